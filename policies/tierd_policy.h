@@ -1,0 +1,114 @@
+/* tierd policy ABI, version 1. A policy decides who may enter a tier, who leaves it and what to bring next. It is a small pure
+ * object: it does no I/O, reads no clock, draws no randomness of its own (seed and times are passed in), starts no thread. The same
+ * object code runs in the daemon, in the simulator and in tests, and from a .so that a user drops into the policy directory.
+ *
+ * Conventions
+ *  1. C linkage, C types. The host is the caller; every call of one instance comes from one thread.
+ *  2. Structs grow at the end only. `struct_size` is sizeof the struct as its *writer* knew it: read no field beyond it.
+ *     A function pointer of tierd_policy_ops may be NULL where the comment says "optional".
+ *  3. Objects are chunks. The host names them by dense 32-bit ids, which it reuses after object_forgotten().
+ *  4. Tiers are TIERD_TIER_RAM and TIERD_TIER_SSD. One instance serves one dataset and sees both tiers.
+ *  5. An answer is advice: the host may be unable to follow it (a leased frame, a full disk) and says what really happened through
+ *     the events. It never trusts a policy: ids out of range, duplicates and objects not in the tier are ignored and counted.
+ *  6. A call should take below 10 microseconds; a policy that does not is named in the log and replaced by `freeze`.
+ */
+#ifndef TIERD_POLICY_H_
+#define TIERD_POLICY_H_
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TIERD_POLICY_ABI_VERSION 1u
+#define TIERD_TIER_RAM 0u
+#define TIERD_TIER_SSD 1u
+#define TIERD_POLICY_TIERS 2u
+#define TIERD_NO_OBJECT UINT32_MAX
+#define TIERD_TIME_NONE INT64_MAX /* "never" or "unknown" */
+
+/* What a policy is created with. Valid during create() only; copy what you keep. */
+struct tierd_policy_env {
+  uint32_t abi_version;
+  uint32_t struct_size;
+  uint64_t seed;                              /* for policies that draw; the same seed gives the same decisions */
+  uint64_t capacity_bytes[TIERD_POLICY_TIERS]; /* at creation; changes come as capacity() */
+  const char* parameters;                     /* "key=value,key=value" of the configuration, "" if none */
+};
+
+struct tierd_object {
+  uint32_t struct_size;
+  uint32_t id;
+  uint32_t file_id;      /* chunks of one file share it */
+  uint32_t chunk;        /* number within the file */
+  uint64_t bytes;        /* payload of this chunk */
+};
+
+struct tierd_access {
+  uint32_t struct_size;
+  uint32_t id;
+  int64_t time_ns;       /* monotonic; never decreases between calls by more than the drain interval */
+  uint32_t consumer;     /* session id: one training process */
+  uint8_t tier;          /* where the bytes were: TIERD_TIER_*, 2 = source, 3 = read past the cache */
+  uint8_t reserved[3];
+};
+
+/* A declared or predicted order of one consumer: objects in the order of use. Valid during the call. */
+struct tierd_plan {
+  uint32_t struct_size;
+  uint32_t consumer;
+  uint32_t epoch;
+  uint32_t reserved;
+  const uint32_t* ids;
+  size_t count;
+};
+
+struct tierd_candidate {
+  uint32_t id;
+  uint32_t reserved;
+  int64_t due_ns;        /* when it will be needed; TIERD_TIME_NONE if unknown */
+};
+
+struct tierd_policy_ops {
+  uint32_t abi_version;  /* TIERD_POLICY_ABI_VERSION */
+  uint32_t struct_size;  /* sizeof(struct tierd_policy_ops) */
+  const char* name;      /* [a-z0-9_-]{1,31}, static */
+  const char* summary;   /* one line for `tierctl policy list`, static */
+
+  /* Returns the instance, or NULL with a sentence in error (NUL-terminated, at most error_bytes). */
+  void* (*create)(const struct tierd_policy_env* env, char* error, size_t error_bytes);
+  void (*destroy)(void* self);
+
+  /* Events. */
+  void (*object_known)(void* self, const struct tierd_object* object);  /* also when its size changed */
+  void (*object_forgotten)(void* self, uint32_t id);
+  void (*accessed)(void* self, const struct tierd_access* access);
+  void (*inserted)(void* self, uint32_t tier, uint32_t id);
+  void (*removed)(void* self, uint32_t tier, uint32_t id);
+  void (*capacity)(void* self, uint32_t tier, uint64_t bytes);          /* optional */
+  void (*epoch_boundary)(void* self, uint32_t consumer, uint32_t epoch); /* optional */
+  void (*plan)(void* self, const struct tierd_plan* plan);              /* optional */
+
+  /* Questions. */
+  /* May this object enter the tier now, given that bytes_free are free there? 1 yes, 0 no. When it does not fit into bytes_free, a yes
+   * promises that victims() will name others to go. */
+  int (*admit)(void* self, uint32_t tier, uint32_t id, uint64_t bytes_free);
+  /* Objects of the tier that may leave so that `bytes` come free, least valuable first; writes at most max ids, returns how many.
+   * 0: nobody may leave. May be called again with more asked when some could not leave. */
+  size_t (*victims)(void* self, uint32_t tier, uint64_t bytes, uint32_t* ids, size_t max);
+  /* What to bring into the tier next, most urgent first; at most max. Optional: NULL brings nothing by itself. */
+  size_t (*next)(void* self, uint32_t tier, int64_t now_ns, struct tierd_candidate* out, size_t max);
+  /* Relative worth of keeping this object in the tier, larger = keep; only compared with each other (SSD reclaim adds them up
+   * over a region and moves objects worth more than 0). Optional: NULL counts each object as 1. */
+  double (*worth)(void* self, uint32_t tier, uint32_t id);
+};
+
+/* The one symbol a policy .so exports. Returns a static struct. */
+const struct tierd_policy_ops* tierd_policy_get(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* TIERD_POLICY_H_ */
