@@ -1,0 +1,110 @@
+// One running policy: owns what ops.create() returned, passes events on and takes answers with distrust. Ids that the host never
+// made known, objects that are not where the answer needs them, and duplicates are dropped and counted, so that the engine can use
+// every id that comes back without a check of its own.
+//
+// Owner: the engine, one per dataset. Thread rule: one thread (the loop). The tables behind `ops` outlive it (Registry).
+// It does not: measure how long a call takes (the host owns the clock), keep sizes or times of objects.
+// Cost: 1 byte per object id beside the policy's own state.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "policies/tierd_policy.h"
+#include "tierd/base/status.h"
+
+namespace tierd::policies {
+
+struct PolicyCounters {
+  std::uint64_t events = 0;
+  std::uint64_t questions = 0;
+  std::uint64_t victims_named = 0;      // accepted ones
+  std::uint64_t candidates_named = 0;   // accepted ones
+  // Answers dropped: a policy that has any is wrong.
+  std::uint64_t unknown_ids = 0;        // never made known, or forgotten
+  std::uint64_t misplaced_ids = 0;      // victims that are not in the tier, candidates that are
+  std::uint64_t duplicate_ids = 0;
+  std::uint64_t overlong_answers = 0;   // said it wrote more than it was allowed to; the answer is cut
+  std::uint64_t dropped() const { return unknown_ids + misplaced_ids + duplicate_ids + overlong_answers; }
+};
+
+class PolicyInstance {
+ public:
+  struct Options {
+    std::uint64_t seed = 0;
+    std::uint64_t capacity_bytes[TIERD_POLICY_TIERS] = {0, 0};
+    std::string parameters;  // "key=value,key=value"
+  };
+  struct Object {
+    std::uint32_t id = 0;
+    std::uint32_t file_id = 0;
+    std::uint32_t chunk = 0;
+    std::uint64_t bytes = 0;
+  };
+  struct Access {
+    std::uint32_t id = 0;
+    std::uint32_t consumer = 0;
+    std::int64_t time_ns = 0;
+    std::uint8_t tier = 0;  // 0 RAM, 1 SSD, 2 source, 3 read past the cache
+  };
+
+  // kInvalid carries the policy's own sentence. `ops` passed CheckPolicyOps (or is built in) and outlives the instance.
+  // To switch policies at run time: create the new one, tell it every known object and every placement (oldest first), swap.
+  static Result<PolicyInstance> Create(const tierd_policy_ops& ops, const Options& options);
+
+  PolicyInstance(PolicyInstance&&) noexcept = default;
+  PolicyInstance& operator=(PolicyInstance&&) noexcept = default;
+
+  std::string_view name() const { return ops_->name; }
+  const PolicyCounters& counters() const { return counters_; }
+
+  // ---- events. Those that say nothing new (inserted twice, an unknown id) are not passed on. ids are dense, below kMaxObjects.
+  void ObjectKnown(const Object& object);  // also when its size changed
+  void ObjectForgotten(std::uint32_t id);  // leaves both tiers first, if it was there
+  void Accessed(const Access& access);
+  void Inserted(std::uint32_t tier, std::uint32_t id);
+  void Removed(std::uint32_t tier, std::uint32_t id);
+  void SetCapacity(std::uint32_t tier, std::uint64_t bytes);
+  void EpochBoundary(std::uint32_t consumer, std::uint32_t epoch);
+  void Plan(std::uint32_t consumer, std::uint32_t epoch, std::span<const std::uint32_t> ids);
+
+  // ---- questions.
+  // May `id` enter the tier now? Unknown ids: no.
+  bool Admit(std::uint32_t tier, std::uint32_t id, std::uint64_t bytes_free);
+  // Writes distinct members of the tier to `ids`, least valuable first; returns how many. 0: nobody may leave.
+  std::size_t Victims(std::uint32_t tier, std::uint64_t bytes, std::span<std::uint32_t> ids);
+  // Writes distinct known objects that are not in the tier, most urgent first; returns how many.
+  std::size_t Next(std::uint32_t tier, std::int64_t now_ns, std::span<tierd_candidate> out);
+  // Finite; 1 where the policy has no opinion, 0 for unknown ids and NaN.
+  double Worth(std::uint32_t tier, std::uint32_t id);
+
+  // What the host has told: for checks and for explain.
+  bool IsKnown(std::uint32_t id) const { return Has(id, kKnown); }
+  bool IsIn(std::uint32_t tier, std::uint32_t id) const { return Has(id, TierBit(tier)); }
+
+  static constexpr std::uint32_t kMaxObjects = 1u << 30;
+
+ private:
+  enum : std::uint8_t { kKnown = 1, kMarked = 2, kInTier0 = 4 };  // kInTier0 << tier
+  static std::uint8_t TierBit(std::uint32_t tier) { return static_cast<std::uint8_t>(kInTier0 << tier); }
+  struct Destroy {
+    void (*destroy)(void*);
+    void operator()(void* self) const { destroy(self); }
+  };
+
+  PolicyInstance(const tierd_policy_ops& ops, void* self) : ops_(&ops), self_(self, Destroy{ops.destroy}) {}
+  bool Has(std::uint32_t id, std::uint8_t bit) const { return id < states_.size() && (states_[id] & bit) != 0; }
+  // Counts and refuses ids that an answer must not hold; marks the others. `in_tier`: where a good one is.
+  bool Accept(std::uint32_t id, std::uint32_t tier, bool in_tier);
+
+  const tierd_policy_ops* ops_;
+  std::unique_ptr<void, Destroy> self_;
+  std::vector<std::uint8_t> states_;
+  PolicyCounters counters_;
+};
+
+}  // namespace tierd::policies
