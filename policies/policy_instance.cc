@@ -1,0 +1,167 @@
+#include "policies/policy_instance.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tierd::policies {
+
+namespace {
+constexpr std::size_t kErrorBytes = 256;
+}
+
+Result<PolicyInstance> PolicyInstance::Create(const tierd_policy_ops& ops, const Options& options) {
+  tierd_policy_env env{};
+  env.abi_version = TIERD_POLICY_ABI_VERSION;
+  env.struct_size = sizeof(env);
+  env.seed = options.seed;
+  std::copy_n(options.capacity_bytes, TIERD_POLICY_TIERS, env.capacity_bytes);
+  env.parameters = options.parameters.c_str();
+  char error[kErrorBytes] = "";
+  void* self = ops.create(&env, error, sizeof(error));
+  if (self == nullptr) {
+    error[kErrorBytes - 1] = '\0';
+    return Status(Code::kInvalid, "policy " + std::string(ops.name) + " with parameters \"" + options.parameters +
+                                      "\": " + (error[0] == '\0' ? "refused without a reason" : error));
+  }
+  return PolicyInstance(ops, self);
+}
+
+void PolicyInstance::ObjectKnown(const Object& object) {
+  if (object.id >= kMaxObjects) return;
+  if (object.id >= states_.size()) states_.resize(object.id + std::size_t{1});
+  states_[object.id] |= kKnown;
+  tierd_object c{};
+  c.struct_size = sizeof(c);
+  c.id = object.id;
+  c.file_id = object.file_id;
+  c.chunk = object.chunk;
+  c.bytes = object.bytes;
+  ++counters_.events;
+  ops_->object_known(self_.get(), &c);
+}
+
+void PolicyInstance::ObjectForgotten(std::uint32_t id) {
+  if (!IsKnown(id)) return;
+  for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) Removed(tier, id);
+  states_[id] = 0;
+  ++counters_.events;
+  ops_->object_forgotten(self_.get(), id);
+}
+
+void PolicyInstance::Accessed(const Access& access) {
+  if (!IsKnown(access.id)) return;
+  tierd_access c{};
+  c.struct_size = sizeof(c);
+  c.id = access.id;
+  c.time_ns = access.time_ns;
+  c.consumer = access.consumer;
+  c.tier = access.tier;
+  ++counters_.events;
+  ops_->accessed(self_.get(), &c);
+}
+
+void PolicyInstance::Inserted(std::uint32_t tier, std::uint32_t id) {
+  if (tier >= TIERD_POLICY_TIERS || !IsKnown(id) || IsIn(tier, id)) return;
+  states_[id] |= TierBit(tier);
+  ++counters_.events;
+  ops_->inserted(self_.get(), tier, id);
+}
+
+void PolicyInstance::Removed(std::uint32_t tier, std::uint32_t id) {
+  if (tier >= TIERD_POLICY_TIERS || !IsIn(tier, id)) return;
+  states_[id] &= static_cast<std::uint8_t>(~TierBit(tier));
+  ++counters_.events;
+  ops_->removed(self_.get(), tier, id);
+}
+
+void PolicyInstance::SetCapacity(std::uint32_t tier, std::uint64_t bytes) {
+  if (tier >= TIERD_POLICY_TIERS || ops_->capacity == nullptr) return;
+  ++counters_.events;
+  ops_->capacity(self_.get(), tier, bytes);
+}
+
+void PolicyInstance::EpochBoundary(std::uint32_t consumer, std::uint32_t epoch) {
+  if (ops_->epoch_boundary == nullptr) return;
+  ++counters_.events;
+  ops_->epoch_boundary(self_.get(), consumer, epoch);
+}
+
+void PolicyInstance::Plan(std::uint32_t consumer, std::uint32_t epoch, std::span<const std::uint32_t> ids) {
+  if (ops_->plan == nullptr) return;
+  tierd_plan c{};
+  c.struct_size = sizeof(c);
+  c.consumer = consumer;
+  c.epoch = epoch;
+  c.ids = ids.data();
+  c.count = ids.size();
+  ++counters_.events;
+  ops_->plan(self_.get(), &c);
+}
+
+bool PolicyInstance::Admit(std::uint32_t tier, std::uint32_t id, std::uint64_t bytes_free) {
+  if (tier >= TIERD_POLICY_TIERS || !IsKnown(id)) return false;
+  ++counters_.questions;
+  return ops_->admit(self_.get(), tier, id, bytes_free) != 0;
+}
+
+bool PolicyInstance::Accept(std::uint32_t id, std::uint32_t tier, bool in_tier) {
+  if (!IsKnown(id)) {
+    ++counters_.unknown_ids;
+    return false;
+  }
+  if (IsIn(tier, id) != in_tier) {
+    ++counters_.misplaced_ids;
+    return false;
+  }
+  if ((states_[id] & kMarked) != 0) {
+    ++counters_.duplicate_ids;
+    return false;
+  }
+  states_[id] |= kMarked;
+  return true;
+}
+
+std::size_t PolicyInstance::Victims(std::uint32_t tier, std::uint64_t bytes, std::span<std::uint32_t> ids) {
+  if (tier >= TIERD_POLICY_TIERS || ids.empty()) return 0;
+  ++counters_.questions;
+  std::size_t named = ops_->victims(self_.get(), tier, bytes, ids.data(), ids.size());
+  if (named > ids.size()) {
+    ++counters_.overlong_answers;
+    named = ids.size();
+  }
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < named; ++i) {
+    if (Accept(ids[i], tier, true)) ids[kept++] = ids[i];
+  }
+  for (std::size_t i = 0; i < kept; ++i) states_[ids[i]] &= static_cast<std::uint8_t>(~kMarked);
+  counters_.victims_named += kept;
+  return kept;
+}
+
+std::size_t PolicyInstance::Next(std::uint32_t tier, std::int64_t now_ns, std::span<tierd_candidate> out) {
+  if (tier >= TIERD_POLICY_TIERS || out.empty() || ops_->next == nullptr) return 0;
+  ++counters_.questions;
+  std::size_t named = ops_->next(self_.get(), tier, now_ns, out.data(), out.size());
+  if (named > out.size()) {
+    ++counters_.overlong_answers;
+    named = out.size();
+  }
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < named; ++i) {
+    if (Accept(out[i].id, tier, false)) out[kept++] = out[i];
+  }
+  for (std::size_t i = 0; i < kept; ++i) states_[out[i].id] &= static_cast<std::uint8_t>(~kMarked);
+  counters_.candidates_named += kept;
+  return kept;
+}
+
+double PolicyInstance::Worth(std::uint32_t tier, std::uint32_t id) {
+  if (tier >= TIERD_POLICY_TIERS || !IsKnown(id)) return 0;
+  if (ops_->worth == nullptr) return 1;
+  ++counters_.questions;
+  const double worth = ops_->worth(self_.get(), tier, id);
+  if (std::isnan(worth)) return 0;
+  return std::clamp(worth, -1e300, 1e300);
+}
+
+}  // namespace tierd::policies
