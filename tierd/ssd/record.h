@@ -48,7 +48,7 @@ struct RecordIdentity {
   std::uint64_t fill_sequence = 0;
   bool operator==(const RecordIdentity&) const = default;
 };
-static_assert(sizeof(RecordIdentity) == 96 && std::has_unique_object_representations_v<StoredVersion>);
+static_assert(sizeof(RecordIdentity) == 88 && std::has_unique_object_representations_v<StoredVersion>);
 
 // Where a record is: what the engine keeps per chunk that is on SSD (24 bytes).
 struct SsdLocation {
@@ -86,8 +86,8 @@ struct RecordHeader {
   std::uint32_t payload_crc;
   std::uint32_t header_crc;     // over header_bytes with this field 0
 };
-static_assert(sizeof(RecordHeader) == 176 && offsetof(RecordHeader, identity) == 56 && offsetof(RecordHeader, stored_bytes) == 152);
-static_assert(offsetof(RecordHeader, header_crc) == 172 && std::is_trivially_copyable_v<RecordHeader>);
+static_assert(sizeof(RecordHeader) == 168 && offsetof(RecordHeader, identity) == 56 && offsetof(RecordHeader, stored_bytes) == 144);
+static_assert(offsetof(RecordHeader, header_crc) == 164 && std::is_trivially_copyable_v<RecordHeader>);
 static_assert(std::has_unique_object_representations_v<RecordHeader>);
 
 // What every checksum of a directory is bound to: from its superblock.
@@ -116,6 +116,8 @@ constexpr std::uint32_t AlignUp(std::uint32_t value, std::uint32_t alignment) {
 }
 std::uint32_t HeaderBytes(const RecordGeometry& geometry, std::uint32_t payload_bytes, std::size_t path_bytes);
 std::uint32_t RecordBytes(const RecordGeometry& geometry, std::uint32_t payload_bytes, std::size_t path_bytes);
+// The same from a location: what the record takes in its region.
+std::uint32_t RecordBytes(const RecordGeometry& geometry, const SsdLocation& location);
 
 // Where a record is being written.
 struct RecordPlace {
@@ -125,9 +127,16 @@ struct RecordPlace {
   std::uint32_t previous_end = 0;
 };
 
-// Writes header, path and padding to `out` (HeaderBytes long) for a payload that is at `payload` (already in place or not).
-void EncodeHeader(const RecordSalt& salt, const RecordGeometry& geometry, const RecordPlace& place, const RecordIdentity& identity,
-                  std::string_view path, std::span<const std::byte> payload, std::byte* out);
+// What EncodeHeader needs besides the place.
+struct RecordContent {
+  const RecordIdentity& identity;
+  std::string_view path;
+  std::uint32_t payload_bytes = 0;
+  std::uint32_t payload_crc = 0;
+};
+// Writes header, path and padding to `out` (HeaderBytes long).
+void EncodeHeader(const RecordSalt& salt, const RecordGeometry& geometry, const RecordPlace& place, const RecordContent& content,
+                  std::byte* out);
 
 enum class HeaderCheck : std::uint8_t {
   kOk,
