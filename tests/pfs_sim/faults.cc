@@ -71,6 +71,10 @@ bool SetNumber(const KeyValue& word, FaultRule* rule, std::string* why) {
 
 // Kinds that change an answer make sense for one kind of answer only.
 bool CheckKind(FaultRule* rule, std::string* why) {
+  if (rule->op == Op::kRelease || rule->op == Op::kOther) {
+    *why = "op=" + std::string(OpName(*rule->op)) + " cannot fail";
+    return false;
+  }
   switch (rule->kind) {
     case FaultKind::kShort:
     case FaultKind::kFlip:

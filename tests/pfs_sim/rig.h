@@ -23,7 +23,7 @@
 namespace pfs_sim {
 
 struct RigOptions {
-  std::string backing;  // existing directory to serve; empty: a new temporary one, removed at the end
+  std::string backing{};  // existing directory to serve; empty: a new temporary one, removed at the end
   uint64_t latency_us = 0;
   uint64_t bandwidth = 0;     // bytes/s of all reads together, 0: unlimited
   uint32_t concurrency = 0;   // requests in service, 0: unlimited
