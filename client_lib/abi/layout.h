@@ -151,7 +151,8 @@ struct IndexHeader {
   alignas(64) std::atomic<std::uint32_t> heartbeat_ticks;
 };
 inline constexpr std::uint64_t kIndexHeaderBytes = 4096;
-inline constexpr std::uint64_t kProbeSlack = 128;
+// Linear probing at load 3/4 has clusters of ~430 slots in 10 M (ln n / (a - 1 - ln a)): 128 would force growth at load .58 and miss the memory bar.
+inline constexpr std::uint64_t kProbeSlack = 1024;
 static_assert(sizeof(IndexHeader) <= kIndexHeaderBytes);
 static_assert(offsetof(IndexHeader, hash_secret) == 72 && offsetof(IndexHeader, retired) == 320);
 static_assert(offsetof(IndexHeader, heartbeat_ticks) == 384);

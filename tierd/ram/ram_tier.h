@@ -1,0 +1,160 @@
+// The RAM tier as the engine sees it: frames in shared segments, under a hard byte budget, reused only when no client leases them and no I/O
+// touches them.
+//
+// Life of a frame: Allocate (filling) -> the bytes arrive -> MarkLive, and the owner publishes LocationWord in the index -> ... -> the owner
+// clears the location word and calls Retire (limbo) -> ReclaimLimbo frees it. A frame whose fill failed is retired likewise.
+// The compactor may move live frames that are neither held nor leased: it copies, then calls on_move, in which the owner replaces `from` by `to`
+// everywhere and publishes LocationWord(to); then the tier itself retires `from`.
+//
+// Owner: Engine. Loop thread only; segments are created, punched and destroyed on a worker by the engine.
+// It does not: choose victims (policies), touch the index, run I/O.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "client_lib/abi/layout.h"
+#include "tierd/base/status.h"
+#include "tierd/ram/compactor.h"
+#include "tierd/ram/frame_allocator.h"
+#include "tierd/ram/frame_id.h"
+#include "tierd/ram/lease_scanner.h"
+#include "tierd/ram/segment.h"
+
+namespace tierd::ram {
+
+struct RamTierOptions {
+  // Hard limit of the bytes of all segments, those being created and those being destroyed included. Reloadable: set_budget.
+  std::uint64_t budget_bytes = std::uint64_t{1} << 30;
+  // Size of a segment, rounded to 2 MiB; the last one may be smaller. Range 64 KiB..256 MiB. Smaller ones return sooner under pressure; below
+  // 80 MiB room for a 4 MiB frame cannot be promised at 10 % free.
+  std::uint64_t segment_bytes = abi::kMaxSegmentBytes;
+  // Largest frame. Range 64 KiB..64 MiB.
+  std::uint64_t max_frame_bytes = 4 << 20;
+};
+
+struct RamTierStats {
+  AllocatorStats allocator;
+  std::uint64_t budget_bytes = 0;
+  std::uint64_t reserved_bytes = 0;     // segments under creation or destruction, part of the budget
+  std::uint64_t segments = 0;
+  std::uint64_t leased_limbo_bytes = 0; // of limbo: kept by a lease at the last look
+  std::uint64_t held_limbo_frames = 0;  // of limbo: kept by I/O that has not completed ("hung frames" once it is late)
+  std::uint64_t held_limbo_bytes = 0;
+  std::uint64_t scans = 0;
+  std::uint64_t leases = 0;             // words seen by the last scan
+  CompactStats compaction;
+};
+
+// A reserved place in the budget for a segment that a worker is about to create.
+struct SegmentTicket {
+  std::uint64_t bytes = 0;  // 0: the budget is used up
+};
+
+class RamTier final : private FrameMover {
+ public:
+  // `on_move(owner, from, to)`: see above. Runs inside CompactStep and ShrinkStep only. Must not call the tier but for its read-only accessors.
+  using MoveCallback = std::function<void(OwnerId owner, FrameId from, FrameId to)>;
+  RamTier(RamTierOptions options, MoveCallback on_move);
+  ~RamTier() override;
+
+  // ---- frames
+  // A frame in state filling, for bytes 1..max_frame_bytes, start and capacity a multiple of `align` (64, 512, 4096: O_DIRECT needs the block
+  // size, mmap 4096). `chunk_key` is the key that clients lease: of the chunk, of the file if it has one chunk, of the listing. kNoFrame when there is no room:
+  // then in this order ReclaimLimbo, CompactStep(bytes), AddSegment, evict.
+  FrameId Allocate(OwnerId owner, abi::FileKey chunk_key, std::uint64_t bytes, std::uint32_t align = 64);
+  // The memory of a frame, `Capacity` bytes of it writable while filling; never written again once live. Valid until the frame is retired *or moved*:
+  // whoever uses it beyond the present call holds it (HoldIo).
+  std::byte* Data(FrameId frame) const;
+  std::uint64_t Bytes(FrameId frame) const { return allocator_.bytes(frame); }
+  std::uint64_t Capacity(FrameId frame) const { return allocator_.capacity(frame); }
+  OwnerId Owner(FrameId frame) const { return allocator_.owner(frame); }
+  FrameState State(FrameId frame) const { return allocator_.state(frame); }
+  // What the index and replies say: segment serial, offset, fill number. Constant for the frame's life.
+  std::uint64_t LocationWord(FrameId frame) const;
+  // The bytes are complete and checked; zeroes the rest of the last page for 4096-aligned frames (they may be mapped: HAZARDS 2.9).
+  void MarkLive(FrameId frame);
+  // I/O (or a worker: checksum, write-back) into or out of the frame begins/ends. A held frame is neither moved nor reused, retired or not.
+  void HoldIo(FrameId frame);
+  void ReleaseIo(FrameId frame);
+  // The owner has cleared the location word (or never set it) and forgets the frame: limbo. Any state but limbo.
+  void Retire(FrameId frame);
+  // Looks at up to `max_frames` frames of the limbo, oldest first, with one fence and one scan; frees those without lease and I/O. Returns the bytes freed.
+  // Call when an allocation failed, when limbo is large, and once a second.
+  std::uint64_t ReclaimLimbo(std::size_t max_frames);
+
+  // ---- leases
+  LeaseScanner& leases() { return scanner_; }
+
+  // ---- compaction
+  // One quantum (<= budget_bytes copied, default ~1 ms) towards a contiguous place for `wanted` bytes, with one lease scan; frees limbo on its way.
+  Compactor::Outcome CompactStep(std::uint64_t wanted, std::uint64_t budget_bytes = kCompactQuantumBytes);
+  // Whether background quanta are worth it: no surplus for a largest frame although >= 10 % is free and the last try had not said kNothing.
+  bool WantsCompaction() const;
+  static constexpr std::uint64_t kCompactQuantumBytes = 4 << 20;
+
+  // ---- segments and budget
+  // Reserves budget for the next segment (0 bytes: none left). Then exactly one of AddSegment and CancelSegment.
+  SegmentTicket ReserveSegment();
+  void CancelSegment(SegmentTicket ticket);
+  void AddSegment(SegmentTicket ticket, Segment segment);
+  // By serial, for kGetSegment; null when it is gone. Valid until the next TakeEmptySegment.
+  const Segment* FindSegment(std::uint32_t serial) const;
+
+  // ---- giving memory back
+  // A smaller budget takes effect by Shrink; a larger one by ReserveSegment.
+  void set_budget(std::uint64_t bytes) { options_.budget_bytes = bytes; }
+  std::uint64_t budget() const { return options_.budget_bytes; }
+  // Bytes of segments above the budget.
+  std::uint64_t OverBudget() const;
+  // Closes segments, emptiest first, until closed ones hold >= bytes (all of them if need be). Returns the bytes that will come back.
+  std::uint64_t Shrink(std::uint64_t bytes);
+  // Reopens closed segments that are not yet taken: memory is no longer short.
+  void CancelShrink();
+  bool shrinking() const { return closed_segments_ != 0; }
+  // One quantum of emptying closed segments: moves frames to other segments while there is room, else collects owners of up to `max_victims` live frames that
+  // the engine must evict (clear location, Retire) now. Free frames leave with ReclaimLimbo.
+  std::vector<OwnerId> ShrinkStep(std::size_t max_victims, std::uint64_t budget_bytes = kCompactQuantumBytes);
+  // A closed segment without any frame, out of the tier for good. A worker punches it whole (memory returns although clients still map it) and
+  // destroys it; then SegmentDestroyed(bytes).
+  std::optional<Segment> TakeEmptySegment();
+  void SegmentDestroyed(std::uint64_t bytes);
+
+  // Owners of live frames in address order, for whoever wants to walk the tier in pieces: fills `owners` from `position` on (0 = start), returns where to
+  // go on, 0 at the end. Changes in between may skip or repeat frames.
+  std::uint64_t WalkOwners(std::uint64_t position, std::size_t max, std::vector<OwnerId>& owners) const;
+
+  RamTierStats stats() const;
+  std::uint64_t free_bytes() const { return allocator_.stats().free_bytes(); }
+  std::uint64_t segment_bytes() const { return allocator_.stats().segment_bytes; }
+  const FrameAllocator& allocator() const { return allocator_; }
+
+ private:
+  bool CanMove(FrameId frame) override;
+  std::uint64_t NextLeaseWord(FrameId frame) override;
+  void Move(FrameId from, FrameId to) override;
+  std::uint16_t NextFill();
+  std::uint64_t FreeLimbo(std::size_t max_frames, const LeaseSet& leased);
+
+  // Owned by the loop thread.
+  RamTierOptions options_;
+  MoveCallback on_move_;
+  FrameAllocator allocator_;
+  LeaseScanner scanner_;
+  Compactor compactor_;
+  const LeaseSet* leased_ = nullptr;  // during a step
+  std::vector<Segment> segments_;     // by SegmentIndex
+  std::deque<FrameId> limbo_;         // oldest first
+  std::uint64_t fills_ = 0;
+  std::uint64_t reserved_bytes_ = 0;
+  std::uint32_t closed_segments_ = 0;
+  bool compaction_useless_ = false;   // until something was freed
+  std::uint64_t leased_limbo_bytes_ = 0;
+};
+
+}  // namespace tierd::ram
