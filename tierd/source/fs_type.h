@@ -32,6 +32,9 @@ struct Mount {
 // Decodes the text of /proc/self/mountinfo; lines that do not parse are left out.
 std::vector<Mount> ParseMountinfo(std::string_view text);
 
+// Those of `mounts` (in the order of mountinfo) that ListNetworkMounts would give.
+std::vector<Mount> NetworkMountsOf(std::vector<Mount> mounts);
+
 // Network file systems mounted in this namespace that a user may read as a dataset: the sources of a daemon without
 // configuration. Mounts below /proc, /sys, /dev and /run are left out, and so are those that another mount at the same
 // place hides. Reads /proc only: never touches the mounts themselves (a hung one costs nothing).

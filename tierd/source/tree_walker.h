@@ -11,10 +11,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tierd/base/clock.h"
 #include "tierd/io/io_engine.h"
+#include "tierd/source/blocking_pool.h"
 #include "tierd/source/source.h"
 
 namespace tierd::source {
@@ -63,7 +65,7 @@ struct WalkerOptions {
   std::uint32_t max_replacements = 16;    // further workers in place of hung ones. Range 0..128
   std::int64_t hung_after_ns = 30'000'000'000;  // a directory operation that takes longer counts as hung
   std::uint32_t max_batches = 256;        // batches waiting for the loop before workers pause: bounds memory
-  std::uint32_t batch_entries = 512;      // Range 1..65536
+  std::uint32_t batch_entries = 512;      // with stats 64 at most, so that workers share large directories. Range 1..65536
 };
 
 enum class WalkId : std::uint64_t {};
@@ -78,8 +80,8 @@ class TreeWalker {
   WalkId Start(WalkRequest request);
   // No further on_batch; on_done follows in a later Poll(), at once or when the workers noticed.
   void Cancel(WalkId id);
-  // Delivers at most `max_batches` batches; returns how many were delivered.
-  std::size_t Poll(std::size_t max_batches);
+  // Runs at most `budget` callbacks; returns how many ran.
+  std::size_t Poll(std::size_t budget);
   // Replaces hung workers and ends walks that only hung ones keep open. Every second or so while walks are active.
   void Tick(std::int64_t now_ns);
   // Readable when Poll has something to do. Constant.
@@ -90,12 +92,21 @@ class TreeWalker {
   std::size_t hung_workers() const;
 
  private:
-  struct Shared;
-  struct Walk;
-  class Worker;
-  const Clock& clock_;
-  // Shared with the worker threads: one that hangs outlives the walker.
-  std::shared_ptr<Shared> shared_;
+  struct Walk;       // what the tasks of one walk share
+  struct Directory;  // what the tasks of one directory share
+  struct Active;
+  struct Delivery;
+  class Crawl;       // runs on the workers
+  void Deliver(std::uint64_t id, const Delivery& delivery);
+  void Finish(std::uint64_t id);
+
+  // Constant after construction.
+  std::shared_ptr<const Source> source_;  // shared with the workers
+  WalkerOptions options_;
+  // Owned by the loop thread.
+  std::unordered_map<std::uint64_t, std::unique_ptr<Active>> walks_;
+  std::uint64_t last_id_ = 0;
+  BlockingPool pool_;  // last: its closures refer to the rest
 };
 
 }  // namespace tierd::source

@@ -1,0 +1,63 @@
+// How many requests a source should have in flight, found from the latencies and the throughput it shows: additive (at first
+// doubling) increase while latency stays near its base, multiplicative decrease when it rises without more work being done.
+//
+// Latency alone misleads on a source that answers some requests from a cache: there the lowest latency is far below the
+// usual one, and cutting would starve it. So a cut that costs throughput is undone, and the base corrected.
+// Pure; owner: one SourceReader; loop thread only.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace tierd::source {
+
+class AimdWindow {
+ public:
+  // 1 <= min <= start <= max.
+  AimdWindow(std::uint32_t min, std::uint32_t start, std::uint32_t max);
+
+  std::uint32_t size() const { return size_; }
+  std::uint64_t cuts() const { return cuts_; }
+  // A request that moved `bytes` ended after `latency_ns`. `backlog`: more requests were waiting, so that the window was what
+  // limited us; rounds without a backlog teach base latencies only.
+  void OnComplete(std::size_t bytes, std::int64_t latency_ns, std::int64_t now_ns, bool backlog);
+
+ private:
+  // Requests of like size share a base latency: up to 64 KiB, 512 KiB, 2 MiB, above.
+  static constexpr std::size_t kClasses = 4;
+  // Base latency: the lowest of this and the previous epoch, so that it can rise when conditions change.
+  struct Base {
+    std::int64_t current_ns = 0;  // 0: none yet
+    std::int64_t previous_ns = 0;
+    std::int64_t Get() const;
+  };
+  struct Round {
+    std::uint32_t completions = 0;
+    bool backlog = true;
+    std::int64_t started_ns = 0;
+    double latency_ns = 0;
+    double base_ns = 0;
+  };
+  void EndRound(std::int64_t now_ns);
+  void Grow();
+  void Cut();
+
+  // Constant after construction.
+  std::uint32_t min_;
+  std::uint32_t max_;
+  // Owned by the loop thread.
+  std::uint32_t size_;
+  std::array<Base, kClasses> base_;
+  double base_factor_ = 1;         // corrects bases that are too low; >= 1
+  std::int64_t epoch_started_ns_ = 0;
+  Round round_;
+  bool doubling_ = true;
+  bool judging_cut_ = false;       // the round that runs now follows a cut
+  std::uint32_t size_before_cut_ = 0;
+  double ratio_before_cut_ = 0;
+  double best_rate_ = 0;           // work per time; decays
+  std::uint64_t cuts_ = 0;
+};
+
+}  // namespace tierd::source

@@ -1,0 +1,325 @@
+#include "tierd/source/tree_walker.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <utility>
+
+#include "tierd/source/open_beneath.h"
+
+namespace tierd::source {
+namespace {
+
+// Entries that are put into inode order together: on disk file systems and on Lustre that is about the order of the data.
+constexpr std::size_t kSortBlock = 65536;
+// Entries one task stats: at a millisecond each the next worker should not wait longer than this many.
+constexpr std::size_t kStatSlice = 64;
+
+struct DirCloser {
+  void operator()(DIR* dir) const { ::closedir(dir); }
+};
+
+std::uint8_t TypeOf(std::uint32_t mode) { return static_cast<std::uint8_t>(IFTODT(mode)); }
+
+std::string Join(const std::string& directory, const std::string& name) {
+  return directory.empty() ? name : directory + "/" + name;
+}
+
+}  // namespace
+
+struct TreeWalker::Walk {
+  std::uint64_t id = 0;
+  bool recursive = true;
+  bool with_stat = false;
+  std::atomic<bool> cancelled{false};
+  std::atomic<std::size_t> tasks{0};  // waiting or running; the last one reports the end
+};
+
+struct TreeWalker::Directory {
+  std::string path;
+  std::unique_ptr<DIR, DirCloser> stream;
+  io::FileStat stat;
+  int error = 0;                      // written by the listing task only
+  std::atomic<std::size_t> tasks{1};  // the listing one and its stat slices; the last one sends the batch with `last`
+};
+
+struct TreeWalker::Active {
+  WalkRequest request;
+  WalkTotals totals;
+  std::shared_ptr<Walk> walk;  // owners: the walker and the tasks of the walk
+  bool ending = false;
+};
+
+struct TreeWalker::Delivery {
+  WalkBatch batch;
+  std::uint64_t outside = 0;
+  std::uint64_t errors = 0;
+  int first_error = 0;
+};
+
+// The part of a walk that runs on worker threads. It refers to the walker only inside closures that run on the loop.
+class TreeWalker::Crawl {
+ public:
+  Crawl(TreeWalker* walker, std::shared_ptr<const Source> source, std::shared_ptr<Walk> walk, std::size_t batch_entries)
+      : walker_(walker), source_(std::move(source)), walk_(std::move(walk)), batch_entries_(batch_entries) {}
+
+  // The task that lists `path`; the caller has counted it in walk->tasks.
+  Task ListTask(std::string path) const {
+    return [crawl = *this, path = std::move(path)](TaskContext& context) {
+      crawl.List(context, path);
+      crawl.EndTask(context);
+    };
+  }
+
+ private:
+  void List(TaskContext& context, const std::string& path) const;
+  void ReadEntries(TaskContext& context, const std::shared_ptr<Directory>& directory) const;
+  void EmitBlock(TaskContext& context, const std::shared_ptr<Directory>& directory, std::vector<WalkEntry> block) const;
+  void EmitWithStats(TaskContext& context, const std::shared_ptr<Directory>& directory, std::vector<WalkEntry> block) const;
+  void StatSlice(TaskContext& context, const std::shared_ptr<Directory>& directory, std::vector<WalkEntry> entries) const;
+  void Descend(TaskContext& context, const Directory& directory, const WalkEntry& entry) const;
+  void EndDirectory(TaskContext& context, const std::shared_ptr<Directory>& directory) const;
+  void EndTask(TaskContext& context) const;
+  void Send(TaskContext& context, Delivery delivery) const;
+  bool Given(TaskContext& context) const { return walk_->cancelled || context.stopping(); }
+
+  TreeWalker* walker_;
+  std::shared_ptr<const Source> source_;
+  std::shared_ptr<Walk> walk_;
+  std::size_t batch_entries_;
+};
+
+void TreeWalker::Crawl::Send(TaskContext& context, Delivery delivery) const {
+  if (Given(context)) return;
+  auto shared = std::make_shared<const Delivery>(std::move(delivery));  // std::function must be copyable
+  context.Post([walker = walker_, id = walk_->id, shared] { walker->Deliver(id, *shared); });
+}
+
+void TreeWalker::Crawl::EndTask(TaskContext& context) const {
+  if (walk_->tasks.fetch_sub(1) == 1) context.Post([walker = walker_, id = walk_->id] { walker->Finish(id); });
+}
+
+void TreeWalker::Crawl::EndDirectory(TaskContext& context, const std::shared_ptr<Directory>& directory) const {
+  if (directory->tasks.fetch_sub(1) != 1) return;
+  Delivery delivery;
+  delivery.batch.directory = directory->path;
+  delivery.batch.last = true;
+  delivery.batch.error = directory->error;
+  delivery.batch.stat = directory->stat;
+  directory->stream.reset();
+  if (directory->error == EXDEV) {
+    delivery.outside = 1;
+  } else if (directory->error != 0) {
+    delivery.errors = 1;
+    delivery.first_error = directory->error;
+  }
+  Send(context, std::move(delivery));
+}
+
+void TreeWalker::Crawl::List(TaskContext& context, const std::string& path) const {
+  if (Given(context)) return;
+  auto directory = std::make_shared<Directory>();  // owners: this task and the stat tasks of the directory
+  directory->path = path;
+  OpenedFile opened = OpenBeneath(source_->root_fd(), path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
+  directory->error = opened.error;
+  if (directory->error == 0) directory->error = StatAt(opened.fd.get(), "", false, &directory->stat);
+  if (directory->error == 0) {
+    directory->stream.reset(::fdopendir(opened.fd.get()));
+    if (directory->stream == nullptr) {
+      directory->error = errno;
+    } else {
+      opened.fd.Release();  // now the stream's
+      ReadEntries(context, directory);
+    }
+  }
+  EndDirectory(context, directory);
+}
+
+void TreeWalker::Crawl::ReadEntries(TaskContext& context, const std::shared_ptr<Directory>& directory) const {
+  std::vector<WalkEntry> block;
+  while (!Given(context)) {
+    errno = 0;
+    const dirent* read = ::readdir(directory->stream.get());
+    if (read == nullptr) {
+      directory->error = errno;
+      break;
+    }
+    WalkEntry entry;
+    entry.name = read->d_name;
+    if (entry.name == "." || entry.name == "..") continue;
+    entry.type = read->d_type;
+    entry.ino = read->d_ino;
+    block.push_back(std::move(entry));
+    if (block.size() < kSortBlock) continue;
+    EmitBlock(context, directory, std::move(block));
+    block.clear();
+  }
+  EmitBlock(context, directory, std::move(block));
+}
+
+void TreeWalker::Crawl::Descend(TaskContext& context, const Directory& directory, const WalkEntry& entry) const {
+  if (!walk_->recursive || entry.type != DT_DIR) return;
+  ++walk_->tasks;
+  context.Submit(walk_->id, ListTask(Join(directory.path, entry.name)));
+}
+
+void TreeWalker::Crawl::EmitBlock(TaskContext& context, const std::shared_ptr<Directory>& directory,
+                                  std::vector<WalkEntry> block) const {
+  std::sort(block.begin(), block.end(), [](const WalkEntry& a, const WalkEntry& b) { return a.ino < b.ino; });
+  const bool unknown = std::any_of(block.begin(), block.end(), [](const WalkEntry& e) { return e.type == DT_UNKNOWN; });
+  if (walk_->with_stat || unknown) {
+    EmitWithStats(context, directory, std::move(block));
+    return;
+  }
+  for (std::size_t begin = 0; begin < block.size() && !Given(context); begin += batch_entries_) {
+    const auto first = block.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto last = block.begin() + static_cast<std::ptrdiff_t>(std::min(begin + batch_entries_, block.size()));
+    for (auto entry = first; entry != last; ++entry) Descend(context, *directory, *entry);
+    Delivery delivery;
+    delivery.batch.directory = directory->path;
+    delivery.batch.entries.assign(std::make_move_iterator(first), std::make_move_iterator(last));
+    Send(context, std::move(delivery));
+  }
+}
+
+void TreeWalker::Crawl::EmitWithStats(TaskContext& context, const std::shared_ptr<Directory>& directory,
+                                      std::vector<WalkEntry> block) const {
+  // Subdirectories first: with newest_first the stats then run before them, and few directories are open at a time.
+  for (const WalkEntry& entry : block) Descend(context, *directory, entry);
+  const std::size_t slice = std::min(batch_entries_, kStatSlice);
+  // A directory of one slice is not worth another task.
+  if (block.size() <= slice) {
+    if (!block.empty()) StatSlice(context, directory, std::move(block));
+    return;
+  }
+  for (std::size_t begin = 0; begin < block.size() && !Given(context); begin += slice) {
+    const auto first = block.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto last = block.begin() + static_cast<std::ptrdiff_t>(std::min(begin + slice, block.size()));
+    auto entries = std::make_shared<std::vector<WalkEntry>>(std::make_move_iterator(first), std::make_move_iterator(last));
+    ++walk_->tasks;
+    ++directory->tasks;
+    context.Submit(walk_->id, [crawl = *this, directory, entries](TaskContext& slice_context) {
+      if (!crawl.Given(slice_context)) crawl.StatSlice(slice_context, directory, std::move(*entries));
+      crawl.EndDirectory(slice_context, directory);
+      crawl.EndTask(slice_context);
+    });
+  }
+}
+
+void TreeWalker::Crawl::StatSlice(TaskContext& context, const std::shared_ptr<Directory>& directory,
+                                  std::vector<WalkEntry> entries) const {
+  Delivery delivery;
+  delivery.batch.directory = directory->path;
+  const int fd = ::dirfd(directory->stream.get());
+  for (WalkEntry& entry : entries) {
+    if (Given(context)) return;
+    const bool untyped = entry.type == DT_UNKNOWN;
+    if (walk_->with_stat || untyped) {
+      const int error = StatAt(fd, entry.name.c_str(), false, &entry.stat);
+      context.Alive();
+      if (error != 0) {
+        ++delivery.errors;
+        delivery.first_error = error;
+      } else if (entry.stat.dev != source_->root_stat().dev && !S_ISDIR(entry.stat.mode)) {
+        ++delivery.outside;  // a file mounted on a file; directories find out when they are opened
+        continue;
+      } else {
+        entry.has_stat = true;
+        entry.type = TypeOf(entry.stat.mode);
+        if (untyped) Descend(context, *directory, entry);
+      }
+    }
+    delivery.batch.entries.push_back(std::move(entry));
+  }
+  Send(context, std::move(delivery));
+}
+
+TreeWalker::TreeWalker(std::shared_ptr<const Source> source, const Clock& clock, const WalkerOptions& options)
+    : source_(std::move(source)),
+      options_(options),
+      pool_(clock, PoolOptions{options.threads, options.max_replacements, options.hung_after_ns, options.max_batches, true}) {}
+
+TreeWalker::~TreeWalker() {
+  for (auto& [id, active] : walks_) active->walk->cancelled = true;
+}
+
+WalkId TreeWalker::Start(WalkRequest request) {
+  const std::uint64_t id = ++last_id_;
+  auto walk = std::make_shared<Walk>();  // owners: see Active
+  walk->id = id;
+  walk->recursive = request.recursive;
+  walk->with_stat = request.with_stat;
+  walk->tasks = 1;
+  const std::string path = request.path;
+  walks_.emplace(id, std::make_unique<Active>(Active{std::move(request), WalkTotals(), walk, false}));
+  const Crawl crawl(this, source_, walk, std::max<std::size_t>(options_.batch_entries, 1));
+  if (Status status = pool_.Submit(id, crawl.ListTask(path)); !status.ok()) {
+    Active& active = *walks_.at(id);
+    active.totals.errors = 1;
+    active.totals.first_error = status.sys_errno();
+    pool_.Post([this, id] { Finish(id); });
+  }
+  return WalkId{id};
+}
+
+void TreeWalker::Cancel(WalkId id) {
+  const auto found = walks_.find(static_cast<std::uint64_t>(id));
+  if (found == walks_.end()) return;
+  found->second->walk->cancelled = true;
+  found->second->totals.cancelled = true;
+}
+
+void TreeWalker::Deliver(std::uint64_t id, const Delivery& delivery) {
+  const auto found = walks_.find(id);
+  if (found == walks_.end() || found->second->totals.cancelled) return;
+  WalkTotals& totals = found->second->totals;
+  for (const WalkEntry& entry : delivery.batch.entries) {
+    if (entry.type == DT_REG) {
+      ++totals.files;
+      totals.bytes += entry.stat.size;
+    } else if (entry.type != DT_DIR) {
+      ++totals.others;
+    }
+  }
+  if (delivery.batch.last && delivery.batch.error == 0) ++totals.directories;
+  totals.outside += delivery.outside;
+  totals.errors += delivery.errors;
+  if (totals.first_error == 0) totals.first_error = delivery.first_error;
+  // The callback may end this walk or start others: it is called on a copy, and nothing is touched afterwards.
+  const auto on_batch = found->second->request.on_batch;
+  if (on_batch) on_batch(delivery.batch);
+}
+
+void TreeWalker::Finish(std::uint64_t id) {
+  const auto found = walks_.find(id);
+  if (found == walks_.end()) return;
+  const std::unique_ptr<Active> active = std::move(found->second);
+  walks_.erase(found);
+  if (active->request.on_done) active->request.on_done(active->totals);
+}
+
+std::size_t TreeWalker::Poll(std::size_t budget) { return pool_.Poll(budget); }
+
+void TreeWalker::Tick(std::int64_t now_ns) {
+  pool_.Tick(now_ns);
+  if (pool_.hung() == 0) return;
+  for (auto& [id, active] : walks_) {
+    const std::size_t hung = pool_.CountHung(id);
+    if (active->ending || hung == 0 || hung != active->walk->tasks) continue;
+    // Only hung workers are left: what they would find is given up. Batches posted before come first.
+    active->ending = true;
+    active->totals.hung = hung;
+    active->walk->cancelled = true;
+    pool_.Post([this, number = id] { Finish(number); });
+  }
+}
+
+int TreeWalker::event_fd() const { return pool_.event_fd(); }
+std::size_t TreeWalker::active() const { return walks_.size(); }
+std::size_t TreeWalker::hung_workers() const { return pool_.hung(); }
+
+}  // namespace tierd::source
