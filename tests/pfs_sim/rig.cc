@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -129,21 +130,24 @@ Rig::~Rig() {
 }
 
 bool Rig::Stop(int signal) {
+  int status = 0;
   if (pid_ > 0) {
     kill(pid_, signal);
-    while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+    while (waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
     }
     pid_ = -1;
   }
+  const bool orderly = signal == SIGKILL || status == 0;
+  if (!orderly) fprintf(stderr, "pfs_sim ended with wait status %d\n", status);
   const auto end = std::chrono::steady_clock::now() + kStopTimeout;
   while (IsMounted(mount_)) {
     if (std::chrono::steady_clock::now() > end) {
       UnmountLazily(mount_);
-      return !IsMounted(mount_);
+      return orderly && !IsMounted(mount_);
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  return true;
+  return orderly;
 }
 
 std::string Rig::Control(const std::string& command) const {

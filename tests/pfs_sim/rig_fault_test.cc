@@ -19,9 +19,12 @@ std::string Failed(int error) { return "errno " + std::to_string(error); }
 class RigFault : public RigTest {
  protected:
   void SetUp() override {
+    RigTest::SetUp();
+    if (IsSkipped()) return;
     // Entries and attributes are not cached: each call reaches the rig.
     StartRig({.timeout_ms = 0});
-    if (rig_ != nullptr) WriteBacking("a", Sample("a", kSize));
+    ASSERT_NE(rig_, nullptr);
+    WriteBacking("a", Sample("a", kSize));
   }
 
   // Total number of bits in which two strings of one size differ.

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -24,11 +25,20 @@ namespace pfs_sim {
 class RigTest : public testing::Test {
  protected:
   // Skips the test where FUSE is not available.
+  void SetUp() override {
+    static const std::string unavailable = WhyUnavailable();
+    if (!unavailable.empty()) GTEST_SKIP() << unavailable;
+  }
+
+  void TearDown() override {
+    const bool orderly = rig_ == nullptr || rig_->Stop(SIGTERM);
+    EXPECT_TRUE(orderly);
+  }
+
   void StartRig(const RigOptions& options) {
     std::string why;
     rig_ = Rig::Start(options, &why);
-    if (rig_ == nullptr && why.starts_with("unavailable")) GTEST_SKIP() << why;
-    ASSERT_NE(rig_, nullptr) << why;
+    if (rig_ == nullptr) FAIL() << why;
   }
 
   std::string Mounted(const std::string& path) const { return rig_->mount() + "/" + path; }
@@ -102,6 +112,13 @@ class RigTest : public testing::Test {
   }
 
   std::unique_ptr<Rig> rig_;
+
+ private:
+  static std::string WhyUnavailable() {
+    std::string why;
+    const auto probe = Rig::Start({}, &why);
+    return probe == nullptr && why.starts_with("unavailable") ? why : "";
+  }
 };
 
 }  // namespace pfs_sim

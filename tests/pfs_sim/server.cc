@@ -156,10 +156,11 @@ int ServeMounted(const ServerOptions& options, int root_fd, int dev_fd, const si
   } else {
     Report(options, kExitError, why);
   }
-  UnmountLazily(options.mount);
-  guard.Dismiss();
+  // The mount goes last: when it is gone, nothing of ours is left.
   if (ok && !options.control.empty()) unlink(options.control.c_str());
   if (ok && !options.pid_file.empty()) unlink(options.pid_file.c_str());
+  UnmountLazily(options.mount);
+  guard.Dismiss();
   // Ends without destructors: the receiving thread may sit in a read that only our end aborts, and so
   // may clients whose requests hang.
   fflush(nullptr);
