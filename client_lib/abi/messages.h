@@ -142,7 +142,8 @@ enum class FetchStatus : std::uint8_t {  // never renumber
   kFrame = 1,   // `location` is valid under the lease the client took before asking; metadata valid
   kMeta = 2,    // metadata valid, no bytes (kStat; or kChunk of a 0-byte file)
   kBypass = 3,  // read the source yourself; `reason` is a Fallback
-  kError = 4,   // the source answered sys_errno
+  kError = 4,   // the source answered sys_errno; the client asks it itself and so gets the exact error
+  kRetry = 5,   // the path leads through symlinks: its kAlias slot is published now and the target is cached; look up again, once
 };
 struct FetchReply {
   std::uint64_t request_id;

@@ -1,0 +1,325 @@
+#include "tierd/engine/catalogue.h"
+
+#include <dirent.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "client_lib/abi/path_hash.h"
+#include "tierd/base/check.h"
+
+namespace tierd::engine {
+namespace {
+
+abi::SlotKind KindFor(const FileRecord& file) {
+  if ((file.flags & kFileAlias) != 0) return abi::SlotKind::kAlias;
+  if ((file.flags & kFileDirectory) != 0) return abi::SlotKind::kDirectory;
+  if ((file.flags & kFileSymlink) != 0) return abi::SlotKind::kSymlink;
+  return (file.flags & kFileChunked) != 0 ? abi::SlotKind::kChunked : abi::SlotKind::kFile;
+}
+
+std::uint16_t FlagsFor(const io::FileStat& stat, std::uint64_t chunk_bytes) {
+  if (S_ISDIR(stat.mode)) return kFileUsed | kFileDirectory;
+  if (S_ISLNK(stat.mode)) return kFileUsed | kFileSymlink;
+  return stat.size > chunk_bytes ? kFileUsed | kFileChunked : kFileUsed;
+}
+
+std::pair<std::string_view, std::string_view> SplitPath(std::string_view path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string_view::npos) return {std::string_view(), path};
+  return {path.substr(0, slash), path.substr(slash + 1)};
+}
+
+}  // namespace
+
+abi::FileKey Catalogue::KeyOf(std::uint32_t wire_id, std::string_view relative) const {
+  return abi::HashPath(index_.hash_secret(), wire_id, relative.data(), relative.size());
+}
+
+FileId Catalogue::Find(abi::FileKey key) const {
+  const auto found = index_.Find(key);
+  if (!found) return kNoFile;
+  return static_cast<FileId>(found->owner);
+}
+
+FileId Catalogue::NewFile(std::uint16_t source, std::string_view relative, abi::FileKey key, std::uint16_t flags) {
+  std::uint32_t id;
+  if (!free_files_.empty()) {
+    id = free_files_.back();
+    free_files_.pop_back();
+  } else {
+    id = static_cast<std::uint32_t>(files_.PushBack(FileRecord{}));
+  }
+  const auto [dir, name] = SplitPath(relative);
+  FileRecord& record = files_[id];
+  record = FileRecord{};
+  record.key = key;
+  record.dir = DirOf(dir);
+  record.name = names_.Add(name);
+  record.objects = Raw(kNoObject);
+  record.source = source;
+  record.flags = flags;
+  record.version_tag = NextSequence();
+  ++file_count_;
+  return static_cast<FileId>(id);
+}
+
+ObjectId Catalogue::NewObject(FileId file, std::uint32_t chunk, std::uint32_t bytes, std::uint32_t flags) {
+  std::uint32_t id;
+  if (!free_objects_.empty()) {
+    id = free_objects_.back();
+    free_objects_.pop_back();
+  } else {
+    id = static_cast<std::uint32_t>(objects_.PushBack(ObjectRecord{}));
+  }
+  objects_[id] = ObjectRecord{};
+  objects_[id].file = file;
+  objects_[id].chunk = chunk;
+  objects_[id].bytes = bytes;
+  objects_[id].flags = kObjectUsed | flags;
+  return static_cast<ObjectId>(id);
+}
+
+void Catalogue::MakeObjects(FileId id, std::uint64_t size, std::uint64_t chunk_bytes) {
+  FileRecord& record = file(id);
+  if (size == 0 || (record.flags & (kFileDirectory | kFileSymlink | kFileAlias)) != 0) {
+    record.objects = Raw(kNoObject);
+    return;
+  }
+  if ((record.flags & kFileChunked) == 0) {
+    record.objects = Raw(NewObject(id, 0, static_cast<std::uint32_t>(size), 0));
+    return;
+  }
+  std::uint32_t list;
+  if (!free_chunk_lists_.empty()) {
+    list = free_chunk_lists_.back();
+    free_chunk_lists_.pop_back();
+  } else {
+    list = static_cast<std::uint32_t>(chunk_lists_.size());
+    chunk_lists_.emplace_back();
+  }
+  const auto count = static_cast<std::uint32_t>((size + chunk_bytes - 1) / chunk_bytes);
+  std::vector<ObjectId>& chunks = chunk_lists_[list];
+  chunks.reserve(count);
+  for (std::uint32_t chunk = 0; chunk < count; ++chunk) {
+    const std::uint64_t left = size - std::uint64_t{chunk} * chunk_bytes;
+    chunks.push_back(NewObject(id, chunk, static_cast<std::uint32_t>(std::min(left, chunk_bytes)), 0));
+  }
+  record.objects = list;
+}
+
+void Catalogue::DropObjects(FileId id) {
+  FileRecord& record = file(id);
+  auto drop = [this](ObjectId object_id) {
+    const ObjectRecord& gone = object(object_id);
+    TIERD_CHECK(gone.frame == ram::kNoFrame && (gone.flags & kObjectOnSsd) == 0);
+    objects_[Raw(object_id)].flags = 0;
+    free_objects_.push_back(Raw(object_id));
+  };
+  if (record.objects == Raw(kNoObject)) return;
+  if ((record.flags & kFileChunked) != 0) {
+    for (ObjectId chunk : chunk_lists_[record.objects]) drop(chunk);
+    std::vector<ObjectId>().swap(chunk_lists_[record.objects]);
+    free_chunk_lists_.push_back(record.objects);
+  } else {
+    drop(static_cast<ObjectId>(record.objects));
+  }
+  record.objects = Raw(kNoObject);
+}
+
+std::uint32_t Catalogue::DirOf(std::string_view dir) {
+  if (const auto it = dir_ids_.find(dir); it != dir_ids_.end()) return it->second;
+  const auto id = static_cast<std::uint32_t>(dirs_.size());
+  dirs_.emplace_back(dir);
+  dir_ids_.emplace(dirs_.back(), id);
+  return id;
+}
+
+ram::SlotValues Catalogue::ValuesFor(FileId id, const io::FileStat& stat) {
+  const FileRecord& record = file(id);
+  ram::SlotValues values;
+  values.size = stat.size;
+  values.kind = KindFor(record);
+  values.attr_class = index_.AttrClass({stat.dev, stat.mode, stat.uid, stat.gid, stat.nlink, 0, 0});
+  values.deadline = abi::kDeadlineExpired;
+  values.location = values.kind == abi::SlotKind::kChunked ? record.version_tag : 0;
+  values.mtime_ns = stat.mtime_ns;
+  values.ctime_ns = stat.ctime_ns;
+  values.ino = stat.ino;
+  return values;
+}
+
+std::optional<FileId> Catalogue::Add(std::uint16_t source, std::string_view relative, abi::FileKey key, const io::FileStat& stat,
+                                     std::uint64_t chunk_bytes) {
+  const FileId id = NewFile(source, relative, key, FlagsFor(stat, chunk_bytes));
+  if (!index_.Insert(key, ValuesFor(id, stat), Raw(id))) {
+    Remove(id);
+    return std::nullopt;
+  }
+  MakeObjects(id, stat.size, chunk_bytes);
+  return id;
+}
+
+std::optional<FileId> Catalogue::AddAlias(std::uint16_t source, std::string_view relative, abi::FileKey key, abi::FileKey target) {
+  const FileId id = NewFile(source, relative, key, kFileUsed | kFileAlias);
+  ram::SlotValues values;
+  values.kind = abi::SlotKind::kAlias;
+  values.mtime_ns = static_cast<std::int64_t>(target.lo);
+  values.ctime_ns = static_cast<std::int64_t>(target.hi);
+  if (!index_.Insert(key, values, Raw(id))) {
+    Remove(id);
+    return std::nullopt;
+  }
+  return id;
+}
+
+void Catalogue::Remove(FileId id) {
+  FileRecord& record = file(id);
+  TIERD_CHECK((record.flags & kFileUsed) != 0);
+  if (const auto listing = listings_.find(Raw(id)); listing != listings_.end()) {
+    TIERD_CHECK(object(listing->second).frame == ram::kNoFrame);
+    objects_[Raw(listing->second)].flags = 0;
+    free_objects_.push_back(Raw(listing->second));
+    listings_.erase(listing);
+  }
+  DropObjects(id);
+  if (const auto found = index_.Find(record.key); found && found->owner == Raw(id)) index_.Erase(found->ordinal);
+  names_.Remove(record.name);
+  record.flags = 0;
+  free_files_.push_back(Raw(id));
+  --file_count_;
+}
+
+void Catalogue::ChangeVersion(FileId id, const io::FileStat& stat, std::uint64_t chunk_bytes) {
+  FileRecord& record = file(id);
+  DropObjects(id);
+  record.flags = static_cast<std::uint16_t>(FlagsFor(stat, chunk_bytes) | (record.flags & (kFilePinned | kFileDemanded)));
+  record.version_tag = NextSequence();
+  index_.Update(OrdinalOf(id), ValuesFor(id, stat));
+  MakeObjects(id, stat.size, chunk_bytes);
+}
+
+io::FileStat Catalogue::StatOf(FileId id) const {
+  const ram::SlotValues values = index_.Read(OrdinalOf(id));
+  const abi::AttrClass attrs = index_.Attrs(values.attr_class);
+  io::FileStat stat;
+  stat.dev = attrs.dev;
+  stat.ino = values.ino;
+  stat.size = values.size;
+  stat.mtime_ns = values.mtime_ns;
+  stat.ctime_ns = values.ctime_ns;
+  stat.mode = attrs.mode;
+  stat.uid = attrs.uid;
+  stat.gid = attrs.gid;
+  stat.nlink = attrs.nlink;
+  return stat;
+}
+
+std::uint32_t Catalogue::DeadlineOf(FileId id) const { return index_.Read(OrdinalOf(id)).deadline; }
+void Catalogue::SetDeadline(FileId id, std::uint32_t ticks) { index_.SetDeadline(OrdinalOf(id), ticks); }
+std::uint64_t Catalogue::SizeOf(FileId id) const { return index_.Read(OrdinalOf(id)).size; }
+
+std::uint32_t Catalogue::OrdinalOf(FileId id) const {
+  const auto found = index_.Find(file(id).key);
+  TIERD_CHECK(found && found->owner == Raw(id));
+  return found->ordinal;
+}
+
+std::uint32_t Catalogue::OrdinalOf(ObjectId id) const {
+  const auto found = index_.Find(KeyOf(id));
+  return found ? found->ordinal : 0xffffffffu;
+}
+
+abi::FileKey Catalogue::KeyOf(ObjectId id) const {
+  const ObjectRecord& record = object(id);
+  const FileRecord& owner = file(record.file);
+  if ((record.flags & kObjectListing) != 0) return abi::ListingKeyOf(owner.key);
+  return (owner.flags & kFileChunked) != 0 ? abi::ChunkKeyOf(owner.key, record.chunk) : owner.key;
+}
+
+bool Catalogue::SetLocation(ObjectId id, std::uint64_t word) {
+  const ObjectRecord& record = object(id);
+  const FileRecord& owner = file(record.file);
+  const bool own_slot = (record.flags & kObjectListing) != 0 || (owner.flags & kFileChunked) != 0;
+  const abi::FileKey key = KeyOf(id);
+  const auto found = index_.Find(key);
+  if (found && word != 0) {
+    index_.SetLocation(found->ordinal, word);
+    return true;
+  }
+  if (word == 0) {
+    if (!found) return true;
+    index_.ClearLocation(found->ordinal);
+    if (own_slot) index_.Erase(found->ordinal);
+    return true;
+  }
+  if (!own_slot) return false;
+  ram::SlotValues values;
+  const io::FileStat stat = StatOf(record.file);
+  values.kind = (record.flags & kObjectListing) != 0 ? abi::SlotKind::kListing : abi::SlotKind::kChunk;
+  values.location = word;
+  values.mtime_ns = static_cast<std::int64_t>(owner.version_tag);
+  values.size = record.bytes;
+  values.ino = stat.ino;
+  values.deadline = abi::kDeadlineNever;  // the deadline of the file's own slot decides; a listing gets its own by SetListingDeadline()
+  return index_.Insert(key, values, Raw(id)).has_value();
+}
+
+ObjectId Catalogue::ListingOf(FileId directory, bool make) {
+  if (const auto it = listings_.find(Raw(directory)); it != listings_.end()) return it->second;
+  if (!make) return kNoObject;
+  const ObjectId id = NewObject(directory, 0, 0, kObjectListing);
+  listings_.emplace(Raw(directory), id);
+  return id;
+}
+
+void Catalogue::SetListingDeadline(ObjectId listing, std::uint32_t ticks) {
+  if (const auto found = index_.Find(KeyOf(listing))) index_.SetDeadline(found->ordinal, ticks);
+}
+
+std::uint32_t Catalogue::ListingDeadline(ObjectId listing) const {
+  const auto found = index_.Find(KeyOf(listing));
+  return found ? index_.Read(found->ordinal).deadline : abi::kDeadlineExpired;
+}
+
+std::string Catalogue::PathOf(FileId id) const {
+  const FileRecord& record = file(id);
+  const std::string& dir = dirs_[record.dir];
+  const std::string_view name = names_.Get(record.name);
+  if (dir.empty()) return std::string(name);
+  std::string path;
+  path.reserve(dir.size() + 1 + name.size());
+  path.append(dir).append(1, '/').append(name);
+  return path;
+}
+
+ObjectId Catalogue::ObjectOf(FileId id, std::uint32_t chunk) const {
+  const FileRecord& record = file(id);
+  if (record.objects == Raw(kNoObject)) return kNoObject;
+  if ((record.flags & kFileChunked) == 0) return chunk == 0 ? static_cast<ObjectId>(record.objects) : kNoObject;
+  const std::vector<ObjectId>& chunks = chunk_lists_[record.objects];
+  return chunk < chunks.size() ? chunks[chunk] : kNoObject;
+}
+
+std::uint32_t Catalogue::ChunkCount(FileId id) const {
+  const FileRecord& record = file(id);
+  if (record.objects == Raw(kNoObject)) return 0;
+  return (record.flags & kFileChunked) != 0 ? static_cast<std::uint32_t>(chunk_lists_[record.objects].size()) : 1;
+}
+
+abi::SlotKind Catalogue::KindOf(FileId id) const { return KindFor(file(id)); }
+
+ObjectId Catalogue::ObjectAt(std::uint32_t ordinal) const {
+  const ram::SlotValues values = index_.Read(ordinal);
+  switch (values.kind) {
+    case abi::SlotKind::kFile: {
+      const FileRecord& record = file(static_cast<FileId>(index_.Owner(ordinal)));
+      return static_cast<ObjectId>(record.objects);
+    }
+    case abi::SlotKind::kChunk:
+    case abi::SlotKind::kListing: return static_cast<ObjectId>(index_.Owner(ordinal));
+    default: return kNoObject;
+  }
+}
+
+}  // namespace tierd::engine

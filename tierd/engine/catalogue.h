@@ -1,0 +1,151 @@
+// What tierd knows: files, directories, their chunks ("objects") and where each chunk is. The metadata of a file (size, times, inode,
+// attributes, deadline) lives once, in its slot of the shared index; the private record holds only what clients do not need.
+// A file of one chunk has one object; a larger one has ceil(size / chunk_bytes), made when it becomes known.
+//
+// Owner: Engine. Loop thread only. It decides nothing and does no I/O: placement and freshness do.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "client_lib/abi/layout.h"
+#include "tierd/engine/ids.h"
+#include "tierd/engine/name_arena.h"
+#include "tierd/engine/paged_vector.h"
+#include "tierd/io/io_engine.h"
+#include "tierd/ram/ram_tier.h"
+#include "tierd/ram/shared_index.h"
+#include "tierd/ssd/ssd_tier.h"
+
+namespace tierd::engine {
+
+enum FileFlags : std::uint16_t {
+  kFileUsed = 1,
+  kFileChunked = 2,
+  kFileRacy = 4,      // stamps too young when read: re-read at the deadline, not re-stated (HAZARDS 2.12)
+  kFilePinned = 8,
+  kFileDirectory = 16,
+  kFileSymlink = 32,
+  kFileAlias = 64,    // a path through symlinks; its slot names the target's key
+  kFileChecked = 128, // compared with the source in this daemon's life (HAZARDS 2.16)
+  kFileDemanded = 256,  // a reader asked for it (warm-up counts distinct files)
+};
+
+struct FileRecord {
+  abi::FileKey key;
+  std::uint32_t dir = 0;      // DirId of the parent path
+  std::uint32_t name = 0;     // NameArena reference; for a chunked file the same
+  std::uint32_t objects = 0;  // ObjectId of the only chunk; for a chunked file an index into chunk lists; kNoObject if none
+  std::uint16_t source = 0;
+  std::uint16_t flags = 0;
+  std::uint64_t version_tag = 0;  // sequence at which this version was adopted; names it in chunk slots
+};
+
+enum ObjectFlags : std::uint32_t {
+  kObjectUsed = 1,
+  kObjectListing = 2,
+  kObjectOnSsd = 4,      // `ssd` is valid
+  kObjectUnread = 8,     // brought ahead of use and not read yet
+};
+
+struct ObjectRecord {
+  FileId file = kNoFile;
+  std::uint32_t chunk = 0;
+  ram::FrameId frame = ram::kNoFrame;  // published frame
+  std::uint32_t flags = 0;
+  std::uint32_t bytes = 0;  // payload of this chunk; of a listing: of its present frame
+  std::uint32_t spare = 0;
+  ssd::SsdLocation ssd;
+};
+static_assert(sizeof(FileRecord) == 40 && sizeof(ObjectRecord) == 48, "a million files cost what A9 allows");
+
+class Catalogue {
+ public:
+  explicit Catalogue(ram::SharedIndex& index) : index_(index) {}
+
+  // The key of a path of a source, with the index's secret.
+  abi::FileKey KeyOf(std::uint32_t wire_id, std::string_view relative) const;
+
+  // The file, directory, symlink or alias with that key; kNoFile if unknown.
+  FileId Find(abi::FileKey key) const;
+  // Adds a file record with its slot (deadline expired) and, for a regular file of size > 0, its objects. The key must be unknown. None when
+  // the index cannot take it right now (growth under way and full): the caller serves without caching.
+  std::optional<FileId> Add(std::uint16_t source, std::string_view relative, abi::FileKey key, const io::FileStat& stat, std::uint64_t chunk_bytes);
+  // An alias slot that leads to `target`.
+  std::optional<FileId> AddAlias(std::uint16_t source, std::string_view relative, abi::FileKey key, abi::FileKey target);
+  // Removes record, slots and objects; no object may be in a tier any more.
+  void Remove(FileId file);
+  // Rewrites the slot for another version of the same path; objects are made anew. No object may be in a tier any more.
+  void ChangeVersion(FileId file, const io::FileStat& stat, std::uint64_t chunk_bytes);
+
+  // The metadata in the slot, as clients see it.
+  io::FileStat StatOf(FileId file) const;
+  std::uint32_t DeadlineOf(FileId file) const;
+  void SetDeadline(FileId file, std::uint32_t ticks);
+  std::uint64_t SizeOf(FileId file) const;
+  // Ordinal of the slot that locates the object's bytes, for the access ring.
+  std::uint32_t OrdinalOf(ObjectId object) const;
+  std::uint32_t OrdinalOf(FileId file) const;
+
+  // Key whose lease protects the object's bytes.
+  abi::FileKey KeyOf(ObjectId object) const;
+  // Makes the object's bytes visible at `word`, or invisible (0). Chunk slots come and go with it.
+  // False when no slot could be had; the object then stays invisible.
+  bool SetLocation(ObjectId object, std::uint64_t word);
+
+  // Until when the published listing may be served.
+  void SetListingDeadline(ObjectId listing, std::uint32_t ticks);
+  std::uint32_t ListingDeadline(ObjectId listing) const;
+  // The listing object of a directory, made on demand; kNoObject if the directory has none and `make` is false.
+  ObjectId ListingOf(FileId directory, bool make);
+
+  std::string PathOf(FileId file) const;        // relative to the source root
+  ObjectId ObjectOf(FileId file, std::uint32_t chunk) const;
+  std::uint32_t ChunkCount(FileId file) const;  // objects of a regular file
+
+  FileRecord& file(FileId id) { return files_[Raw(id)]; }
+  const FileRecord& file(FileId id) const { return files_[Raw(id)]; }
+  ObjectRecord& object(ObjectId id) { return objects_[Raw(id)]; }
+  const ObjectRecord& object(ObjectId id) const { return objects_[Raw(id)]; }
+  abi::SlotKind KindOf(FileId file) const;
+  std::uint32_t generation() const { return index_.generation(); }
+  // What an index slot belongs to; kNoObject when the slot is empty or metadata only.
+  ObjectId ObjectAt(std::uint32_t ordinal) const;
+
+  std::size_t file_slots() const { return files_.size(); }  // ids below this may be used; check flags
+  std::size_t object_slots() const { return objects_.size(); }
+  std::size_t file_count() const { return file_count_; }
+
+  // Sequence for version tags and fill sequences; continues behind what a restart recovered.
+  std::uint64_t NextSequence() { return ++sequence_; }
+  void RaiseSequence(std::uint64_t at_least) { sequence_ = sequence_ < at_least ? at_least : sequence_; }
+
+ private:
+  FileId NewFile(std::uint16_t source, std::string_view relative, abi::FileKey key, std::uint16_t flags);
+  ObjectId NewObject(FileId file, std::uint32_t chunk, std::uint32_t bytes, std::uint32_t flags);
+  void MakeObjects(FileId file, std::uint64_t size, std::uint64_t chunk_bytes);
+  void DropObjects(FileId file);
+  std::uint32_t DirOf(std::string_view dir);
+  ram::SlotValues ValuesFor(FileId file, const io::FileStat& stat);
+
+  ram::SharedIndex& index_;
+  PagedVector<FileRecord> files_;
+  PagedVector<ObjectRecord> objects_;
+  std::vector<std::uint32_t> free_files_;
+  std::vector<std::uint32_t> free_objects_;
+  std::vector<std::vector<ObjectId>> chunk_lists_;
+  std::vector<std::uint32_t> free_chunk_lists_;
+  std::unordered_map<std::uint32_t, ObjectId> listings_;  // by FileId of the directory
+  NameArena names_;
+  std::deque<std::string> dirs_;  // never move: the keys of dir_ids_ point into them
+  std::unordered_map<std::string_view, std::uint32_t> dir_ids_;
+  std::size_t file_count_ = 0;
+  std::uint64_t sequence_ = 0;
+};
+
+}  // namespace tierd::engine

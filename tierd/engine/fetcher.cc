@@ -1,0 +1,345 @@
+#include "tierd/engine/fetcher.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+
+#include "tierd/base/check.h"
+#include "tierd/engine/fetcher_impl.h"
+
+namespace tierd::engine {
+
+Fetcher::Fetcher(const Parts& parts)
+    : catalogue_(parts.catalogue), placement_(parts.placement), replies_(parts.replies), clock_(parts.clock), counters_(parts.counters) {}
+
+// ---- requests --------------------------------------------------------------------------------------------------------------
+
+void Fetcher::Fetch(SourceUnit& unit, const FetchRequest& request) {
+  ++counters_.fetches;
+  Waiter waiter;
+  waiter.session = request.session;
+  waiter.request_id = request.entry.request_id;
+  waiter.op = static_cast<abi::FetchOp>(request.entry.op);
+  waiter.flags = request.entry.flags;
+  waiter.chunk = request.entry.chunk;
+  waiter.deadline_ns = clock_.MonotonicNs() + std::int64_t{unit.options.demand_timeout_ms} * 1'000'000;
+  waiter.expected.ino = request.entry.expected_ino;
+  waiter.expected.size = request.entry.expected_size;
+  waiter.expected.mtime_ns = request.entry.expected_mtime_ns;
+  waiter.expected.ctime_ns = request.entry.expected_ctime_ns;
+  const abi::FileKey key = catalogue_.KeyOf(unit.wire_id, request.path);
+  if (waiter.op == abi::FetchOp::kList) {
+    ServeListing(unit, key, request.path, std::move(waiter));
+  } else {
+    Serve(unit, key, request.path, std::move(waiter), source::Priority::kDemand);
+  }
+}
+
+void Fetcher::Bring(SourceUnit& unit, BringRequest request) {
+  Waiter waiter;
+  waiter.chunk = request.chunk;
+  waiter.ssd_only = request.ssd_only;
+  waiter.evict = request.evict;
+  waiter.done = std::move(request.done);
+  Serve(unit, catalogue_.KeyOf(unit.wire_id, request.path), request.path, std::move(waiter), request.priority);
+}
+
+void Fetcher::Refresh(SourceUnit& unit, FileId file, std::function<void(BringOutcome, FileId)> done) {
+  Waiter waiter;
+  waiter.op = abi::FetchOp::kStat;
+  waiter.done = std::move(done);
+  ServeFile(unit, file, std::move(waiter), source::Priority::kPrefetch);
+}
+
+void Fetcher::Serve(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter, source::Priority priority) {
+  if (++waiter.attempts > kMaxAttempts) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
+  const FileId file = catalogue_.Find(key);
+  if (file == kNoFile) return Discover(unit, key, path, std::move(waiter), priority);
+  ServeFile(unit, file, std::move(waiter), priority);
+}
+
+void Fetcher::ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority) {
+  const std::uint16_t flags = catalogue_.file(file).flags;
+  if ((flags & kFileAlias) != 0) {
+    // An alias is resolved anew when its deadline is over; the record goes, so that discovery does it.
+    if (NowTicks() < catalogue_.DeadlineOf(file) && waiter.is_client()) {
+      abi::FetchReply reply{};
+      reply.request_id = waiter.request_id;
+      reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kRetry);
+      return replies_.OnFetchReply(waiter.session, reply);
+    }
+    const std::string path = catalogue_.PathOf(file);
+    const abi::FileKey key = catalogue_.file(file).key;
+    catalogue_.Remove(file);
+    return Discover(unit, key, path, std::move(waiter), priority);
+  }
+  if (NowTicks() >= catalogue_.DeadlineOf(file)) {
+    const ObjectId only = catalogue_.ChunkCount(file) == 1 ? catalogue_.ObjectOf(file, 0) : kNoObject;
+    const bool cached = only == kNoObject || placement_.InRam(only) || placement_.OnSsd(only);
+    // Nothing cached of a file of one chunk: the read brings its own confirmation.
+    if (waiter.op != abi::FetchOp::kChunk || cached) return Revalidate(unit, file, std::move(waiter), priority);
+  }
+  if (waiter.op == abi::FetchOp::kStat) return Finish(waiter, BringOutcome::kCached, abi::Fallback::kNone, file);
+  if ((flags & (kFileDirectory | kFileSymlink)) != 0) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNotRegular, file);
+  ServeChunk(unit, file, std::move(waiter), priority);
+}
+
+void Fetcher::ServeChunk(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority) {
+  if ((waiter.flags & abi::kFetchHandle) != 0) {
+    const io::FileStat stat = catalogue_.StatOf(file);
+    const io::FileStat& expected = waiter.expected;
+    if (stat.ino != expected.ino || stat.size != expected.size || stat.mtime_ns != expected.mtime_ns || stat.ctime_ns != expected.ctime_ns)
+      return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
+  }
+  NoteDemand(unit, file, waiter);
+  const std::uint32_t chunks = catalogue_.ChunkCount(file);
+  if (chunks == 0) return Finish(waiter, BringOutcome::kCached, abi::Fallback::kNone, file);  // 0 bytes
+  const ObjectId object = catalogue_.ObjectOf(file, waiter.chunk);
+  if (object == kNoObject) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
+  if (waiter.is_client() && chunks > 1) {
+    const source::StreamKey stream{static_cast<std::uint64_t>(waiter.session), Raw(file)};
+    const source::ChunkRange ahead = unit.read_ahead.OnAccess(stream, waiter.chunk, chunks);
+    StartFill(unit, object, std::move(waiter), priority);
+    ReadAhead(unit, file, ahead);
+    return;
+  }
+  StartFill(unit, object, std::move(waiter), priority);
+}
+
+void Fetcher::ReadAhead(SourceUnit& unit, FileId file, source::ChunkRange range) {
+  for (std::uint32_t i = 0; i < range.count; ++i) {
+    const ObjectId object = catalogue_.ObjectOf(file, range.first + i);
+    if (object == kNoObject || placement_.InRam(object) || fills_.contains(Raw(object))) continue;
+    Waiter waiter;
+    waiter.chunk = range.first + i;
+    waiter.done = [](BringOutcome, FileId) {};
+    StartFill(unit, object, std::move(waiter), source::Priority::kReadAhead);
+  }
+}
+
+void Fetcher::NoteDemand(SourceUnit& unit, FileId file, const Waiter& waiter) {
+  FileRecord& record = catalogue_.file(file);
+  if (!waiter.is_client() || (record.flags & kFileDemanded) != 0) return;
+  record.flags |= kFileDemanded;
+  if (on_first_demand) on_first_demand(unit, file);
+}
+
+// ---- freshness -------------------------------------------------------------------------------------------------------------
+
+std::uint32_t Fetcher::DeadlineFor(const SourceUnit& unit, std::int64_t stat_sent_ns, bool racy) const {
+  if (unit.options.staleness == abi::Staleness::kImmutable && !racy) return abi::kDeadlineNever;
+  return std::max<std::uint32_t>(1, abi::TicksOf(stat_sent_ns + std::int64_t{unit.options.ttl_ms} * 1'000'000));
+}
+
+void Fetcher::Confirm(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, bool racy) {
+  FileRecord& record = catalogue_.file(file);
+  record.flags |= kFileChecked;
+  record.flags = static_cast<std::uint16_t>(racy ? record.flags | kFileRacy : record.flags & ~kFileRacy);
+  catalogue_.SetDeadline(file, DeadlineFor(unit, stat_sent_ns, racy));
+}
+
+void Fetcher::Revalidate(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority) {
+  auto [it, first] = revalidations_.try_emplace(Raw(file));
+  const std::int64_t deadline_ns = waiter.deadline_ns;
+  it->second.waiters.push_back(std::move(waiter));
+  if (!first) return;
+  ++counters_.revalidations;
+  const std::uint64_t tag = catalogue_.file(file).version_tag;
+  it->second.tag = tag;
+  source::StatQuery query;
+  query.path = catalogue_.PathOf(file);
+  query.priority = priority;
+  query.deadline_ns = deadline_ns;
+  query.done = [this, &unit, file, tag](const source::StatReply& reply) { OnRevalidated(unit, file, tag, reply); };
+  unit.reader->Stat(std::move(query));
+}
+
+void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, const source::StatReply& reply) {
+  const auto it = revalidations_.find(Raw(file));
+  if (it == revalidations_.end() || it->second.tag != tag) return;  // the file was forgotten meanwhile
+  Waiters waiters = std::move(it->second.waiters);
+  revalidations_.erase(it);
+  const FileRecord& record = catalogue_.file(file);
+  const bool offline = unit.options.offline_ok && unit.options.staleness == abi::Staleness::kImmutable;
+  if (reply.error != source::ReadError::kNone) {
+    if (offline && reply.error != source::ReadError::kErrno) {
+      Confirm(unit, file, clock_.MonotonicNs(), false);
+    } else {
+      for (const Waiter& waiter : waiters) {
+        // An ENOENT is passed on, never believed (HAZARDS 2.15): what is cached stays, unserved, until a stat confirms it.
+        if (reply.error == source::ReadError::kErrno) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNone, file, reply.sys_errno);
+        else Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, file);
+      }
+      return;
+    }
+  } else if (!unit.reader->SameVersion(catalogue_.StatOf(file), reply.stat)) {
+    ++counters_.invalidated_changed;
+    ApplyVersion(unit, file, reply.stat);
+    Confirm(unit, file, reply.stat_sent_ns, false);
+  } else if ((record.flags & kFileRacy) != 0) {
+    ++counters_.invalidated_racy;
+    Invalidate(unit, file, EvictCause::kChanged);
+    Confirm(unit, file, reply.stat_sent_ns, false);
+  } else {
+    Confirm(unit, file, reply.stat_sent_ns, false);
+  }
+  for (Waiter& waiter : waiters) {
+    const auto priority = waiter.is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
+    if (++waiter.attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
+    else ServeFile(unit, file, std::move(waiter), priority);
+  }
+}
+
+void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& stat) {
+  Waiters orphans;
+  const std::uint32_t chunks = catalogue_.ChunkCount(file);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) Orphan(catalogue_.ObjectOf(file, chunk), &orphans);
+  placement_.EvictFile(file, EvictCause::kChanged);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) unit.policy->ObjectForgotten(Raw(catalogue_.ObjectOf(file, chunk)));
+  catalogue_.ChangeVersion(file, stat, unit.options.chunk_bytes);
+  Announce(unit, file);
+  if (unit.options.staleness == abi::Staleness::kImmutable && ssd_ != nullptr) {
+    // A set that was declared immutable has changed: no record of it may come back after a crash (HAZARDS 2.16).
+    ssd_->InvalidateDataset(unit.dataset_id, [](const Status&) {});
+    if (on_dataset_void) on_dataset_void(unit);
+  }
+  for (const Waiter& waiter : orphans) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
+}
+
+void Fetcher::Announce(SourceUnit& unit, FileId file) {
+  const std::uint32_t chunks = catalogue_.ChunkCount(file);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    const ObjectId object = catalogue_.ObjectOf(file, chunk);
+    unit.policy->ObjectKnown({Raw(object), Raw(file), chunk, catalogue_.object(object).bytes});
+  }
+}
+
+// Takes the fill of an object away from it: its waiters are handed over, its I/O ends for nobody.
+void Fetcher::Orphan(ObjectId object, Waiters* waiters) {
+  const auto it = fills_.find(Raw(object));
+  if (it == fills_.end()) return;
+  const FillPtr fill = it->second;
+  fills_.erase(it);
+  fill->orphan = true;
+  for (Waiter& waiter : fill->waiters) waiters->push_back(std::move(waiter));
+  fill->waiters.clear();
+}
+
+bool Fetcher::Invalidate(SourceUnit& unit, FileId file, EvictCause cause) {
+  Waiters orphans;
+  const std::uint32_t chunks = catalogue_.ChunkCount(file);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) Orphan(catalogue_.ObjectOf(file, chunk), &orphans);
+  catalogue_.SetDeadline(file, abi::kDeadlineExpired);
+  placement_.EvictFile(file, cause);
+  for (const Waiter& waiter : orphans) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
+  (void)unit;
+  return true;
+}
+
+void Fetcher::Forget(SourceUnit& unit, FileId file) {
+  Invalidate(unit, file, EvictCause::kRequest);
+  if (const auto it = revalidations_.find(Raw(file)); it != revalidations_.end()) {
+    Waiters waiters = std::move(it->second.waiters);
+    revalidations_.erase(it);
+    for (const Waiter& waiter : waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
+  }
+  const std::uint32_t chunks = catalogue_.ChunkCount(file);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) unit.policy->ObjectForgotten(Raw(catalogue_.ObjectOf(file, chunk)));
+  catalogue_.Remove(file);
+}
+
+// ---- time ------------------------------------------------------------------------------------------------------------------
+
+void Fetcher::Tick() {
+  const std::int64_t now = clock_.MonotonicNs();
+  Waiters expired;
+  const auto collect = [&](Waiters& waiters) {
+    for (std::size_t i = 0; i < waiters.size();) {
+      if (waiters[i].is_client() && waiters[i].deadline_ns <= now) {
+        expired.push_back(std::move(waiters[i]));
+        if (&waiters[i] != &waiters.back()) waiters[i] = std::move(waiters.back());
+        waiters.pop_back();
+      } else {
+        ++i;
+      }
+    }
+  };
+  for (auto& [id, fill] : fills_) collect(fill->waiters);
+  for (auto& [key, discovery] : discoveries_) collect(discovery->waiters);
+  for (auto& [id, revalidation] : revalidations_) collect(revalidation.waiters);
+  for (auto& [key, listing] : listings_) collect(listing->waiters);
+  for (const Waiter& waiter : expired) ReplyBypass(waiter, abi::Fallback::kSourceSlow);
+}
+
+// ---- answers ---------------------------------------------------------------------------------------------------------------
+
+abi::FetchReply Fetcher::ReplyFor(const Waiter& waiter, FileId file) const {
+  abi::FetchReply reply{};
+  reply.request_id = waiter.request_id;
+  reply.ordinal = 0xffffffffu;
+  if (file == kNoFile) return reply;
+  const io::FileStat stat = catalogue_.StatOf(file);
+  reply.kind = static_cast<std::uint8_t>(catalogue_.KindOf(file));
+  reply.size = stat.size;
+  reply.dev = stat.dev;
+  reply.ino = stat.ino;
+  reply.mtime_ns = stat.mtime_ns;
+  reply.ctime_ns = stat.ctime_ns;
+  reply.mode = stat.mode;
+  reply.uid = stat.uid;
+  reply.gid = stat.gid;
+  reply.nlink = stat.nlink;
+  reply.deadline = catalogue_.DeadlineOf(file);
+  reply.generation = catalogue_.generation();
+  return reply;
+}
+
+void Fetcher::ReplyFrame(const Waiter& waiter, ObjectId object, std::uint64_t word, abi::Tier tier) {
+  const ObjectRecord& record = catalogue_.object(object);
+  abi::FetchReply reply = ReplyFor(waiter, record.file);
+  reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kFrame);
+  reply.tier = static_cast<std::uint8_t>(tier);
+  reply.location = word;
+  reply.length = record.bytes;
+  reply.ordinal = catalogue_.OrdinalOf(object);
+  placement_.NoteRead(object);
+  replies_.OnFetchReply(waiter.session, reply);
+}
+
+void Fetcher::ReplyMeta(const Waiter& waiter, FileId file) {
+  abi::FetchReply reply = ReplyFor(waiter, file);
+  reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kMeta);
+  replies_.OnFetchReply(waiter.session, reply);
+}
+
+void Fetcher::ReplyBypass(const Waiter& waiter, abi::Fallback reason, FileId file) {
+  ++counters_.fetch_bypassed;
+  abi::FetchReply reply = ReplyFor(waiter, file);
+  reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kBypass);
+  reply.reason = static_cast<std::uint8_t>(reason);
+  if (file != kNoFile) {
+    const ObjectId object = catalogue_.ObjectOf(file, waiter.chunk);
+    if (object != kNoObject) reply.ordinal = catalogue_.OrdinalOf(object);
+  }
+  replies_.OnFetchReply(waiter.session, reply);
+}
+
+void Fetcher::ReplyError(const Waiter& waiter, int sys_errno) {
+  abi::FetchReply reply = ReplyFor(waiter, kNoFile);
+  reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kError);
+  reply.sys_errno = static_cast<std::uint16_t>(sys_errno);
+  replies_.OnFetchReply(waiter.session, reply);
+}
+
+// Ends one waiter without bytes: metadata when the outcome is good, an errno, or a bypass with its reason.
+void Fetcher::Finish(const Waiter& waiter, BringOutcome outcome, abi::Fallback reason, FileId file, int sys_errno) {
+  if (!waiter.is_client()) {
+    if (waiter.done) waiter.done(outcome, file);
+    return;
+  }
+  if (outcome == BringOutcome::kCached) return ReplyMeta(waiter, file);
+  if (sys_errno != 0) return ReplyError(waiter, sys_errno);
+  ReplyBypass(waiter, reason, file);
+}
+
+}  // namespace tierd::engine

@@ -1,0 +1,166 @@
+// The miss path (DESIGN 4): one read of a chunk however many wait for it, from the cheapest holder, checked, published, answered.
+//
+//   Serve ── unknown path ──► Discover (stat, or read into a staging buffer: the size is not known) ──► Serve again / answer
+//     ├──── deadline over ──► Revalidate (one stat per file) ──► Serve again
+//     ├──── in RAM ─────────► answer
+//     └──── else ───────────► Fill: SSD, or source ──► publish ──► answer, copy to SSD
+//
+// Single flight: one Discovery per path, one Revalidation per file, one Fill per object. A client that waited `demand_timeout` is told to bypass;
+// the work goes on and may serve the next one.
+//
+// Owner: Engine. Loop thread only. It chooses no victims (placement) and no prefetch (jobs).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tierd/base/clock.h"
+#include "tierd/engine/catalogue.h"
+#include "tierd/engine/counters.h"
+#include "tierd/engine/placement.h"
+#include "tierd/engine/requests.h"
+#include "tierd/engine/staging.h"
+#include "tierd/engine/waiter.h"
+
+namespace tierd::engine {
+
+class Fetcher {
+ public:
+  struct Parts {
+    Catalogue& catalogue;
+    Placement& placement;
+    ReplySink& replies;
+    const Clock& clock;
+    EngineCounters& counters;
+  };
+  explicit Fetcher(const Parts& parts);
+  void SetSsd(ssd::SsdTier* ssd) { ssd_ = ssd; }
+
+  // A client's request; exactly one reply comes, in this call or later.
+  void Fetch(SourceUnit& unit, const FetchRequest& request);
+  // The daemon's own: brings one chunk of a path. `done` runs exactly once.
+  struct BringRequest {
+    std::string path;
+    std::uint32_t chunk = 0;
+    bool ssd_only = false;
+    bool evict = false;
+    source::Priority priority = source::Priority::kPrefetch;
+    std::function<void(BringOutcome, FileId)> done;
+  };
+  void Bring(SourceUnit& unit, BringRequest request);
+  // Compares a known file with the source if its deadline is over (restart, ttl), ahead of use. `done` runs exactly once.
+  void Refresh(SourceUnit& unit, FileId file, std::function<void(BringOutcome, FileId)> done);
+
+  // The source changed under our eyes (tier_invalidate, control plane): drops what is cached of the file; returns whether it was known.
+  bool Invalidate(SourceUnit& unit, FileId file, EvictCause cause);
+  // Forgets a file altogether: policy, slots, record.
+  void Forget(SourceUnit& unit, FileId file);
+
+  // Something a client asked for the first time: the engine feeds warm-up with it.
+  std::function<void(SourceUnit&, FileId)> on_first_demand;
+  // Every SSD record of the source's dataset has become void.
+  std::function<void(SourceUnit&)> on_dataset_void;
+
+  // Deadlines of waiting clients. About 20 times a second while anybody waits.
+  void Tick();
+  // Memory came: resumes fills that waited for it.
+  void Resume();
+  bool idle() const { return fills_.empty() && discoveries_.empty() && revalidations_.empty() && listings_.empty(); }
+  std::size_t fills_in_flight() const { return fills_.size() + discoveries_.size(); }
+  const StagingPool& staging() const { return staging_; }
+
+ private:
+  struct Fill;
+  struct Discovery;
+  struct Listing;
+  using FillPtr = std::shared_ptr<Fill>;            // shared with the callbacks of its I/O, which may outlive its place in fills_
+  using DiscoveryPtr = std::shared_ptr<Discovery>;  // likewise
+
+  void Serve(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter, source::Priority priority);
+  void ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority);
+  void ServeChunk(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority);
+
+  void ReadAhead(SourceUnit& unit, FileId file, source::ChunkRange range);
+
+  void Discover(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter, source::Priority priority);
+  void DiscoverByStat(SourceUnit& unit, const DiscoveryPtr& discovery, source::Priority priority);
+  void DiscoverByRead(SourceUnit& unit, const DiscoveryPtr& discovery, source::Priority priority);
+  void OnDiscoveredStat(SourceUnit& unit, const DiscoveryPtr& discovery, const source::StatReply& reply);
+  void OnDiscoveredRead(SourceUnit& unit, const DiscoveryPtr& discovery, const source::ReadResult& result);
+  void Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const source::ReadResult& result);
+  void ResolveAlias(SourceUnit& unit, const DiscoveryPtr& discovery);
+  void PlaceDiscovered(SourceUnit& unit, const DiscoveryPtr& discovery);
+  void EndDiscovery(const DiscoveryPtr& discovery);
+  void EndStaging(const DiscoveryPtr& discovery);
+  // Waiters go round again after what they waited for has changed.
+  void Again(SourceUnit& unit, FileId file, Waiters waiters);
+
+  void Revalidate(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority);
+  void OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, const source::StatReply& reply);
+  void ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& stat);
+  // Tells the policy of the file's objects.
+  void Announce(SourceUnit& unit, FileId file);
+  void Confirm(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, bool racy);
+
+  void StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source::Priority priority);
+  void RunFill(SourceUnit& unit, const FillPtr& fill);
+  bool FillFromSsd(SourceUnit& unit, const FillPtr& fill);
+  void FillFromSource(SourceUnit& unit, const FillPtr& fill);
+  void OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadResult& result);
+  void OnSourceRead(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result);
+  void OnLateRead(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result);
+  void OnFilled(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result);
+  bool AcquireFor(const FillPtr& fill);
+  void ReleaseMemory(const FillPtr& fill);
+  // Publishes what a granted frame or staging buffer holds and answers everybody; the fill is over.
+  void Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bool copy_to_ssd);
+  void Fail(const FillPtr& fill, abi::Fallback reason, BringOutcome outcome, int sys_errno = 0);
+  void Orphan(ObjectId object, Waiters* waiters);
+
+  void ServeListing(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter);
+  void OnListed(SourceUnit& unit, abi::FileKey key, const source::WalkTotals& totals);
+  void PublishListing(SourceUnit& unit, abi::FileKey key, Listing& listing);
+
+  void ReplyFrame(const Waiter& waiter, ObjectId object, std::uint64_t word, abi::Tier tier);
+  void ReplyMeta(const Waiter& waiter, FileId file);
+  void ReplyBypass(const Waiter& waiter, abi::Fallback reason, FileId file = kNoFile);
+  void ReplyError(const Waiter& waiter, int sys_errno);
+  void Finish(const Waiter& waiter, BringOutcome outcome, abi::Fallback reason, FileId file, int sys_errno = 0);
+  abi::FetchReply ReplyFor(const Waiter& waiter, FileId file) const;
+  void NoteDemand(SourceUnit& unit, FileId file, const Waiter& waiter);
+
+  std::uint32_t NowTicks() const { return abi::TicksOf(clock_.MonotonicNs()); }
+  std::uint32_t DeadlineFor(const SourceUnit& unit, std::int64_t stat_sent_ns, bool racy) const;
+  std::uint64_t GenerationOf(const SourceUnit& unit) const { return ssd_ == nullptr ? 0 : ssd_->DatasetGeneration(unit.dataset_id); }
+
+  struct KeyHash {
+    std::size_t operator()(const abi::FileKey& key) const { return static_cast<std::size_t>(key.lo); }
+  };
+
+  Catalogue& catalogue_;
+  Placement& placement_;
+  ReplySink& replies_;
+  const Clock& clock_;
+  EngineCounters& counters_;
+  ssd::SsdTier* ssd_ = nullptr;
+  StagingPool staging_;
+
+  std::unordered_map<std::uint32_t, FillPtr> fills_;  // by ObjectId
+  std::unordered_map<abi::FileKey, DiscoveryPtr, KeyHash> discoveries_;
+  struct Revalidation {
+    Waiters waiters;
+    std::uint64_t tag = 0;
+  };
+  std::unordered_map<std::uint32_t, Revalidation> revalidations_;  // by FileId
+  std::unordered_map<abi::FileKey, std::unique_ptr<Listing>, KeyHash> listings_;
+  std::vector<std::pair<SourceUnit*, FillPtr>> waiting_for_memory_;
+  std::vector<std::pair<SourceUnit*, DiscoveryPtr>> staged_;  // bytes are there, a frame is not yet
+};
+
+}  // namespace tierd::engine

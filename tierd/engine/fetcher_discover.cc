@@ -1,0 +1,262 @@
+// Discovery: the first time a path is asked for. Reading it at once costs the source less than asking for its size first, so the bytes go
+// into a staging buffer and from there into a frame of the right size; what does not fit is read on in place.
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "tierd/base/check.h"
+#include "tierd/engine/fetcher_impl.h"
+
+namespace tierd::engine {
+namespace {
+
+constexpr std::size_t kFirstGuess = 128 * 1024;
+constexpr std::size_t kSmallestGuess = 8 * 1024;
+constexpr std::uint64_t kSizesToTrust = 16;
+
+// Twice the mean of what was read so far: most files fit, little is wasted.
+std::size_t GuessBytes(const SourceUnit& unit) {
+  if (unit.files_read < kSizesToTrust) return std::min<std::size_t>(kFirstGuess, unit.options.chunk_bytes);
+  std::size_t guess = kSmallestGuess;
+  while (guess < 2 * unit.MeanFileBytes()) guess *= 2;
+  return std::min<std::size_t>(guess, unit.options.chunk_bytes);
+}
+
+}  // namespace
+
+void Fetcher::Discover(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter, source::Priority priority) {
+  if (const auto it = discoveries_.find(key); it != discoveries_.end()) {
+    if (it->second->late) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, kNoFile);
+    ++counters_.fetch_joined;
+    if (waiter.is_client()) unit.reader->Promote(it->second->request, priority, waiter.deadline_ns);
+    it->second->waiters.push_back(std::move(waiter));
+    return;
+  }
+  auto discovery = std::make_shared<Discovery>();
+  discovery->key = key;
+  discovery->path = std::string(path);
+  discovery->unit = unit.index;
+  const bool read = waiter.op == abi::FetchOp::kChunk && waiter.chunk == 0 && !path.empty() && (waiter.flags & abi::kFetchHandle) == 0;
+  discovery->waiters.push_back(std::move(waiter));
+  discoveries_.emplace(key, discovery);
+  if (read) DiscoverByRead(unit, discovery, priority);
+  else DiscoverByStat(unit, discovery, priority);
+}
+
+void Fetcher::DiscoverByStat(SourceUnit& unit, const DiscoveryPtr& discovery, source::Priority priority) {
+  source::StatQuery query;
+  query.path = discovery->path;
+  query.priority = priority;
+  query.deadline_ns = discovery->waiters.front().deadline_ns;
+  query.done = [this, &unit, discovery](const source::StatReply& reply) { OnDiscoveredStat(unit, discovery, reply); };
+  discovery->request = unit.reader->Stat(std::move(query));
+}
+
+void Fetcher::OnDiscoveredStat(SourceUnit& unit, const DiscoveryPtr& discovery, const source::StatReply& reply) {
+  if (reply.error == source::ReadError::kErrno && (reply.sys_errno == ELOOP || reply.sys_errno == ENOTDIR)) return ResolveAlias(unit, discovery);
+  EndDiscovery(discovery);
+  if (reply.error != source::ReadError::kNone) {
+    for (const Waiter& waiter : discovery->waiters) {
+      if (reply.error == source::ReadError::kErrno) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNone, kNoFile, reply.sys_errno);
+      else Finish(waiter, BringOutcome::kFailed, reply.error == source::ReadError::kOutside ? abi::Fallback::kPath : abi::Fallback::kSourceSlow, kNoFile);
+    }
+    return;
+  }
+  if (S_ISLNK(reply.stat.mode) && std::any_of(discovery->waiters.begin(), discovery->waiters.end(),
+                                              [](const Waiter& w) { return (w.flags & abi::kFetchNoFollow) == 0; })) {
+    discoveries_.emplace(discovery->key, discovery);
+    return ResolveAlias(unit, discovery);
+  }
+  FileId file = catalogue_.Find(discovery->key);
+  if (file == kNoFile) {
+    const auto added = catalogue_.Add(unit.index, discovery->path, discovery->key, reply.stat, unit.options.chunk_bytes);
+    if (!added) {
+      for (const Waiter& waiter : discovery->waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNoFrame, kNoFile);
+      return;
+    }
+    file = *added;
+    Announce(unit, file);
+  }
+  if (unit.reader->SameVersion(catalogue_.StatOf(file), reply.stat)) Confirm(unit, file, reply.stat_sent_ns, reply.racy && catalogue_.ChunkCount(file) == 0);
+  Again(unit, file, std::move(discovery->waiters));
+}
+
+void Fetcher::DiscoverByRead(SourceUnit& unit, const DiscoveryPtr& discovery, source::Priority priority) {
+  discovery->capacity = GuessBytes(unit);
+  discovery->generation = GenerationOf(unit);
+  source::ReadRequest request;
+  request.path = discovery->path;
+  request.capacity = discovery->capacity;
+  request.priority = priority;
+  request.deadline_ns = discovery->waiters.front().deadline_ns;
+  request.acquire_buffer = [this, discovery]() -> std::byte* {
+    if (discovery->staging.size() == 0) discovery->staging = staging_.Take(discovery->capacity);
+    return discovery->staging.size() == 0 ? nullptr : discovery->staging.data();
+  };
+  request.done = [this, &unit, discovery](const source::ReadResult& result) {
+    if (!result.buffer_held) return OnDiscoveredRead(unit, discovery, result);
+    discovery->late = true;
+    Waiters waiters = std::move(discovery->waiters);
+    discovery->waiters.clear();
+    for (const Waiter& waiter : waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, kNoFile);
+  };
+  request.on_buffer_free = [this, &unit, discovery](const source::ReadResult& result) {
+    discovery->late = false;
+    OnDiscoveredRead(unit, discovery, result);
+  };
+  discovery->request = unit.reader->Read(std::move(request));
+}
+
+void Fetcher::OnDiscoveredRead(SourceUnit& unit, const DiscoveryPtr& discovery, const source::ReadResult& result) {
+  if (result.error == source::ReadError::kErrno && (result.sys_errno == ELOOP || result.sys_errno == ENOTDIR)) {
+    EndStaging(discovery);
+    return ResolveAlias(unit, discovery);
+  }
+  if (result.error == source::ReadError::kNone) return Adopt(unit, discovery, result);
+  EndDiscovery(discovery);
+  EndStaging(discovery);
+  for (const Waiter& waiter : discovery->waiters) {
+    switch (result.error) {
+      case source::ReadError::kErrno: Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNone, kNoFile, result.sys_errno); break;
+      case source::ReadError::kNotRegular: Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNotRegular, kNoFile); break;
+      case source::ReadError::kOutside: Finish(waiter, BringOutcome::kFailed, abi::Fallback::kPath, kNoFile); break;
+      case source::ReadError::kChanged: Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile); break;
+      case source::ReadError::kNoBuffer: Finish(waiter, BringOutcome::kNoRoom, abi::Fallback::kNoFrame, kNoFile); break;
+      default: Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, kNoFile); break;
+    }
+  }
+}
+
+// The bytes (or the first of them) are in the staging buffer: the file becomes known.
+void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const source::ReadResult& result) {
+  FileId file = catalogue_.Find(discovery->key);
+  if (file == kNoFile) {
+    const auto added = catalogue_.Add(unit.index, discovery->path, discovery->key, result.version, unit.options.chunk_bytes);
+    if (added) {
+      file = *added;
+      Announce(unit, file);
+    }
+  } else if (!unit.reader->SameVersion(catalogue_.StatOf(file), result.version)) {
+    ApplyVersion(unit, file, result.version);
+  }
+  if (file == kNoFile) {
+    EndDiscovery(discovery);
+    EndStaging(discovery);
+    for (const Waiter& waiter : discovery->waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNoFrame, kNoFile);
+    return;
+  }
+  Confirm(unit, file, result.stat_sent_ns, result.racy);
+  discovery->file = file;
+  discovery->tag = catalogue_.file(file).version_tag;
+  discovery->bytes = result.bytes;
+  ++unit.files_read;
+  unit.bytes_read += std::min<std::uint64_t>(result.version.size, unit.options.chunk_bytes);
+  PlaceDiscovered(unit, discovery);
+}
+
+// Moves the staged bytes on as the head of an ordinary fill of the file's first chunk; everybody who waited joins it.
+void Fetcher::PlaceDiscovered(SourceUnit& unit, const DiscoveryPtr& discovery) {
+  const FileId file = discovery->file;
+  const bool same = catalogue_.Find(discovery->key) == file && catalogue_.file(file).version_tag == discovery->tag;
+  const ObjectId object = same ? catalogue_.ObjectOf(file, 0) : kNoObject;
+  const bool usable = object != kNoObject && !placement_.InRam(object) && !placement_.OnSsd(object) && !fills_.contains(Raw(object)) && discovery->bytes > 0;
+  if (!usable) {
+    EndDiscovery(discovery);
+    EndStaging(discovery);
+    if (same) return Again(unit, file, std::move(discovery->waiters));
+    for (const Waiter& waiter : discovery->waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
+    return;
+  }
+  auto fill = std::make_shared<Fill>();
+  fill->object = object;
+  fill->file = file;
+  fill->unit = unit.index;
+  fill->generation = discovery->generation;
+  fill->ssd_only = !discovery->waiters.empty();
+  fill->evict = false;
+  for (const Waiter& waiter : discovery->waiters) {
+    fill->ssd_only &= waiter.ssd_only;
+    fill->evict |= waiter.evict;
+    if (waiter.is_client()) NoteDemand(unit, file, waiter);
+    else fill->priority = source::Priority::kPrefetch;
+  }
+  fill->waiters = std::move(discovery->waiters);
+  discovery->waiters.clear();
+  if (!AcquireFor(fill)) {
+    if (fill->no_memory && fill->staging.size() == 0 && fill->grant.outcome == Placement::Outcome::kWait) {
+      discovery->waiters = std::move(fill->waiters);  // still reachable for Tick's deadlines
+      staged_.emplace_back(&unit, discovery);
+      return;
+    }
+    // No frame: the SSD tier may take the bytes all the same; clients read the source.
+    EndDiscovery(discovery);
+    fills_.emplace(Raw(object), fill);
+    const std::uint32_t bytes = catalogue_.object(object).bytes;
+    if (discovery->bytes == bytes) placement_.CopyToSsd(object, {discovery->staging.data(), bytes}, discovery->generation);
+    EndStaging(discovery);
+    return Fail(fill, abi::Fallback::kNoFrame, placement_.OnSsd(object) ? BringOutcome::kCached : BringOutcome::kNoRoom);
+  }
+  EndDiscovery(discovery);
+  fills_.emplace(Raw(object), fill);
+  const std::uint32_t bytes = catalogue_.object(object).bytes;
+  fill->head = std::min<std::size_t>(discovery->bytes, bytes);
+  std::byte* to = fill->staging.size() != 0 ? fill->staging.data() : placement_.FrameSpan(fill->grant.frame).data();
+  std::memcpy(to, discovery->staging.data(), fill->head);
+  EndStaging(discovery);
+  if (fill->head < bytes) return FillFromSource(unit, fill);
+  ++counters_.promotions_source_ram;
+  counters_.promotion_bytes_source_ram += bytes;
+  Complete(unit, fill, abi::Tier::kSource, true);
+}
+
+void Fetcher::EndDiscovery(const DiscoveryPtr& discovery) { discoveries_.erase(discovery->key); }
+
+void Fetcher::EndStaging(const DiscoveryPtr& discovery) {
+  if (discovery->staging.size() != 0) staging_.Give(std::move(discovery->staging));
+  discovery->staging = {};
+}
+
+// The path goes through a symbolic link: finds the one spelling under which the file is cached, and leaves an alias slot behind.
+void Fetcher::ResolveAlias(SourceUnit& unit, const DiscoveryPtr& discovery) {
+  const std::int64_t deadline = discovery->waiters.empty() ? 0 : discovery->waiters.front().deadline_ns;
+  unit.resolver->Resolve(discovery->path, deadline, [this, &unit, discovery](const Result<source::ResolvedPath>& resolved) {
+    EndDiscovery(discovery);
+    Waiters waiters = std::move(discovery->waiters);
+    if (!resolved.ok() || !resolved->was_alias) {
+      const int sys_errno = resolved.ok() ? 0 : resolved.status().sys_errno();
+      const bool outside = resolved.ok() || resolved.status().code() == Code::kPermission;
+      for (const Waiter& waiter : waiters) {
+        if (sys_errno != 0 && !outside) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNone, kNoFile, sys_errno);
+        else Finish(waiter, BringOutcome::kFailed, abi::Fallback::kPath, kNoFile);
+      }
+      return;
+    }
+    const abi::FileKey target = catalogue_.KeyOf(unit.wire_id, resolved->canonical);
+    if (catalogue_.Find(discovery->key) == kNoFile) {
+      if (const auto alias = catalogue_.AddAlias(unit.index, discovery->path, discovery->key, target))
+        catalogue_.SetDeadline(*alias, abi::TicksOf(resolved->stat_sent_ns + std::int64_t{unit.options.ttl_ms} * 1'000'000));
+    }
+    for (Waiter& waiter : waiters) {
+      if (!waiter.is_client()) {
+        Serve(unit, target, resolved->canonical, std::move(waiter), source::Priority::kPrefetch);
+        continue;
+      }
+      // The client's lease names the alias, not the target: it must look up again. The target is brought first, for nobody in particular.
+      Waiter bring;
+      bring.chunk = waiter.chunk;
+      bring.op = waiter.op;
+      bring.deadline_ns = waiter.deadline_ns;
+      bring.done = [this, waiter](BringOutcome, FileId) {
+        abi::FetchReply reply{};
+        reply.request_id = waiter.request_id;
+        reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kRetry);
+        replies_.OnFetchReply(waiter.session, reply);
+      };
+      Serve(unit, target, resolved->canonical, std::move(bring), source::Priority::kDemand);
+    }
+  });
+}
+
+}  // namespace tierd::engine

@@ -1,0 +1,266 @@
+// Fills: one chunk from the SSD tier or the source into a frame (or, for the SSD tier alone, a staging buffer).
+#include <algorithm>
+
+#include "tierd/base/check.h"
+#include "tierd/engine/fetcher_impl.h"
+
+namespace tierd::engine {
+
+void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source::Priority priority) {
+  const bool satisfied = waiter.ssd_only ? placement_.OnSsd(object) : placement_.InRam(object);
+  const FileId file = catalogue_.object(object).file;
+  if (satisfied || (!waiter.is_client() && placement_.OnSsd(object) && !waiter.evict && placement_.FreeForResidents() < catalogue_.object(object).bytes)) {
+    if (!waiter.is_client()) return Finish(waiter, BringOutcome::kCached, abi::Fallback::kNone, file);
+    ++counters_.fetch_hits;
+    return ReplyFrame(waiter, object, placement_.LocationWordOf(object), abi::Tier::kRam);
+  }
+  if (const auto it = fills_.find(Raw(object)); it != fills_.end()) {
+    FillPtr fill = it->second;
+    if (fill->late) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, file);
+    ++counters_.fetch_joined;
+    if (waiter.is_client()) unit.reader->Promote(fill->request, priority, waiter.deadline_ns);
+    fill->evict |= waiter.evict;
+    fill->ssd_only &= waiter.ssd_only;
+    fill->waiters.push_back(std::move(waiter));
+    return;
+  }
+  auto fill = std::make_shared<Fill>();
+  fill->object = object;
+  fill->file = file;
+  fill->unit = unit.index;
+  fill->priority = priority;
+  fill->ssd_only = waiter.ssd_only;
+  fill->evict = waiter.evict;
+  fill->waiters.push_back(std::move(waiter));
+  fills_.emplace(Raw(object), fill);
+  RunFill(unit, fill);
+}
+
+void Fetcher::RunFill(SourceUnit& unit, const FillPtr& fill) {
+  fill->no_memory = false;
+  if (FillFromSsd(unit, fill)) return;
+  FillFromSource(unit, fill);
+}
+
+// Memory for the bytes. False: the fill waits for memory (no_memory) or cannot have any.
+bool Fetcher::AcquireFor(const FillPtr& fill) {
+  if (fill->has_memory()) return true;
+  if (!fill->ssd_only) {
+    fill->grant = placement_.Acquire(fill->object, {.may_transit = fill->has_client(), .may_evict = fill->evict});
+    if (fill->grant.outcome == Placement::Outcome::kGranted) return true;
+    if (fill->grant.outcome == Placement::Outcome::kWait) {
+      fill->no_memory = true;
+      return false;
+    }
+  }
+  // Nobody waits for the bytes themselves: they may go to the SSD tier without a frame.
+  const std::uint32_t bytes = catalogue_.object(fill->object).bytes;
+  if (fill->has_client() || placement_.SsdFree() < bytes || placement_.OnSsd(fill->object)) return false;
+  fill->staging = staging_.Take(bytes);
+  fill->no_memory = fill->staging.size() == 0;
+  return !fill->no_memory;
+}
+
+void Fetcher::ReleaseMemory(const FillPtr& fill) {
+  if (fill->grant.outcome == Placement::Outcome::kGranted) placement_.Abandon(fill->grant);
+  fill->grant = {};
+  if (fill->staging.size() != 0) staging_.Give(std::move(fill->staging));
+  fill->staging = {};
+}
+
+bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
+  if (fill->skip_ssd || fill->ssd_only || ssd_ == nullptr || !placement_.OnSsd(fill->object)) return false;
+  if (!AcquireFor(fill)) {
+    if (fill->no_memory) {
+      waiting_for_memory_.emplace_back(&unit, fill);
+    } else {
+      Fail(fill, abi::Fallback::kNoFrame, BringOutcome::kCached);  // it is on SSD: a prefetch has what it asked for
+    }
+    return true;
+  }
+  const ObjectRecord& record = catalogue_.object(fill->object);
+  const auto expected = placement_.IdentityOf(fill->object, GenerationOf(unit));
+  const auto dest = placement_.FrameSpan(fill->grant.frame);
+  const Status status = ssd_->Read(record.ssd, expected, dest, [this, &unit, fill](const ssd::ReadResult& result) { OnSsdRead(unit, fill, result); });
+  if (status.ok()) return true;
+  if (status.code() == Code::kNotFound && !fill->orphan) placement_.EvictSsd(fill->object, EvictCause::kDamaged);
+  if (status.code() == Code::kBusy) ++counters_.ssd_slow_bypass;
+  fill->skip_ssd = true;
+  return false;
+}
+
+void Fetcher::OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadResult& result) {
+  if (fill->orphan) return ReleaseMemory(fill);
+  if (result.outcome == ssd::ReadOutcome::kOk && result.bytes == catalogue_.object(fill->object).bytes) {
+    ++counters_.promotions_ssd_ram;
+    counters_.promotion_bytes_ssd_ram += result.bytes;
+    return Complete(unit, fill, abi::Tier::kSsd, false);
+  }
+  if (result.outcome == ssd::ReadOutcome::kIoError) {
+    ++counters_.ssd_read_errors;
+  } else if (result.outcome != ssd::ReadOutcome::kMiss) {
+    ++counters_.integrity_ssd;
+  }
+  ++counters_.promotions_failed;
+  placement_.EvictSsd(fill->object, EvictCause::kDamaged);
+  fill->skip_ssd = true;
+  FillFromSource(unit, fill);  // that read is completed from the source (F05, F12)
+}
+
+void Fetcher::FillFromSource(SourceUnit& unit, const FillPtr& fill) {
+  const ObjectRecord& record = catalogue_.object(fill->object);
+  const bool chunked = (catalogue_.file(fill->file).flags & kFileChunked) != 0;
+  source::ReadRequest request;
+  request.path = catalogue_.PathOf(fill->file);
+  request.offset = std::uint64_t{record.chunk} * unit.options.chunk_bytes + fill->head;
+  request.capacity = record.bytes - fill->head;
+  if (fill->head == 0 && record.bytes >= 64 * 1024) request.capacity = (request.capacity + 4095) & ~std::size_t{4095};  // room for O_DIRECT
+  if (chunked || fill->head != 0) request.expected = catalogue_.StatOf(fill->file);
+  request.priority = fill->priority;
+  for (const Waiter& waiter : fill->waiters) {
+    if (waiter.is_client()) request.deadline_ns = std::max(request.deadline_ns, waiter.deadline_ns);
+  }
+  fill->generation = GenerationOf(unit);
+  request.acquire_buffer = [this, fill]() -> std::byte* {
+    if (fill->orphan || !AcquireFor(fill)) return nullptr;
+    return (fill->staging.size() != 0 ? fill->staging.data() : placement_.FrameSpan(fill->grant.frame).data()) + fill->head;
+  };
+  request.done = [this, &unit, fill](const source::ReadResult& result) { OnSourceRead(unit, fill, result); };
+  request.on_buffer_free = [this, &unit, fill](const source::ReadResult& result) { OnLateRead(unit, fill, result); };
+  fill->request = unit.reader->Read(std::move(request));
+}
+
+void Fetcher::OnSourceRead(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result) {
+  if (result.buffer_held) {
+    // The I/O goes on without anybody waiting; a late success may still be published (OnLateRead).
+    fill->late = true;
+    Waiters waiters = std::move(fill->waiters);
+    fill->waiters.clear();
+    for (const Waiter& waiter : waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, fill->orphan ? kNoFile : fill->file);
+    return;
+  }
+  OnFilled(unit, fill, result);
+}
+
+void Fetcher::OnLateRead(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result) {
+  fill->late = false;
+  OnFilled(unit, fill, result);
+}
+
+void Fetcher::OnFilled(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result) {
+  if (fill->orphan) return ReleaseMemory(fill);
+  const ObjectRecord& record = catalogue_.object(fill->object);
+  switch (result.error) {
+    case source::ReadError::kNone: break;
+    case source::ReadError::kNoBuffer:
+      if (fill->no_memory) {
+        waiting_for_memory_.emplace_back(&unit, fill);
+        return;
+      }
+      return Fail(fill, abi::Fallback::kNoFrame, placement_.OnSsd(fill->object) ? BringOutcome::kCached : BringOutcome::kNoRoom);
+    case source::ReadError::kErrno: return Fail(fill, abi::Fallback::kNone, BringOutcome::kFailed, result.sys_errno);
+    case source::ReadError::kNotRegular: return Fail(fill, abi::Fallback::kNotRegular, BringOutcome::kFailed);
+    case source::ReadError::kOutside: return Fail(fill, abi::Fallback::kPath, BringOutcome::kFailed);
+    case source::ReadError::kTimeout:
+    case source::ReadError::kHung:
+    case source::ReadError::kStopped: return Fail(fill, abi::Fallback::kSourceSlow, BringOutcome::kFailed);
+    case source::ReadError::kChanged: {
+      // Another version is there now: the slot follows, and the waiters go round again.
+      Waiters waiters = std::move(fill->waiters);
+      fill->waiters.clear();
+      const FileId file = fill->file;
+      Fail(fill, abi::Fallback::kChanged, BringOutcome::kFailed);
+      ++counters_.invalidated_changed;
+      ApplyVersion(unit, file, result.version);
+      Again(unit, file, std::move(waiters));
+      return;
+    }
+  }
+  const bool same = unit.reader->SameVersion(catalogue_.StatOf(fill->file), result.version);
+  if (!same || fill->head + result.bytes != record.bytes) {
+    Waiters waiters = std::move(fill->waiters);
+    fill->waiters.clear();
+    const FileId file = fill->file;
+    Fail(fill, abi::Fallback::kChanged, BringOutcome::kFailed);
+    ++counters_.invalidated_changed;
+    ApplyVersion(unit, file, result.version);
+    Again(unit, file, std::move(waiters));
+    return;
+  }
+  ++unit.files_read;
+  unit.bytes_read += record.bytes;
+  ++counters_.promotions_source_ram;
+  counters_.promotion_bytes_source_ram += record.bytes;
+  Confirm(unit, fill->file, result.stat_sent_ns, result.racy);
+  Complete(unit, fill, abi::Tier::kSource, true);
+}
+
+void Fetcher::Again(SourceUnit& unit, FileId file, Waiters waiters) {
+  for (Waiter& waiter : waiters) {
+    const auto priority = waiter.is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
+    if (++waiter.attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
+    else ServeFile(unit, file, std::move(waiter), priority);
+  }
+}
+
+void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bool copy_to_ssd) {
+  const ObjectId object = fill->object;
+  fills_.erase(Raw(object));
+  const std::uint32_t bytes = catalogue_.object(object).bytes;
+  const bool framed = fill->grant.outcome == Placement::Outcome::kGranted;
+  const std::byte* data = framed ? placement_.FrameSpan(fill->grant.frame).data() : fill->staging.data();
+  if (!fill->has_client()) {
+    ++counters_.prefetch_files;
+    counters_.prefetch_bytes += bytes;
+    placement_.NotePrefetched(object);
+  }
+  if (copy_to_ssd) placement_.CopyToSsd(object, {data, bytes}, fill->generation);
+  std::uint64_t word = 0;
+  if (framed) {
+    word = placement_.Publish(object, fill->grant);
+    fill->grant = {};
+  }
+  const bool kept = placement_.InRam(object) || placement_.OnSsd(object);
+  Waiters waiters = std::move(fill->waiters);
+  for (const Waiter& waiter : waiters) {
+    if (!waiter.is_client()) {
+      if (waiter.done) waiter.done(kept ? BringOutcome::kCached : BringOutcome::kNoRoom, fill->file);
+    } else if (framed) {
+      ReplyFrame(waiter, object, word, tier);
+    } else {
+      ReplyBypass(waiter, abi::Fallback::kNoFrame, fill->file);  // joined a promotion to the SSD tier alone
+    }
+  }
+  if (fill->staging.size() != 0) staging_.Give(std::move(fill->staging));
+  (void)unit;
+}
+
+void Fetcher::Fail(const FillPtr& fill, abi::Fallback reason, BringOutcome outcome, int sys_errno) {
+  fills_.erase(Raw(fill->object));
+  ReleaseMemory(fill);
+  if (outcome == BringOutcome::kFailed) ++counters_.promotions_failed;
+  Waiters waiters = std::move(fill->waiters);
+  fill->waiters.clear();
+  for (const Waiter& waiter : waiters) {
+    if (waiter.is_client() && outcome != BringOutcome::kFailed) ReplyBypass(waiter, reason, fill->file);
+    else Finish(waiter, outcome, reason, fill->file, sys_errno);
+  }
+}
+
+void Fetcher::Resume() {
+  auto waiting = std::move(waiting_for_memory_);
+  waiting_for_memory_.clear();
+  for (auto& [unit, fill] : waiting) {
+    if (fill->orphan) continue;
+    if (fill->waiters.empty()) {  // everybody gave up meanwhile
+      Fail(fill, abi::Fallback::kNoFrame, BringOutcome::kNoRoom);
+    } else {
+      RunFill(*unit, fill);
+    }
+  }
+  auto staged = std::move(staged_);
+  staged_.clear();
+  for (auto& [unit, discovery] : staged) PlaceDiscovered(*unit, discovery);
+}
+
+}  // namespace tierd::engine

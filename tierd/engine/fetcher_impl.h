@@ -1,0 +1,70 @@
+// The pieces of work that Fetcher's sources share: what a fill, a discovery and a listing under way consist of.
+#pragma once
+
+#include <string>
+
+#include "tierd/engine/fetcher.h"
+
+namespace tierd::engine {
+
+inline constexpr std::uint8_t kMaxAttempts = 5;  // rounds through Serve before a waiter bypasses
+
+// One chunk on its way into a tier. In fills_ while its object is what it was; an orphan (the version changed under it) only waits for its I/O.
+struct Fetcher::Fill {
+  ObjectId object = kNoObject;
+  FileId file = kNoFile;
+  std::uint16_t unit = 0;
+  Waiters waiters;
+  source::Priority priority = source::Priority::kDemand;
+  bool ssd_only = false;
+  bool evict = true;
+  bool orphan = false;
+  bool late = false;        // the reader gave up waiting for the source; the I/O still runs
+  bool no_memory = false;   // acquire said: wait
+  bool skip_ssd = false;    // the SSD refused or failed: read the source
+  std::uint8_t rereads = 0;
+  std::size_t head = 0;     // bytes that are in the frame already (discovery's read)
+  std::uint64_t generation = 0;  // of the dataset when the bytes were asked for
+  source::RequestId request{};
+  // Where the bytes go: a frame, or a staging buffer for the SSD tier alone.
+  Placement::Grant grant;
+  io::AlignedBuffer staging;
+
+  bool has_memory() const { return grant.outcome == Placement::Outcome::kGranted || staging.size() != 0; }
+  bool has_client() const {
+    for (const Waiter& waiter : waiters)
+      if (waiter.is_client()) return true;
+    return false;
+  }
+};
+
+// A path that the catalogue does not know yet.
+struct Fetcher::Discovery {
+  abi::FileKey key;
+  std::string path;
+  std::uint16_t unit = 0;
+  Waiters waiters;
+  bool late = false;
+  std::uint64_t generation = 0;
+  source::RequestId request{};
+  io::AlignedBuffer staging;
+  std::size_t capacity = 0;
+  // Once the bytes are in the staging buffer.
+  FileId file = kNoFile;
+  std::uint64_t tag = 0;    // version_tag of the file then
+  std::size_t bytes = 0;
+};
+
+// A directory being listed.
+struct Fetcher::Listing {
+  std::string path;
+  std::uint16_t unit = 0;
+  Waiters waiters;
+  std::vector<source::WalkEntry> entries;
+  io::FileStat stat;
+  int error = 0;
+  bool complete = false;
+  std::int64_t sent_ns = 0;
+};
+
+}  // namespace tierd::engine

@@ -1,0 +1,395 @@
+#include "tierd/engine/placement.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tierd/base/check.h"
+#include "tierd/ram/memory_pressure.h"
+
+namespace tierd::engine {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint32_t kRam = TIERD_TIER_RAM;
+constexpr std::uint32_t kSsd = TIERD_TIER_SSD;
+constexpr std::size_t kVictimBatch = 64;
+constexpr int kVictimRounds = 8;
+
+std::uint64_t SegmentBytesFor(const RamOptions& options) {
+  const std::uint64_t wanted = options.segment_bytes != 0 ? options.segment_bytes : options.capacity_bytes / 16;
+  const std::uint64_t bounded = std::clamp<std::uint64_t>(wanted, 16 * kMiB, abi::kMaxSegmentBytes);
+  return bounded / (2 * kMiB) * (2 * kMiB);
+}
+
+}  // namespace
+
+Placement::Placement(const Parts& parts, const RamOptions& options)
+    : catalogue_(parts.catalogue), ram_(parts.ram), segments_(parts.segments), sources_(parts.sources), workers_(parts.workers),
+      clock_(parts.clock), counters_(parts.counters), options_(options), capacity_bytes_(options.capacity_bytes),
+      allowed_bytes_(options.capacity_bytes) {}
+
+std::uint64_t Placement::SegmentBytes(const RamOptions& options) { return SegmentBytesFor(options); }
+
+// ---- frames ----------------------------------------------------------------------------------------------------------------
+
+std::uint64_t Placement::TransitReserve() const {
+  if (ssd_ == nullptr) return 0;
+  return std::clamp<std::uint64_t>(ram_.segment_bytes() / 8, 4 * kMiB, 256 * kMiB);
+}
+
+std::uint64_t Placement::FreeForResidents() const {
+  const std::uint64_t budget = ram_.budget();
+  const std::uint64_t to_come = budget > ram_.segment_bytes() ? budget - ram_.segment_bytes() : 0;
+  const std::uint64_t free = ram_.free_bytes() + to_come;
+  const std::uint64_t reserve = TransitReserve();
+  return free > reserve ? free - reserve : 0;
+}
+
+ram::FrameId Placement::TryAllocate(ObjectId object, bool for_resident) {
+  const ObjectRecord& record = catalogue_.object(object);
+  std::uint64_t bytes = std::max<std::uint32_t>(1, record.bytes);
+  std::uint32_t align = 64;
+  if (ssd_ != nullptr) {
+    const ssd::FrameNeeds needs = ssd_->NeedsOf(record.bytes);
+    bytes = std::max<std::uint64_t>(bytes, needs.padded_bytes);
+    align = std::max(align, needs.alignment);
+  }
+  if (record.bytes >= 64 * 1024) align = std::max<std::uint32_t>(align, 4096);  // may be mapped page by page, read with O_DIRECT
+  if (for_resident && ram_.free_bytes() < bytes + TransitReserve()) return ram::kNoFrame;
+  const ram::FrameId frame = ram_.Allocate(Raw(object), catalogue_.KeyOf(object), bytes, align);
+  if (frame != ram::kNoFrame) ram_.HoldIo(frame);
+  return frame;
+}
+
+Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
+  SourceUnit& unit = UnitOf(object);
+  const std::uint64_t bytes = catalogue_.object(object).bytes;
+  const bool listing = (catalogue_.object(object).flags & kObjectListing) != 0;
+  const bool admitted = listing || unit.policy->Admit(kRam, Raw(object), FreeForResidents());
+  if (admitted) {
+    ram::FrameId frame = TryAllocate(object, true);
+    if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
+    ram_.ReclaimLimbo(4096);
+    frame = TryAllocate(object, true);
+    if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
+    if (CanGrow() || segment_under_way_) {
+      StartSegment();
+      if (segment_under_way_) return {Outcome::kWait};
+    }
+    if (options.may_evict && MakeRoom(unit, bytes)) {
+      frame = TryAllocate(object, true);
+      if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, true);
+      if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
+    }
+  }
+  if (!options.may_transit) return {};
+  ram::FrameId frame = TryAllocate(object, false);
+  if (frame == ram::kNoFrame) {
+    ram_.ReclaimLimbo(4096);
+    frame = TryAllocate(object, false);
+  }
+  if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, false);
+  if (frame == ram::kNoFrame) return {};
+  ++counters_.transit_frames;
+  return {Outcome::kGranted, frame, true};
+}
+
+// Asks the policy for victims until `bytes` fit beside the reserve, or nobody may leave.
+bool Placement::MakeRoom(SourceUnit& unit, std::uint64_t bytes) {
+  const std::uint64_t needed = bytes + TransitReserve();
+  std::uint32_t ids[kVictimBatch];
+  for (int round = 0; round < kVictimRounds && ram_.free_bytes() < needed; ++round) {
+    const std::size_t count = unit.policy->Victims(kRam, needed - ram_.free_bytes(), ids);
+    if (count == 0) return false;
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto victim = static_cast<ObjectId>(ids[i]);
+      if ((catalogue_.file(catalogue_.object(victim).file).flags & kFilePinned) != 0) {
+        unit.policy->Accessed({Raw(victim), 0, clock_.MonotonicNs(), 0});  // so that it is not named again at once
+        continue;
+      }
+      if (InRam(victim)) EvictRam(victim, EvictCause::kCapacity);
+    }
+    ram_.ReclaimLimbo(4096);
+  }
+  return ram_.free_bytes() >= needed;
+}
+
+std::uint64_t Placement::Publish(ObjectId object, const Grant& grant) {
+  ObjectRecord& record = catalogue_.object(object);
+  TIERD_CHECK(record.frame == ram::kNoFrame);
+  const std::uint64_t word = ram_.LocationWord(grant.frame);
+  ram_.MarkLive(grant.frame);
+  ram_.ReleaseIo(grant.frame);
+  if (grant.transit || !catalogue_.SetLocation(object, word)) {
+    ram_.Retire(grant.frame);
+    return word;
+  }
+  record.frame = grant.frame;
+  resident_bytes_[kRam] += record.bytes;
+  ++resident_objects_[kRam];
+  if ((catalogue_.file(record.file).flags & kFilePinned) != 0) pinned_bytes_[kRam] += record.bytes;
+  if ((record.flags & kObjectListing) == 0) UnitOf(object).policy->Inserted(kRam, Raw(object));
+  GrowIfUseful();
+  return word;
+}
+
+void Placement::Abandon(const Grant& grant) {
+  ram_.ReleaseIo(grant.frame);
+  ram_.Retire(grant.frame);
+}
+
+// ---- leaving ---------------------------------------------------------------------------------------------------------------
+
+void Placement::EvictRam(ObjectId object, EvictCause cause) {
+  ObjectRecord& record = catalogue_.object(object);
+  if (record.frame == ram::kNoFrame) return;
+  const bool listing = (record.flags & kObjectListing) != 0;
+  const bool may_demote = cause == EvictCause::kCapacity || cause == EvictCause::kPressure;
+  if (may_demote && !listing && !OnSsd(object) && ssd_ != nullptr) {
+    const auto* data = ram_.Data(record.frame);
+    const SourceUnit& unit = UnitOf(object);
+    CopyToSsd(object, {data, record.bytes}, ssd_->DatasetGeneration(unit.dataset_id));
+  }
+  const ram::FrameId frame = record.frame;
+  catalogue_.SetLocation(object, 0);
+  record.frame = ram::kNoFrame;
+  ram_.Retire(frame);
+  resident_bytes_[kRam] -= record.bytes;
+  --resident_objects_[kRam];
+  if ((catalogue_.file(record.file).flags & kFilePinned) != 0) pinned_bytes_[kRam] -= record.bytes;
+  if (!listing) UnitOf(object).policy->Removed(kRam, Raw(object));
+  if ((record.flags & kObjectUnread) != 0 && !OnSsd(object)) counters_.prefetch_unused_bytes += record.bytes;
+  ++counters_.evictions[kRam][static_cast<std::size_t>(cause)];
+  counters_.evicted_bytes[kRam] += record.bytes;
+}
+
+void Placement::DropSsdFlag(ObjectId object) {
+  ObjectRecord& record = catalogue_.object(object);
+  record.flags &= ~std::uint32_t{kObjectOnSsd};
+  record.ssd = ssd::SsdLocation{};
+  resident_bytes_[kSsd] -= record.bytes;
+  --resident_objects_[kSsd];
+  if ((catalogue_.file(record.file).flags & kFilePinned) != 0) pinned_bytes_[kSsd] -= record.bytes;
+  UnitOf(object).policy->Removed(kSsd, Raw(object));
+}
+
+void Placement::EvictSsd(ObjectId object, EvictCause cause) {
+  if (!OnSsd(object) || ssd_ == nullptr) return;
+  ssd_->Forget(catalogue_.object(object).ssd);
+  DropSsdFlag(object);
+  ++counters_.evictions[kSsd][static_cast<std::size_t>(cause)];
+  counters_.evicted_bytes[kSsd] += catalogue_.object(object).bytes;
+}
+
+void Placement::EvictFile(FileId file, EvictCause cause) {
+  const ObjectId listing = catalogue_.ListingOf(file, false);
+  if (listing != kNoObject) EvictRam(listing, cause);
+  const std::uint32_t chunks = catalogue_.ChunkCount(file);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    const ObjectId object = catalogue_.ObjectOf(file, chunk);
+    EvictRam(object, cause);
+    EvictSsd(object, cause);
+  }
+}
+
+void Placement::SetPinned(FileId file, bool pinned) {
+  FileRecord& record = catalogue_.file(file);
+  if (((record.flags & kFilePinned) != 0) == pinned) return;
+  record.flags = static_cast<std::uint16_t>(record.flags ^ kFilePinned);
+  const std::uint32_t chunks = catalogue_.ChunkCount(file);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    const ObjectId object = catalogue_.ObjectOf(file, chunk);
+    const std::uint64_t bytes = catalogue_.object(object).bytes;
+    const auto apply = [&](std::uint32_t tier) { pinned_bytes_[tier] += pinned ? bytes : std::uint64_t{0} - bytes; };
+    if (InRam(object)) apply(kRam);
+    if (OnSsd(object)) apply(kSsd);
+  }
+}
+
+// ---- SSD -------------------------------------------------------------------------------------------------------------------
+
+ssd::RecordIdentity Placement::IdentityOf(ObjectId object, std::uint64_t generation) const {
+  const ObjectRecord& record = catalogue_.object(object);
+  const FileRecord& owner = catalogue_.file(record.file);
+  const SourceUnit& unit = *sources_[owner.source];
+  const io::FileStat stat = catalogue_.StatOf(record.file);
+  ssd::RecordIdentity identity;
+  identity.source_id = unit.persistent_id;
+  identity.dataset_id = unit.dataset_id;
+  identity.dataset_generation = generation;
+  identity.key = owner.key;
+  identity.version = {stat.ino, stat.size, stat.mtime_ns, stat.ctime_ns};
+  identity.chunk = record.chunk;
+  identity.chunk_bytes = static_cast<std::uint32_t>(unit.options.chunk_bytes);
+  identity.fill_sequence = record.ssd.fill_sequence;
+  return identity;
+}
+
+void Placement::CopyToSsd(ObjectId object, std::span<const std::byte> payload, std::uint64_t generation) {
+  if (ssd_ == nullptr || OnSsd(object)) return;
+  ObjectRecord& record = catalogue_.object(object);
+  SourceUnit& unit = UnitOf(object);
+  if (!unit.policy->Admit(kSsd, Raw(object), ssd_->FreeBytes())) return;
+  ssd::RecordIdentity identity = IdentityOf(object, generation);
+  identity.fill_sequence = ssd_->NextFillSequence();
+  const auto appended = ssd_->Append(identity, catalogue_.PathOf(record.file), payload);
+  if (!appended.ok()) return;  // counted by the tier; the object stays where it is
+  AdoptSsd(object, *appended);
+  ++counters_.promotions_ram_ssd;
+  counters_.promotion_bytes_ram_ssd += record.bytes;
+}
+
+void Placement::AdoptSsd(ObjectId object, const ssd::SsdLocation& location) {
+  ObjectRecord& record = catalogue_.object(object);
+  record.ssd = location;
+  record.flags |= kObjectOnSsd;
+  resident_bytes_[kSsd] += record.bytes;
+  ++resident_objects_[kSsd];
+  if ((catalogue_.file(record.file).flags & kFilePinned) != 0) pinned_bytes_[kSsd] += record.bytes;
+  UnitOf(object).policy->Inserted(kSsd, Raw(object));
+}
+
+ObjectId Placement::LiveObjectOf(const ssd::SsdRecord& record) {
+  const FileId file = catalogue_.Find(record.identity.key);
+  if (file == kNoFile) return kNoObject;
+  const ObjectId object = catalogue_.ObjectOf(file, record.identity.chunk);
+  if (object == kNoObject || !OnSsd(object) || catalogue_.object(object).ssd != record.location) return kNoObject;
+  return object;
+}
+
+double Placement::Worth(const ssd::SsdRecord& record) {
+  const ObjectId object = LiveObjectOf(record);
+  if (object == kNoObject) return -1;
+  if ((catalogue_.file(catalogue_.object(object).file).flags & kFilePinned) != 0) return 1e18;
+  if (InRam(object)) return 0;  // exclusive tiers once space is short: the copy in RAM is demoted when it leaves
+  return std::max(0.0, UnitOf(object).policy->Worth(kSsd, Raw(object)));
+}
+
+void Placement::OnMoved(const ssd::SsdRecord& from, const ssd::SsdLocation& to) {
+  const ObjectId object = LiveObjectOf(from);
+  if (object != kNoObject) catalogue_.object(object).ssd = to;
+}
+
+void Placement::OnGone(const ssd::SsdRecord& record, ssd::SsdGone why) {
+  const ObjectId object = LiveObjectOf(record);
+  if (object == kNoObject) return;
+  const EvictCause cause = why == ssd::SsdGone::kDamaged || why == ssd::SsdGone::kWriteFailed ? EvictCause::kDamaged : EvictCause::kCapacity;
+  if (why == ssd::SsdGone::kDamaged) ++counters_.integrity_ssd;
+  if ((catalogue_.object(object).flags & kObjectUnread) != 0 && !InRam(object)) counters_.prefetch_unused_bytes += catalogue_.object(object).bytes;
+  DropSsdFlag(object);
+  ++counters_.evictions[kSsd][static_cast<std::size_t>(cause)];
+  counters_.evicted_bytes[kSsd] += catalogue_.object(object).bytes;
+}
+
+// ---- memory ----------------------------------------------------------------------------------------------------------------
+
+void Placement::OnFrameMoved(ObjectId object, ram::FrameId from, ram::FrameId to) {
+  ObjectRecord& record = catalogue_.object(object);
+  TIERD_CHECK(record.frame == from);
+  record.frame = to;
+  catalogue_.SetLocation(object, ram_.LocationWord(to));
+}
+
+bool Placement::CanGrow() const { return !segment_under_way_ && !ram_.shrinking() && ram_.segment_bytes() + 2 * kMiB <= ram_.budget(); }
+
+void Placement::GrowIfUseful() {
+  const std::uint64_t ahead = std::max<std::uint64_t>(SegmentBytes(options_) / 4, TransitReserve() * 2);
+  if (CanGrow() && ram_.free_bytes() < ahead) StartSegment();
+}
+
+void Placement::StartSegment() {
+  if (segment_under_way_) return;
+  const ram::SegmentTicket ticket = ram_.ReserveSegment();
+  if (ticket.bytes == 0) return;
+  segment_under_way_ = true;
+  workers_.Run([this, bytes = ticket.bytes] { return segments_.Create(bytes); },
+               [this, ticket](Result<ram::Segment> segment) {
+                 segment_under_way_ = false;
+                 if (segment.ok()) {
+                   ram_.AddSegment(ticket, std::move(segment).value());
+                 } else {
+                   // The node has no memory to give: what there is has to do until the next look at its memory.
+                   ram_.CancelSegment(ticket);
+                   segment_failure_ = segment.status().ToString();
+                   ram_.set_budget(ram_.segment_bytes());
+                 }
+                 if (on_space) on_space();
+               });
+}
+
+Status Placement::CreateFirstSegment() {
+  const ram::SegmentTicket ticket = ram_.ReserveSegment();
+  if (ticket.bytes == 0) return Status(Code::kInvalid, "ram.capacity is below one segment");
+  auto segment = segments_.Create(ticket.bytes);
+  if (!segment.ok()) {
+    ram_.CancelSegment(ticket);
+    return segment.status();
+  }
+  page_kind_ = segment->page_kind();
+  page_reason_ = segment->reason();
+  ram_.AddSegment(ticket, std::move(segment).value());
+  return Status::Ok();
+}
+
+bool Placement::Turn() {
+  bool more = false;
+  if (ram_.shrinking()) {
+    for (const ram::OwnerId owner : ram_.ShrinkStep(kVictimBatch)) EvictRam(static_cast<ObjectId>(owner), EvictCause::kPressure);
+    ram_.ReclaimLimbo(4096);
+    if (auto segment = ram_.TakeEmptySegment()) {
+      const std::uint64_t bytes = segment->bytes();
+      auto owned = std::make_shared<ram::Segment>(std::move(*segment));  // shared with the worker only until it ran
+      workers_.Run(
+          [owned]() mutable {
+            (void)owned->Punch(0, owned->bytes());  // kPermission under FUTURE_WRITE: memory returns with the last mapping
+            *owned = ram::Segment();
+            return true;
+          },
+          [this, bytes](bool) { ram_.SegmentDestroyed(bytes); });
+      more = true;
+    }
+  } else if (ram_.WantsCompaction()) {
+    more = ram_.CompactStep(catalogue_max_chunk_) == ram::Compactor::Outcome::kMore;
+  }
+  return more;
+}
+
+void Placement::SetRamCapacity(std::uint64_t bytes) {
+  capacity_bytes_ = bytes;
+  ApplyBudget(std::min(capacity_bytes_, allowed_bytes_));
+}
+
+void Placement::ApplyBudget(std::uint64_t bytes) {
+  ram_.set_budget(bytes);
+  if (const std::uint64_t over = ram_.OverBudget(); over > 0) {
+    ram_.Shrink(over);
+  } else if (ram_.shrinking()) {
+    ram_.CancelShrink();
+  }
+}
+
+void Placement::Tick() {
+  ram_.ReclaimLimbo(65536);
+  if (pressure_check_under_way_) return;
+  pressure_check_under_way_ = true;
+  workers_.Run([] { return ram::ReadMemoryRoom(ram::MemoryRoots{}); },
+               [this](const ram::MemoryRoom& room) {
+                 pressure_check_under_way_ = false;
+                 if (!room.known) return;
+                 bound_by_ = room.bound_by;
+                 const std::uint64_t held = ram_.segment_bytes();
+                 const std::uint64_t floor = options_.min_available_bytes;
+                 if (room.room_bytes < floor) {
+                   const std::uint64_t missing = floor - room.room_bytes;
+                   allowed_bytes_ = held > missing ? held - missing : 0;
+                 } else if (room.room_bytes - floor > SegmentBytes(options_)) {
+                   // Grows again only with a segment to spare, so that it does not swing.
+                   allowed_bytes_ = std::min(capacity_bytes_, held + room.room_bytes - floor);
+                 } else {
+                   return;
+                 }
+                 ApplyBudget(std::min(capacity_bytes_, allowed_bytes_));
+               });
+}
+
+}  // namespace tierd::engine

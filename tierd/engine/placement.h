@@ -1,0 +1,175 @@
+// Where bytes live: grants frames, publishes and evicts, writes to the SSD tier, and keeps both tiers inside their budgets.
+// Who may enter and who leaves is asked of the policy of the object's source; what really happened is told to it.
+//
+// Owner: Engine. Loop thread only. It reads no source and answers no client (fetcher does).
+//
+// Capacity rules. A part of the RAM tier (the transit reserve) is kept for objects that pass through on their way to one reader: bytes from
+// the SSD tier that the policy does not admit to RAM. Such a frame is retired the moment it is filled; the reader's lease, taken before it
+// asked, keeps it until it is done (HAZARDS 2.3). The tiers are inclusive while the SSD has room; when it has not, SSD copies of what is in RAM
+// are worth nothing to its reclaim, so the tiers become exclusive, and RAM victims are demoted (DESIGN 6, ORDER 2).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tierd/base/clock.h"
+#include "tierd/engine/catalogue.h"
+#include "tierd/engine/counters.h"
+#include "tierd/engine/options.h"
+#include "tierd/engine/source_unit.h"
+#include "tierd/engine/workers.h"
+#include "tierd/ram/ram_tier.h"
+#include "tierd/ram/segment.h"
+#include "tierd/ssd/ssd_tier.h"
+
+namespace tierd::engine {
+
+using SourceTable = std::vector<std::unique_ptr<SourceUnit>>;
+
+class Placement final : public ssd::SsdOwner {
+ public:
+  struct Parts {
+    Catalogue& catalogue;
+    ram::RamTier& ram;
+    ram::SegmentFactory& segments;
+    SourceTable& sources;
+    Workers& workers;
+    const Clock& clock;
+    EngineCounters& counters;
+  };
+  Placement(const Parts& parts, const RamOptions& options);
+
+  // The SSD tier comes later (it needs an SsdOwner to open) and may be absent.
+  void SetSsd(ssd::SsdTier* ssd) { ssd_ = ssd; }
+
+  enum class Outcome : std::uint8_t {
+    kGranted,
+    kWait,  // memory is on its way: ask again when on_space ran
+    kNone,  // no frame can be had: bypass
+  };
+  struct Grant {
+    Outcome outcome = Outcome::kNone;
+    ram::FrameId frame = ram::kNoFrame;
+    bool transit = false;
+  };
+  // A frame for the object's bytes (ObjectRecord::bytes), held for I/O. `may_transit`: a reader waits, so a frame that is only passed
+  // through is worth having. `may_evict`: others may leave for it (prefetch only fills what is free).
+  struct AcquireOptions {
+    bool may_transit = false;
+    bool may_evict = false;
+  };
+  Grant Acquire(ObjectId object, AcquireOptions options);
+
+  // The whole writable memory of a granted frame.
+  std::span<std::byte> FrameSpan(ram::FrameId frame) { return {ram_.Data(frame), static_cast<std::size_t>(ram_.Capacity(frame))}; }
+
+  // The frame holds the object's bytes: makes them visible, tells the policy, and returns the location word for the reply. The I/O hold
+  // ends. For a transit frame nothing becomes visible.
+  std::uint64_t Publish(ObjectId object, const Grant& grant);
+  // Nothing useful is in the frame. The I/O hold ends and the frame goes back.
+  void Abandon(const Grant& grant);
+
+  // A copy for the SSD tier of bytes just read from the source (or being demoted), if there is a tier, the policy agrees and there is room.
+  // `generation`: dataset generation when the bytes were asked for.
+  void CopyToSsd(ObjectId object, std::span<const std::byte> payload, std::uint64_t generation);
+  ssd::RecordIdentity IdentityOf(ObjectId object, std::uint64_t generation) const;
+
+  bool InRam(ObjectId object) const { return catalogue_.object(object).frame != ram::kNoFrame; }
+  bool OnSsd(ObjectId object) const { return (catalogue_.object(object).flags & kObjectOnSsd) != 0; }
+  std::uint64_t LocationWordOf(ObjectId object) const { return ram_.LocationWord(catalogue_.object(object).frame); }
+
+  void EvictRam(ObjectId object, EvictCause cause);
+  void EvictSsd(ObjectId object, EvictCause cause);
+  // Both tiers, every object of the file (and the listing of a directory).
+  void EvictFile(FileId file, EvictCause cause);
+  // Pinned files are evicted by request or change only. They may leave RAM for the SSD tier's copy, never the node.
+  void SetPinned(FileId file, bool pinned);
+  // An object was read ahead of use; noted so that what leaves unread is counted.
+  void NotePrefetched(ObjectId object) { catalogue_.object(object).flags |= kObjectUnread; }
+  void NoteRead(ObjectId object) { catalogue_.object(object).flags &= ~std::uint32_t{kObjectUnread}; }
+
+  // Recovery: the object is on SSD already.
+  void AdoptSsd(ObjectId object, const ssd::SsdLocation& location);
+
+  // Bytes that could still enter a tier without anybody leaving: for warm-up and prefetch.
+  std::uint64_t FreeForResidents() const;
+  std::uint64_t SsdFree() const { return ssd_ == nullptr ? 0 : ssd_->FreeBytes(); }
+  bool has_ssd() const { return ssd_ != nullptr; }
+
+  std::uint64_t ram_resident_bytes() const { return resident_bytes_[0]; }
+  std::uint64_t ram_resident_objects() const { return resident_objects_[0]; }
+  std::uint64_t ssd_resident_bytes() const { return resident_bytes_[1]; }
+  std::uint64_t ssd_resident_objects() const { return resident_objects_[1]; }
+  std::uint64_t pinned_bytes(std::uint32_t tier) const { return pinned_bytes_[tier]; }
+
+  // Called when memory that somebody waited for has come.
+  std::function<void()> on_space;
+
+  // The compactor moved a live frame (RamTier's callback).
+  void OnFrameMoved(ObjectId object, ram::FrameId from, ram::FrameId to);
+  // Largest frame there may be: what compaction keeps room for.
+  void SetLargestChunk(std::uint64_t bytes) { catalogue_max_chunk_ = bytes; }
+  static std::uint64_t SegmentBytes(const RamOptions& options);
+  abi::PageKind page_kind() const { return page_kind_; }
+  const std::string& page_reason() const { return page_reason_; }
+  const std::string& memory_bound_by() const { return bound_by_; }
+  const std::string& segment_failure() const { return segment_failure_; }
+
+  // Every loop turn with work: limbo, compaction, growth; returns true if it wants another turn soon.
+  bool Turn();
+  // Once a second: memory of the node.
+  void Tick();
+  // `config set ram.capacity`.
+  void SetRamCapacity(std::uint64_t bytes);
+  std::uint64_t ram_capacity() const { return capacity_bytes_; }
+  // The first segment, before serving. Blocks.
+  Status CreateFirstSegment();
+
+  // ssd::SsdOwner
+  double Worth(const ssd::SsdRecord& record) override;
+  void OnMoved(const ssd::SsdRecord& from, const ssd::SsdLocation& to) override;
+  void OnGone(const ssd::SsdRecord& record, ssd::SsdGone why) override;
+
+ private:
+  SourceUnit& UnitOf(ObjectId object) { return *sources_[catalogue_.file(catalogue_.object(object).file).source]; }
+  ram::FrameId TryAllocate(ObjectId object, bool for_resident);
+  bool MakeRoom(SourceUnit& unit, std::uint64_t bytes);
+  bool CanGrow() const;
+  void GrowIfUseful();
+  void StartSegment();
+  ObjectId LiveObjectOf(const ssd::SsdRecord& record);
+  std::uint64_t TransitReserve() const;
+  void DropSsdFlag(ObjectId object);
+  void ApplyBudget(std::uint64_t bytes);
+
+  // Constant after construction.
+  Catalogue& catalogue_;
+  ram::RamTier& ram_;
+  ram::SegmentFactory& segments_;
+  SourceTable& sources_;
+  Workers& workers_;
+  const Clock& clock_;
+  EngineCounters& counters_;
+  const RamOptions options_;
+
+  ssd::SsdTier* ssd_ = nullptr;
+  std::uint64_t capacity_bytes_;       // configured
+  std::uint64_t allowed_bytes_;        // what the node's memory allows now; <= capacity_bytes_
+  std::uint64_t catalogue_max_chunk_ = 4 << 20;
+  abi::PageKind page_kind_ = abi::PageKind::k4KiB;
+  std::string page_reason_;
+  std::string bound_by_;
+  std::string segment_failure_;
+  bool segment_under_way_ = false;
+  bool pressure_check_under_way_ = false;
+  std::uint64_t resident_bytes_[2] = {0, 0};
+  std::uint64_t resident_objects_[2] = {0, 0};
+  std::uint64_t pinned_bytes_[2] = {0, 0};
+};
+
+}  // namespace tierd::engine

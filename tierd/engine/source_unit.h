@@ -1,0 +1,45 @@
+// Everything the engine keeps per source: reader, walker, resolver, policy, warm-up state. A plain holder: behaviour is in fetcher,
+// placement and jobs. Owner: Engine. Loop thread only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "policies/policy_instance.h"
+#include "tierd/engine/options.h"
+#include "tierd/engine/warmup.h"
+#include "tierd/source/listing_memory.h"
+#include "tierd/source/path_resolver.h"
+#include "tierd/source/read_ahead.h"
+#include "tierd/source/source.h"
+#include "tierd/source/source_reader.h"
+#include "tierd/source/tree_walker.h"
+
+namespace tierd::engine {
+
+struct SourceUnit {
+  // Constant after Engine::Start.
+  std::uint16_t index = 0;          // position in the table; FileRecord::source
+  std::uint32_t wire_id = 0;        // what clients name it by and path hashes contain: low half of persistent_id, made unique
+  std::uint64_t persistent_id = 0;  // digest of Source::identity(): the same after a remount or restart
+  std::uint64_t dataset_id = 0;     // digest of the name
+  SourceOptions options;
+  std::shared_ptr<const source::Source> source;  // shared with workers that may hang inside it
+
+  std::unique_ptr<source::SourceReader> reader;
+  std::unique_ptr<source::TreeWalker> walker;
+  std::unique_ptr<source::PathResolver> resolver;
+  std::optional<policies::PolicyInstance> policy;
+  source::ReadAhead read_ahead{source::ReadAheadOptions{}};
+  source::ListingMemory listings{source::ListingMemoryOptions{}};
+  WarmupTrigger warmup;
+
+  // Sizes seen, to guess how much to read of a file whose size is not known yet.
+  std::uint64_t files_read = 0;
+  std::uint64_t bytes_read = 0;
+  std::uint64_t MeanFileBytes() const { return files_read == 0 ? 0 : bytes_read / files_read; }
+};
+
+}  // namespace tierd::engine

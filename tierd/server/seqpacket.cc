@@ -1,0 +1,135 @@
+#include "tierd/server/seqpacket.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#ifndef SO_PEERPIDFD
+#define SO_PEERPIDFD 77
+#endif
+
+namespace tierd::server {
+namespace {
+
+Result<sockaddr_un> AddressOf(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof address.sun_path)
+    return Status(Code::kInvalid, "socket path " + path + " is longer than 107 bytes; set daemon.runtime_dir to a shorter one");
+  std::memcpy(address.sun_path, path.data(), path.size());
+  return address;
+}
+
+bool SomebodyListens(const sockaddr_un& address) {
+  UniqueFd probe(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!probe.valid()) return false;
+  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return true;
+  return errno == EAGAIN || errno == EPROTOTYPE;  // full backlog, or another kind of server
+}
+
+}  // namespace
+
+Status PrepareRuntimeDirectory(const std::string& path) {
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Status::FromErrno(errno, "create runtime directory " + path);
+  struct stat st {};
+  if (::lstat(path.c_str(), &st) != 0) return Status::FromErrno(errno, "stat runtime directory " + path);
+  if (!S_ISDIR(st.st_mode)) return Status(Code::kInvalid, "runtime directory " + path + " is not a directory (a symlink is not followed)");
+  if (st.st_uid != ::geteuid()) return Status(Code::kPermission, "runtime directory " + path + " belongs to uid " + std::to_string(st.st_uid) + ", not to us");
+  if ((st.st_mode & 0077) != 0)
+    return Status(Code::kPermission, "runtime directory " + path + " is open to others; chmod 0700 it");
+  return Status::Ok();
+}
+
+Result<UniqueFd> ListenSeqpacket(const std::string& path, int backlog) {
+  auto address = AddressOf(path);
+  if (!address.ok()) return address.status();
+  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!fd.valid()) return Status::FromErrno(errno, "socket");
+  const auto* raw = reinterpret_cast<const sockaddr*>(&*address);
+  if (::bind(fd.get(), raw, sizeof *address) != 0) {
+    if (errno != EADDRINUSE) return Status::FromErrno(errno, "bind " + path);
+    if (SomebodyListens(*address)) return Status(Code::kBusy, "another tierd listens on " + path);
+    if (::unlink(path.c_str()) != 0 || ::bind(fd.get(), raw, sizeof *address) != 0) return Status::FromErrno(errno, "bind " + path);
+  }
+  if (::chmod(path.c_str(), 0600) != 0 || ::listen(fd.get(), backlog) != 0) return Status::FromErrno(errno, "listen on " + path);
+  return fd;
+}
+
+Result<Datagram> ReceiveDatagram(int fd, std::span<std::byte> buffer) {
+  iovec iov{buffer.data(), buffer.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))];
+  msghdr message{};
+  message.msg_iov = &iov;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t n;
+  do {
+    n = ::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  } while (n < 0 && errno == EINTR);
+  if (n < 0) return Status::FromErrno(errno, "receive from a client");
+  Datagram datagram;
+  datagram.bytes = static_cast<std::size_t>(n);
+  datagram.truncated = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
+  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int received;
+      std::memcpy(&received, CMSG_DATA(c) + i * sizeof(int), sizeof received);
+      ::close(received);
+      ++datagram.surplus_fds;
+    }
+  }
+  return datagram;
+}
+
+Status SendDatagram(int fd, std::span<const std::byte> datagram, std::span<const int> fds) {
+  iovec iov{const_cast<std::byte*>(datagram.data()), datagram.size()};
+  alignas(cmsghdr) char control[CMSG_SPACE(2 * sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &iov;
+  message.msg_iovlen = 1;
+  if (!fds.empty()) {
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+    cmsghdr* c = CMSG_FIRSTHDR(&message);
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(c), fds.data(), fds.size_bytes());
+  }
+  ssize_t n;
+  do {
+    n = ::sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  } while (n < 0 && errno == EINTR);
+  if (n < 0) return Status::FromErrno(errno, "send to a client");
+  return Status::Ok();
+}
+
+Result<Peer> PeerOf(int fd) {
+  ucred credentials{};
+  socklen_t length = sizeof credentials;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0) return Status::FromErrno(errno, "SO_PEERCRED");
+  Peer peer;
+  peer.pid = static_cast<std::uint32_t>(credentials.pid);
+  peer.uid = credentials.uid;
+  peer.gid = credentials.gid;
+  int pidfd = -1;
+  length = sizeof pidfd;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0) {
+    peer.pidfd.Reset(pidfd);
+  } else if (credentials.pid > 0) {
+    // Older kernels: while the socket is up the pid is most likely still the peer's.
+    peer.pidfd.Reset(static_cast<int>(::syscall(SYS_pidfd_open, credentials.pid, 0)));
+  }
+  return peer;
+}
+
+}  // namespace tierd::server
