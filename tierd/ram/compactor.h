@@ -1,6 +1,6 @@
 // Gathers the free space of a segment in its gap, so that large frames find room: frames beside the gap are moved into holes elsewhere if one
-// fits, else to the far side of the gap, which so wanders through the segment and swallows the holes it meets (up, then down again). Frames that are
-// leased, filling, held by I/O or already in limbo are obstacles: the gap stays on their near side, or another place is tried.
+// fits, else to the far side of the gap, which so wanders through the segment and swallows the holes it meets (up, then down again). Frames that
+// are leased, filling, held by I/O or already in limbo are obstacles: the gap turns around there, and when it can turn no more it hops over.
 // Old and new place of a move never overlap; the old one goes to limbo and is freed by whoever scans the leases.
 //
 // Owner: RamTier (or a test). Loop thread only. Decides which frames move where; copying, publishing and retiring are its mover's.
@@ -21,7 +21,7 @@ class FrameMover {
   virtual bool CanMove(FrameId frame) = 0;
   // The lease word of the copy: same key, a fill number of its own.
   virtual std::uint64_t NextLeaseWord(FrameId frame) = 0;
-  // Copies bytes(from) to the new frame `to` (filling), makes it live, publishes it in place of `from`, retires `from` to limbo (or frees it).
+  // Copies bytes(from) to the new frame `to` (filling), makes it live, publishes it in place of `from`, retires `from` to limbo. Frees nothing.
   virtual void Move(FrameId from, FrameId to) = 0;
 };
 
@@ -38,37 +38,48 @@ class Compactor {
 
   enum class Outcome : std::uint8_t {
     kEnough,   // a gap has the wanted surplus, or a hole that size exists
-    kMore,     // budget used up: call again
-    kBlocked,  // everything that could be done waits for frames in limbo: reclaim limbo, then call again
+    kMore,     // not yet: reclaim limbo, call again
     kNothing,  // no segment has anything to gain: evict
   };
-  // Works towards room for `wanted` bytes: at most `budget_bytes` copied (and at most kMaxMoves frames) in this call.
+  // Works towards room for `wanted` bytes: at most about `budget_bytes` copied, at most kMaxMoves frames moved and kMaxVisits looked at in this call.
+  // Limbo should have been reclaimed since the last call.
   Outcome Step(std::uint64_t wanted, std::uint64_t budget_bytes);
-  // Moves frames out of a closed segment into the others, within the same limits. kEnough: no live frame is left in it; kNothing: no room elsewhere.
+  // Moves frames out of a closed segment into the others, within the same limits, leased ones too (their old place then waits in limbo).
+  // kEnough: no frame is left that could be moved (held ones and limbo may be); kNothing: no room elsewhere.
   Outcome Evacuate(SegmentIndex segment, std::uint64_t budget_bytes);
 
   const CompactStats& stats() const { return stats_; }
 
   static constexpr std::uint32_t kMaxMoves = 2048;
+  static constexpr std::uint32_t kMaxVisits = 16384;
 
  private:
-  struct Sweep {            // progress in one segment
-    bool up = true;         // the gap wanders to higher addresses
-    std::uint8_t turns = 0; // ends reached without any growth of the gap
-    std::uint64_t best = 0; // largest gap seen
-  };
   struct Quantum {
-    std::uint64_t bytes_left;
-    std::uint32_t moves_left;
+    std::uint64_t bytes;
+    std::uint32_t moves = kMaxMoves;
+    std::uint32_t visits = kMaxVisits;
   };
+  enum class Stop : std::uint8_t { kQuantum, kEnd, kObstacle, kTooLarge, kNoHole };
+  bool Enough(std::uint64_t wanted) const;
   SegmentIndex Choose(std::uint64_t wanted) const;
-  Outcome SweepSegment(SegmentIndex segment, std::uint64_t wanted, Quantum& quantum);
-  bool MoveOne(FrameId frame, FrameId to, Quantum& quantum);
+  void Begin(SegmentIndex segment);
+  Stop Sweep(std::uint64_t wanted, Quantum& quantum);
+  bool Turn();
+  bool Hop(Quantum& quantum);
+  bool HopTo(bool up, Quantum& quantum);
+  bool Movable(FrameId frame);
+  FrameId Step1(FrameId block, bool up) const { return up ? allocator_.Next(block) : allocator_.Previous(block); }
+  bool MoveTo(FrameId frame, FrameId to, Quantum& quantum);
+  FrameRequest RequestFor(FrameId frame);
 
   FrameAllocator& allocator_;
   FrameMover& mover_;
-  SegmentIndex current_ = kNoSegment;
-  Sweep sweep_;
+  SegmentIndex current_ = kNoSegment;  // segment being swept
+  bool up_ = true;                     // the gap wanders to higher addresses
+  bool slide_ = true;                  // false: only holes elsewhere can help, this segment has not enough free space of its own
+  std::uint8_t turns_ = 0;             // since the gap last grew beyond best_
+  std::uint64_t best_ = 0;
+  std::vector<bool> tried_;            // segments that had nothing to give to the present want
   CompactStats stats_;
 };
 

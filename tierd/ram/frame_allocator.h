@@ -77,8 +77,15 @@ class FrameAllocator {
   // A frame in state kFilling; kNoFrame when neither a hole nor a surplus of a gap fits (compaction may help: see Compactor). `into_reserve`
   // lets it eat the reserve of a gap: for when compaction has nothing left to gain. O(1) but for a walk over the segments.
   FrameId Allocate(const FrameRequest& request, bool into_reserve = false);
-  // As Allocate, but only from holes, none of them in `not_in` between the addresses [from, to).
-  FrameId AllocateInHole(const FrameRequest& request, SegmentIndex not_in, std::uint64_t from, std::uint64_t to);
+  // As Allocate, but only from holes, none that starts inside `avoid`.
+  struct Span {
+    SegmentIndex segment = kNoSegment;
+    std::uint64_t from = 0;  // bytes, [from, to)
+    std::uint64_t to = 0;
+  };
+  FrameId AllocateInHole(const FrameRequest& request, const Span& avoid);
+  // Whether a hole of that size is at hand (granule-aligned).
+  bool HasHole(std::uint64_t bytes) const;
   // As Allocate, but the front (or, `at_end`, the back) of the gap of `segment`, reserve included. Ignores closed.
   FrameId AllocateInGap(const FrameRequest& request, SegmentIndex segment, bool at_end);
   // Makes the memory of a frame free at once. Any state but free ones.
@@ -114,7 +121,7 @@ class FrameAllocator {
   std::uint64_t GapSurplus(SegmentIndex segment) const;
   std::uint64_t max_frame_bytes() const { return options_.max_frame_bytes; }
 
-  AllocatorStats stats() const;
+  const AllocatorStats& stats() const { return stats_; }
   // Walks everything and checks tiling, sums, lists; for tests. Returns a sentence about the first defect, or nothing.
   std::optional<const char*> Verify() const;
 
@@ -155,12 +162,15 @@ class FrameAllocator {
   static int ClassOf(std::uint32_t granules);
   void Link(FrameId hole);
   void Unlink(FrameId hole);
-  FrameId FindHole(std::uint32_t granules, std::uint32_t align_granules, SegmentIndex not_in, std::uint64_t from, std::uint64_t to) const;
+  FrameId FindHole(std::uint32_t granules, std::uint32_t align_granules, const Span& avoid) const;
   int NextClass(int from) const;
   FrameId InsertAfter(FrameId left, std::uint32_t start);
   FrameId Carve(FrameId free_block, std::uint32_t start, std::uint32_t granules, const FrameRequest& request);
+  void Absorb(FrameId left, FrameId right);
   void MakeFree(FrameId id, FrameState state);
-  void CountFrame(const Block& b, FrameState state, bool add);
+  void TakeFree(FrameId id);
+  void CountFrame(FrameId id, FrameState state, bool add);
+  std::optional<const char*> VerifySegment(SegmentIndex index, AllocatorStats& sum) const;
 
   // Constant after construction.
   const AllocatorOptions options_;
