@@ -53,7 +53,7 @@ class FileSystem {
 
   // One message from /dev/fuse, `size` bytes.
   void Receive(const char* message, size_t size);
-  // Set once the kernel's INIT was answered.
+  // True once the kernel has sent INIT; requests may follow as soon as that is answered.
   bool initialised() const { return initialised_; }
 
   // Settings, all usable while requests are in flight.
@@ -115,12 +115,13 @@ class FileSystem {
   int Getattr(const Request& request, Reply* reply);
   int OpenFile(const Request& request, Reply* reply);
   int Read(const Request& request, Reply* reply);
-  int Opendir(const Request& request, Reply* reply);
-  int Readdir(const Request& request, Reply* reply);
-  int Readlink(const Request& request, Reply* reply);
   int Close(const Request& request);
   int Statfs(Reply* reply);
   int Lseek(const Request& request, Reply* reply);
+  // file_system_dir.cc
+  int Opendir(const Request& request, Reply* reply);
+  int Readdir(const Request& request, Reply* reply);
+  int Readlink(const Request& request, Reply* reply);
   // file_system_write.cc
   int Setattr(const Request& request, Reply* reply);
   int Create(const Request& request, Reply* reply);

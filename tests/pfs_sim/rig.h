@@ -79,8 +79,9 @@ class Rig {
   // By path relative to the mount, of paths that start with `prefix`.
   std::map<std::string, RigPathCounters> PathCounters(const std::string& prefix = "") const;
 
-  // Ends the server with `signal` (0: it ends by itself) and waits until the mount is gone. True if it went within 10 s and,
-  // but for SIGKILL, the server's exit code was 0 (a sanitizer's report in the server makes it another).
+  // Ends the server with `signal` (0: it ends by itself) and waits until the mount is gone. True if it
+  // went within 10 s and, but for SIGKILL, the server's exit code was 0 (a sanitizer's report in the
+  // server makes it another).
   bool Stop(int signal);
 
  private:
