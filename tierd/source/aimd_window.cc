@@ -13,7 +13,7 @@ constexpr double kCutFactor = 0.75;
 // One stuck request must not decide a round.
 constexpr double kRatioLimit = 32.0;
 // A cut is wrong if it cost more than this share of the best recent throughput.
-constexpr double kKeepRate = 0.92;
+constexpr double kKeepRate = 0.90;
 // The best throughput fades, so that a source that got slower for good is judged anew.
 constexpr double kRateDecay = 0.99;
 constexpr std::int64_t kEpochNs = 30'000'000'000;
@@ -47,7 +47,7 @@ void AimdWindow::OnComplete(std::size_t bytes, std::int64_t latency_ns, std::int
   Base& base = base_[ClassOf(bytes)];
   if (base.current_ns == 0 || latency_ns < base.current_ns) base.current_ns = latency_ns;
   const double expected = static_cast<double>(base.Get()) * base_factor_;
-  if (round_.completions == 0) round_.started_ns = now_ns - latency_ns;
+  if (round_.started_ns == 0) round_.started_ns = now_ns - latency_ns;
   ++round_.completions;
   round_.backlog = round_.backlog && backlog;
   round_.base_ns += expected;
@@ -59,13 +59,19 @@ void AimdWindow::EndRound(std::int64_t now_ns) {
   const Round round = round_;
   round_ = Round();
   if (!round.backlog) {
-    judging_cut_ = false;
+    after_cut_ = 0;
+    return;
+  }
+  round_.started_ns = now_ns;
+  // What ends in the first round after a cut was sent before it.
+  if (after_cut_ == 1) {
+    after_cut_ = 2;
     return;
   }
   const double ratio = round.latency_ns / round.base_ns;
   const double rate = round.base_ns / static_cast<double>(std::max<std::int64_t>(now_ns - round.started_ns, 1));
-  if (judging_cut_) {
-    judging_cut_ = false;
+  if (after_cut_ == 2) {
+    after_cut_ = 0;
     if (rate < best_rate_ * kKeepRate) {
       size_ = size_before_cut_;
       base_factor_ *= std::max(1.0, ratio_before_cut_ / kGrowBelow);
@@ -92,7 +98,7 @@ void AimdWindow::Cut() {
   if (size_ == min_) return;
   size_before_cut_ = size_;
   size_ = std::max(min_, static_cast<std::uint32_t>(size_ * kCutFactor));
-  judging_cut_ = true;
+  after_cut_ = 1;
   ++cuts_;
 }
 

@@ -35,7 +35,7 @@ class AimdWindow {
   struct Round {
     std::uint32_t completions = 0;
     bool backlog = true;
-    std::int64_t started_ns = 0;
+    std::int64_t started_ns = 0;  // 0: not known yet
     double latency_ns = 0;
     double base_ns = 0;
   };
@@ -53,7 +53,7 @@ class AimdWindow {
   std::int64_t epoch_started_ns_ = 0;
   Round round_;
   bool doubling_ = true;
-  bool judging_cut_ = false;       // the round that runs now follows a cut
+  int after_cut_ = 0;              // rounds since a cut that is not judged yet: 1 and 2; 0: none
   std::uint32_t size_before_cut_ = 0;
   double ratio_before_cut_ = 0;
   double best_rate_ = 0;           // work per time; decays

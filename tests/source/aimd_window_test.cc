@@ -1,0 +1,136 @@
+#include "tierd/source/aimd_window.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <queue>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace tierd::source {
+namespace {
+
+constexpr std::int64_t kMs = 1'000'000;
+
+// A source that serves `servers` requests at a time, each for a time that `service` draws; with a backlog always.
+class ModelSource {
+ public:
+  using Service = std::function<std::int64_t(std::mt19937&)>;
+  ModelSource(std::uint32_t servers, std::size_t bytes, Service service)
+      : free_(servers, 0), bytes_(bytes), service_(std::move(service)) {}
+
+  // Runs `requests` through the window; returns requests per second.
+  double Run(AimdWindow* window, std::uint64_t requests, bool backlog = true) {
+    const std::int64_t started = now_;
+    for (std::uint64_t done = 0; done < requests; ++done) {
+      while (flight_.size() < window->size()) Send();
+      const Flight next = flight_.top();
+      flight_.pop();
+      now_ = next.ends;
+      window->OnComplete(bytes_, next.ends - next.sent, now_, backlog);
+    }
+    return static_cast<double>(requests) * 1e9 / static_cast<double>(now_ - started);
+  }
+  void SetService(Service service) { service_ = std::move(service); }
+
+ private:
+  struct Flight {
+    std::int64_t ends;
+    std::int64_t sent;
+    bool operator<(const Flight& o) const { return ends > o.ends; }
+  };
+  void Send() {
+    auto server = std::min_element(free_.begin(), free_.end());
+    const std::int64_t begins = std::max(now_, *server);
+    *server = begins + service_(random_);
+    flight_.push(Flight{*server, now_});
+  }
+
+  std::vector<std::int64_t> free_;
+  std::size_t bytes_;
+  Service service_;
+  std::mt19937 random_{7};
+  std::priority_queue<Flight> flight_;
+  std::int64_t now_ = kMs;
+};
+
+ModelSource::Service Always(std::int64_t ns) {
+  return [ns](std::mt19937&) { return ns; };
+}
+
+// Requests of one length march in step, which no real source does.
+ModelSource::Service About(std::int64_t ns) {
+  return [ns](std::mt19937& random) { return ns * static_cast<std::int64_t>(80 + random() % 41) / 100; };
+}
+
+TEST(AimdWindow, GrowsToTheMaximumWithinFourRoundsWhileLatencyStays) {
+  AimdWindow window(4, 64, 256);
+  ModelSource source(1000, 1000, Always(4 * kMs));
+  source.Run(&window, 64 + 128);
+  EXPECT_EQ(window.size(), 256u);
+  EXPECT_EQ(window.cuts(), 0u);
+}
+
+TEST(AimdWindow, SettlesWhereTheSourceIsBusyAndLosesNoThroughput) {
+  for (const std::uint32_t servers : {8u, 16u, 40u}) {
+    AimdWindow window(4, 64, 512);
+    ModelSource source(servers, 100'000, About(4 * kMs));
+    source.Run(&window, 20'000);
+    const double rate = source.Run(&window, 20'000);
+    EXPECT_GE(rate, 0.97 * servers * 250) << servers;
+    EXPECT_LE(window.size(), servers * 6) << servers;
+    EXPECT_GE(window.size(), servers) << servers;
+  }
+}
+
+TEST(AimdWindow, GoesToTheMinimumOnASourceThatServesOneAtATime) {
+  AimdWindow window(4, 64, 512);
+  ModelSource source(1, 4 << 20, Always(20 * kMs));  // 4 MiB at 200 MB/s
+  source.Run(&window, 3000);
+  EXPECT_LE(window.size(), 6u);
+  EXPECT_GE(source.Run(&window, 300), 49.0);
+}
+
+TEST(AimdWindow, IsNotMisledByRequestsThatACacheAnswers) {
+  AimdWindow window(4, 64, 256);
+  ModelSource source(1000, 1000, [](std::mt19937& r) { return r() % 5 == 0 ? kMs / 5 : 5 * kMs; });
+  source.Run(&window, 50'000);
+  EXPECT_GE(window.size(), 128u);
+}
+
+TEST(AimdWindow, BacksOffWhenTheSourceGetsBusyWithOthersAndComesBack) {
+  AimdWindow window(4, 64, 256);
+  ModelSource source(64, 1000, Always(2 * kMs));
+  source.Run(&window, 20'000);
+  const std::uint32_t before = window.size();
+  source.SetService(Always(20 * kMs));
+  source.Run(&window, 5'000);
+  EXPECT_GT(window.cuts(), 0u);
+  source.SetService(Always(2 * kMs));
+  source.Run(&window, 50'000);
+  EXPECT_GE(source.Run(&window, 10'000), 0.9 * 32'000);
+  EXPECT_GE(window.size() * 2, before);
+}
+
+TEST(AimdWindow, StaysWithoutBacklog) {
+  AimdWindow window(4, 64, 256);
+  ModelSource source(1, 1000, Always(4 * kMs));
+  source.Run(&window, 5'000, false);
+  EXPECT_EQ(window.size(), 64u);
+}
+
+TEST(AimdWindow, StaysWithinItsBounds) {
+  AimdWindow window(3, 5, 7);
+  ModelSource fast(1000, 10, Always(kMs));
+  fast.Run(&window, 1000);
+  EXPECT_EQ(window.size(), 7u);
+  ModelSource slow(1, 10, Always(kMs));
+  AimdWindow other(3, 5, 7);
+  slow.Run(&other, 10'000);
+  EXPECT_GE(other.size(), 3u);
+}
+
+}  // namespace
+}  // namespace tierd::source

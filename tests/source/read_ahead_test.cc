@@ -1,0 +1,80 @@
+#include "tierd/source/read_ahead.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+namespace tierd::source {
+namespace {
+
+constexpr StreamKey kStream{1, 10};
+
+TEST(ReadAhead, SequentialReaderGetsDoublingWindowsAndEachChunkOnce) {
+  ReadAhead ahead(ReadAheadOptions{.max_chunks = 8});
+  std::set<std::uint32_t> asked;
+  std::uint32_t largest = 0;
+  for (std::uint32_t chunk = 0; chunk < 100; ++chunk) {
+    if (chunk > 1) {
+      EXPECT_TRUE(asked.contains(chunk)) << chunk;
+    }
+    const ChunkRange range = ahead.OnAccess(kStream, chunk, 100);
+    largest = std::max(largest, range.count);
+    for (std::uint32_t i = 0; i < range.count; ++i) {
+      EXPECT_TRUE(asked.insert(range.first + i).second) << "twice: " << range.first + i;
+      EXPECT_GT(range.first + i, chunk);
+      EXPECT_LE(range.first + i, chunk + 8);
+    }
+  }
+  EXPECT_EQ(asked.size(), 99u);
+  EXPECT_EQ(*asked.rbegin(), 99u);
+  EXPECT_GE(largest, 4u);
+}
+
+TEST(ReadAhead, FirstReadOfTheBeginningAsksForOneChunk) {
+  ReadAhead ahead(ReadAheadOptions{});
+  const ChunkRange range = ahead.OnAccess(kStream, 0, 100);
+  EXPECT_EQ(range.first, 1u);
+  EXPECT_EQ(range.count, 1u);
+  EXPECT_EQ(ahead.OnAccess({1, 11}, 40, 100).count, 0u);
+}
+
+TEST(ReadAhead, RandomAccessAsksForAlmostNothing) {
+  ReadAhead ahead(ReadAheadOptions{});
+  std::mt19937 random(3);
+  std::uint32_t asked = 0;
+  for (int i = 0; i < 10'000; ++i) asked += ahead.OnAccess(kStream, random() % 1000, 1000).count;
+  EXPECT_LT(asked, 100u);
+}
+
+TEST(ReadAhead, RepeatedAndBackwardReadsAskForNothing) {
+  ReadAhead ahead(ReadAheadOptions{});
+  ahead.OnAccess(kStream, 5, 100);
+  EXPECT_EQ(ahead.OnAccess(kStream, 5, 100).count, 0u);
+  EXPECT_EQ(ahead.OnAccess(kStream, 4, 100).count, 0u);
+  EXPECT_GT(ahead.OnAccess(kStream, 5, 100).count, 0u);
+}
+
+TEST(ReadAhead, StopsAtTheEndOfTheFileAndIgnoresOneChunkFiles) {
+  ReadAhead ahead(ReadAheadOptions{});
+  EXPECT_EQ(ahead.OnAccess({1, 1}, 0, 1).count, 0u);
+  EXPECT_EQ(ahead.streams(), 0u);
+  EXPECT_EQ(ahead.OnAccess({1, 2}, 0, 2).count, 1u);
+  EXPECT_EQ(ahead.OnAccess({1, 2}, 1, 2).count, 0u);
+}
+
+TEST(ReadAhead, ForgetsTheOldestStreamAndEndedSessions) {
+  ReadAhead ahead(ReadAheadOptions{.max_streams = 3});
+  for (std::uint64_t file = 0; file < 10; ++file) ahead.OnAccess({file % 2, file}, 7, 100);
+  EXPECT_EQ(ahead.streams(), 3u);
+  ahead.ForgetSession(1);
+  EXPECT_EQ(ahead.streams(), 1u);
+}
+
+TEST(ReadAhead, ZeroTurnsItOff) {
+  ReadAhead ahead(ReadAheadOptions{.max_chunks = 0});
+  for (std::uint32_t chunk = 0; chunk < 10; ++chunk) EXPECT_EQ(ahead.OnAccess(kStream, chunk, 100).count, 0u);
+}
+
+}  // namespace
+}  // namespace tierd::source

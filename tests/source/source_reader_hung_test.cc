@@ -1,0 +1,232 @@
+// A source that gives no answer: deadlines, buffers held by late I/O, the cap, probes, recovery.
+#include "tests/source/reader_fixture.h"
+
+namespace tierd::source {
+namespace {
+
+class ReaderHung : public ReaderTest {
+ protected:
+  void OpenCapped(std::uint32_t cap) {
+    SourceOptions options = Threads();
+    options.hung_cap = cap;
+    Open(options);
+  }
+  // `count` demand reads that run into their deadline.
+  void Hang(int count) {
+    for (int i = 0; i < count; ++i) Read("h" + std::to_string(i), Priority::kDemand, In(kSecond));
+    reader_->Flush();
+    Advance(kSecond);
+  }
+};
+
+TEST_F(ReaderHung, DeadlineAnswersTheWaiterAndKeepsTheBuffer) {
+  Open(Threads());
+  Read("a", Priority::kDemand, In(kSecond));
+  reader_->Flush();
+  EXPECT_EQ(reader_->next_tick_ns(), In(kSecond));
+  Advance(999 * kMs);
+  EXPECT_EQ(heard_["a"].done, 0);
+  Advance(kMs);
+  EXPECT_EQ(heard_["a"].done, 1);
+  EXPECT_EQ(heard_["a"].result.error, ReadError::kTimeout);
+  EXPECT_TRUE(heard_["a"].result.buffer_held);
+  EXPECT_EQ(heard_["a"].freed, 0);
+  EXPECT_EQ(engine().compensated, 1u);
+  EXPECT_EQ(reader_->counters().hung, 1u);
+  EXPECT_EQ(reader_->counters().in_flight, 0u);
+  EXPECT_EQ(reader_->state(), SourceState::kSlow);
+  Advance(100 * kSecond);
+  End("a", Good(File(100)));
+  EXPECT_EQ(heard_["a"].done, 1);
+  EXPECT_EQ(heard_["a"].freed, 1);
+  EXPECT_EQ(heard_["a"].late.error, ReadError::kNone);
+  EXPECT_EQ(heard_["a"].late.bytes, 100u);
+  EXPECT_EQ(heard_["a"].late.buffer, buffer_);
+  EXPECT_EQ(reader_->state(), SourceState::kUp);
+  EXPECT_EQ(reader_->counters().late_completions, 1u);
+  EXPECT_EQ(reader_->counters().hung, 0u);
+}
+
+TEST_F(ReaderHung, ALateCompletionIsNotRetried) {
+  Open(Threads());
+  Read("a", Priority::kDemand, In(kSecond));
+  reader_->Flush();
+  Advance(kSecond);
+  End("a", Failed(ESTALE));
+  EXPECT_EQ(heard_["a"].freed, 1);
+  EXPECT_EQ(heard_["a"].late.error, ReadError::kTimeout);
+  EXPECT_EQ(engine().order.size(), 1u);
+}
+
+TEST_F(ReaderHung, ARequestThatWasNeverSentGivesItsBufferBackAtOnce) {
+  SourceOptions options = Threads();
+  options.window_start = options.window_max = 4;
+  options.demand_reserve = 1;
+  Open(options);
+  for (int i = 0; i < 5; ++i) Read("p" + std::to_string(i));
+  Read("a", Priority::kDemand, In(kSecond));
+  reader_->Flush();
+  Advance(kSecond);
+  EXPECT_EQ(heard_["a"].result.error, ReadError::kTimeout);
+  EXPECT_FALSE(heard_["a"].result.buffer_held);
+  EXPECT_EQ(reader_->counters().hung, 0u);
+}
+
+TEST_F(ReaderHung, HungRequestsTakeNoSlotFromOthers) {
+  SourceOptions options = Threads();
+  options.window_start = options.window_max = 4;
+  options.demand_reserve = 1;
+  Open(options);
+  Hang(5);
+  EXPECT_EQ(heard_["h4"].result.error, ReadError::kTimeout);
+  for (int i = 0; i < 5; ++i) Read("d" + std::to_string(i), Priority::kDemand, In(kSecond));
+  reader_->Flush();
+  EXPECT_EQ(engine().reads.size(), 10u);
+  End("d0", Good(File(1)));
+  EXPECT_EQ(heard_["d0"].result.error, ReadError::kNone);
+}
+
+TEST_F(ReaderHung, PrefetchesWithoutDeadlineAreDeclaredHungAndEndNormally) {
+  Open(Threads());
+  Read("p", Priority::kPrefetch);
+  reader_->Flush();
+  Advance(10 * kSecond);
+  EXPECT_EQ(reader_->counters().hung, 1u);
+  EXPECT_EQ(engine().compensated, 1u);
+  EXPECT_EQ(heard_["p"].done, 0);
+  End("p", Good(File(1)));
+  EXPECT_EQ(heard_["p"].result.error, ReadError::kNone);
+  EXPECT_FALSE(heard_["p"].result.buffer_held);
+  EXPECT_EQ(heard_["p"].freed, 0);
+}
+
+TEST_F(ReaderHung, AWaiterThatJoinsAHungPrefetchStillHasItsDeadline) {
+  Open(Threads());
+  const RequestId id = Read("p", Priority::kPrefetch);
+  reader_->Flush();
+  Advance(10 * kSecond);
+  reader_->Promote(id, Priority::kDemand, In(kSecond));
+  Advance(kSecond);
+  EXPECT_EQ(heard_["p"].result.error, ReadError::kTimeout);
+  EXPECT_TRUE(heard_["p"].result.buffer_held);
+  EXPECT_EQ(reader_->counters().hung_total, 1u);
+  End("p", Good(File(1)));
+  EXPECT_EQ(heard_["p"].done, 1);
+  EXPECT_EQ(heard_["p"].freed, 1);
+}
+
+TEST_F(ReaderHung, PastTheCapDemandIsRefusedAtOnceButForProbes) {
+  OpenCapped(8);
+  Hang(8);
+  EXPECT_EQ(reader_->state(), SourceState::kHung);
+  Read("probe", Priority::kDemand, In(kSecond));  // the interval has passed: one may try
+  reader_->Flush();
+  EXPECT_EQ(engine().order.back(), "probe");
+  Read("a", Priority::kDemand, In(kSecond));
+  EXPECT_TRUE(Readable());
+  reader_->Poll(10);
+  EXPECT_EQ(heard_["a"].result.error, ReadError::kHung);
+  EXPECT_FALSE(heard_["a"].result.buffer_held);
+  EXPECT_EQ(reader_->counters().refused_hung, 1u);
+  Advance(kSecond);  // the probe hangs as well
+  EXPECT_EQ(reader_->counters().hung, 9u);
+  EXPECT_EQ(heard_["probe"].result.error, ReadError::kTimeout);
+}
+
+TEST_F(ReaderHung, QueuedDemandIsRefusedWhenTheCapIsReached) {
+  SourceOptions options = Threads();
+  options.window_start = options.window_max = 4;
+  options.demand_reserve = 1;
+  options.hung_cap = 5;
+  Open(options);
+  for (int i = 0; i < 5; ++i) Read("h" + std::to_string(i), Priority::kDemand, In(kSecond));
+  for (int i = 0; i < 5; ++i) Read("q" + std::to_string(i), Priority::kDemand, In(2 * kSecond));
+  reader_->Flush();
+  Advance(kSecond);
+  reader_->Poll(100);
+  EXPECT_EQ(heard_["q0"].result.error, ReadError::kHung);
+  EXPECT_EQ(heard_["q4"].done, 1);
+  Advance(2 * kSecond);
+  EXPECT_EQ(heard_["q4"].done, 1);
+}
+
+TEST_F(ReaderHung, ProbesThatHangComeMoreAndMoreSeldom) {
+  OpenCapped(4);
+  Hang(4);
+  int probes = 0;
+  for (int second = 0; second < 300; ++second) {
+    const std::size_t before = engine().order.size();
+    Read("probe" + std::to_string(second), Priority::kDemand, In(500 * kMs));
+    reader_->Flush();
+    probes += static_cast<int>(engine().order.size() - before);
+    Advance(kSecond);
+    reader_->Poll(100);
+  }
+  EXPECT_GE(probes, 6);
+  EXPECT_LE(probes, 16);
+  EXPECT_LE(reader_->counters().hung, 20u);
+}
+
+TEST_F(ReaderHung, ComesBackWhenTheHungOnesReturn) {
+  OpenCapped(4);
+  Hang(4);
+  for (int i = 0; i < 3; ++i) End("h" + std::to_string(i), Failed(EIO));
+  EXPECT_EQ(reader_->state(), SourceState::kSlow);
+  Read("a", Priority::kDemand, In(kSecond));
+  reader_->Flush();
+  End("a", Good(File(1)));
+  EXPECT_EQ(heard_["a"].result.error, ReadError::kNone);
+  End("h3", Good(File(1)));
+  EXPECT_EQ(reader_->state(), SourceState::kUp);
+}
+
+TEST_F(ReaderHung, PrefetchesStayAwayFromASilentSource) {
+  OpenCapped(64);
+  Hang(2);
+  for (int i = 0; i < 1000; ++i) Read("p" + std::to_string(i), Priority::kPrefetch);
+  Advance(10 * kSecond);
+  EXPECT_LE(engine().order.size(), 4u);  // probes only
+  EXPECT_LT(reader_->next_tick_ns(), In(2 * kSecond));
+  End("h0", Good(File(1)));  // a sign of life
+  EXPECT_GE(engine().order.size(), 60u);
+}
+
+TEST_F(ReaderHung, PrefetchesFillHalfTheCapAtMost) {
+  OpenCapped(8);
+  for (int i = 0; i < 1000; ++i) Read("p" + std::to_string(i), Priority::kPrefetch);
+  for (int round = 0; round < 30; ++round) {
+    Advance(10 * kSecond);
+    if (!engine().reads.empty()) End(engine().reads.back().request.path, Good(File(1)));
+  }
+  Read("d", Priority::kDemand, In(kSecond));
+  reader_->Flush();
+  Advance(0);
+  // All of the first window hung, which is more than the cap: demand is refused then, and only then.
+  EXPECT_GE(reader_->counters().hung_total, 60u);
+  EXPECT_LE(engine().order.size(), 64u + 30u + 2u);
+}
+
+TEST_F(ReaderHung, StatsHaveDeadlinesToo) {
+  Open(Threads());
+  int answers = 0;
+  StatReply last;
+  StatQuery query;
+  query.path = "s";
+  query.deadline_ns = In(kSecond);
+  query.done = [&](const StatReply& reply) {
+    ++answers;
+    last = reply;
+  };
+  reader_->Stat(std::move(query));
+  reader_->Flush();
+  Advance(kSecond);
+  EXPECT_EQ(answers, 1);
+  EXPECT_EQ(last.error, ReadError::kTimeout);
+  engine().EndStat("s", io::StatResult());
+  reader_->Poll(10);
+  EXPECT_EQ(answers, 1);
+  EXPECT_EQ(reader_->counters().hung, 0u);
+}
+
+}  // namespace
+}  // namespace tierd::source
