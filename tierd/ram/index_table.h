@@ -76,7 +76,6 @@ class IndexTable {
  private:
   IndexTable() = default;
   void WriteSlot(abi::Slot& slot, abi::FileKey key, const SlotValues& values);
-  void Bury(std::uint32_t ordinal);
 
   // Constant after Create.
   UniqueFd fd_;

@@ -77,7 +77,7 @@ class RamTier final : private FrameMover {
   FrameState State(FrameId frame) const { return allocator_.state(frame); }
   // What the index and replies say: segment serial, offset, fill number. Constant for the frame's life.
   std::uint64_t LocationWord(FrameId frame) const;
-  // The bytes are complete and checked; zeroes the rest of the last page for 4096-aligned frames (they may be mapped: HAZARDS 2.9).
+  // The bytes are complete and checked; zeroes what the capacity has beyond them (a 4096-aligned frame may be mapped: HAZARDS 2.9).
   void MarkLive(FrameId frame);
   // I/O (or a worker: checksum, write-back) into or out of the frame begins/ends. A held frame is neither moved nor reused, retired or not.
   void HoldIo(FrameId frame);
@@ -155,6 +155,8 @@ class RamTier final : private FrameMover {
   std::uint32_t closed_segments_ = 0;
   bool compaction_useless_ = false;   // until something was freed
   std::uint64_t leased_limbo_bytes_ = 0;
+  std::uint64_t held_limbo_frames_ = 0;
+  std::uint64_t held_limbo_bytes_ = 0;
 };
 
 }  // namespace tierd::ram

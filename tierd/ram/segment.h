@@ -74,6 +74,11 @@ class SegmentFactory {
 
  private:
   Result<Segment> CreateKind(abi::PageKind kind, std::uint64_t bytes);
+  // Each allocates, maps and touches the memory of a segment whose bytes_ is set.
+  Status FillHugetlb(Segment& segment) const;
+  Status FillShmemHuge(Segment& segment) const;
+  Status FillTmpfsHuge(Segment& segment) const;
+  Status FillSmall(Segment& segment) const;
 
   // Constant after construction.
   const SegmentOptions options_;

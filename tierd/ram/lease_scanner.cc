@@ -1,0 +1,36 @@
+#include "tierd/ram/lease_scanner.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace tierd::ram {
+
+bool LeaseSet::Covers(std::uint64_t lease_word) const {
+  if (words_.empty()) return false;
+  return std::binary_search(words_.begin(), words_.end(), lease_word) ||
+         std::binary_search(words_.begin(), words_.end(), lease_word & ~std::uint64_t{0xffff});
+}
+
+void LeaseScanner::Remove(const abi::SessionPage* page) { std::erase(pages_, page); }
+
+const LeaseSet& LeaseScanner::Scan() {
+  ++scans_;
+  set_.words_.clear();
+  // The reader stores its lease, then loads the location; we stored the location, now load the leases: with a full fence on both sides
+  // one of us sees the other (mutations M1, M2 of HAZARDS 1).
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (const abi::SessionPage* page : pages_) {
+    const std::uint32_t high = std::min(page->lease_high.load(std::memory_order_acquire), abi::kLeaseSlots);
+    for (std::uint32_t i = 0; i < high; ++i) {
+      // Acquire: the clear of a lease is a release, so the reader's loads from the frame are over when we see 0.
+      const std::uint64_t word = page->leases[i].load(std::memory_order_acquire);
+      if (word != 0) set_.words_.push_back(word);
+    }
+  }
+  leases_ = set_.words_.size();
+  std::sort(set_.words_.begin(), set_.words_.end());
+  set_.words_.erase(std::unique(set_.words_.begin(), set_.words_.end()), set_.words_.end());
+  return set_;
+}
+
+}  // namespace tierd::ram

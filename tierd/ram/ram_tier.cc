@@ -1,0 +1,267 @@
+#include "tierd/ram/ram_tier.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "tierd/base/check.h"
+
+namespace tierd::ram {
+namespace {
+
+constexpr std::uint64_t kHugePage = 2 << 20;
+constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kSmallestSegment = 64 << 10;
+
+}  // namespace
+
+RamTier::RamTier(RamTierOptions options, MoveCallback on_move)
+    : options_(options), on_move_(std::move(on_move)), allocator_(AllocatorOptions{options.max_frame_bytes}), compactor_(allocator_, *this) {
+  options_.segment_bytes = std::clamp(options_.segment_bytes, kSmallestSegment, abi::kMaxSegmentBytes);
+  if (options_.segment_bytes >= kHugePage) options_.segment_bytes = options_.segment_bytes / kHugePage * kHugePage;
+}
+
+RamTier::~RamTier() = default;
+
+// ---- frames -------------------------------------------------------------------------------------------------------------------
+
+// 1..65535 in turn; 65,535 fills later a number comes back, harmless: it would only make an old lease of the same key count for longer.
+std::uint16_t RamTier::NextFill() { return static_cast<std::uint16_t>(fills_++ % 65535 + 1); }
+
+FrameId RamTier::Allocate(OwnerId owner, abi::FileKey chunk_key, std::uint64_t bytes, std::uint32_t align) {
+  if (bytes == 0 || bytes > options_.max_frame_bytes) return kNoFrame;
+  return allocator_.Allocate({owner, bytes, align, abi::EncodeLease(abi::LeaseKeyOf(chunk_key), NextFill())}, compaction_useless_);
+}
+
+std::byte* RamTier::Data(FrameId frame) const {
+  return segments_[Raw(allocator_.segment(frame))].data() + allocator_.offset(frame);
+}
+
+std::uint64_t RamTier::LocationWord(FrameId frame) const {
+  const Segment& segment = segments_[Raw(allocator_.segment(frame))];
+  return abi::EncodeLocation({segment.serial(), allocator_.offset(frame), static_cast<std::uint16_t>(allocator_.lease_word(frame) & 0xffff)});
+}
+
+void RamTier::MarkLive(FrameId frame) {
+  allocator_.SetState(frame, FrameState::kLive);
+  const std::uint64_t bytes = allocator_.bytes(frame);
+  const std::uint64_t rest = allocator_.capacity(frame) - bytes;
+  if (rest > 0) std::memset(Data(frame) + bytes, 0, rest);
+}
+
+void RamTier::HoldIo(FrameId frame) {
+  TIERD_CHECK(allocator_.state(frame) != FrameState::kLimbo);
+  allocator_.AddHold(frame);
+}
+
+void RamTier::ReleaseIo(FrameId frame) {
+  allocator_.DropHold(frame);
+  if (allocator_.state(frame) == FrameState::kLimbo && allocator_.holds(frame) == 0) {
+    --held_limbo_frames_;
+    held_limbo_bytes_ -= allocator_.capacity(frame);
+  }
+}
+
+void RamTier::Retire(FrameId frame) {
+  allocator_.SetState(frame, FrameState::kLimbo);
+  if (allocator_.holds(frame) > 0) {
+    ++held_limbo_frames_;
+    held_limbo_bytes_ += allocator_.capacity(frame);
+  }
+  limbo_.push_back(frame);
+}
+
+std::uint64_t RamTier::ReclaimLimbo(std::size_t max_frames) {
+  if (limbo_.empty()) return 0;
+  return FreeLimbo(max_frames, scanner_.Scan());
+}
+
+std::uint64_t RamTier::FreeLimbo(std::size_t max_frames, const LeaseSet& leased) {
+  std::uint64_t freed = 0;
+  std::uint64_t kept = 0;
+  for (std::size_t looks = std::min(max_frames, limbo_.size()); looks > 0; --looks) {
+    const FrameId frame = limbo_.front();
+    limbo_.pop_front();
+    const std::uint64_t bytes = allocator_.capacity(frame);
+    const bool covered = leased.Covers(allocator_.lease_word(frame));
+    if (covered || allocator_.holds(frame) > 0) {
+      limbo_.push_back(frame);
+      if (covered) kept += bytes;
+      continue;
+    }
+    allocator_.Free(frame);
+    freed += bytes;
+  }
+  leased_limbo_bytes_ = kept;
+  if (freed > 0) compaction_useless_ = false;
+  return freed;
+}
+
+// ---- compaction ---------------------------------------------------------------------------------------------------------------
+
+bool RamTier::CanMove(FrameId frame) { return leased_ != nullptr && !leased_->Covers(allocator_.lease_word(frame)); }
+
+std::uint64_t RamTier::NextLeaseWord(FrameId frame) { return (allocator_.lease_word(frame) & ~std::uint64_t{0xffff}) | NextFill(); }
+
+void RamTier::Move(FrameId from, FrameId to) {
+  std::memcpy(Data(to), Data(from), allocator_.bytes(from));
+  MarkLive(to);
+  on_move_(allocator_.owner(from), from, to);
+  Retire(from);
+}
+
+Compactor::Outcome RamTier::CompactStep(std::uint64_t wanted, std::uint64_t budget_bytes) {
+  const LeaseSet& leased = scanner_.Scan();
+  FreeLimbo(limbo_.size(), leased);
+  leased_ = &leased;
+  const Compactor::Outcome outcome = compactor_.Step(wanted, budget_bytes);
+  leased_ = nullptr;
+  compaction_useless_ = outcome == Compactor::Outcome::kNothing;
+  return outcome;
+}
+
+bool RamTier::WantsCompaction() const {
+  const AllocatorStats& stats = allocator_.stats();
+  if (compaction_useless_ || stats.free_bytes() * 10 < stats.segment_bytes) return false;
+  for (std::uint16_t i = 0; i < allocator_.segment_slots(); ++i) {
+    if (allocator_.in_use(SegmentIndex{i}) && allocator_.GapSurplus(SegmentIndex{i}) >= options_.max_frame_bytes) return false;
+  }
+  return stats.segment_bytes > 0;
+}
+
+// ---- segments and budget ------------------------------------------------------------------------------------------------------
+
+SegmentTicket RamTier::ReserveSegment() {
+  const std::uint64_t used = segment_bytes() + reserved_bytes_;
+  if (used >= options_.budget_bytes || shrinking()) return {};
+  std::uint64_t bytes = std::min(options_.segment_bytes, options_.budget_bytes - used);
+  bytes = bytes >= kHugePage ? bytes / kHugePage * kHugePage : bytes / kPage * kPage;
+  if (bytes < kSmallestSegment) return {};
+  reserved_bytes_ += bytes;
+  return {bytes};
+}
+
+void RamTier::CancelSegment(SegmentTicket ticket) {
+  TIERD_CHECK(ticket.bytes <= reserved_bytes_);
+  reserved_bytes_ -= ticket.bytes;
+}
+
+void RamTier::AddSegment(SegmentTicket ticket, Segment segment) {
+  TIERD_CHECK(ticket.bytes <= reserved_bytes_ && segment.bytes() == ticket.bytes);
+  reserved_bytes_ -= ticket.bytes;
+  const SegmentIndex index = allocator_.AddSegment(segment.bytes());
+  TIERD_CHECK(index != kNoSegment);
+  if (segments_.size() <= Raw(index)) segments_.resize(Raw(index) + std::size_t{1});
+  segments_[Raw(index)] = std::move(segment);
+  compaction_useless_ = false;
+}
+
+const Segment* RamTier::FindSegment(std::uint32_t serial) const {
+  for (const Segment& segment : segments_) {
+    if (segment.data() != nullptr && segment.serial() == serial) return &segment;
+  }
+  return nullptr;
+}
+
+// ---- giving memory back -------------------------------------------------------------------------------------------------------
+
+std::uint64_t RamTier::OverBudget() const {
+  const std::uint64_t used = segment_bytes() + reserved_bytes_;
+  return used > options_.budget_bytes ? used - options_.budget_bytes : 0;
+}
+
+std::uint64_t RamTier::Shrink(std::uint64_t bytes) {
+  std::vector<SegmentIndex> open;
+  std::uint64_t closed = 0;
+  for (std::uint16_t i = 0; i < allocator_.segment_slots(); ++i) {
+    const SegmentIndex segment{i};
+    if (!allocator_.in_use(segment)) continue;
+    if (allocator_.closed(segment)) {
+      closed += allocator_.segment_bytes(segment);
+    } else {
+      open.push_back(segment);
+    }
+  }
+  const auto live = [&](SegmentIndex s) { return allocator_.segment_bytes(s) - allocator_.free_in(s); };
+  std::sort(open.begin(), open.end(), [&](SegmentIndex a, SegmentIndex b) { return live(a) < live(b); });
+  for (const SegmentIndex segment : open) {
+    if (closed >= bytes) break;
+    allocator_.CloseSegment(segment, true);
+    ++closed_segments_;
+    closed += allocator_.segment_bytes(segment);
+  }
+  return closed;
+}
+
+void RamTier::CancelShrink() {
+  for (std::uint16_t i = 0; i < allocator_.segment_slots(); ++i) allocator_.CloseSegment(SegmentIndex{i}, false);
+  closed_segments_ = 0;
+  compaction_useless_ = false;
+}
+
+std::vector<OwnerId> RamTier::ShrinkStep(std::size_t max_victims, std::uint64_t budget_bytes) {
+  std::vector<OwnerId> victims;
+  if (!shrinking()) return victims;
+  FreeLimbo(limbo_.size(), scanner_.Scan());
+  for (std::uint16_t i = 0; i < allocator_.segment_slots() && victims.size() < max_victims; ++i) {
+    const SegmentIndex segment{i};
+    if (!allocator_.in_use(segment) || !allocator_.closed(segment) || allocator_.frames_in(segment) == 0) continue;
+    const Compactor::Outcome outcome = compactor_.Evacuate(segment, budget_bytes);
+    if (outcome == Compactor::Outcome::kMore) return victims;
+    if (outcome == Compactor::Outcome::kEnough) continue;
+    for (FrameId at = allocator_.First(segment); at != kNoFrame && victims.size() < max_victims; at = allocator_.Next(at)) {
+      if (allocator_.state(at) == FrameState::kLive) victims.push_back(allocator_.owner(at));
+    }
+  }
+  return victims;
+}
+
+std::optional<Segment> RamTier::TakeEmptySegment() {
+  for (std::uint16_t i = 0; i < allocator_.segment_slots(); ++i) {
+    const SegmentIndex index{i};
+    if (!allocator_.in_use(index) || !allocator_.closed(index) || allocator_.frames_in(index) != 0) continue;
+    allocator_.RemoveSegment(index);
+    --closed_segments_;
+    reserved_bytes_ += segments_[i].bytes();
+    return std::exchange(segments_[i], Segment{});
+  }
+  return std::nullopt;
+}
+
+void RamTier::SegmentDestroyed(std::uint64_t bytes) {
+  TIERD_CHECK(bytes <= reserved_bytes_);
+  reserved_bytes_ -= bytes;
+}
+
+// Position: segment in the upper half, granule in the lower, plus one so that 0 is the start.
+std::uint64_t RamTier::WalkOwners(std::uint64_t position, std::size_t max, std::vector<OwnerId>& owners) const {
+  const std::uint64_t from = position == 0 ? 0 : position - 1;
+  for (std::uint64_t i = from >> 32; i < allocator_.segment_slots(); ++i) {
+    const SegmentIndex segment{static_cast<std::uint16_t>(i)};
+    if (!allocator_.in_use(segment)) continue;
+    const std::uint64_t skip = i == from >> 32 ? (from & 0xffffffffu) * abi::kGranule : 0;
+    for (FrameId at = allocator_.First(segment); at != kNoFrame; at = allocator_.Next(at)) {
+      if (allocator_.state(at) != FrameState::kLive || allocator_.offset(at) < skip) continue;
+      if (owners.size() >= max) return ((i << 32) | (allocator_.offset(at) / abi::kGranule)) + 1;
+      owners.push_back(allocator_.owner(at));
+    }
+  }
+  return 0;
+}
+
+RamTierStats RamTier::stats() const {
+  RamTierStats stats;
+  stats.allocator = allocator_.stats();
+  stats.budget_bytes = options_.budget_bytes;
+  stats.reserved_bytes = reserved_bytes_;
+  for (const Segment& segment : segments_) stats.segments += segment.data() != nullptr ? 1 : 0;
+  stats.leased_limbo_bytes = leased_limbo_bytes_;
+  stats.held_limbo_frames = held_limbo_frames_;
+  stats.held_limbo_bytes = held_limbo_bytes_;
+  stats.scans = scanner_.scans();
+  stats.leases = scanner_.leases();
+  stats.compaction = compactor_.stats();
+  return stats;
+}
+
+}  // namespace tierd::ram

@@ -1,0 +1,27 @@
+// memfds for memory shared with clients: creation, sealing, and the read-only open file that clients get.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "tierd/base/status.h"
+#include "tierd/base/unique_fd.h"
+
+namespace tierd::ram {
+
+// A sealable memfd of `bytes`, close-on-exec, not executable where the kernel knows that. `huge`: of the hugetlb pool (2 MiB pages).
+Result<UniqueFd> MakeMemfd(const char* name, std::uint64_t bytes, bool huge = false);
+// fallocate of the whole file; repeats EINTR (seen from io_uring's task work: HAZARDS W3).
+Status AllocateFile(int fd, std::uint64_t bytes);
+// Maps `bytes` read-write at an address that is a multiple of 2 MiB, so that huge pages can be used.
+Result<std::byte*> MapShared(int fd, std::uint64_t bytes);
+// Writes to every page of fresh zero memory, so that each exists; kNoSpace instead of a SIGBUS where the kernel offers it.
+Status TouchPages(std::byte* data, std::uint64_t bytes);
+// Inode mode 0400 and the seals SHRINK|GROW|SEAL, plus FUTURE_WRITE if asked (after the last writable mapping was made).
+Status SealFile(int fd, bool future_write);
+// Another open file of the same inode, O_RDONLY: the one that leaves the process.
+Result<UniqueFd> OpenReadOnly(int fd);
+// Bytes of [data, data + bytes) that are mapped by 2 MiB entries, from /proc/self/smaps; 0 when it cannot be read.
+std::uint64_t HugeMappedBytes(const std::byte* data, std::uint64_t bytes);
+
+}  // namespace tierd::ram

@@ -1,0 +1,200 @@
+#include "tierd/ram/shared_index.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "tierd/base/check.h"
+
+namespace tierd::ram {
+namespace {
+
+constexpr std::uint64_t RoundSlots(std::uint64_t slots) { return (slots + 63) / 64 * 64; }
+
+IndexTableOptions TableOptions(const IndexOptions& options, std::uint64_t slots, std::uint32_t generation) {
+  IndexTableOptions table;
+  table.slot_count = slots;
+  table.generation = generation;
+  std::memcpy(table.instance, options.instance, sizeof table.instance);
+  std::memcpy(table.hash_secret, options.hash_secret, sizeof table.hash_secret);
+  return table;
+}
+
+}  // namespace
+
+std::size_t SharedIndex::AttrHash::operator()(const abi::AttrClass& a) const {
+  std::uint64_t h = abi::Mix64(a.dev + 0x9e3779b97f4a7c15ull);
+  h = abi::Mix64(h ^ ((std::uint64_t{a.mode} << 32) | a.nlink));
+  h = abi::Mix64(h ^ ((std::uint64_t{a.uid} << 32) | a.gid));
+  return abi::Mix64(h ^ a.blksize);
+}
+
+bool SharedIndex::AttrEqual::operator()(const abi::AttrClass& a, const abi::AttrClass& b) const {
+  return a.dev == b.dev && a.mode == b.mode && a.uid == b.uid && a.gid == b.gid && a.nlink == b.nlink && a.blksize == b.blksize;
+}
+
+Result<std::unique_ptr<SharedIndex>> SharedIndex::Create(const IndexOptions& options) {
+  std::unique_ptr<SharedIndex> index(new SharedIndex(options));
+  const std::uint64_t slots = RoundSlots(std::clamp<std::uint64_t>(options.initial_slots, 64, options.max_slots));
+  Result<std::unique_ptr<IndexTable>> table = IndexTable::Create(TableOptions(options, slots, 1));
+  if (!table.ok()) return table.status();
+  index->current_ = std::move(*table);
+  return index;
+}
+
+std::optional<SharedIndex::Found> SharedIndex::Find(abi::FileKey key) const {
+  const auto ordinal = current_->Find(key);
+  if (!ordinal) return std::nullopt;
+  return Found{*ordinal, current_->owner(*ordinal)};
+}
+
+std::optional<std::uint32_t> SharedIndex::Twin(std::uint32_t ordinal) const {
+  if (next_ == nullptr || ordinal >= cursor_) return std::nullopt;
+  const auto twin = next_->Find(current_->KeyAt(ordinal));
+  TIERD_CHECK(twin.has_value());
+  return twin;
+}
+
+std::optional<std::uint32_t> SharedIndex::Insert(abi::FileKey key, const SlotValues& values, OwnerId owner) {
+  if (const auto there = current_->Find(key)) {
+    Update(*there, values);
+    SetOwner(*there, owner);
+    return there;
+  }
+  // Beyond 7/8 the clusters are so long that every miss of every client pays for it.
+  std::optional<std::uint32_t> ordinal;
+  if (current_->live() < current_->slot_count() / 8 * 7) ordinal = current_->Insert(key, values, owner);
+  if (!ordinal) {
+    insert_failed_ = true;
+    ++refused_;
+    return std::nullopt;
+  }
+  if (next_ != nullptr && *ordinal < cursor_ && !next_->Insert(key, values, owner)) Abandon();
+  return ordinal;
+}
+
+void SharedIndex::Update(std::uint32_t ordinal, const SlotValues& values) {
+  current_->Update(ordinal, values);
+  if (const auto twin = Twin(ordinal)) next_->Update(*twin, values);
+}
+
+void SharedIndex::SetLocation(std::uint32_t ordinal, std::uint64_t location) {
+  current_->SetLocation(ordinal, location);
+  if (const auto twin = Twin(ordinal)) next_->SetLocation(*twin, location);
+}
+
+void SharedIndex::SetDeadline(std::uint32_t ordinal, std::uint32_t deadline) {
+  current_->SetDeadline(ordinal, deadline);
+  if (const auto twin = Twin(ordinal)) next_->SetDeadline(*twin, deadline);
+}
+
+void SharedIndex::SetOwner(std::uint32_t ordinal, OwnerId owner) {
+  current_->set_owner(ordinal, owner);
+  if (const auto twin = Twin(ordinal)) next_->set_owner(*twin, owner);
+}
+
+void SharedIndex::Erase(std::uint32_t ordinal) {
+  if (const auto twin = Twin(ordinal)) next_->Erase(*twin);
+  current_->Erase(ordinal);
+}
+
+std::optional<OwnerId> SharedIndex::OwnerAt(std::uint8_t generation_low, std::uint32_t ordinal) const {
+  for (const IndexTable* table : {current_.get(), retired_.get()}) {
+    if (table == nullptr || (table->header()->generation & 0xffu) != generation_low) continue;
+    if (!table->Occupied(ordinal)) return std::nullopt;
+    return table->owner(ordinal);
+  }
+  return std::nullopt;
+}
+
+std::uint32_t SharedIndex::AttrClass(const abi::AttrClass& attrs) {
+  if (const auto known = classes_.find(attrs); known != classes_.end()) return known->second;
+  if (next_class_ >= abi::kMaxAttrClasses) return 0;
+  const std::uint32_t id = next_class_++;
+  // Complete before any slot names it: the slot's even sequence is stored later, with release.
+  current_->attrs()[id] = attrs;
+  if (next_ != nullptr) next_->attrs()[id] = attrs;
+  classes_.emplace(attrs, id);
+  return id;
+}
+
+abi::AttrClass SharedIndex::Attrs(std::uint32_t attr_class) const {
+  return attr_class < abi::kMaxAttrClasses ? current_->attrs()[attr_class] : abi::AttrClass{};
+}
+
+void SharedIndex::Heartbeat(std::int64_t monotonic_coarse_ns) {
+  const std::uint32_t ticks = abi::TicksOf(monotonic_coarse_ns);
+  current_->header()->heartbeat_ticks.store(ticks, std::memory_order_relaxed);
+  if (next_ != nullptr) next_->header()->heartbeat_ticks.store(ticks, std::memory_order_relaxed);
+}
+
+void SharedIndex::Retire() { current_->header()->retired.store(1, std::memory_order_seq_cst); }
+
+// ---- growth -------------------------------------------------------------------------------------------------------------------
+
+bool SharedIndex::WantsGrowth() const {
+  if (next_ != nullptr) return false;
+  const std::uint64_t used = current_->live() + current_->tombstones();
+  if (used * 4 < current_->slot_count() * 3 && !insert_failed_) return false;
+  // At the hard limit a new table of the same size helps only against tombstones.
+  return NextTable().slot_count > current_->slot_count() || current_->tombstones() > current_->slot_count() / 16;
+}
+
+IndexTableOptions SharedIndex::NextTable() const {
+  std::uint64_t slots = std::max(current_->live() * 2, options_.initial_slots);  // load 1/2: 1.5 x at a load of 3/4
+  if (insert_failed_) slots = std::max(slots, current_->slot_count() + current_->slot_count() / 2);
+  return TableOptions(options_, RoundSlots(std::clamp<std::uint64_t>(slots, 64, options_.max_slots)), generation() + 1);
+}
+
+Status SharedIndex::AdoptTable(std::unique_ptr<IndexTable> table) {
+  if (next_ != nullptr) return Status(Code::kBusy, "the index is growing already");
+  if (table->header()->generation != generation() + 1) return Status(Code::kInvalid, "index table of another generation");
+  if (current_->live() * 4 >= table->slot_count() * 3 && table->slot_count() < options_.max_slots) {
+    return Status(Code::kInvalid, "index table of " + std::to_string(table->slot_count()) + " slots is too small by now");
+  }
+  next_ = std::move(table);
+  cursor_ = 0;
+  insert_failed_ = false;
+  std::copy(current_->attrs().begin(), current_->attrs().end(), next_->attrs().begin());
+  next_->header()->heartbeat_ticks.store(current_->header()->heartbeat_ticks.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  return Status::Ok();
+}
+
+bool SharedIndex::GrowStep(std::uint32_t budget_slots) {
+  if (next_ == nullptr) return false;
+  const std::uint64_t end = std::min(cursor_ + budget_slots, current_->total_slots());
+  for (; cursor_ < end; ++cursor_) {
+    const auto ordinal = static_cast<std::uint32_t>(cursor_);
+    if (!current_->Occupied(ordinal)) continue;
+    if (!next_->Insert(current_->KeyAt(ordinal), current_->Read(ordinal), current_->owner(ordinal))) {
+      Abandon();
+      return false;
+    }
+  }
+  if (cursor_ < current_->total_slots()) return false;
+  Publish();
+  return true;
+}
+
+// A cluster beyond the probe limit in the new table: not seen below a load of .9; the next one will be larger.
+void SharedIndex::Abandon() {
+  next_.reset();
+  cursor_ = 0;
+  insert_failed_ = true;
+}
+
+// The new table is complete. Readers of the old one must know before the first change that only the new one sees (M8, M9, M9b).
+void SharedIndex::Publish() {
+  current_->header()->retired.store(1, std::memory_order_seq_cst);
+  retired_ = std::move(current_);
+  current_ = std::move(next_);
+  cursor_ = 0;
+}
+
+std::uint64_t SharedIndex::memory_bytes() const {
+  std::uint64_t sum = 0;
+  for (const IndexTable* table : {current_.get(), next_.get(), retired_.get()}) sum += table == nullptr ? 0 : table->memory_bytes();
+  return sum;
+}
+
+}  // namespace tierd::ram
