@@ -11,6 +11,9 @@
 namespace tierd::engine {
 namespace {
 
+// Owners in the index: a FileId, or an ObjectId with this bit (slots of chunks and listings).
+constexpr std::uint32_t kOwnerIsObject = 0x80000000u;
+
 abi::SlotKind KindFor(const FileRecord& file) {
   if ((file.flags & kFileAlias) != 0) return abi::SlotKind::kAlias;
   if ((file.flags & kFileDirectory) != 0) return abi::SlotKind::kDirectory;
@@ -33,11 +36,11 @@ std::pair<std::string_view, std::string_view> SplitPath(std::string_view path) {
 }  // namespace
 
 abi::FileKey Catalogue::KeyOf(std::uint32_t wire_id, std::string_view relative) const {
-  return abi::HashPath(index_.hash_secret(), wire_id, relative.data(), relative.size());
+  return abi::HashPath(index_->hash_secret(), wire_id, relative.data(), relative.size());
 }
 
 FileId Catalogue::Find(abi::FileKey key) const {
-  const auto found = index_.Find(key);
+  const auto found = index_->Find(key);
   if (!found) return kNoFile;
   return static_cast<FileId>(found->owner);
 }
@@ -140,7 +143,7 @@ ram::SlotValues Catalogue::ValuesFor(FileId id, const io::FileStat& stat) {
   ram::SlotValues values;
   values.size = stat.size;
   values.kind = KindFor(record);
-  values.attr_class = index_.AttrClass({stat.dev, stat.mode, stat.uid, stat.gid, stat.nlink, 0, 0});
+  values.attr_class = index_->AttrClass({stat.dev, stat.mode, stat.uid, stat.gid, stat.nlink, 0, 0});
   values.deadline = abi::kDeadlineExpired;
   values.location = values.kind == abi::SlotKind::kChunked ? record.version_tag : 0;
   values.mtime_ns = stat.mtime_ns;
@@ -152,7 +155,7 @@ ram::SlotValues Catalogue::ValuesFor(FileId id, const io::FileStat& stat) {
 std::optional<FileId> Catalogue::Add(std::uint16_t source, std::string_view relative, abi::FileKey key, const io::FileStat& stat,
                                      std::uint64_t chunk_bytes) {
   const FileId id = NewFile(source, relative, key, FlagsFor(stat, chunk_bytes));
-  if (!index_.Insert(key, ValuesFor(id, stat), Raw(id))) {
+  if (!index_->Insert(key, ValuesFor(id, stat), Raw(id))) {
     Remove(id);
     return std::nullopt;
   }
@@ -166,7 +169,7 @@ std::optional<FileId> Catalogue::AddAlias(std::uint16_t source, std::string_view
   values.kind = abi::SlotKind::kAlias;
   values.mtime_ns = static_cast<std::int64_t>(target.lo);
   values.ctime_ns = static_cast<std::int64_t>(target.hi);
-  if (!index_.Insert(key, values, Raw(id))) {
+  if (!index_->Insert(key, values, Raw(id))) {
     Remove(id);
     return std::nullopt;
   }
@@ -183,7 +186,7 @@ void Catalogue::Remove(FileId id) {
     listings_.erase(listing);
   }
   DropObjects(id);
-  if (const auto found = index_.Find(record.key); found && found->owner == Raw(id)) index_.Erase(found->ordinal);
+  if (const auto found = index_->Find(record.key); found && found->owner == Raw(id)) index_->Erase(found->ordinal);
   names_.Remove(record.name);
   record.flags = 0;
   free_files_.push_back(Raw(id));
@@ -195,13 +198,13 @@ void Catalogue::ChangeVersion(FileId id, const io::FileStat& stat, std::uint64_t
   DropObjects(id);
   record.flags = static_cast<std::uint16_t>(FlagsFor(stat, chunk_bytes) | (record.flags & (kFilePinned | kFileDemanded)));
   record.version_tag = NextSequence();
-  index_.Update(OrdinalOf(id), ValuesFor(id, stat));
+  index_->Update(OrdinalOf(id), ValuesFor(id, stat));
   MakeObjects(id, stat.size, chunk_bytes);
 }
 
 io::FileStat Catalogue::StatOf(FileId id) const {
-  const ram::SlotValues values = index_.Read(OrdinalOf(id));
-  const abi::AttrClass attrs = index_.Attrs(values.attr_class);
+  const ram::SlotValues values = index_->Read(OrdinalOf(id));
+  const abi::AttrClass attrs = index_->Attrs(values.attr_class);
   io::FileStat stat;
   stat.dev = attrs.dev;
   stat.ino = values.ino;
@@ -215,18 +218,18 @@ io::FileStat Catalogue::StatOf(FileId id) const {
   return stat;
 }
 
-std::uint32_t Catalogue::DeadlineOf(FileId id) const { return index_.Read(OrdinalOf(id)).deadline; }
-void Catalogue::SetDeadline(FileId id, std::uint32_t ticks) { index_.SetDeadline(OrdinalOf(id), ticks); }
-std::uint64_t Catalogue::SizeOf(FileId id) const { return index_.Read(OrdinalOf(id)).size; }
+std::uint32_t Catalogue::DeadlineOf(FileId id) const { return index_->Read(OrdinalOf(id)).deadline; }
+void Catalogue::SetDeadline(FileId id, std::uint32_t ticks) { index_->SetDeadline(OrdinalOf(id), ticks); }
+std::uint64_t Catalogue::SizeOf(FileId id) const { return index_->Read(OrdinalOf(id)).size; }
 
 std::uint32_t Catalogue::OrdinalOf(FileId id) const {
-  const auto found = index_.Find(file(id).key);
+  const auto found = index_->Find(file(id).key);
   TIERD_CHECK(found && found->owner == Raw(id));
   return found->ordinal;
 }
 
 std::uint32_t Catalogue::OrdinalOf(ObjectId id) const {
-  const auto found = index_.Find(KeyOf(id));
+  const auto found = index_->Find(KeyOf(id));
   return found ? found->ordinal : 0xffffffffu;
 }
 
@@ -242,15 +245,15 @@ bool Catalogue::SetLocation(ObjectId id, std::uint64_t word) {
   const FileRecord& owner = file(record.file);
   const bool own_slot = (record.flags & kObjectListing) != 0 || (owner.flags & kFileChunked) != 0;
   const abi::FileKey key = KeyOf(id);
-  const auto found = index_.Find(key);
+  const auto found = index_->Find(key);
   if (found && word != 0) {
-    index_.SetLocation(found->ordinal, word);
+    index_->SetLocation(found->ordinal, word);
     return true;
   }
   if (word == 0) {
     if (!found) return true;
-    index_.ClearLocation(found->ordinal);
-    if (own_slot) index_.Erase(found->ordinal);
+    index_->ClearLocation(found->ordinal);
+    if (own_slot) index_->Erase(found->ordinal);
     return true;
   }
   if (!own_slot) return false;
@@ -262,7 +265,7 @@ bool Catalogue::SetLocation(ObjectId id, std::uint64_t word) {
   values.size = record.bytes;
   values.ino = stat.ino;
   values.deadline = abi::kDeadlineNever;  // the deadline of the file's own slot decides; a listing gets its own by SetListingDeadline()
-  return index_.Insert(key, values, Raw(id)).has_value();
+  return index_->Insert(key, values, Raw(id) | kOwnerIsObject).has_value();
 }
 
 ObjectId Catalogue::ListingOf(FileId directory, bool make) {
@@ -274,12 +277,12 @@ ObjectId Catalogue::ListingOf(FileId directory, bool make) {
 }
 
 void Catalogue::SetListingDeadline(ObjectId listing, std::uint32_t ticks) {
-  if (const auto found = index_.Find(KeyOf(listing))) index_.SetDeadline(found->ordinal, ticks);
+  if (const auto found = index_->Find(KeyOf(listing))) index_->SetDeadline(found->ordinal, ticks);
 }
 
 std::uint32_t Catalogue::ListingDeadline(ObjectId listing) const {
-  const auto found = index_.Find(KeyOf(listing));
-  return found ? index_.Read(found->ordinal).deadline : abi::kDeadlineExpired;
+  const auto found = index_->Find(KeyOf(listing));
+  return found ? index_->Read(found->ordinal).deadline : abi::kDeadlineExpired;
 }
 
 std::string Catalogue::PathOf(FileId id) const {
@@ -309,17 +312,35 @@ std::uint32_t Catalogue::ChunkCount(FileId id) const {
 
 abi::SlotKind Catalogue::KindOf(FileId id) const { return KindFor(file(id)); }
 
-ObjectId Catalogue::ObjectAt(std::uint32_t ordinal) const {
-  const ram::SlotValues values = index_.Read(ordinal);
-  switch (values.kind) {
-    case abi::SlotKind::kFile: {
-      const FileRecord& record = file(static_cast<FileId>(index_.Owner(ordinal)));
-      return static_cast<ObjectId>(record.objects);
-    }
-    case abi::SlotKind::kChunk:
-    case abi::SlotKind::kListing: return static_cast<ObjectId>(index_.Owner(ordinal));
-    default: return kNoObject;
+ObjectId Catalogue::ObjectAt(std::uint8_t generation_low, std::uint32_t ordinal) const {
+  const auto owner = index_->OwnerAt(generation_low, ordinal);
+  if (!owner) return kNoObject;
+  if ((*owner & kOwnerIsObject) != 0) {
+    const std::uint32_t object_id = *owner & ~kOwnerIsObject;
+    return object_id < objects_.size() && (objects_[object_id].flags & kObjectUsed) != 0 ? static_cast<ObjectId>(object_id) : kNoObject;
   }
+  if (*owner >= files_.size()) return kNoObject;
+  const FileRecord& record = files_[*owner];
+  if ((record.flags & kFileUsed) == 0 || (record.flags & kFileChunked) != 0) return kNoObject;
+  return static_cast<ObjectId>(record.objects);
+}
+
+bool Catalogue::IsBelow(FileId id, std::string_view path) const {
+  if (path.empty()) return true;
+  const FileRecord& record = file(id);
+  const std::string& dir = dirs_[record.dir];
+  const auto at_or_below = [path](std::string_view candidate) {
+    return candidate.size() >= path.size() && candidate.compare(0, path.size(), path) == 0 && (candidate.size() == path.size() || candidate[path.size()] == '/');
+  };
+  return at_or_below(dir) || PathOf(id) == path;
+}
+
+void Catalogue::CompleteAttributes(FileId id, const io::FileStat& stat) {
+  const std::uint32_t ordinal = OrdinalOf(id);
+  ram::SlotValues values = index_->Read(ordinal);
+  if (index_->Attrs(values.attr_class).mode != 0) return;
+  values.attr_class = index_->AttrClass({stat.dev, stat.mode, stat.uid, stat.gid, stat.nlink, 0, 0});
+  index_->Update(ordinal, values);
 }
 
 }  // namespace tierd::engine

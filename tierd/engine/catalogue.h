@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -66,7 +67,8 @@ static_assert(sizeof(FileRecord) == 40 && sizeof(ObjectRecord) == 48, "a million
 
 class Catalogue {
  public:
-  explicit Catalogue(ram::SharedIndex& index) : index_(index) {}
+  // `index` is filled in before the first call and outlives the catalogue.
+  explicit Catalogue(const std::unique_ptr<ram::SharedIndex>& index) : index_(index) {}
 
   // The key of a path of a source, with the index's secret.
   abi::FileKey KeyOf(std::uint32_t wire_id, std::string_view relative) const;
@@ -113,9 +115,13 @@ class Catalogue {
   ObjectRecord& object(ObjectId id) { return objects_[Raw(id)]; }
   const ObjectRecord& object(ObjectId id) const { return objects_[Raw(id)]; }
   abi::SlotKind KindOf(FileId file) const;
-  std::uint32_t generation() const { return index_.generation(); }
+  std::uint32_t generation() const { return index_->generation(); }
   // What an index slot belongs to; kNoObject when the slot is empty or metadata only.
-  ObjectId ObjectAt(std::uint32_t ordinal) const;
+  ObjectId ObjectAt(std::uint8_t generation_low, std::uint32_t ordinal) const;
+  // Whether the file's path is `path` or below it; "" is above everything.
+  bool IsBelow(FileId file, std::string_view path) const;
+  // Fills in what a record recovered from the SSD does not know (mode, owner, links), once a stat has confirmed its version.
+  void CompleteAttributes(FileId file, const io::FileStat& stat);
 
   std::size_t file_slots() const { return files_.size(); }  // ids below this may be used; check flags
   std::size_t object_slots() const { return objects_.size(); }
@@ -133,7 +139,7 @@ class Catalogue {
   std::uint32_t DirOf(std::string_view dir);
   ram::SlotValues ValuesFor(FileId file, const io::FileStat& stat);
 
-  ram::SharedIndex& index_;
+  const std::unique_ptr<ram::SharedIndex>& index_;
   PagedVector<FileRecord> files_;
   PagedVector<ObjectRecord> objects_;
   std::vector<std::uint32_t> free_files_;

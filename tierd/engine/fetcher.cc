@@ -12,6 +12,8 @@ namespace tierd::engine {
 Fetcher::Fetcher(const Parts& parts)
     : catalogue_(parts.catalogue), placement_(parts.placement), replies_(parts.replies), clock_(parts.clock), counters_(parts.counters) {}
 
+Fetcher::~Fetcher() = default;
+
 // ---- requests --------------------------------------------------------------------------------------------------------------
 
 void Fetcher::Fetch(SourceUnit& unit, const FetchRequest& request) {
@@ -181,6 +183,7 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
     Invalidate(unit, file, EvictCause::kChanged);
     Confirm(unit, file, reply.stat_sent_ns, false);
   } else {
+    catalogue_.CompleteAttributes(file, reply.stat);
     Confirm(unit, file, reply.stat_sent_ns, false);
   }
   for (Waiter& waiter : waiters) {

@@ -40,6 +40,7 @@ class Fetcher {
     EngineCounters& counters;
   };
   explicit Fetcher(const Parts& parts);
+  ~Fetcher();
   void SetSsd(ssd::SsdTier* ssd) { ssd_ = ssd; }
 
   // A client's request; exactly one reply comes, in this call or later.

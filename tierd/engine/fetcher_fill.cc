@@ -191,6 +191,7 @@ void Fetcher::OnFilled(SourceUnit& unit, const FillPtr& fill, const source::Read
   unit.bytes_read += record.bytes;
   ++counters_.promotions_source_ram;
   counters_.promotion_bytes_source_ram += record.bytes;
+  catalogue_.CompleteAttributes(fill->file, result.version);
   Confirm(unit, fill->file, result.stat_sent_ns, result.racy);
   Complete(unit, fill, abi::Tier::kSource, true);
 }

@@ -99,6 +99,7 @@ class Placement final : public ssd::SsdOwner {
   // Bytes that could still enter a tier without anybody leaving: for warm-up and prefetch.
   std::uint64_t FreeForResidents() const;
   std::uint64_t SsdFree() const { return ssd_ == nullptr ? 0 : ssd_->FreeBytes(); }
+  std::uint64_t ssd_capacity() const { return ssd_ == nullptr ? 0 : ssd_->status().capacity_bytes; }
   bool has_ssd() const { return ssd_ != nullptr; }
 
   std::uint64_t ram_resident_bytes() const { return resident_bytes_[0]; }

@@ -29,7 +29,8 @@ struct SourceUnit {
   std::shared_ptr<const source::Source> source;  // shared with workers that may hang inside it
 
   std::unique_ptr<source::SourceReader> reader;
-  std::unique_ptr<source::TreeWalker> walker;
+  std::unique_ptr<source::TreeWalker> walker;      // listings that a client waits for
+  std::unique_ptr<source::TreeWalker> job_walker;  // prefetch, warm-up, verification: may be paused
   std::unique_ptr<source::PathResolver> resolver;
   std::optional<policies::PolicyInstance> policy;
   source::ReadAhead read_ahead{source::ReadAheadOptions{}};

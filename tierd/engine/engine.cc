@@ -1,0 +1,253 @@
+#include "tierd/engine/engine.h"
+
+#include <unistd.h>
+
+#include <boost/asio/post.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+#include "tierd/base/check.h"
+
+namespace tierd::engine {
+namespace {
+
+constexpr std::size_t kCompletionsPerTurn = 256;
+constexpr std::size_t kWalkBatchesPerTurn = 4;
+constexpr std::uint32_t kGrowSlotsPerTurn = 8192;   // ~0.5 ms
+constexpr std::int64_t kMs = 1'000'000;
+constexpr std::int64_t kBusyTick = 5 * kMs;
+constexpr std::int64_t kIdleTick = 200 * kMs;       // the heartbeat's period (LAYOUT: at most 250 ms)
+
+}  // namespace
+
+Engine::Engine(boost::asio::io_context& loop, const Clock& clock, const policies::Registry& policies, EngineOptions options)
+    : loop_(loop), clock_(clock), policies_(policies), options_(std::move(options)), workers_(loop, 3), timer_(loop) {}
+
+Engine::~Engine() = default;
+
+// ---- clients ---------------------------------------------------------------------------------------------------------------
+
+SourceUnit* Engine::FindSource(std::uint32_t wire_id) {
+  for (const auto& unit : sources_)
+    if (unit->wire_id == wire_id) return unit.get();
+  return nullptr;
+}
+
+SourceUnit* Engine::Locate(std::string_view absolute, std::string* relative) {
+  SourceUnit* best = nullptr;
+  for (const auto& unit : sources_) {
+    std::string_view rest;
+    if (!source::RelativeTo(unit->source->root(), absolute, &rest)) continue;
+    if (best != nullptr && best->source->root().size() >= unit->source->root().size()) continue;
+    best = unit.get();
+    *relative = std::string(rest);
+  }
+  return best;
+}
+
+void Engine::ForEachBelow(SourceUnit& unit, std::string_view path, const std::function<bool(FileId)>& visit) {
+  const FileId exact = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, path));
+  if (exact != kNoFile && (catalogue_->file(exact).flags & (kFileDirectory | kFileAlias)) == 0) {
+    visit(exact);
+    return;
+  }
+  const std::size_t slots = catalogue_->file_slots();
+  for (std::size_t i = 0; i < slots; ++i) {
+    const auto id = static_cast<FileId>(i);
+    const FileRecord& record = catalogue_->file(id);
+    if ((record.flags & kFileUsed) == 0 || record.source != unit.index) continue;
+    if (!catalogue_->IsBelow(id, path)) continue;
+    if (!visit(id)) return;
+  }
+}
+
+std::uint64_t Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, bool recursive) {
+  if (op == abi::AdviseOp::kPrefetch || op == abi::AdviseOp::kPin) {
+    const bool pin = op == abi::AdviseOp::kPin;
+    return jobs_->Prefetch({{&unit, std::string(path)}}, {.ssd_only = false, .pin = pin, .evict = true}) != 0 ? 1 : 0;
+  }
+  std::vector<FileId> files;
+  if (recursive) {
+    ForEachBelow(unit, path, [&](FileId id) {
+      files.push_back(id);
+      return true;
+    });
+  } else if (const FileId file = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, path)); file != kNoFile) {
+    files.push_back(file);
+  }
+  for (const FileId file : files) {
+    switch (op) {
+      case abi::AdviseOp::kUnpin: placement_->SetPinned(file, false); break;
+      case abi::AdviseOp::kEvict: fetcher_->Invalidate(unit, file, EvictCause::kRequest); break;
+      default:
+        ++counters_.invalidated_request;
+        fetcher_->Invalidate(unit, file, EvictCause::kChanged);
+        break;
+    }
+  }
+  if (op == abi::AdviseOp::kInvalidate) {
+    // The directory's listing says what was: it goes with the file.
+    const std::size_t slash = path.rfind('/');
+    const std::string_view parent = slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
+    unit.listings.Forget(parent);
+    if (const FileId dir = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, parent)); dir != kNoFile) fetcher_->Invalidate(unit, dir, EvictCause::kChanged);
+  }
+  return files.size();
+}
+
+void Engine::OnAccess(SessionId session, std::uint64_t entry) {
+  const auto ordinal = static_cast<std::uint32_t>(entry);
+  const auto generation = static_cast<std::uint8_t>(entry >> 32);
+  const auto tier = static_cast<std::uint8_t>((entry >> 52) & 3);
+  ++counters_.ring_entries;
+  const ObjectId object = catalogue_->ObjectAt(generation, ordinal);
+  if (object == kNoObject) {
+    ++counters_.ring_stale;
+    return;
+  }
+  const ObjectRecord& record = catalogue_->object(object);
+  if ((record.flags & kObjectListing) != 0) return;
+  SourceUnit& unit = *sources_[catalogue_->file(record.file).source];
+  placement_->NoteRead(object);
+  unit.policy->Accessed({Raw(object), static_cast<std::uint32_t>(session), clock_.MonotonicNs(), tier});
+}
+
+void Engine::OnSessionEnd(SessionId session) {
+  for (const auto& unit : sources_) unit->read_ahead.ForgetSession(static_cast<std::uint64_t>(session));
+}
+
+void Engine::EndTurn() {
+  for (const auto& unit : sources_) unit->reader->Flush();
+  if (ssd_) ssd_->Flush();
+  busy_until_ns_ = clock_.PreciseNs() + 100 * kMs;
+}
+
+// ---- the turn --------------------------------------------------------------------------------------------------------------
+
+void Engine::Watch(int fd) {
+  watched_.push_back(std::make_unique<boost::asio::posix::stream_descriptor>(loop_, ::dup(fd)));
+  Arm(*watched_.back());
+}
+
+void Engine::Arm(boost::asio::posix::stream_descriptor& descriptor) {
+  descriptor.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this, &descriptor](const boost::system::error_code& error) {
+    if (error || stopping_) return;
+    Turn();
+    Arm(descriptor);
+  });
+}
+
+void Engine::ScheduleTurn() {
+  if (turn_scheduled_ || stopping_) return;
+  turn_scheduled_ = true;
+  boost::asio::post(loop_, [this] {
+    turn_scheduled_ = false;
+    if (!stopping_) Turn();
+  });
+}
+
+void Engine::Turn() {
+  const std::int64_t begin = clock_.PreciseNs();
+  bool more = false;
+  for (const auto& unit : sources_) {
+    more |= unit->reader->Poll(kCompletionsPerTurn) == kCompletionsPerTurn;
+    more |= unit->walker->Poll(kWalkBatchesPerTurn) == kWalkBatchesPerTurn;
+    if (!jobs_->walks_paused()) more |= unit->job_walker->Poll(kWalkBatchesPerTurn) == kWalkBatchesPerTurn;
+    unit->resolver->Poll(kCompletionsPerTurn);
+  }
+  if (ssd_) {
+    more |= ssd_->Poll(kCompletionsPerTurn) == kCompletionsPerTurn;
+    more |= ssd_->more_work();
+  }
+  more |= jobs_->Pump();
+  more |= placement_->Turn();
+  if (index_->growing()) {
+    if (index_->GrowStep(kGrowSlotsPerTurn)) {
+      index_growth_under_way_ = false;
+      if (on_index_grown) on_index_grown();
+      workers_.Run([old = std::shared_ptr<ram::IndexTable>(index_->TakeRetired())]() mutable { old.reset(); return true; }, [](bool) {});
+    } else {
+      more = true;
+    }
+  } else if (index_->WantsGrowth()) {
+    GrowIndexInBackground();
+  }
+  if (on_turn) on_turn();
+  EndTurn();
+  const auto took = static_cast<std::uint64_t>(clock_.PreciseNs() - begin);
+  std::size_t bucket = 0;
+  while (bucket + 1 < LoopLag::kBuckets && took >= (std::uint64_t{16'000} << bucket)) ++bucket;
+  ++lag_.buckets[bucket];
+  ++lag_.count;
+  lag_.sum_ns += took;
+  lag_.max_ns = std::max(lag_.max_ns, took);
+  if (more) ScheduleTurn();
+}
+
+void Engine::GrowIndexInBackground() {
+  if (index_growth_under_way_) return;
+  index_growth_under_way_ = true;
+  workers_.Run([options = index_->NextTable()] { return ram::SharedIndex::CreateTable(options); },
+               [this](Result<std::unique_ptr<ram::IndexTable>> table) {
+                 if (!table.ok() || !index_->AdoptTable(std::move(table).value()).ok()) {
+                   index_growth_under_way_ = false;
+                   return;
+                 }
+                 ScheduleTurn();
+               });
+}
+
+void Engine::ArmTimer() {
+  const bool busy = clock_.PreciseNs() < busy_until_ns_ || !fetcher_->idle() || !jobs_->idle() || recovering_;
+  timer_.expires_after(std::chrono::nanoseconds(busy ? kBusyTick : kIdleTick));
+  timer_.async_wait([this](const boost::system::error_code& error) {
+    if (error || stopping_) return;
+    OnTimer();
+    ArmTimer();
+  });
+}
+
+void Engine::OnTimer() {
+  const std::int64_t now = clock_.MonotonicNs();
+  index_->Heartbeat(now);
+  for (const auto& unit : sources_) {
+    if (unit->reader->next_tick_ns() <= now) unit->reader->Tick(now);
+    if (unit->resolver->next_tick_ns() <= now) unit->resolver->Tick(now);
+  }
+  if (!fetcher_->idle()) fetcher_->Tick();
+  if (on_timer) on_timer();
+  const std::int64_t precise = clock_.PreciseNs();
+  if (precise - last_tenth_ns_ >= 100 * kMs) {
+    last_tenth_ns_ = precise;
+    if (ssd_) ssd_->Tick();
+  }
+  if (precise - last_second_ns_ >= 1000 * kMs) {
+    last_second_ns_ = precise;
+    placement_->Tick();
+    for (const auto& unit : sources_) {
+      if (unit->walker->active() != 0) unit->walker->Tick(now);
+      if (unit->job_walker->active() != 0) unit->job_walker->Tick(now);
+    }
+  }
+  const bool work = !fetcher_->idle() || !jobs_->idle() || index_->growing() || index_->WantsGrowth() || ram_->shrinking() || ram_->WantsCompaction();
+  if (work) Turn();
+  else EndTurnQuietly();
+}
+
+void Engine::EndTurnQuietly() {
+  for (const auto& unit : sources_) unit->reader->Flush();
+  if (ssd_) ssd_->Flush();
+}
+
+void Engine::VoidDataset(SourceUnit& unit) {
+  const std::size_t objects = catalogue_->object_slots();
+  for (std::size_t i = 0; i < objects; ++i) {
+    const auto id = static_cast<ObjectId>(i);
+    const ObjectRecord& record = catalogue_->object(id);
+    if ((record.flags & kObjectOnSsd) != 0 && catalogue_->file(record.file).source == unit.index) placement_->EvictSsd(id, EvictCause::kChanged);
+  }
+}
+
+}  // namespace tierd::engine

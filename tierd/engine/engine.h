@@ -1,0 +1,165 @@
+// The engine: one object that owns all state of the daemon (catalogue, tiers, sources, jobs) and turns with the loop (DESIGN 8). The server
+// hands it requests and gets replies through a ReplySink; the control plane asks and orders.
+//
+// Owner: main.cc. Thread rule: constructed, started, called and stopped on the loop thread; blocking work goes to its workers.
+// It does not: speak to sockets, parse messages, know HTTP or configuration files.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "policies/registry.h"
+#include "tierd/base/clock.h"
+#include "tierd/engine/catalogue.h"
+#include "tierd/engine/counters.h"
+#include "tierd/engine/fetcher.h"
+#include "tierd/engine/jobs.h"
+#include "tierd/engine/options.h"
+#include "tierd/engine/placement.h"
+#include "tierd/engine/requests.h"
+#include "tierd/engine/source_unit.h"
+#include "tierd/engine/workers.h"
+#include "tierd/ram/ram_tier.h"
+#include "tierd/ram/session_page.h"
+#include "tierd/ram/shared_index.h"
+#include "tierd/ssd/ssd_tier.h"
+
+namespace tierd::engine {
+
+// How long turns of the loop took: bucket i counts turns below 2^i * 16 us.
+struct LoopLag {
+  static constexpr std::size_t kBuckets = 16;
+  std::array<std::uint64_t, kBuckets> buckets{};
+  std::uint64_t count = 0;
+  std::uint64_t sum_ns = 0;
+  std::uint64_t max_ns = 0;
+};
+
+class Engine {
+ public:
+  // All references outlive the engine.
+  Engine(boost::asio::io_context& loop, const Clock& clock, const policies::Registry& policies, EngineOptions options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Opens sources and tiers, starts recovery. Blocks (milliseconds to seconds: first segment). One sentence per error.
+  Status Start(ReplySink& replies);
+  // Ends jobs, closes the SSD region with its table of contents, retires the index. Blocks at most timeout_ms.
+  void Stop(int timeout_ms);
+
+  // ---- clients
+  // The source named by a client, or null.
+  SourceUnit* FindSource(std::uint32_t wire_id);
+  // Exactly one reply comes through the sink, now or later. The path has passed IsCanonicalRelative.
+  void Fetch(SourceUnit& unit, const FetchRequest& request) { fetcher_->Fetch(unit, request); }
+  // tier_prefetch, tier_evict, tier_pin, tier_invalidate of one path (or everything below it); returns the number of known files affected.
+  // kInvalidate has taken effect when it returns: no hit can return the old bytes.
+  std::uint64_t Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, bool recursive);
+  // An entry of a session's access ring (hostile).
+  void OnAccess(SessionId session, std::uint64_t ring_entry);
+  void OnSessionEnd(SessionId session);
+  // After a batch of the above: hands requests to the kernel.
+  void EndTurn();
+
+  // ---- what sessions are given
+  const std::array<std::uint8_t, 16>& instance() const { return instance_; }
+  const ram::SharedIndex& index() const { return *index_; }
+  ram::RamTier& ram() { return *ram_; }
+  std::uint64_t pin_cap_bytes() const { return pin_cap_bytes_; }
+
+  // ---- control plane
+  SourceTable& sources() { return sources_; }
+  Catalogue& catalogue() { return *catalogue_; }
+  Placement& placement() { return *placement_; }
+  Jobs& jobs() { return *jobs_; }
+  Fetcher& fetcher() { return *fetcher_; }
+  ssd::SsdTier* ssd() { return ssd_.get(); }
+  const EngineOptions& options() const { return options_; }
+  const EngineCounters& counters() const { return counters_; }
+  const ssd::RecoveryReport& recovery() const { return recovery_; }
+  bool recovering() const { return recovering_; }
+  const LoopLag& lag() const { return lag_; }
+  const std::string& ssd_note() const { return ssd_note_; }
+  // The source and relative path of an absolute path; null if it is below none.
+  SourceUnit* Locate(std::string_view absolute, std::string* relative);
+  // Everything known at or below a path: calls visit for each file until it returns false.
+  void ForEachBelow(SourceUnit& unit, std::string_view path, const std::function<bool(FileId)>& visit);
+  // Another policy for a source, at run time: it is told all that is known and placed. kNotFound, kInvalid: nothing changed.
+  Status SwitchPolicy(SourceUnit& unit, const std::string& name, const std::string& parameters);
+
+  // Hooks of the server, set before Start: after each turn (replies go out), at each timer tick (rings are drained), and when clients need
+  // the new index.
+  std::function<void()> on_turn;
+  std::function<void()> on_timer;
+  std::function<void()> on_index_grown;
+  // Lines for the log; set before Start.
+  std::function<void(std::string)> log;
+
+ private:
+  Status OpenSource(const SourceOptions& options, std::uint16_t index);
+  Status OpenSsd();
+  Status CreateIndex();
+  Status MakePolicy(SourceUnit& unit, const std::string& name, const std::string& parameters);
+  void Recover();
+  void OnRecovered(std::span<const ssd::RecoveredRecord> batch);
+  void AdoptRecord(SourceUnit& unit, const ssd::RecoveredRecord& record);
+  void GrowIndexNow();
+  void GrowIndexInBackground();
+  void Watch(int fd);
+  void Arm(boost::asio::posix::stream_descriptor& descriptor);
+  void ScheduleTurn();
+  void Turn();
+  void ArmTimer();
+  void OnTimer();
+  void EndTurnQuietly();
+  void VoidDataset(SourceUnit& unit);
+  void Log(std::string line) const {
+    if (log) log(std::move(line));
+  }
+
+  // Constant after Start.
+  boost::asio::io_context& loop_;
+  const Clock& clock_;
+  const policies::Registry& policies_;
+  EngineOptions options_;
+  std::array<std::uint8_t, 16> instance_{};
+  std::uint64_t pin_cap_bytes_ = 0;
+
+  // Owned by the loop thread; destroyed in the reverse order.
+  Workers workers_;
+  EngineCounters counters_;
+  std::unique_ptr<io::IoEngine> ssd_io_;
+  std::unique_ptr<ram::SharedIndex> index_;
+  std::unique_ptr<Catalogue> catalogue_;
+  std::unique_ptr<ram::SegmentFactory> segments_;
+  std::unique_ptr<ram::RamTier> ram_;
+  SourceTable sources_;
+  std::unique_ptr<Placement> placement_;
+  std::unique_ptr<ssd::SsdTier> ssd_;
+  std::unique_ptr<Fetcher> fetcher_;
+  std::unique_ptr<Jobs> jobs_;
+  std::vector<std::unique_ptr<boost::asio::posix::stream_descriptor>> watched_;
+  boost::asio::steady_timer timer_;
+  ssd::RecoveryReport recovery_;
+  std::string ssd_note_;
+  bool recovering_ = false;
+  bool turn_scheduled_ = false;
+  bool index_growth_under_way_ = false;
+  bool stopping_ = false;
+  std::int64_t last_second_ns_ = 0;
+  std::int64_t last_tenth_ns_ = 0;
+  std::int64_t busy_until_ns_ = 0;
+  LoopLag lag_;
+};
+
+}  // namespace tierd::engine

@@ -1,0 +1,296 @@
+// Start and stop: sources, policies, tiers, recovery. What blocks here blocks before anybody is served.
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "client_lib/abi/path_hash.h"
+#include "tierd/base/check.h"
+#include "tierd/engine/engine.h"
+
+namespace tierd::engine {
+namespace {
+
+std::uint64_t DigestOf(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
+
+std::string BaseName(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string::npos || slash + 1 == path.size() ? path : path.substr(slash + 1);
+}
+
+std::optional<abi::PageKind> ForcedKind(PagesChoice choice) {
+  switch (choice) {
+    case PagesChoice::kAuto: return std::nullopt;
+    case PagesChoice::kHugetlb: return abi::PageKind::kHugetlb;
+    case PagesChoice::kShmem: return abi::PageKind::kShmemHuge;
+    case PagesChoice::kTmpfs: return abi::PageKind::kTmpfsHuge;
+    case PagesChoice::k4KiB: return abi::PageKind::k4KiB;
+  }
+  return std::nullopt;
+}
+
+std::optional<io::EngineKind> ForcedEngine(EngineChoice choice) {
+  if (choice == EngineChoice::kAuto) return std::nullopt;
+  return choice == EngineChoice::kUring ? io::EngineKind::kUring : io::EngineKind::kThreads;
+}
+
+source::SourceOptions ReaderOptions(const SourceOptions& options) {
+  source::SourceOptions reader;
+  reader.window_max = std::clamp<std::uint32_t>(options.max_inflight, reader.window_min, 448);
+  reader.window_start = std::min(reader.window_start, reader.window_max);
+  reader.bytes_per_second = options.bytes_per_s;
+  reader.requests_per_second = options.requests_per_s;
+  reader.hung_cap = options.hung_cap;
+  reader.racy_window_ns = std::int64_t{options.racy_window_ms} * 1'000'000;
+  reader.engine = ForcedEngine(options.engine);
+  return reader;
+}
+
+}  // namespace
+
+Status Engine::Start(ReplySink& replies) {
+  if (::getrandom(instance_.data(), instance_.size(), 0) != static_cast<ssize_t>(instance_.size())) return Status::FromErrno(errno, "getrandom");
+  if (options_.ram.pin_cap_bytes == 0) options_.ram.pin_cap_bytes = options_.ram.capacity_bytes / 4;
+  pin_cap_bytes_ = options_.ram.pin_cap_bytes;
+  for (std::size_t i = 0; i < options_.sources.size(); ++i) {
+    if (Status status = OpenSource(options_.sources[i], static_cast<std::uint16_t>(i)); !status.ok()) return status;
+  }
+  std::uint64_t largest = 64 << 10;
+  for (const auto& unit : sources_) largest = std::max(largest, unit->options.chunk_bytes);
+  ram::RamTierOptions ram_options;
+  ram_options.budget_bytes = options_.ram.capacity_bytes;
+  ram_options.segment_bytes = std::min(Placement::SegmentBytes(options_.ram), std::max<std::uint64_t>(options_.ram.capacity_bytes, 64 << 10));
+  ram_options.max_frame_bytes = largest;
+  ram_ = std::make_unique<ram::RamTier>(ram_options, [this](ram::OwnerId owner, ram::FrameId from, ram::FrameId to) {
+    placement_->OnFrameMoved(static_cast<ObjectId>(owner), from, to);
+  });
+  segments_ = std::make_unique<ram::SegmentFactory>(
+      ram::SegmentOptions{.force_kind = ForcedKind(options_.ram.pages), .seal_write = options_.ram.seal_write, .shmem_enabled_path = ram::SegmentOptions{}.shmem_enabled_path});
+  // The catalogue needs the index, the index the hash key of the SSD directory, the SSD tier an owner: placement, which takes its index through
+  // the catalogue only when it is called, that is after this function.
+  catalogue_ = std::make_unique<Catalogue>(index_);
+  placement_ = std::make_unique<Placement>(Placement::Parts{*catalogue_, *ram_, *segments_, sources_, workers_, clock_, counters_}, options_.ram);
+  placement_->SetLargestChunk(largest);
+  if (!options_.ssd.directory.empty()) {
+    if (Status status = OpenSsd(); !status.ok()) return status;
+  }
+  if (Status status = CreateIndex(); !status.ok()) return status;
+  if (Status status = placement_->CreateFirstSegment(); !status.ok()) return status;
+  fetcher_ = std::make_unique<Fetcher>(Fetcher::Parts{*catalogue_, *placement_, replies, clock_, counters_});
+  jobs_ = std::make_unique<Jobs>(*catalogue_, *placement_, *fetcher_, sources_, clock_);
+  placement_->SetSsd(ssd_.get());
+  fetcher_->SetSsd(ssd_.get());
+  jobs_->SetSsd(ssd_.get());
+  placement_->on_space = [this] {
+    fetcher_->Resume();
+    ScheduleTurn();
+  };
+  fetcher_->on_dataset_void = [this](SourceUnit& unit) { VoidDataset(unit); };
+  fetcher_->on_first_demand = [this](SourceUnit& unit, FileId file) {
+    if (!unit.options.warm || !unit.warmup.OnFirstRead(catalogue_->PathOf(file))) return;
+    jobs_->WarmUp(unit, unit.warmup.common_directory());
+    ScheduleTurn();
+  };
+  for (const auto& unit : sources_) {
+    if (Status status = MakePolicy(*unit, unit->options.policy, unit->options.policy_parameters); !status.ok()) return status;
+    Watch(unit->reader->event_fd());
+    Watch(unit->walker->event_fd());
+    Watch(unit->job_walker->event_fd());
+    Watch(unit->resolver->event_fd());
+  }
+  if (ssd_) {
+    Watch(ssd_io_->event_fd());
+    Watch(ssd_->wake_fd());
+    Recover();
+  }
+  index_->Heartbeat(clock_.MonotonicNs());
+  ArmTimer();
+  return Status::Ok();
+}
+
+Status Engine::OpenSource(const SourceOptions& options, std::uint16_t index) {
+  auto opened = source::Source::Open(options.path);
+  if (!opened.ok()) return opened.status();
+  auto unit = std::make_unique<SourceUnit>();
+  unit->index = index;
+  unit->options = options;
+  if (unit->options.name.empty()) unit->options.name = BaseName(options.path);
+  unit->source = *opened;
+  unit->persistent_id = DigestOf(unit->source->identity());
+  unit->dataset_id = DigestOf(unit->options.name + "\n" + unit->source->identity());
+  unit->wire_id = static_cast<std::uint32_t>(unit->persistent_id);
+  if (FindSource(unit->wire_id) != nullptr) return Status(Code::kInvalid, "source " + options.path + " is given twice");
+  auto reader = source::SourceReader::Create(unit->source, io::MakeEngine, clock_, ReaderOptions(options));
+  if (!reader.ok()) return reader.status();
+  unit->reader = std::move(reader).value();
+  unit->walker = std::make_unique<source::TreeWalker>(unit->source, clock_, source::WalkerOptions{.threads = 8});
+  unit->job_walker = std::make_unique<source::TreeWalker>(unit->source, clock_, source::WalkerOptions{});
+  unit->resolver = std::make_unique<source::PathResolver>(unit->source, clock_, source::ResolverOptions{});
+  sources_.push_back(std::move(unit));
+  return Status::Ok();
+}
+
+Status Engine::OpenSsd() {
+  for (const auto& unit : sources_) {
+    std::string_view rest;
+    if (source::RelativeTo(unit->source->canonical_root(), options_.ssd.directory, &rest))
+      return Status(Code::kInvalid, "ssd.directory " + options_.ssd.directory + " is inside the source " + unit->options.path + "; the cache must not be cached");
+  }
+  const EngineChoice choice = options_.ssd.engine;
+  const io::EngineOptions io_options{.depth = 256, .workers = 32, .max_replacements = 32};
+  auto io = choice == EngineChoice::kThreads ? io::MakeEngine(io::EngineKind::kThreads, io_options) : io::MakeEngine(io::EngineKind::kUring, io_options);
+  if (!io.ok() && choice == EngineChoice::kAuto) {
+    Log("ssd engine=threads reason=\"" + io.status().message() + "\"");
+    io = io::MakeEngine(io::EngineKind::kThreads, io_options);
+  }
+  if (!io.ok()) return io.status();
+  ssd_io_ = std::move(io).value();
+  ssd::SsdOptions ssd_options;
+  ssd_options.directory = options_.ssd.directory;
+  ssd_options.capacity_bytes = options_.ssd.capacity_bytes;
+  ssd_options.min_free_bytes = options_.ssd.min_free_bytes;
+  ssd_options.min_free_inodes = options_.ssd.min_free_inodes;
+  ssd_options.region_bytes = static_cast<std::uint32_t>(options_.ssd.region_bytes);
+  auto tier = ssd::SsdTier::Open(ssd_options, *ssd_io_, clock_, *placement_);
+  if (!tier.ok()) return tier.status();
+  ssd_ = std::move(tier).value();
+  ssd_note_ = ssd_->note();
+  if (!ssd_note_.empty()) Log("ssd note=\"" + ssd_note_ + "\"");
+  return Status::Ok();
+}
+
+Status Engine::CreateIndex() {
+  ram::IndexOptions index_options;
+  std::memcpy(index_options.instance, instance_.data(), instance_.size());
+  std::array<std::uint8_t, 32> key{};
+  if (ssd_) {
+    key = ssd_->path_hash_key();
+  } else if (::getrandom(key.data(), key.size(), 0) != static_cast<ssize_t>(key.size())) {
+    return Status::FromErrno(errno, "getrandom");
+  }
+  abi::DeriveHashSecret(key.data(), index_options.hash_secret);
+  auto index = ram::SharedIndex::Create(index_options);
+  if (!index.ok()) return index.status();
+  index_ = std::move(index).value();
+  return Status::Ok();
+}
+
+// ---- policies --------------------------------------------------------------------------------------------------------------
+
+Status Engine::MakePolicy(SourceUnit& unit, const std::string& name, const std::string& parameters) {
+  const auto ops = policies_.Find(name);
+  if (!ops.ok()) return ops.status();
+  policies::PolicyInstance::Options options;
+  options.seed = options_.policy_seed;
+  options.capacity_bytes[TIERD_TIER_RAM] = options_.ram.capacity_bytes;
+  options.capacity_bytes[TIERD_TIER_SSD] = ssd_ ? options_.ssd.capacity_bytes : 0;
+  options.parameters = parameters;
+  auto policy = policies::PolicyInstance::Create(**ops, options);
+  if (!policy.ok()) return policy.status();
+  unit.policy = std::move(policy).value();
+  unit.options.policy = name;
+  unit.options.policy_parameters = parameters;
+  return Status::Ok();
+}
+
+Status Engine::SwitchPolicy(SourceUnit& unit, const std::string& name, const std::string& parameters) {
+  if (Status status = MakePolicy(unit, name, parameters); !status.ok()) return status;
+  const std::size_t objects = catalogue_->object_slots();
+  for (std::size_t i = 0; i < objects; ++i) {
+    const auto id = static_cast<ObjectId>(i);
+    const ObjectRecord& record = catalogue_->object(id);
+    if ((record.flags & kObjectUsed) == 0 || (record.flags & kObjectListing) != 0 || catalogue_->file(record.file).source != unit.index) continue;
+    unit.policy->ObjectKnown({Raw(id), Raw(record.file), record.chunk, record.bytes});
+    if (placement_->InRam(id)) unit.policy->Inserted(TIERD_TIER_RAM, Raw(id));
+    if (placement_->OnSsd(id)) unit.policy->Inserted(TIERD_TIER_SSD, Raw(id));
+  }
+  return Status::Ok();
+}
+
+// ---- recovery --------------------------------------------------------------------------------------------------------------
+
+void Engine::Recover() {
+  recovering_ = true;
+  ssd_->Recover([this](std::span<const ssd::RecoveredRecord> batch) { OnRecovered(batch); },
+                [this](const ssd::RecoveryReport& report) {
+                  recovering_ = false;
+                  recovery_ = report;
+                  Log("recovered records=" + std::to_string(report.records) + " seconds=" + std::to_string(report.seconds) +
+                      (report.status.ok() ? "" : " error=\"" + report.status.message() + "\"") + (report.note.empty() ? "" : " note=\"" + report.note + "\""));
+                });
+}
+
+void Engine::OnRecovered(std::span<const ssd::RecoveredRecord> batch) {
+  for (const ssd::RecoveredRecord& record : batch) {
+    SourceUnit* owner = nullptr;
+    for (const auto& unit : sources_) {
+      if (unit->persistent_id == record.identity.source_id && unit->dataset_id == record.identity.dataset_id &&
+          unit->options.chunk_bytes == record.identity.chunk_bytes)
+        owner = unit.get();
+    }
+    if (owner == nullptr) ssd_->Forget(record.location);  // of a source that is not configured any more
+    else AdoptRecord(*owner, record);
+  }
+}
+
+void Engine::AdoptRecord(SourceUnit& unit, const ssd::RecoveredRecord& record) {
+  const abi::FileKey key = record.identity.key;
+  FileId file = catalogue_->Find(key);
+  if (file == kNoFile) {
+    io::FileStat stat;
+    stat.dev = unit.source->root_stat().dev;
+    stat.ino = record.identity.version.ino;
+    stat.size = record.identity.version.size;
+    stat.mtime_ns = record.identity.version.mtime_ns;
+    stat.ctime_ns = record.identity.version.ctime_ns;
+    auto added = catalogue_->Add(unit.index, record.path, key, stat, unit.options.chunk_bytes);
+    if (!added) {
+      GrowIndexNow();
+      added = catalogue_->Add(unit.index, record.path, key, stat, unit.options.chunk_bytes);
+    }
+    if (!added) return ssd_->Forget(record.location);
+    file = *added;
+    const std::uint32_t chunks = catalogue_->ChunkCount(file);
+    for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+      const ObjectId object = catalogue_->ObjectOf(file, chunk);
+      unit.policy->ObjectKnown({Raw(object), Raw(file), chunk, catalogue_->object(object).bytes});
+    }
+  }
+  const io::FileStat known = catalogue_->StatOf(file);
+  const ssd::StoredVersion version{known.ino, known.size, known.mtime_ns, known.ctime_ns};
+  const ObjectId object = catalogue_->ObjectOf(file, record.identity.chunk);
+  // Filled by ourselves since the start, or a leftover of another version: the record is not needed.
+  if (version != record.identity.version || object == kNoObject || placement_->OnSsd(object) || record.location.stored_bytes != catalogue_->object(object).bytes)
+    return ssd_->Forget(record.location);
+  placement_->AdoptSsd(object, record.location);
+}
+
+// During recovery nobody may wait for a growth in the background: the batch is at hand now.
+void Engine::GrowIndexNow() {
+  if (!index_->growing()) {
+    auto table = ram::SharedIndex::CreateTable(index_->NextTable());
+    if (!table.ok() || !index_->AdoptTable(std::move(table).value()).ok()) return;
+  }
+  while (index_->growing() && !index_->GrowStep(1 << 20)) {
+  }
+  (void)index_->TakeRetired();
+}
+
+// ---- stop ------------------------------------------------------------------------------------------------------------------
+
+void Engine::Stop(int timeout_ms) {
+  if (stopping_ || fetcher_ == nullptr) return;
+  stopping_ = true;
+  timer_.cancel();
+  for (const auto& descriptor : watched_) descriptor->cancel();
+  index_->Retire();
+  for (const auto& unit : sources_) {
+    if (const std::size_t left = unit->reader->Stop(timeout_ms / 4); left != 0)
+      Log("stop source=" + unit->options.name + " hung_requests=" + std::to_string(left));
+  }
+  if (ssd_) {
+    if (Status status = ssd_->Stop(timeout_ms / 2); !status.ok()) Log("stop ssd error=\"" + status.message() + "\"");
+  }
+}
+
+}  // namespace tierd::engine

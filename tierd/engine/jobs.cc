@@ -1,0 +1,315 @@
+#include "tierd/engine/jobs.h"
+
+#include <dirent.h>
+
+#include <algorithm>
+#include <cerrno>
+
+namespace tierd::engine {
+namespace {
+constexpr std::uint64_t kBytesAhead = std::uint64_t{64} << 20;  // on their way at a time, by the mean size seen
+constexpr std::size_t kMinAhead = 16;
+constexpr std::size_t kMaxAhead = 512;
+constexpr std::size_t kPerTurn = 256;
+constexpr std::size_t kChunksAhead = 4;       // of one large file
+constexpr std::size_t kQueueHigh = 100'000;   // names waiting before the walk pauses
+constexpr std::uint64_t kRefusalsToStop = 256;  // warm-up ends when the tiers have been full for so many files in a row
+}  // namespace
+
+// A file on its way: its chunks end one by one.
+struct Jobs::File {
+  SourceUnit* unit = nullptr;
+  std::string path;
+  FileId id = kNoFile;
+  std::uint32_t chunks = 1;
+  std::uint32_t next = 1;
+  std::uint32_t under_way = 0;
+  std::uint32_t ended = 0;
+  BringOutcome worst = BringOutcome::kCached;
+  bool closed = false;
+};
+
+struct Jobs::Job {
+  JobStatus status;
+  PrefetchOptions options;
+  std::vector<Item> items;
+  std::deque<std::pair<SourceUnit*, std::string>> queue;
+  std::size_t files_under_way = 0;
+  std::size_t walks_under_way = 0;
+  std::vector<std::pair<SourceUnit*, source::WalkId>> walks;
+  std::uint64_t refusals = 0;
+  SourceUnit* warm_unit = nullptr;
+  std::uint64_t bytes_seen = 0, files_seen = 0;
+  bool over() const { return status.ended_ns != 0; }
+};
+
+Jobs::Jobs(Catalogue& catalogue, Placement& placement, Fetcher& fetcher, SourceTable& sources, const Clock& clock)
+    : catalogue_(catalogue), placement_(placement), fetcher_(fetcher), sources_(sources), clock_(clock) {}
+Jobs::~Jobs() = default;
+
+std::uint64_t Jobs::Prefetch(std::vector<Item> items, PrefetchOptions options) {
+  if (running_ >= kRunningJobs) return 0;
+  auto job = std::make_shared<Job>();
+  job->status.id = next_id_++;
+  job->status.started_ns = clock_.MonotonicNs();
+  job->options = options;
+  job->items = std::move(items);
+  jobs_.emplace(job->status.id, job);
+  ++running_;
+  StartItems(job);
+  return job->status.id;
+}
+
+void Jobs::WarmUp(SourceUnit& unit, const std::string& directory) {
+  for (auto& [id, job] : jobs_) {
+    if (job->warm_unit == &unit && !job->over()) {
+      Cancel(id);
+      break;
+    }
+  }
+  auto job = std::make_shared<Job>();
+  job->status.id = next_id_++;
+  job->status.kind = JobKind::kWarmup;
+  job->status.started_ns = clock_.MonotonicNs();
+  job->options.evict = false;
+  job->warm_unit = &unit;
+  job->items.push_back({&unit, directory});
+  jobs_.emplace(job->status.id, job);
+  ++running_;
+  StartItems(job);
+}
+
+void Jobs::StartItems(const JobPtr& job) {
+  job->walks_under_way = job->items.size();
+  for (const Item& item : job->items) WalkItem(job, item);
+}
+
+void Jobs::WalkItem(const JobPtr& job, const Item& item) {
+  SourceUnit* unit = item.unit;
+  source::WalkRequest walk;
+  walk.path = item.path;
+  walk.on_batch = [job, unit](const source::WalkBatch& batch) {
+    if (job->over()) return;
+    for (const source::WalkEntry& entry : batch.entries) {
+      if (entry.type != DT_REG) continue;
+      job->queue.emplace_back(unit, batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name);
+      ++job->status.files_total;
+    }
+    if (batch.last && batch.error != 0 && job->status.error.empty())
+      job->status.error = tierd::Status::FromErrno(batch.error, "list " + unit->options.path + "/" + batch.directory).ToString();
+  };
+  const std::string path = item.path;
+  walk.on_done = [this, job, unit, path](const source::WalkTotals& totals) {
+    if (job->over()) return;
+    --job->walks_under_way;
+    if (totals.directories == 0 && totals.first_error == ENOTDIR) {  // the item is a file
+      job->queue.emplace_back(unit, path);
+      ++job->status.files_total;
+      job->status.error.clear();
+    } else if (!totals.complete() && !totals.cancelled && job->status.error.empty()) {
+      job->status.error = "could not list everything below " + unit->options.path + "/" + path;
+    }
+    job->status.walking = job->walks_under_way != 0;
+    PumpJob(job);
+    MaybeVerify(job);
+  };
+  job->walks.emplace_back(unit, unit->job_walker->Start(std::move(walk)));
+}
+
+bool Jobs::Pump() {
+  std::size_t queued = 0;
+  bool more = false;
+  std::vector<JobPtr> active;
+  for (auto& [id, job] : jobs_) {
+    if (!job->over()) active.push_back(job);
+  }
+  for (const JobPtr& job : active) {
+    const std::size_t before = job->queue.size();
+    PumpJob(job);
+    more |= before - std::min(before, job->queue.size()) >= kPerTurn;
+    queued += job->queue.size();
+  }
+  walks_paused_ = queued > kQueueHigh;
+  return more;
+}
+
+// A dataset that does not fit is not warmed: its readers promote it by themselves, in their order.
+bool Jobs::OutgrowsTiers(const Job& job) const {
+  if (job.files_seen < 64) return false;
+  const std::uint64_t estimate = job.bytes_seen / job.files_seen * job.status.files_total;
+  return estimate > placement_.ram_capacity() + placement_.ssd_capacity();
+}
+
+void Jobs::PumpJob(const JobPtr& job) {
+  if (job->over() || job->status.state == JobState::kVerifying) return;
+  if (job->warm_unit != nullptr && (job->refusals >= kRefusalsToStop || OutgrowsTiers(*job))) return End(job);
+  const std::uint64_t mean = job->files_seen == 0 ? kBytesAhead / 64 : std::max<std::uint64_t>(1, job->bytes_seen / job->files_seen);
+  const std::size_t limit = std::clamp<std::size_t>(kBytesAhead / mean, kMinAhead, kMaxAhead);
+  // Files that are cached already end at once: a turn takes a bounded number of them (HAZARDS 5).
+  for (std::size_t started = 0; started < kPerTurn && !job->over() && job->files_under_way < limit && !job->queue.empty(); ++started) {
+    auto [unit, path] = std::move(job->queue.front());
+    job->queue.pop_front();
+    BringFile(job, *unit, std::move(path));
+  }
+}
+
+void Jobs::BringFile(const JobPtr& job, SourceUnit& unit, std::string path) {
+  auto file = std::make_shared<File>();
+  file->unit = &unit;
+  file->path = std::move(path);
+  file->under_way = 1;
+  ++job->files_under_way;
+  fetcher_.Bring(unit, {.path = file->path,
+                        .chunk = 0,
+                        .ssd_only = job->options.ssd_only,
+                        .evict = job->options.evict,
+                        .priority = source::Priority::kPrefetch,
+                        .done = [this, job, file](BringOutcome outcome, FileId id) { OnFirstChunk(job, file, outcome, id); }});
+}
+
+void Jobs::OnFirstChunk(const JobPtr& job, const std::shared_ptr<File>& file, BringOutcome outcome, FileId id) {
+  file->id = id;
+  if (id != kNoFile) file->chunks = std::max<std::uint32_t>(1, catalogue_.ChunkCount(id));
+  if (id != kNoFile && job->options.pin && outcome == BringOutcome::kCached) placement_.SetPinned(id, true);
+  OnChunk(job, file, outcome);
+}
+
+void Jobs::OnChunk(const JobPtr& job, const std::shared_ptr<File>& file, BringOutcome outcome) {
+  --file->under_way;
+  ++file->ended;
+  if (outcome != BringOutcome::kCached && file->worst != BringOutcome::kFailed) file->worst = outcome;
+  if (file->worst != BringOutcome::kCached || job->over()) file->next = file->chunks;  // no more of it
+  while (file->next < file->chunks && file->under_way < kChunksAhead) {
+    ++file->under_way;
+    const std::uint32_t chunk = file->next++;
+    fetcher_.Bring(*file->unit, {.path = file->path,
+                                 .chunk = chunk,
+                                 .ssd_only = job->options.ssd_only,
+                                 .evict = job->options.evict,
+                                 .priority = source::Priority::kPrefetch,
+                                 .done = [this, job, file](BringOutcome result, FileId) { OnChunk(job, file, result); }});
+  }
+  if (file->under_way == 0 && file->next >= file->chunks && !file->closed) {
+    file->closed = true;
+    EndFile(job, file);
+  }
+}
+
+void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
+  --job->files_under_way;
+  JobStatus& status = job->status;
+  switch (file->worst) {
+    case BringOutcome::kCached: {
+      const std::uint64_t bytes = file->id == kNoFile || (catalogue_.file(file->id).flags & kFileUsed) == 0 ? 0 : catalogue_.SizeOf(file->id);
+      ++status.files_done;
+      status.bytes_done += bytes;
+      ++job->files_seen;
+      job->bytes_seen += bytes;
+      job->refusals = 0;
+      break;
+    }
+    case BringOutcome::kNoRoom:
+      ++status.files_no_room;
+      ++job->refusals;
+      break;
+    case BringOutcome::kFailed:
+      ++status.files_failed;
+      if (status.error.empty()) status.error = "could not read " + file->unit->options.path + "/" + file->path;
+      break;
+  }
+  if (job->over()) return;
+  MaybeVerify(job);
+}
+
+void Jobs::MaybeVerify(const JobPtr& job) {
+  if (job->over() || job->status.state == JobState::kVerifying) return;
+  if (job->walks_under_way != 0 || !job->queue.empty() || job->files_under_way != 0) return;
+  if (job->warm_unit != nullptr) return End(job);
+  job->status.state = JobState::kVerifying;
+  if (ssd_ == nullptr) return Verify(job);
+  ssd_->Sync([this, job](const tierd::Status& status) {
+    if (job->over()) return;
+    if (!status.ok() && job->status.error.empty()) job->status.error = status.ToString();
+    Verify(job);
+  });
+}
+
+// What is asked for now, against what is in a tier now.
+void Jobs::Verify(const JobPtr& job) {
+  job->walks.clear();
+  job->walks_under_way = job->items.size();
+  if (job->items.empty()) return End(job);
+  for (const Item& item : job->items) {
+    SourceUnit* unit = item.unit;
+    const std::string path = item.path;
+    source::WalkRequest walk;
+    walk.path = path;
+    walk.on_batch = [this, job, unit](const source::WalkBatch& batch) {
+      if (job->over()) return;
+      for (const source::WalkEntry& entry : batch.entries) {
+        if (entry.type == DT_REG) VerifyFile(job, *unit, batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name);
+      }
+    };
+    walk.on_done = [this, job, unit, path](const source::WalkTotals& totals) {
+      if (job->over()) return;
+      if (totals.directories == 0 && totals.first_error == ENOTDIR) VerifyFile(job, *unit, path);
+      else if (!totals.complete() && job->status.error.empty()) job->status.error = "could not list everything again to verify";
+      if (--job->walks_under_way == 0) End(job);
+    };
+    job->walks.emplace_back(unit, unit->job_walker->Start(std::move(walk)));
+  }
+}
+
+void Jobs::VerifyFile(const JobPtr& job, SourceUnit& unit, std::string_view path) {
+  ++job->status.expected_files;
+  const FileId file = catalogue_.Find(catalogue_.KeyOf(unit.wire_id, path));
+  if (file == kNoFile || (catalogue_.file(file).flags & kFileChecked) == 0) return;
+  const std::uint32_t chunks = catalogue_.ChunkCount(file);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    const ObjectId object = catalogue_.ObjectOf(file, chunk);
+    if (!placement_.InRam(object) && !placement_.OnSsd(object)) return;
+  }
+  ++job->status.verified_files;
+  job->status.verified_bytes += catalogue_.SizeOf(file);
+}
+
+void Jobs::End(const JobPtr& job) {
+  JobStatus& status = job->status;
+  status.ended_ns = std::max<std::int64_t>(1, clock_.MonotonicNs());
+  status.walking = false;
+  job->queue.clear();
+  const bool complete = job->warm_unit != nullptr
+                            ? status.files_failed + status.files_no_room == 0 && status.error.empty()
+                            : status.verified_files == status.expected_files && status.error.empty() && status.files_failed == 0;
+  status.state = complete ? JobState::kDone : JobState::kPartial;
+  --running_;
+  while (jobs_.size() > kRememberedJobs + running_) {
+    const auto oldest = std::find_if(jobs_.begin(), jobs_.end(), [](const auto& entry) { return entry.second->over(); });
+    if (oldest == jobs_.end() || oldest->second == job) break;
+    jobs_.erase(oldest);
+  }
+}
+
+bool Jobs::Cancel(std::uint64_t id) {
+  const auto it = jobs_.find(id);
+  if (it == jobs_.end() || it->second->over()) return false;
+  const JobPtr job = it->second;
+  for (auto& [unit, walk] : job->walks) unit->job_walker->Cancel(walk);
+  End(job);
+  job->status.state = JobState::kCancelled;
+  return true;
+}
+
+const JobStatus* Jobs::Find(std::uint64_t id) const {
+  const auto it = jobs_.find(id);
+  return it == jobs_.end() ? nullptr : &it->second->status;
+}
+
+std::vector<JobStatus> Jobs::List() const {
+  std::vector<JobStatus> list;
+  list.reserve(jobs_.size());
+  for (const auto& [id, job] : jobs_) list.push_back(job->status);
+  return list;
+}
+
+}  // namespace tierd::engine

@@ -1,0 +1,108 @@
+// Prefetch jobs and warm-up: walks trees, keeps a bounded number of files on their way into the tiers, counts, and at the end verifies by a
+// second walk that what was asked for is really there. A job ends by itself; finished ones are remembered (kRememberedJobs).
+//
+// Owner: Engine. Loop thread only. Which tier takes a file is placement's and the policy's business; `ssd_only` asks for the SSD tier alone.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tierd/base/clock.h"
+#include "tierd/engine/catalogue.h"
+#include "tierd/engine/fetcher.h"
+#include "tierd/engine/placement.h"
+
+namespace tierd::engine {
+
+enum class JobState : std::uint8_t { kRunning, kVerifying, kDone, kPartial, kCancelled };
+inline constexpr const char* kJobStateNames[] = {"running", "verifying", "done", "partial", "cancelled"};
+enum class JobKind : std::uint8_t { kPrefetch, kWarmup };
+
+struct JobStatus {
+  std::uint64_t id = 0;
+  JobKind kind = JobKind::kPrefetch;
+  JobState state = JobState::kRunning;
+  bool walking = true;               // files_total and bytes_total still grow
+  std::uint64_t files_total = 0;
+  std::uint64_t files_done = 0;      // ended well
+  std::uint64_t files_failed = 0;    // the source refused
+  std::uint64_t files_no_room = 0;   // no tier took them
+  std::uint64_t bytes_done = 0;
+  std::uint64_t verified_files = 0;  // found in a tier by the second walk
+  std::uint64_t verified_bytes = 0;
+  std::uint64_t expected_files = 0;  // by the second walk
+  std::int64_t started_ns = 0;       // MonotonicNs
+  std::int64_t ended_ns = 0;         // 0 while it runs
+  std::string error;                 // first failure, a sentence
+};
+
+class Jobs {
+ public:
+  static constexpr std::size_t kRememberedJobs = 64;
+  static constexpr std::size_t kRunningJobs = 256;
+
+  Jobs(Catalogue& catalogue, Placement& placement, Fetcher& fetcher, SourceTable& sources, const Clock& clock);
+  ~Jobs();
+  void SetSsd(ssd::SsdTier* ssd) { ssd_ = ssd; }
+
+  struct Item {
+    SourceUnit* unit = nullptr;
+    std::string path;  // relative to the source: a file or a directory
+  };
+  struct PrefetchOptions {
+    bool ssd_only = false;
+    bool pin = false;
+    bool evict = true;   // others may leave for it, if the policy names victims
+  };
+  // 0: too many jobs run.
+  std::uint64_t Prefetch(std::vector<Item> items, PrefetchOptions options);
+  // Fills what is free with everything below `directory`; at most one per source at a time (a wider one replaces it).
+  void WarmUp(SourceUnit& unit, const std::string& directory);
+  // False: no such job, or it is over.
+  bool Cancel(std::uint64_t id);
+  // Null when unknown (or forgotten).
+  const JobStatus* Find(std::uint64_t id) const;
+  std::vector<JobStatus> List() const;
+
+  // Starts what limits allow; every turn. True: another turn has work at once.
+  bool Pump();
+  bool idle() const { return running_ == 0; }
+  // Too many names wait: let the job walkers rest.
+  bool walks_paused() const { return walks_paused_; }
+
+ private:
+  struct File;
+  struct Job;
+  using JobPtr = std::shared_ptr<Job>;  // shared with callbacks of walks and fills under way
+
+  void StartItems(const JobPtr& job);
+  void WalkItem(const JobPtr& job, const Item& item);
+  void PumpJob(const JobPtr& job);
+  void BringFile(const JobPtr& job, SourceUnit& unit, std::string path);
+  void OnFirstChunk(const JobPtr& job, const std::shared_ptr<File>& file, BringOutcome outcome, FileId id);
+  void OnChunk(const JobPtr& job, const std::shared_ptr<File>& file, BringOutcome outcome);
+  void EndFile(const JobPtr& job, const std::shared_ptr<File>& file);
+  void MaybeVerify(const JobPtr& job);
+  void Verify(const JobPtr& job);
+  void VerifyFile(const JobPtr& job, SourceUnit& unit, std::string_view path);
+  void End(const JobPtr& job);
+  bool OutgrowsTiers(const Job& job) const;
+
+  Catalogue& catalogue_;
+  Placement& placement_;
+  Fetcher& fetcher_;
+  SourceTable& sources_;
+  const Clock& clock_;
+  ssd::SsdTier* ssd_ = nullptr;
+  std::map<std::uint64_t, JobPtr> jobs_;
+  std::uint64_t next_id_ = 1;
+  std::size_t running_ = 0;
+  bool walks_paused_ = false;
+};
+
+}  // namespace tierd::engine
