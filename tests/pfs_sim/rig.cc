@@ -116,7 +116,11 @@ bool Rig::Launch(const RigOptions& options, std::string* why) {
   close(ends[0]);
   if (report.starts_with("ok")) return true;
   while (!report.empty() && report.back() == '\n') report.pop_back();
-  if (pid_ >= 0) *why = report.empty() ? "pfs_sim died while starting" : report;
+  if (pid_ < 0) return false;
+  *why = report.empty() ? "pfs_sim died while starting" : report;
+  // It has closed its end of the pipe: it is ending by itself.
+  waitpid(pid_, nullptr, 0);
+  pid_ = -1;
   return false;
 }
 
