@@ -196,10 +196,11 @@ TEST_F(TreeWalkerTest, DoesNotFollowLinksInThePath) {
 }
 
 TEST_F(TreeWalkerTest, DestroyedInTheMiddleOfAWalk) {
-  for (int i = 0; i < 2000; ++i) tree_.Write("d" + std::to_string(i % 40) + "/f" + std::to_string(i), "x");
+  const TempTree large(TempTree::MemoryDir());
+  for (int i = 0; i < 2000; ++i) large.Write("d" + std::to_string(i % 40) + "/f" + std::to_string(i), "x");
   Seen seen;
   {
-    TreeWalker walker(OpenSource(tree_.path()), clock_, WalkerOptions{.max_batches = 4});
+    TreeWalker walker(OpenSource(large.path()), clock_, WalkerOptions{.max_batches = 4});
     walker.Start(Request("", &seen, true));
     walker.Start(Request("", &seen, false));
     walker.Poll(2);
