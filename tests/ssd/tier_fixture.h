@@ -1,0 +1,226 @@
+// A tier over a temporary directory with an owner that keeps what it appended, and content that is a function of (path, version, chunk,
+// offset), so that any wrong byte is seen.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tests/ssd/sync_io.h"
+#include "tierd/base/clock.h"
+#include "tierd/io/aligned_buffer.h"
+#include "tierd/ssd/ssd_tier.h"
+
+namespace tierd::ssd {
+
+class TempDirectory {
+ public:
+  TempDirectory() {
+    std::string name = testing::TempDir() + "tierd-ssd-XXXXXX";
+    EXPECT_NE(::mkdtemp(name.data()), nullptr);
+    path_ = name;
+  }
+  ~TempDirectory() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+inline abi::FileKey KeyOfPath(std::string_view path) {
+  std::uint64_t h = 0x1234;
+  for (const char c : path) h = abi::Mix64(h + static_cast<unsigned char>(c)) + 1;
+  return {h, abi::Mix64(h + 77)};
+}
+
+inline std::vector<std::byte> ContentOf(std::string_view path, std::uint64_t version, std::uint32_t chunk, std::size_t bytes) {
+  std::vector<std::byte> out(bytes);
+  std::uint64_t state = KeyOfPath(path).lo + version * 0x9e3779b97f4a7c15ull + chunk;
+  for (std::size_t i = 0; i < bytes; i += 8) {
+    state = abi::Mix64(state + 0x9e3779b97f4a7c15ull);
+    std::memcpy(out.data() + i, &state, std::min<std::size_t>(8, bytes - i));
+  }
+  return out;
+}
+
+struct Item {
+  RecordIdentity identity;
+  SsdLocation location;
+  std::string path;
+  double worth = 1;
+};
+
+// One owner, one tier life.
+class Life final : public SsdOwner {
+ public:
+  explicit Life(SsdOptions options) : options_(std::move(options)) { clock_.monotonic_ns = 1'000'000'000; }
+  ~Life() override { tier.reset(); }
+
+  Status Open() {
+    Result<std::unique_ptr<SsdTier>> opened = SsdTier::Open(options_, io, system_clock_, *this);
+    if (!opened.ok()) return opened.status();
+    tier = std::move(*opened);
+    return Status::Ok();
+  }
+  // Opens and recovers; recovered records become items.
+  RecoveryReport Start() {
+    const Status opened = Open();
+    EXPECT_TRUE(opened.ok()) << opened.ToString();
+    RecoveryReport report;
+    report.status = opened;
+    if (!opened.ok()) return report;
+    bool done = false;
+    tier->Recover(
+        [&](std::span<const RecoveredRecord> records) {
+          for (const RecoveredRecord& r : records) {
+            const std::string path(r.path);
+            EXPECT_FALSE(items.contains({path, r.identity.chunk})) << path << " was handed over twice";
+            items[{path, r.identity.chunk}] = {r.identity, r.location, path, 1};
+          }
+        },
+        [&](const RecoveryReport& r) {
+          report = r;
+          done = true;
+        });
+    EXPECT_TRUE(RunUntil([&] { return done; }));
+    return report;
+  }
+
+  bool RunUntil(const std::function<bool()>& condition, int seconds = 20) {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+    while (!condition()) {
+      tier->Flush();
+      const bool more = tier->Poll(64) > 0 || tier->more_work();
+      tier->Tick();
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      if (!more) ::usleep(100);
+    }
+    return true;
+  }
+  // Until nothing moves any more.
+  void Settle() {
+    bool synced = false;
+    tier->Sync([&](Status) { synced = true; });
+    EXPECT_TRUE(RunUntil([&] { return synced && io.in_flight() == io.hung(); }));
+  }
+
+  RecordIdentity IdentityOf(const std::string& path, std::uint64_t version, std::size_t file_bytes, std::uint32_t chunk = 0) {
+    RecordIdentity id;
+    id.source_id = 0x5150;
+    id.dataset_id = dataset;
+    id.dataset_generation = tier->DatasetGeneration(dataset);
+    id.key = KeyOfPath(path);
+    id.version = {1000 + version, file_bytes, static_cast<std::int64_t>(version) * 1'000'000'000, 5};
+    id.chunk = chunk;
+    id.chunk_bytes = 4u << 20;
+    id.fill_sequence = tier->NextFillSequence();
+    return id;
+  }
+  // Version and content follow from the arguments; retries kBusy until a buffer is there.
+  Status Put(const std::string& path, std::uint64_t version, std::size_t bytes) {
+    const RecordIdentity id = IdentityOf(path, version, bytes);
+    return PutRecord(id, path, ContentOf(path, version, 0, bytes));
+  }
+  Status PutRecord(const RecordIdentity& id, const std::string& path, std::span<const std::byte> content) {
+    Result<SsdLocation> placed = tier->Append(id, path, content);
+    RunUntil([&] {
+      if (!placed.ok() && placed.status().code() == Code::kBusy && !no_retry) placed = tier->Append(id, path, content);
+      return placed.ok() || placed.status().code() != Code::kBusy || no_retry;
+    });
+    if (!placed.ok()) return placed.status();
+    const auto old = items.find({path, id.chunk});
+    if (old != items.end()) tier->Forget(old->second.location);
+    items[{path, id.chunk}] = {id, *placed, path, 1};
+    return Status::Ok();
+  }
+
+  // Reads into an aligned frame and compares with the content; the outcome otherwise.
+  ReadOutcome Get(const std::string& path) { return GetAt(items.at({path, 0})); }
+  ReadOutcome GetAt(const Item& item) {
+    const FrameNeeds needs = tier->NeedsOf(item.location.stored_bytes);
+    io::AlignedBuffer frame(std::max<std::size_t>(needs.padded_bytes, 1));
+    ReadResult result;
+    bool done = false;
+    const Status accepted = tier->Read(item.location, item.identity, frame.span().first(needs.padded_bytes), [&](const ReadResult& r) {
+      result = r;
+      done = true;
+    });
+    if (!accepted.ok()) return accepted.code() == Code::kNotFound ? ReadOutcome::kMiss : ReadOutcome::kIoError;
+    EXPECT_TRUE(RunUntil([&] { return done; }));
+    if (result.outcome == ReadOutcome::kOk) {
+      const auto version = static_cast<std::uint64_t>(item.identity.version.mtime_ns / 1'000'000'000);
+      const std::vector<std::byte> want = ContentOf(item.path, version, item.identity.chunk, item.location.stored_bytes);
+      EXPECT_EQ(result.bytes, want.size());
+      EXPECT_EQ(std::memcmp(frame.data(), want.data(), want.size()), 0) << "wrong bytes of " << item.path;
+      for (std::size_t i = want.size(); i < needs.padded_bytes; ++i) EXPECT_EQ(frame.data()[i], std::byte{0});
+    }
+    return result.outcome;
+  }
+
+  double Worth(const SsdRecord& record) override {
+    for (auto& [name, item] : ItemsOf(record)) {
+      if (item->location == record.location) return item->worth;
+    }
+    return -1;
+  }
+  void OnMoved(const SsdRecord& from, const SsdLocation& to) override {
+    for (auto& [name, item] : ItemsOf(from)) item->location = to;
+    ++moved;
+  }
+  void OnGone(const SsdRecord& record, SsdGone why) override {
+    ++gone[why];
+    for (auto& [name, item] : ItemsOf(record)) items.erase(name);
+  }
+
+  using Name = std::pair<std::string, std::uint32_t>;
+  std::map<Name, Item> items;
+  std::map<SsdGone, int> gone;
+  int moved = 0;
+  std::uint64_t dataset = 9;
+  bool no_retry = false;
+  SyncIo io;
+  std::unique_ptr<SsdTier> tier;
+
+ private:
+  std::vector<std::pair<Name, Item*>> ItemsOf(const SsdRecord& record) {
+    if (by_key_.size() != items.size() || stale_) {
+      by_key_.clear();
+      for (auto& [name, item] : items) by_key_[{item.identity.key.lo, item.identity.chunk}] = name;
+    }
+    const auto it = by_key_.find({record.identity.key.lo, record.identity.chunk});
+    if (it == by_key_.end()) return {};
+    const auto item = items.find(it->second);
+    if (item == items.end()) return {};
+    return {{item->first, &item->second}};
+  }
+  std::map<std::pair<std::uint64_t, std::uint32_t>, Name> by_key_;
+  bool stale_ = false;
+  SsdOptions options_;
+  ManualClock clock_;
+  SystemClock system_clock_;
+};
+
+// Small regions: 256 KiB, 16 of them.
+inline SsdOptions SmallOptions(const std::string& directory) {
+  SsdOptions o;
+  o.directory = directory;
+  o.region_bytes = 256u << 10;
+  o.write_unit_bytes = 64u << 10;
+  o.capacity_bytes = 16 * o.region_bytes;
+  o.min_free_bytes = 0;
+  o.min_free_inodes = 0;
+  o.machine_id = "test machine";
+  return o;
+}
+
+}  // namespace tierd::ssd

@@ -1,0 +1,48 @@
+// The loop thread's side of the index: updates go to the index worker in order, bounded in bytes. What does not fit is dropped: the
+// region then stays "being written" in the index and is read from its own table of contents at the next start.
+//
+// Owner: the tier; loop thread only.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tierd/ssd/recovery.h"
+#include "tierd/ssd/worker.h"
+
+namespace tierd::ssd {
+
+class IndexQueue {
+ public:
+  IndexQueue(const SsdOptions& options, std::string index_path, LoopMailbox& mailbox, SsdCounters& counters);
+  ~IndexQueue();
+
+  // Runs the recovery on the worker and keeps the index that it opens. `done` runs on the loop.
+  void Recover(RecoveryInput input, RecoverySinks sinks, Job before_done, std::function<void(const RecoveryReport&)> done);
+
+  // `done` runs on the loop when the region may be overwritten, whatever the index said.
+  void BeginRegion(std::uint32_t region, std::uint64_t epoch, Job done);
+  void EndRegion(TocBuilder toc);
+  void Remove(const IndexKey& key);
+  // Sends collected removals; once per tick and before regions end.
+  void FlushRemovals();
+  bool idle() const { return worker_.pending() == 0; }
+  // Drops what waits and joins.
+  void Stop() { worker_.Stop(); }
+
+ private:
+  struct Shared;  // what jobs touch
+
+  const SsdOptions& options_;
+  LoopMailbox& mailbox_;
+  SsdCounters& counters_;
+  std::vector<IndexKey> removals_;
+  std::unique_ptr<Shared> shared_;
+  Worker worker_;  // last: joined before the rest dies
+};
+
+}  // namespace tierd::ssd

@@ -1,0 +1,167 @@
+#include "tierd/ssd/reclaimer.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "tierd/base/kill_point.h"
+
+namespace tierd::ssd {
+
+namespace {
+
+constexpr std::size_t kCandidates = 4;
+// Copied per turn: well below a millisecond.
+constexpr std::uint32_t kMoveQuantum = 1u << 20;
+
+// A region of which more than 7/8 would have to be moved is not worth its writes.
+bool WorthReclaiming(std::uint64_t kept_bytes, std::uint32_t region_bytes) { return kept_bytes * 8 <= std::uint64_t{region_bytes} * 7; }
+
+}  // namespace
+
+void Reclaimer::Step(bool wanted, bool shrink) {
+  if (phase_ == Phase::kMoving) return Move();
+  if (phase_ != Phase::kIdle || (!wanted && !shrink)) return;
+  if (!retry_ && forgotten_ < context_.format.region_bytes / 8) return;
+  retry_ = false;
+  forgotten_ = 0;
+  Look(shrink);
+}
+
+void Reclaimer::Look(bool shrink) {
+  const std::vector<std::uint32_t> regions = context_.regions.LeastLive(kCandidates);
+  if (regions.empty()) return;
+  chosen_ = Candidate();
+  next_ = 0;
+  drop_all_ = shrink;
+  if (context_.regions.at(regions[0]).live_records == 0) {
+    chosen_.region = regions[0];
+    context_.regions.Set(chosen_.region, RegionState::kReclaiming);
+    return Free();
+  }
+  phase_ = Phase::kLooking;
+  std::vector<std::pair<std::uint32_t, RegionAddress>> addresses;
+  for (const std::uint32_t region : regions) addresses.emplace_back(region, context_.files.AddressOf(region));
+  context_.maintenance.Post([this, addresses, shrink, &format = context_.format, &mailbox = context_.mailbox] {
+    auto candidates = std::make_shared<std::vector<Candidate>>();
+    io::AlignedBuffer scratch;
+    for (const auto& [region, address] : addresses) candidates->push_back({region, ReadRegionContents(format, region, address, &scratch)});
+    mailbox.Post([this, candidates, shrink] { Choose(candidates, shrink); });
+  });
+}
+
+void Reclaimer::Choose(std::shared_ptr<std::vector<Candidate>> candidates, bool shrink) {
+  phase_ = Phase::kIdle;
+  double least = std::numeric_limits<double>::infinity();
+  Candidate* best = nullptr;
+  bool best_keeps = false;
+  for (Candidate& candidate : *candidates) {
+    double value = 0;
+    std::uint64_t kept = 0;
+    for (const RecoveredRecord& record : candidate.contents.records.records()) {
+      const double worth = context_.owner.Worth({record.identity, record.location});
+      if (worth <= 0) continue;
+      value += worth;
+      kept += context_.RecordBytesOf(record.location);
+    }
+    if (!shrink && !WorthReclaiming(kept, context_.format.region_bytes)) continue;
+    if (value >= least) continue;
+    least = value;
+    best = &candidate;
+    best_keeps = kept > 0;
+  }
+  if (best == nullptr) return;
+  chosen_ = std::move(*best);
+  context_.regions.Set(chosen_.region, RegionState::kReclaiming);
+  TIERD_KILL_POINT("ssd.reclaim.before_move");
+  Load(shrink || !best_keeps);
+}
+
+void Reclaimer::Load(bool drop_all) {
+  drop_all_ = drop_all;
+  next_ = 0;
+  stalled_ = false;
+  sound_.clear();
+  if (drop_all) {
+    phase_ = Phase::kMoving;
+    return;
+  }
+  phase_ = Phase::kLoading;
+  context_.maintenance.Post([this, region = chosen_.region, address = context_.files.AddressOf(chosen_.region), &format = context_.format,
+                             &mailbox = context_.mailbox] {
+    auto image = std::make_shared<Image>();
+    image->walked = ReadAndWalkRegion(format, region, address, &image->bytes);
+    mailbox.Post([this, image] {
+      image_ = std::move(*image);
+      for (const RecoveredRecord& record : image_.walked.records.records()) sound_.push_back(record.location.place);
+      phase_ = Phase::kMoving;
+    });
+  });
+}
+
+void Reclaimer::Move() {
+  const std::span<const RecoveredRecord> records = chosen_.contents.records.records();
+  std::uint32_t moved = 0;
+  stalled_ = false;
+  while (next_ < records.size() && moved < kMoveQuantum) {
+    if (!MoveOne(records[next_])) {
+      stalled_ = true;
+      return;
+    }
+    moved += 256 + (drop_all_ ? 0 : records[next_].location.stored_bytes);
+    ++next_;
+  }
+  if (next_ == records.size()) {
+    TIERD_KILL_POINT("ssd.reclaim.after_move");
+    Free();
+  }
+}
+
+bool Reclaimer::MoveOne(const RecoveredRecord& found) {
+  // Asked in this very turn: a newer version may have been appended since the region was read (HAZARDS 2.16 c).
+  const SsdRecord record{found.identity, found.location};
+  const double worth = context_.owner.Worth(record);
+  if (worth < 0) return true;
+  if (worth == 0 || drop_all_) {
+    Lose(record, worth == 0 ? SsdGone::kReclaimed : SsdGone::kNoRoom);
+    return true;
+  }
+  if (!std::binary_search(sound_.begin(), sound_.end(), record.location.place, [](std::uint32_t a, std::uint32_t b) {
+        return (a & 0xffffffu) < (b & 0xffffffu);
+      })) {
+    Lose(record, SsdGone::kDamaged);
+    return true;
+  }
+  const std::uint32_t at = record.location.offset() + record.location.header_bytes();
+  const std::span<const std::byte> payload = std::span<const std::byte>(image_.bytes.span()).subspan(at, record.location.stored_bytes);
+  const Result<SsdLocation> moved = writer_.Append(record.identity, found.path, payload, RegionWriter::Use::kMove);
+  if (!moved.ok()) {
+    if (moved.status().code() == Code::kBusy && writer_.writable()) return false;
+    Lose(record, SsdGone::kNoRoom);
+    return true;
+  }
+  ++context_.counters.moved_records;
+  context_.counters.moved_bytes += record.location.stored_bytes;
+  context_.regions.RemoveLive(record.location, context_.RecordBytesOf(record.location));
+  context_.owner.OnMoved(record, *moved);
+  return true;
+}
+
+void Reclaimer::Lose(const SsdRecord& record, SsdGone why) {
+  context_.regions.RemoveLive(record.location, context_.RecordBytesOf(record.location));
+  context_.owner.OnGone(record, why);
+}
+
+void Reclaimer::Free() {
+  TIERD_KILL_POINT("ssd.reclaim.before_free");
+  // What the owner never asked about again (its header did not verify, its owner lost it) goes with the region.
+  context_.regions.ClearLive(chosen_.region);
+  context_.regions.Set(chosen_.region, context_.regions.at(chosen_.region).readers == 0 ? RegionState::kFree : RegionState::kDraining);
+  ++context_.counters.regions_reclaimed;
+  phase_ = Phase::kIdle;
+  chosen_ = Candidate();
+  image_ = Image();
+  retry_ = true;
+}
+
+}  // namespace tierd::ssd

@@ -1,0 +1,64 @@
+// Gets regions back: looks at the few with the fewest live bytes, asks the owner what their records are worth, takes the one of least
+// future value, moves what is worth keeping into the open region and frees the rest. Reads go on until the end.
+//
+// Part of the tier; loop thread only. Regions are read on the maintenance worker; records are copied in pieces of kMoveQuantum.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "tierd/io/aligned_buffer.h"
+#include "tierd/ssd/region_scan.h"
+#include "tierd/ssd/region_writer.h"
+#include "tierd/ssd/tier_context.h"
+
+namespace tierd::ssd {
+
+class Reclaimer {
+ public:
+  Reclaimer(TierContext& context, RegionWriter& writer) : context_(context), writer_(writer) {}
+
+  // One bounded piece of work. `wanted`: a region is needed. `shrink`: regions are given back to the file system, nothing is moved.
+  void Step(bool wanted, bool shrink);
+  // Step would go on at once.
+  bool has_work() const { return phase_ == Phase::kMoving && !stalled_; }
+  // Bytes became dead; enough of them make another look worth while.
+  void OnForgotten(std::uint32_t bytes) { forgotten_ += bytes; }
+  // Worth may have changed by itself: look again. Called about once a second.
+  void Tick() { retry_ = true; }
+
+ private:
+  enum class Phase : std::uint8_t { kIdle, kLooking, kLoading, kMoving };
+  struct Candidate {
+    std::uint32_t region = 0;
+    RegionContents contents;
+  };
+  struct Image {
+    io::AlignedBuffer bytes;
+    RegionContents walked;
+  };
+
+  void Look(bool shrink);
+  void Choose(std::shared_ptr<std::vector<Candidate>> candidates, bool shrink);
+  void Load(bool shrink);
+  void Move();
+  // False: try again in a later turn.
+  bool MoveOne(const RecoveredRecord& record);
+  void Lose(const SsdRecord& record, SsdGone why);
+  void Free();
+
+  TierContext& context_;
+  RegionWriter& writer_;
+  Phase phase_ = Phase::kIdle;
+  Candidate chosen_;
+  Image image_;
+  std::vector<std::uint32_t> sound_;  // places whose payload verified, ascending
+  std::size_t next_ = 0;              // record of chosen_ that is moved next
+  bool drop_all_ = false;
+  bool stalled_ = false;              // waits for a region buffer
+  std::uint64_t forgotten_ = 0;       // since the last look
+  bool retry_ = true;
+};
+
+}  // namespace tierd::ssd

@@ -1,0 +1,232 @@
+#include "tierd/ssd/record_index.h"
+
+#include <fcntl.h>
+#include <leveldb/db.h>
+#include <leveldb/env.h>
+#include <leveldb/write_batch.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "tierd/base/crc32c.h"
+#include "tierd/base/unique_fd.h"
+
+namespace tierd::ssd {
+
+namespace {
+
+// Keys: "V" the owner; "R" + region; "C" + region + place, numbers big-endian so that a region's entries are neighbours and the start-up
+// scan reads the tables from front to back.
+constexpr std::string_view kOwnerKey = "V";
+
+void PutBigEndian(std::string& out, std::uint32_t value) {
+  for (int shift = 24; shift >= 0; shift -= 8) out.push_back(static_cast<char>(value >> shift));
+}
+
+std::uint32_t GetBigEndian(const char* in) {
+  std::uint32_t value = 0;
+  for (int i = 0; i < 4; ++i) value = (value << 8) | static_cast<unsigned char>(in[i]);
+  return value;
+}
+
+std::string RegionKey(std::uint32_t region) {
+  std::string key = "R";
+  PutBigEndian(key, region);
+  return key;
+}
+
+std::string RecordKey(std::uint32_t region, std::uint32_t place) {
+  std::string key = "C";
+  PutBigEndian(key, region);
+  // The offset leads, the header length (its upper byte in a place) follows.
+  PutBigEndian(key, ((place & 0xffffffu) << 8) | (place >> 24));
+  return key;
+}
+
+// Value of "R": epoch, entries, state, checksum.
+struct RegionValue {
+  std::uint64_t epoch;
+  std::uint32_t entries;
+  std::uint32_t closed;
+  std::uint32_t crc;
+};
+constexpr std::size_t kRegionValueBytes = 20;
+
+std::uint32_t RegionValueCrc(const RecordSalt& salt, std::uint32_t region, const RegionValue& value) {
+  const std::uint64_t words[] = {0x52, region};
+  return Crc32c(&value, kRegionValueBytes - sizeof(value.crc), WordsSeed(salt, words));
+}
+
+std::string EncodeRegion(const RecordSalt& salt, const IndexedRegion& region) {
+  RegionValue value{region.epoch, region.entries, region.closed ? 1u : 0u, 0};
+  value.crc = RegionValueCrc(salt, region.region, value);
+  return std::string(reinterpret_cast<const char*>(&value), kRegionValueBytes);
+}
+
+bool DecodeRegion(const RecordSalt& salt, const leveldb::Slice& key, const leveldb::Slice& bytes, IndexedRegion* out) {
+  if (key.size() != 5 || bytes.size() != kRegionValueBytes) return false;
+  RegionValue value{};
+  std::memcpy(&value, bytes.data(), kRegionValueBytes);
+  *out = {GetBigEndian(key.data() + 1), value.epoch, value.closed != 0, value.entries};
+  return value.closed <= 1 && value.crc == RegionValueCrc(salt, out->region, value);
+}
+
+Status FromLevelDb(const leveldb::Status& status, const char* what) {
+  if (status.ok()) return Status::Ok();
+  const Code code = status.IsCorruption() ? Code::kCorrupt : status.IsNotFound() ? Code::kNotFound : Code::kIo;
+  return Status(code, std::string(what) + ": " + status.ToString());
+}
+
+// LevelDB maps its tables; mapped pages count as our memory (1 M records: 180 MB). Reading them costs nothing that anybody waits for.
+class PreadFile final : public leveldb::RandomAccessFile {
+ public:
+  explicit PreadFile(UniqueFd fd) : fd_(std::move(fd)) {}
+  leveldb::Status Read(std::uint64_t offset, std::size_t n, leveldb::Slice* result, char* scratch) const override {
+    std::size_t done = 0;
+    while (done < n) {
+      const ssize_t got = ::pread(fd_.get(), scratch + done, n - done, static_cast<off_t>(offset + done));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return leveldb::Status::IOError("read index table", std::strerror(errno));
+      if (got == 0) break;
+      done += static_cast<std::size_t>(got);
+    }
+    *result = leveldb::Slice(scratch, done);
+    return leveldb::Status::OK();
+  }
+
+ private:
+  UniqueFd fd_;
+};
+
+// Tables by pread, files for their owner only.
+class IndexEnv final : public leveldb::EnvWrapper {
+ public:
+  using leveldb::EnvWrapper::EnvWrapper;
+  leveldb::Status NewRandomAccessFile(const std::string& name, leveldb::RandomAccessFile** out) override {
+    UniqueFd fd(::open(name.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.valid()) {
+      return errno == ENOENT ? leveldb::Status::NotFound(name, std::strerror(errno)) : leveldb::Status::IOError(name, std::strerror(errno));
+    }
+    *out = new PreadFile(std::move(fd));
+    return leveldb::Status::OK();
+  }
+  leveldb::Status NewWritableFile(const std::string& name, leveldb::WritableFile** out) override {
+    const leveldb::Status status = target()->NewWritableFile(name, out);
+    if (status.ok()) ::chmod(name.c_str(), 0600);
+    return status;
+  }
+  leveldb::Status NewLogger(const std::string& name, leveldb::Logger** out) override {
+    const leveldb::Status status = target()->NewLogger(name, out);
+    if (status.ok()) ::chmod(name.c_str(), 0600);
+    return status;
+  }
+};
+
+// For scans: nothing of them is worth caching, and a flipped bit must be noticed.
+leveldb::ReadOptions ScanOptions() {
+  leveldb::ReadOptions options;
+  options.verify_checksums = true;
+  options.fill_cache = false;
+  return options;
+}
+
+}  // namespace
+
+RecordIndex::RecordIndex(std::unique_ptr<leveldb::Env> own_env, std::unique_ptr<leveldb::DB> db, const RecordSalt& salt)
+    : own_env_(std::move(own_env)), db_(std::move(db)), salt_(salt) {}
+
+RecordIndex::~RecordIndex() = default;
+
+Result<std::unique_ptr<RecordIndex>> RecordIndex::Open(const std::string& path, const RecordSalt& salt, leveldb::Env* env) {
+  std::unique_ptr<leveldb::Env> own_env;
+  if (env == nullptr) own_env = std::make_unique<IndexEnv>(leveldb::Env::Default());
+  leveldb::Options options;
+  options.create_if_missing = true;
+  options.paranoid_checks = true;  // damage is answered by a rebuild, so it must be told
+  options.env = env != nullptr ? env : own_env.get();
+  options.write_buffer_size = 4u << 20;
+  options.max_open_files = 100;
+  options.compression = leveldb::kNoCompression;
+  leveldb::DB* raw = nullptr;
+  const leveldb::Status opened = leveldb::DB::Open(options, path, &raw);
+  if (!opened.ok()) return FromLevelDb(opened, "open index");
+  std::unique_ptr<RecordIndex> index(new RecordIndex(std::move(own_env), std::unique_ptr<leveldb::DB>(raw), salt));
+  if (Status owner = index->CheckOwner(); !owner.ok()) return owner;
+  return index;
+}
+
+Status RecordIndex::Destroy(const std::string& path, leveldb::Env* env) {
+  leveldb::Options options;
+  if (env != nullptr) options.env = env;
+  return FromLevelDb(leveldb::DestroyDB(path, options), "destroy index");
+}
+
+Status RecordIndex::CheckOwner() {
+  const std::string mine(reinterpret_cast<const char*>(salt_.uuid.data()), salt_.uuid.size());
+  std::string found;
+  const leveldb::Status got = db_->Get(ScanOptions(), leveldb::Slice(kOwnerKey.data(), kOwnerKey.size()), &found);
+  if (got.IsNotFound()) {
+    std::unique_ptr<leveldb::Iterator> it(db_->NewIterator(ScanOptions()));
+    it->SeekToFirst();
+    if (it->Valid() || !it->status().ok()) return Status(Code::kCorrupt, "index has entries and no owner");
+    fresh_ = true;
+    return FromLevelDb(db_->Put({}, leveldb::Slice(kOwnerKey.data(), kOwnerKey.size()), mine), "name the owner of the index");
+  }
+  if (!got.ok()) return FromLevelDb(got, "read the owner of the index");
+  return found == mine ? Status::Ok() : Status(Code::kCorrupt, "index belongs to another superblock");
+}
+
+Status RecordIndex::BeginRegion(std::uint32_t region, std::uint64_t epoch) {
+  leveldb::WriteBatch batch;
+  std::string prefix = "C";
+  PutBigEndian(prefix, region);
+  std::unique_ptr<leveldb::Iterator> it(db_->NewIterator(ScanOptions()));
+  for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) batch.Delete(it->key());
+  // A damaged block hides entries here; they cannot mislead: their epoch is not that of the region.
+  batch.Put(RegionKey(region), EncodeRegion(salt_, {region, epoch, false, 0}));
+  return FromLevelDb(db_->Write({}, &batch), "begin region in index");
+}
+
+Status RecordIndex::EndRegion(std::uint32_t region, std::uint64_t epoch, const std::function<void(const RecordVisitor&)>& visit_records) {
+  leveldb::WriteBatch batch;
+  std::uint32_t entries = 0;
+  visit_records([&](const RecoveredRecord& record) {
+    batch.Put(RecordKey(region, record.location.place), EncodeIndexValue(salt_, epoch, record));
+    ++entries;
+  });
+  batch.Put(RegionKey(region), EncodeRegion(salt_, {region, epoch, true, entries}));
+  return FromLevelDb(db_->Write({}, &batch), "end region in index");
+}
+
+Status RecordIndex::Remove(std::span<const IndexKey> keys) {
+  leveldb::WriteBatch batch;
+  for (const IndexKey& key : keys) batch.Delete(RecordKey(key.region, key.place));
+  return FromLevelDb(db_->Write({}, &batch), "remove from index");
+}
+
+Status RecordIndex::VisitRegions(const std::function<void(const IndexedRegion&)>& visit) {
+  std::unique_ptr<leveldb::Iterator> it(db_->NewIterator(ScanOptions()));
+  for (it->Seek("R"); it->Valid() && it->key().starts_with("R"); it->Next()) {
+    IndexedRegion region;
+    if (!DecodeRegion(salt_, it->key(), it->value(), &region)) return Status(Code::kCorrupt, "region value in index does not hold");
+    visit(region);
+  }
+  return FromLevelDb(it->status(), "scan regions in index");
+}
+
+Status RecordIndex::VisitRecords(const std::function<void(const RecoveredRecord&, std::uint64_t)>& visit) {
+  std::unique_ptr<leveldb::Iterator> it(db_->NewIterator(ScanOptions()));
+  for (it->Seek("C"); it->Valid() && it->key().starts_with("C"); it->Next()) {
+    RecoveredRecord record;
+    std::uint64_t epoch = 0;
+    const leveldb::Slice value = it->value();
+    const bool holds = it->key().size() == 9 && DecodeIndexValue(salt_, GetBigEndian(it->key().data() + 1), {value.data(), value.size()}, &record, &epoch);
+    if (!holds) return Status(Code::kCorrupt, "record value in index does not hold");
+    visit(record, epoch);
+  }
+  return FromLevelDb(it->status(), "scan records in index");
+}
+
+}  // namespace tierd::ssd

@@ -1,0 +1,223 @@
+#include "tierd/ssd/record_reader.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace tierd::ssd {
+
+namespace {
+
+// Memory for side buffers that is kept between reads.
+constexpr std::size_t kKeptSideBytes = 4u << 20;
+
+// Holds the header of any direct record and the whole of any packed one with what alignment adds at both ends.
+std::size_t SideBytes(const RecordGeometry& geometry) {
+  constexpr std::size_t kLongestHeader = 8192;
+  return AlignUp(static_cast<std::uint32_t>(geometry.direct_threshold + kLongestHeader + 2 * geometry.alignment), io::AlignedBuffer::kAlignment);
+}
+
+}  // namespace
+
+RecordReader::RecordReader(TierContext& context, RegionWriter& writer, Worker& checksums)
+    : context_(context), writer_(writer), checksums_(checksums), side_bytes_(SideBytes(context.geometry)) {}
+
+FrameNeeds RecordReader::NeedsOf(std::uint32_t payload_bytes) const {
+  if (!context_.geometry.IsDirect(payload_bytes)) return {1, payload_bytes};
+  return {context_.format.alignment, AlignUp(payload_bytes, context_.format.alignment)};
+}
+
+Status RecordReader::Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done) {
+  Region* region = context_.regions.Readable(location);
+  if (region == nullptr || !location.valid() || location.fill_sequence != expected.fill_sequence ||
+      expected.dataset_generation != context_.GenerationOf(expected.dataset_id)) {
+    ++context_.counters.read_miss;
+    return Status(Code::kNotFound, "record is no longer in region " + std::to_string(location.region));
+  }
+  if (dest.size() < location.stored_bytes) return Status(Code::kInvalid, "destination is shorter than the record");
+  auto op = std::make_shared<Operation>();
+  op->location = location;
+  op->expected = expected;
+  op->region_epoch = region->epoch;
+  op->dest = dest;
+  op->done = std::move(done);
+  if (const std::span<const std::byte> record = writer_.RecordInBuffer(location); !record.empty()) {
+    ReadFromBuffer(std::move(op), record);
+    return Status::Ok();
+  }
+  if (in_flight_ >= context_.options.max_reads || !context_.health.MayRead(in_flight_)) {
+    ++context_.counters.reads_refused;
+    return Status(Code::kBusy, "SSD tier takes no more reads now");
+  }
+  if (std::uint64_t{location.offset()} + context_.RecordBytesOf(location) > context_.format.region_bytes) {
+    return Status(Code::kInvalid, "location reaches beyond its region");
+  }
+  ++region->readers;
+  Submit(std::move(op));
+  return Status::Ok();
+}
+
+void RecordReader::ReadFromBuffer(OperationPtr op, std::span<const std::byte> record) {
+  ++context_.counters.reads;
+  ++context_.counters.reads_from_buffer;
+  RecordHeader header;
+  std::memcpy(&header, record.data(), sizeof(header));
+  ReadResult result;
+  if (header.identity == op->expected && header.offset == op->location.offset()) {
+    std::memcpy(op->dest.data(), record.data() + header.header_bytes, header.stored_bytes);
+    ZeroTail(*op);
+    context_.counters.read_bytes += header.stored_bytes;
+    result = {ReadOutcome::kOk, 0, header.stored_bytes};
+  } else {
+    ++context_.counters.read_miss;
+  }
+  context_.mailbox.Post([op, result] { op->done(result); });
+}
+
+void RecordReader::Submit(OperationPtr op) {
+  ++in_flight_;
+  ++context_.counters.reads;
+  const SsdLocation& at = op->location;
+  const RegionAddress address = context_.files.AddressOf(at.region);
+  const FrameNeeds needs = NeedsOf(at.stored_bytes);
+  const bool fits = op->dest.size() >= needs.padded_bytes && reinterpret_cast<std::uintptr_t>(op->dest.data()) % needs.alignment == 0;
+  op->direct = context_.geometry.IsDirect(at.stored_bytes) && fits;
+  std::uint32_t from = at.offset();
+  iovec parts[2];
+  unsigned count = 0;
+  if (op->direct) {
+    op->side = TakeSide(at.header_bytes());
+    parts[count++] = {op->side.data(), at.header_bytes()};
+    parts[count++] = {op->dest.data(), needs.padded_bytes};
+  } else {
+    op->lead = at.offset() % context_.format.alignment;
+    from -= op->lead;
+    const std::uint32_t bytes = AlignUp(op->lead + at.header_bytes() + at.stored_bytes, context_.format.alignment);
+    op->side = TakeSide(bytes);
+    parts[count++] = {op->side.data(), bytes};
+  }
+  if (op->side.empty()) {
+    context_.mailbox.Post([this, op = std::move(op)] {
+      Finish(op, {ReadOutcome::kIoError, ENOMEM, 0});
+    });
+    return;
+  }
+  std::size_t wanted = 0;
+  for (unsigned i = 0; i < count; ++i) wanted += parts[i].iov_len;
+  op->sent_ns = context_.clock.PreciseNs();
+  context_.io.SubmitReadv(address.fd, {parts, count}, address.offset + from,
+                          [this, op = std::move(op), wanted](io::IoResult result) { OnRead(op, wanted, result); });
+}
+
+void RecordReader::OnRead(OperationPtr op, std::size_t wanted, io::IoResult result) {
+  context_.counters.device_read_bytes += result.bytes;
+  if (result.error != 0 || result.bytes != wanted) {
+    const int error = result.error != 0 ? result.error : EIO;
+    ++context_.counters.read_errors;
+    context_.health.OnError(context_.clock.MonotonicNs());
+    Finish(std::move(op), {ReadOutcome::kIoError, error, 0});
+    return;
+  }
+  context_.health.OnReadSuccess(context_.clock.PreciseNs() - op->sent_ns);
+  if (op->location.stored_bytes <= context_.options.inline_checksum_bytes) {
+    const ReadOutcome outcome = Check(context_.format, *op);
+    Complete(std::move(op), outcome);
+    return;
+  }
+  checksums_.Post([this, op = std::move(op), &mailbox = context_.mailbox, &format = context_.format]() mutable {
+    const ReadOutcome outcome = Check(format, *op);
+    mailbox.Post([this, op = std::move(op), outcome] { Complete(op, outcome); });
+  });
+}
+
+ReadOutcome RecordReader::Check(const ScanFormat& format, Operation& op) {
+  const std::span<const std::byte> record = std::span<const std::byte>(op.side.span()).subspan(op.lead);
+  DecodedHeader decoded;
+  switch (DecodeHeader(format.salt, record, {op.location.region, op.location.offset(), op.region_epoch, 0}, &decoded)) {
+    case HeaderCheck::kBad: return ReadOutcome::kCorrupt;
+    case HeaderCheck::kForeign: return ReadOutcome::kMiss;
+    case HeaderCheck::kOk: break;
+  }
+  const RecordHeader& h = decoded.header;
+  // A sound record of somebody else: the location was wrong, the device is not.
+  if (!(h.identity == op.expected) || h.stored_bytes != op.location.stored_bytes || h.header_bytes != op.location.header_bytes()) {
+    return ReadOutcome::kMiss;
+  }
+  const std::span<const std::byte> payload = op.direct ? std::span<const std::byte>(op.dest).first(h.stored_bytes) : record.subspan(h.header_bytes, h.stored_bytes);
+  if (PayloadCrc(format.salt, h.identity, payload) != h.payload_crc) return ReadOutcome::kCorrupt;
+  if (!op.direct) std::memcpy(op.dest.data(), payload.data(), payload.size());
+  return ReadOutcome::kOk;
+}
+
+void RecordReader::Complete(OperationPtr op, ReadOutcome outcome) {
+  // The dataset may have been invalidated while the bytes were on their way.
+  if (outcome == ReadOutcome::kOk && op->expected.dataset_generation != context_.GenerationOf(op->expected.dataset_id)) outcome = ReadOutcome::kMiss;
+  ReadResult result{outcome, 0, 0};
+  switch (outcome) {
+    case ReadOutcome::kOk:
+      ZeroTail(*op);
+      result.bytes = op->location.stored_bytes;
+      context_.counters.read_bytes += result.bytes;
+      break;
+    case ReadOutcome::kCorrupt:
+      ++context_.counters.read_corrupt;
+      context_.health.OnCorrupt(context_.clock.MonotonicNs());
+      break;
+    case ReadOutcome::kMiss: ++context_.counters.read_miss; break;
+    case ReadOutcome::kIoError: break;
+  }
+  Finish(std::move(op), result);
+}
+
+void RecordReader::Finish(OperationPtr op, ReadResult result) {
+  --in_flight_;
+  context_.regions.DropReader(op->location.region);
+  ReturnSide(std::move(op->side));
+  op->done(result);
+}
+
+void RecordReader::ZeroTail(Operation& op) const {
+  const std::size_t end = std::min<std::size_t>(op.dest.size(), NeedsOf(op.location.stored_bytes).padded_bytes);
+  if (end > op.location.stored_bytes) std::memset(op.dest.data() + op.location.stored_bytes, 0, end - op.location.stored_bytes);
+}
+
+void RecordReader::Probe() {
+  if (probing_) return;
+  std::uint32_t region = 0;
+  while (region < context_.regions.size() && context_.regions.at(region).state == RegionState::kAbsent) ++region;
+  if (region == context_.regions.size() || !context_.files.IsOpen(region)) {
+    context_.health.OnWriteSuccess();
+    return;
+  }
+  io::AlignedBuffer block(io::AlignedBuffer::kAlignment);
+  if (block.empty()) return;
+  probing_ = true;
+  const RegionAddress address = context_.files.AddressOf(region);
+  const iovec part{block.data(), io::AlignedBuffer::kAlignment};
+  const std::int64_t sent_ns = context_.clock.PreciseNs();
+  // The buffer lives in the callback.
+  auto held = std::make_shared<io::AlignedBuffer>(std::move(block));
+  context_.io.SubmitReadv(address.fd, {&part, 1}, address.offset, [this, held, sent_ns](io::IoResult result) {
+    probing_ = false;
+    if (result.error != 0) {
+      context_.health.OnError(context_.clock.MonotonicNs());
+    } else {
+      context_.health.OnReadSuccess(context_.clock.PreciseNs() - sent_ns);
+    }
+  });
+}
+
+io::AlignedBuffer RecordReader::TakeSide(std::size_t bytes) {
+  if (bytes > side_bytes_) return io::AlignedBuffer(bytes);
+  if (free_sides_.empty()) return io::AlignedBuffer(side_bytes_);
+  io::AlignedBuffer buffer = std::move(free_sides_.back());
+  free_sides_.pop_back();
+  return buffer;
+}
+
+void RecordReader::ReturnSide(io::AlignedBuffer buffer) {
+  if (buffer.size() == side_bytes_ && free_sides_.size() * side_bytes_ < kKeptSideBytes) free_sides_.push_back(std::move(buffer));
+}
+
+}  // namespace tierd::ssd

@@ -1,0 +1,62 @@
+// Reads: one device read per record, header and payload together; identity, epoch, offset and both checksums are compared before a byte
+// is called good. Direct records go straight into the caller's frame, the header into a small buffer beside it.
+//
+// Part of the tier; loop thread only. Long payloads are checked on the checksum workers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "tierd/io/aligned_buffer.h"
+#include "tierd/ssd/region_writer.h"
+#include "tierd/ssd/tier_context.h"
+
+namespace tierd::ssd {
+
+class RecordReader {
+ public:
+  RecordReader(TierContext& context, RegionWriter& writer, Worker& checksums);
+
+  FrameNeeds NeedsOf(std::uint32_t payload_bytes) const;
+  Status Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done);
+  // Reads one block of some region to see whether the device lives. Nothing to read: counts as a success.
+  void Probe();
+
+  std::size_t in_flight() const { return in_flight_; }
+
+ private:
+  struct Operation {
+    SsdLocation location;
+    RecordIdentity expected;
+    std::uint64_t region_epoch = 0;
+    std::span<std::byte> dest;
+    ReadDone done;
+    std::int64_t sent_ns = 0;
+    io::AlignedBuffer side;            // header of a direct read, or the whole record
+    std::uint32_t lead = 0;        // bytes in `side` before the record's header
+    bool direct = false;
+  };
+  using OperationPtr = std::shared_ptr<Operation>;  // shared by the I/O callback or the checksum job, and nobody else
+
+  void ReadFromBuffer(OperationPtr op, std::span<const std::byte> record);
+  void Submit(OperationPtr op);
+  void OnRead(OperationPtr op, std::size_t wanted, io::IoResult result);
+  static ReadOutcome Check(const ScanFormat& format, Operation& op);
+  void Complete(OperationPtr op, ReadOutcome outcome);
+  void Finish(OperationPtr op, ReadResult result);
+  void ZeroTail(Operation& op) const;
+  io::AlignedBuffer TakeSide(std::size_t bytes);
+  void ReturnSide(io::AlignedBuffer buffer);
+
+  TierContext& context_;
+  RegionWriter& writer_;
+  Worker& checksums_;
+  const std::size_t side_bytes_;
+  std::vector<io::AlignedBuffer> free_sides_;  // each side_bytes_
+  std::size_t in_flight_ = 0;              // device reads and checks
+  bool probing_ = false;
+};
+
+}  // namespace tierd::ssd

@@ -1,0 +1,172 @@
+#include "tierd/ssd/recovery.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "tierd/base/kill_point.h"
+#include "tierd/ssd/newest_versions.h"
+
+namespace tierd::ssd {
+
+namespace {
+
+class Recovery {
+ public:
+  Recovery(const RecoveryInput& input, const RecoverySinks& sinks) : in_(input), sinks_(sinks), epochs_(input.regions.size()) {}
+
+  RecoveryOutcome Run() {
+    const auto start = std::chrono::steady_clock::now();
+    TIERD_KILL_POINT("ssd.recover.before_scan");
+    Status status = OpenIndex();
+    if (status.ok()) status = BringUpToDate();
+    // One second chance: an index that opens can still turn out to be damaged in the scan.
+    if (status.code() == Code::kCorrupt && !out_.report.index_rebuilt) {
+      status = Recreate(status);
+      if (status.ok()) status = BringUpToDate();
+    }
+    if (status.ok()) status = Scan();
+    if (status.code() == Code::kCorrupt && !out_.report.index_rebuilt) {
+      status = Recreate(status);
+      if (status.ok()) status = BringUpToDate();
+      if (status.ok()) status = Scan();
+    }
+    TIERD_KILL_POINT("ssd.recover.after_scan");
+    if (!regions_told_) {
+      std::fill(epochs_.begin(), epochs_.end(), 0);
+      TellRegions();
+    }
+    out_.report.status = status;
+    if (!status.ok()) out_.index.reset();
+    out_.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return std::move(out_);
+  }
+
+ private:
+  Status OpenIndex() {
+    Result<std::unique_ptr<RecordIndex>> opened = RecordIndex::Open(in_.index_path, in_.format.salt, in_.index_env);
+    if (!opened.ok()) return Recreate(opened.status());
+    out_.index = std::move(*opened);
+    const bool any = std::any_of(in_.regions.begin(), in_.regions.end(), [](const RegionAddress& a) { return a.fd >= 0; });
+    if (out_.index->fresh() && any) Note("index missing");
+    return Status::Ok();
+  }
+
+  Status Recreate(const Status& why) {
+    out_.index.reset();
+    (void)RecordIndex::Destroy(in_.index_path, in_.index_env);  // the next open tells
+    Result<std::unique_ptr<RecordIndex>> opened = RecordIndex::Open(in_.index_path, in_.format.salt, in_.index_env);
+    if (!opened.ok()) return opened.status();
+    out_.index = std::move(*opened);
+    Note(why.message());
+    return Status::Ok();
+  }
+
+  void Note(const std::string& why) {
+    out_.report.index_rebuilt = true;
+    out_.report.note = "rebuilt the SSD index from its regions: " + why;
+    TIERD_KILL_POINT("ssd.recover.before_rebuild");
+  }
+
+  // Afterwards the index knows every region, and epochs_ agrees with it.
+  Status BringUpToDate() {
+    std::fill(epochs_.begin(), epochs_.end(), 0);
+    entries_ = 0;
+    std::vector<bool> known(in_.regions.size(), false);
+    std::vector<std::pair<std::uint32_t, bool>> to_read;  // region, walk it
+    Status status = out_.index->VisitRegions([&](const IndexedRegion& r) {
+      if (r.region >= in_.regions.size() || in_.regions[r.region].fd < 0) return;
+      known[r.region] = true;
+      if (r.closed) {
+        epochs_[r.region] = r.epoch;
+        entries_ += r.entries;
+      } else {
+        // It was being overwritten: a table of contents there may be that of its former life.
+        to_read.emplace_back(r.region, true);
+      }
+    });
+    if (!status.ok()) return status;
+    // An index that lost the news of a region being opened must not hide it.
+    for (std::uint32_t i = 0; i < in_.regions.size(); ++i) {
+      if (!known[i] && in_.regions[i].fd >= 0 && StartsWithRecord(in_.format, i, in_.regions[i])) to_read.emplace_back(i, false);
+    }
+    for (const auto& [region, walk] : to_read) {
+      status = ReadRegionInto(region, walk);
+      if (!status.ok()) return status;
+    }
+    return Status::Ok();
+  }
+
+  Status ReadRegionInto(std::uint32_t region, bool walk) {
+    TIERD_KILL_POINT("ssd.recover.during_rebuild");
+    const auto read = walk ? ReadAndWalkRegion : ReadRegionContents;
+    const RegionContents contents = read(in_.format, region, in_.regions[region], &scratch_);
+    // A region that cannot be read holds nothing for us; the rest may be fine.
+    if (!contents.status.ok() || contents.epoch == 0) return Status::Ok();
+    ++(contents.from_toc ? out_.report.regions_from_toc : out_.report.regions_walked);
+    epochs_[region] = contents.epoch;
+    entries_ += contents.records.size();
+    // What the index had of the region goes first: it may be of an older epoch.
+    const Status begun = out_.index->BeginRegion(region, contents.epoch);
+    if (!begun.ok()) return begun;
+    return out_.index->EndRegion(region, contents.epoch, [&](const RecordVisitor& visit) { contents.records.Visit(visit); });
+  }
+
+  bool IsVoid(const RecoveredRecord& r, std::uint64_t epoch) const {
+    if (r.location.region >= epochs_.size() || epochs_[r.location.region] != epoch || epoch == 0) return true;
+    if (std::uint64_t{r.location.offset()} + r.location.header_bytes() + r.location.stored_bytes > in_.format.region_bytes) return true;
+    const auto it = in_.dataset_generations.find(r.identity.dataset_id);
+    return r.identity.dataset_generation != (it == in_.dataset_generations.end() ? 0 : it->second);
+  }
+
+  Status Scan() {
+    NewestVersions newest(entries_);
+    Status status = out_.index->VisitRecords([&](const RecoveredRecord& r, std::uint64_t epoch) {
+      if (IsVoid(r, epoch)) {
+        newest.Skip();
+      } else {
+        newest.Offer(r.identity, epoch);
+      }
+    });
+    if (!status.ok()) return status;
+    newest.Decide();
+    TellRegions();
+    std::uint32_t number = 0;
+    auto batch = std::make_shared<RecordBatch>();
+    bool heard = true;
+    status = out_.index->VisitRecords([&](const RecoveredRecord& r, std::uint64_t) {
+      if (!newest.Wins(number++)) {
+        ++out_.report.superseded;
+        return;
+      }
+      if (!heard) return;
+      ++out_.report.records;
+      out_.report.bytes_live += r.location.stored_bytes;
+      batch->Add(r);
+      if (batch->size() >= in_.batch_records) heard = sinks_.batch(std::exchange(batch, std::make_shared<RecordBatch>()));
+    });
+    if (heard && batch->size() > 0) sinks_.batch(std::move(batch));
+    return status;
+  }
+
+  void TellRegions() {
+    std::vector<RecoveredRegion> regions(epochs_.size());
+    for (std::size_t i = 0; i < epochs_.size(); ++i) regions[i] = {epochs_[i], in_.regions[i].fd >= 0};
+    sinks_.regions(std::move(regions));
+    regions_told_ = true;
+  }
+
+  const RecoveryInput& in_;
+  const RecoverySinks& sinks_;
+  RecoveryOutcome out_;
+  std::vector<std::uint64_t> epochs_;  // by region; 0: nothing in it
+  std::uint64_t entries_ = 0;
+  io::AlignedBuffer scratch_;
+  bool regions_told_ = false;
+};
+
+}  // namespace
+
+RecoveryOutcome RunRecovery(const RecoveryInput& input, const RecoverySinks& sinks) { return Recovery(input, sinks).Run(); }
+
+}  // namespace tierd::ssd

@@ -1,0 +1,266 @@
+#include "tierd/ssd/region_writer.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include "tierd/base/check.h"
+#include "tierd/base/kill_point.h"
+
+namespace tierd::ssd {
+
+RegionWriter::RegionWriter(TierContext& context) : context_(context) {
+  for (unsigned i = 0; i < context_.options.region_buffers; ++i) {
+    buffers_.push_back(std::make_unique<Buffer>());
+    buffers_.back()->memory = io::AlignedBuffer(context_.format.region_bytes);
+  }
+}
+
+bool RegionWriter::has_memory() const {
+  return std::none_of(buffers_.begin(), buffers_.end(), [](const auto& b) { return b->memory.empty(); });
+}
+
+void RegionWriter::TouchBuffers() {
+  for (const auto& buffer : buffers_) std::memset(buffer->memory.data(), 0, buffer->memory.size());
+}
+
+RegionWriter::Buffer* RegionWriter::BufferOf(std::uint32_t region) const {
+  for (const auto& buffer : buffers_) {
+    if (buffer->used && buffer->region == region) return buffer.get();
+  }
+  return nullptr;
+}
+
+std::uint32_t RegionWriter::StartOf(const TierContext& context, const Buffer& buffer, std::uint32_t payload_bytes) {
+  return AlignUp(buffer.fill, context.geometry.AlignmentOf(payload_bytes));
+}
+
+bool RegionWriter::Fits(const Buffer& buffer, std::uint32_t payload_bytes, std::size_t path_bytes) const {
+  const std::uint64_t end = std::uint64_t{StartOf(context_, buffer, payload_bytes)} + RecordBytes(context_.geometry, payload_bytes, path_bytes);
+  return end + buffer.toc.BytesWith(path_bytes, context_.format.alignment) <= context_.format.region_bytes;
+}
+
+Result<SsdLocation> RegionWriter::Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload, Use use) {
+  const auto bytes = static_cast<std::uint32_t>(payload.size());
+  if (!writable_) return Status(Code::kBusy, "SSD tier is read-only");
+  if (current_ != nullptr && !Fits(*current_, bytes, path.size())) {
+    if (current_->fill == 0) return Status(Code::kInvalid, "record of " + std::to_string(bytes) + " bytes is larger than a region");
+    CloseBuffer(*current_);
+  }
+  if (current_ == nullptr) {
+    if (Status taken = TakeRegion(use); !taken.ok()) return taken;
+    if (!Fits(*current_, bytes, path.size())) return Status(Code::kInvalid, "record of " + std::to_string(bytes) + " bytes is larger than a region");
+  }
+  return Place(*current_, identity, path, payload);
+}
+
+Status RegionWriter::TakeRegion(Use use) {
+  const bool last = context_.regions.Count(RegionState::kFree) == 0 && !growable_;
+  if (last && use == Use::kNew) return Status(Code::kNoSpace, "SSD tier is full");
+  const auto free = std::find_if(buffers_.begin(), buffers_.end(), [](const auto& b) { return !b->used; });
+  if (free == buffers_.end()) return Status(Code::kBusy, "all region buffers are being written");
+  if (!prepared_) {
+    Prepare();
+    return last && !preparing_ ? Status(Code::kNoSpace, "SSD tier has no region left") : Status(Code::kBusy, "no region is ready yet");
+  }
+  Buffer& buffer = **free;
+  buffer.region = *prepared_;
+  buffer.address = context_.files.AddressOf(buffer.region);
+  buffer.toc.Reset(buffer.region, context_.regions.at(buffer.region).epoch);
+  buffer.fill = buffer.previous_end = buffer.submitted = 0;
+  buffer.closing = buffer.toc_submitted = buffer.failed = false;
+  buffer.forgotten.clear();
+  buffer.used = true;
+  current_ = &buffer;
+  prepared_.reset();
+  context_.regions.Set(buffer.region, RegionState::kOpen);
+  ++context_.counters.regions_opened;
+  Prepare();
+  return Status::Ok();
+}
+
+void RegionWriter::Prepare() {
+  if (prepared_ || preparing_ || !writable_) return;
+  const std::optional<std::uint32_t> region = context_.regions.OpenFree();
+  if (!region) return;
+  preparing_ = true;
+  // Nothing is written before the index knows that the region is being overwritten: a kill in between must leave it marked for a walk.
+  context_.index.BeginRegion(*region, context_.regions.at(*region).epoch, [this, region = *region] {
+    preparing_ = false;
+    prepared_ = region;
+    context_.regions.Set(region, RegionState::kPrepared);
+  });
+}
+
+Result<SsdLocation> RegionWriter::Place(Buffer& buffer, const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload) {
+  TIERD_KILL_POINT("ssd.append.before_copy");
+  const auto bytes = static_cast<std::uint32_t>(payload.size());
+  const std::uint32_t start = StartOf(context_, buffer, bytes);
+  const std::uint32_t header_bytes = HeaderBytes(context_.geometry, bytes, path.size());
+  const std::uint32_t end = start + RecordBytes(context_.geometry, bytes, path.size());
+  const std::uint64_t epoch = buffer.toc.epoch();
+  const SsdLocation location{identity.fill_sequence, buffer.region, static_cast<std::uint32_t>(epoch), EncodePlace(start, header_bytes), bytes};
+  if (!buffer.toc.Add(identity, location, path)) {
+    CloseBuffer(buffer);
+    return Status(Code::kBusy, "the region's table of contents is full");
+  }
+  std::byte* const base = buffer.memory.data();
+  std::memset(base + buffer.fill, 0, start - buffer.fill);
+  std::byte* const to = base + start + header_bytes;
+  std::memcpy(to, payload.data(), bytes);
+  std::memset(to + bytes, 0, end - (start + header_bytes + bytes));
+  // From the copy, which is in the cache by now.
+  const std::uint32_t crc = PayloadCrc(context_.format.salt, identity, {to, bytes});
+  EncodeHeader(context_.format.salt, context_.geometry, {buffer.region, start, epoch, buffer.previous_end}, {identity, path, bytes, crc}, base + start);
+  buffer.fill = buffer.previous_end = end;
+  context_.regions.AddLive(location, end - start);
+  TIERD_KILL_POINT("ssd.append.after_copy");
+  SubmitUnits(buffer);
+  return location;
+}
+
+std::span<const std::byte> RegionWriter::RecordInBuffer(const SsdLocation& location) const {
+  const Buffer* buffer = BufferOf(location.region);
+  const std::uint64_t end = std::uint64_t{location.offset()} + location.header_bytes() + location.stored_bytes;
+  if (buffer == nullptr || end > buffer->fill) return {};
+  return {buffer->memory.data() + location.offset(), location.header_bytes() + location.stored_bytes};
+}
+
+bool RegionWriter::Forget(const SsdLocation& location) {
+  Buffer* buffer = BufferOf(location.region);
+  if (buffer == nullptr) return false;
+  buffer->forgotten.push_back(location.place);
+  return true;
+}
+
+void RegionWriter::SubmitUnits(Buffer& buffer) {
+  const std::uint32_t unit = context_.options.write_unit_bytes;
+  while (!buffer.failed && buffer.fill - buffer.submitted >= unit) {
+    Submit(buffer, buffer.submitted, buffer.submitted + unit);
+    buffer.submitted += unit;
+  }
+}
+
+void RegionWriter::SubmitPartial(Buffer& buffer) {
+  if (buffer.failed || buffer.fill == buffer.submitted) return;
+  // The rest of the block stays empty, so that no block is written twice; the next header says where its predecessor ended.
+  const std::uint32_t end = AlignUp(buffer.fill, context_.format.alignment);
+  std::memset(buffer.memory.data() + buffer.fill, 0, end - buffer.fill);
+  Submit(buffer, buffer.submitted, end);
+  buffer.fill = buffer.submitted = end;
+}
+
+void RegionWriter::Submit(Buffer& buffer, std::uint32_t from, std::uint32_t to) {
+  TIERD_KILL_POINT("ssd.write.before_submit");
+  const std::uint64_t number = next_write_++;
+  outstanding_.insert(number);
+  ++buffer.in_flight;
+  ++context_.counters.device_writes;
+  const iovec part{buffer.memory.data() + from, to - from};
+  context_.io.SubmitWritev(buffer.address.fd, {&part, 1}, buffer.address.offset + from,
+                           [this, &buffer, number, wanted = part.iov_len](io::IoResult result) { OnWritten(buffer, number, wanted, result); });
+}
+
+void RegionWriter::OnWritten(Buffer& buffer, std::uint64_t number, std::size_t wanted, io::IoResult result) {
+  TIERD_KILL_POINT("ssd.write.after_complete");
+  outstanding_.erase(number);
+  --buffer.in_flight;
+  context_.counters.device_write_bytes += result.bytes;
+  if (result.error == 0 && result.bytes == wanted) {
+    context_.health.OnWriteSuccess();
+  } else {
+    const int error = result.error != 0 ? result.error : EIO;
+    buffer.failed = true;
+    ++failures_;
+    last_error_ = error;
+    if (error == ENOSPC || error == EDQUOT) {
+      ++context_.counters.write_no_space;
+    } else {
+      ++context_.counters.write_errors;
+      context_.health.OnError(context_.clock.MonotonicNs());
+    }
+    if (current_ == &buffer) current_ = nullptr;
+  }
+  Advance(buffer);
+  RunWaiters();
+}
+
+void RegionWriter::CloseBuffer(Buffer& buffer) {
+  TIERD_KILL_POINT("ssd.region.before_close");
+  SubmitPartial(buffer);
+  buffer.closing = true;
+  if (current_ == &buffer) current_ = nullptr;
+  Advance(buffer);
+}
+
+void RegionWriter::Advance(Buffer& buffer) {
+  if (buffer.in_flight > 0) return;
+  if (buffer.failed) {
+    Abandon(buffer);
+  } else if (buffer.toc_submitted) {
+    Finish(buffer);
+  } else if (buffer.closing) {
+    // Only now: a table of contents promises that what it lists was written.
+    buffer.toc_submitted = true;
+    const std::uint32_t start = buffer.toc.Finish(context_.format.salt, buffer.previous_end, context_.format.alignment,
+                                                  buffer.memory.span().first(context_.format.region_bytes));
+    Submit(buffer, start, context_.format.region_bytes);
+  }
+}
+
+void RegionWriter::Finish(Buffer& buffer) {
+  context_.regions.Set(buffer.region, RegionState::kClosed);
+  ++context_.counters.regions_closed;
+  buffer.used = false;
+  context_.index.EndRegion(std::move(buffer.toc));
+  for (const std::uint32_t place : buffer.forgotten) context_.index.Remove({buffer.region, place});
+  buffer.toc = TocBuilder();
+}
+
+void RegionWriter::Abandon(Buffer& buffer) {
+  std::vector<SsdRecord> lost;
+  std::sort(buffer.forgotten.begin(), buffer.forgotten.end());
+  buffer.toc.Visit([&](const RecoveredRecord& record) {
+    if (!std::binary_search(buffer.forgotten.begin(), buffer.forgotten.end(), record.location.place)) lost.push_back({record.identity, record.location});
+  });
+  for (const SsdRecord& record : lost) context_.regions.RemoveLive(record.location, context_.RecordBytesOf(record.location));
+  buffer.used = false;
+  context_.regions.Set(buffer.region, RegionState::kFree);
+  context_.counters.records_lost_to_write_errors += lost.size();
+  for (const SsdRecord& record : lost) {
+    if (context_.owner.Worth(record) >= 0) context_.owner.OnGone(record, SsdGone::kWriteFailed);
+  }
+}
+
+void RegionWriter::Sync(std::function<void(Status)> done) {
+  if (current_ != nullptr) SubmitPartial(*current_);
+  waiters_.push_back({next_write_ - 1, failures_, std::move(done)});
+  if (outstanding_.empty()) context_.mailbox.Post([this] { RunWaiters(); });
+}
+
+void RegionWriter::RunWaiters() {
+  while (!waiters_.empty() && (outstanding_.empty() || *outstanding_.begin() > waiters_.front().last_write)) {
+    const Waiter waiter = std::move(waiters_.front());
+    waiters_.erase(waiters_.begin());
+    waiter.done(waiter.failures == failures_ ? Status::Ok() : Status(Code::kIo, "a write to the SSD failed"));
+  }
+}
+
+void RegionWriter::Close() {
+  if (current_ != nullptr && current_->fill > 0) CloseBuffer(*current_);
+}
+
+bool RegionWriter::idle() const {
+  if (!outstanding_.empty()) return false;
+  return std::none_of(buffers_.begin(), buffers_.end(), [](const auto& b) { return b->used && b->closing; });
+}
+
+std::uint64_t RegionWriter::room() const {
+  if (current_ == nullptr) return 0;
+  const std::uint64_t taken = std::uint64_t{current_->fill} + current_->toc.BytesWith(0, context_.format.alignment);
+  return taken >= context_.format.region_bytes ? 0 : context_.format.region_bytes - taken;
+}
+
+}  // namespace tierd::ssd

@@ -1,0 +1,106 @@
+// Appends: records are copied into the open region's buffer, the buffer goes to the device in large writes, the region is closed with its
+// table of contents after all its records are on the device. While a region has a buffer its records are read from there.
+//
+// Part of the tier; loop thread only (TouchBuffers: a worker, before the first append).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tierd/io/aligned_buffer.h"
+#include "tierd/ssd/tier_context.h"
+
+namespace tierd::ssd {
+
+class RegionWriter {
+ public:
+  explicit RegionWriter(TierContext& context);
+
+  // False: no memory for the buffers.
+  bool has_memory() const;
+  // Makes the pages of the buffers real. The only call on a worker.
+  void TouchBuffers();
+
+  enum class Use : std::uint8_t { kNew, kMove };
+  // kMove may take the last region, which is kept for the mover.
+  Result<SsdLocation> Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload, Use use);
+  // The record (header first) if its region still has a buffer, else empty. Valid until the next call of any method.
+  std::span<const std::byte> RecordInBuffer(const SsdLocation& location) const;
+  // True if the record was in a buffer: the index will hear of it when the region ends.
+  bool Forget(const SsdLocation& location);
+
+  // Gets the next region ready if none is.
+  void Prepare();
+  bool prepared() const { return prepared_.has_value(); }
+  // Set by the space keeper: more regions can be allocated; writes make sense at all.
+  void set_growable(bool growable) { growable_ = growable; }
+  void set_writable(bool writable) { writable_ = writable; }
+  bool writable() const { return writable_; }
+  // errno of the last failed write, once; 0 if none since.
+  int TakeWriteError() { return std::exchange(last_error_, 0); }
+
+  void Sync(std::function<void(Status)> done);
+  // Ends the open region; idle() once everything is on the device.
+  void Close();
+  bool idle() const;
+  // What the open region still takes.
+  std::uint64_t room() const;
+
+ private:
+  struct Buffer {
+    io::AlignedBuffer memory;
+    TocBuilder toc;
+    RegionAddress address;
+    std::uint32_t region = 0;
+    std::uint32_t fill = 0;          // where the next record may start
+    std::uint32_t previous_end = 0;  // where the last record ended
+    std::uint32_t submitted = 0;     // bytes handed to the device, from the start
+    unsigned in_flight = 0;
+    bool used = false;
+    bool closing = false;
+    bool toc_submitted = false;
+    bool failed = false;
+    std::vector<std::uint32_t> forgotten;  // places
+  };
+  struct Waiter {
+    std::uint64_t last_write;
+    std::uint64_t failures;
+    std::function<void(Status)> done;
+  };
+
+  Status TakeRegion(Use use);
+  Result<SsdLocation> Place(Buffer& buffer, const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload);
+  static std::uint32_t StartOf(const TierContext& context, const Buffer& buffer, std::uint32_t payload_bytes);
+  bool Fits(const Buffer& buffer, std::uint32_t payload_bytes, std::size_t path_bytes) const;
+  void SubmitUnits(Buffer& buffer);
+  void SubmitPartial(Buffer& buffer);
+  void Submit(Buffer& buffer, std::uint32_t from, std::uint32_t to);
+  void OnWritten(Buffer& buffer, std::uint64_t number, std::size_t wanted, io::IoResult result);
+  void CloseBuffer(Buffer& buffer);
+  void Advance(Buffer& buffer);
+  void Finish(Buffer& buffer);
+  void Abandon(Buffer& buffer);
+  void RunWaiters();
+  Buffer* BufferOf(std::uint32_t region) const;
+
+  TierContext& context_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+  Buffer* current_ = nullptr;
+  std::optional<std::uint32_t> prepared_;
+  bool preparing_ = false;
+  bool growable_ = false;
+  bool writable_ = true;
+  int last_error_ = 0;
+  std::uint64_t next_write_ = 1;
+  std::uint64_t failures_ = 0;
+  std::set<std::uint64_t> outstanding_;  // write numbers in flight
+  std::vector<Waiter> waiters_;
+};
+
+}  // namespace tierd::ssd

@@ -1,0 +1,120 @@
+#include "tierd/ssd/space_keeper.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+namespace tierd::ssd {
+
+namespace {
+
+// Free regions that wait for the writer.
+constexpr std::uint32_t kAhead = 2;
+constexpr std::int64_t kMeasureEveryNs = 1'000'000'000;
+
+// The directory under its name is still the one that is open.
+bool DirectoryIsThere(int dir_fd, const std::string& path) {
+  struct stat by_name {}, open {};
+  return ::stat(path.c_str(), &by_name) == 0 && ::fstat(dir_fd, &open) == 0 && by_name.st_dev == open.st_dev && by_name.st_ino == open.st_ino;
+}
+
+}  // namespace
+
+SpaceKeeper::SpaceKeeper(TierContext& context, RegionWriter& writer)
+    : context_(context), writer_(writer), limit_regions_(std::numeric_limits<std::uint32_t>::max()),
+      min_free_bytes_(context.options.min_free_bytes), min_free_inodes_(context.options.min_free_inodes) {
+  SetCapacity(context.options.capacity_bytes);
+}
+
+void SpaceKeeper::SetMinFree(std::uint64_t bytes, std::uint64_t inodes) {
+  min_free_bytes_ = bytes;
+  min_free_inodes_ = inodes;
+  measured_ns_ = 0;
+}
+
+std::uint32_t SpaceKeeper::target() const { return std::min(capacity_regions_, limit_regions_); }
+
+void SpaceKeeper::Step() {
+  writer_.set_growable(growable());
+  if (busy_ || !started_ || !writer_.writable()) return;
+  if (must_shrink()) {
+    if (const auto region = context_.regions.FindState(RegionState::kFree)) Punch(*region);
+    return;
+  }
+  if (growable() && context_.regions.Count(RegionState::kFree) < kAhead) Allocate();
+}
+
+void SpaceKeeper::Allocate() {
+  std::uint32_t region = context_.regions.size();
+  if (const auto absent = context_.regions.FindState(RegionState::kAbsent)) region = *absent;
+  context_.regions.GrowTo(region + 1);
+  context_.regions.Set(region, RegionState::kAllocating);
+  RegionFiles::AllocateRequest request = context_.files.RequestFor(context_.directory.dir.get(), region);
+  request.min_free_bytes = min_free_bytes_;
+  request.min_free_inodes = min_free_inodes_;
+  busy_ = true;
+  context_.maintenance.Post([this, request, region] {
+    auto made = std::make_shared<RegionFiles::Allocation>(RegionFiles::AllocateRegion(request));
+    context_.mailbox.Post([this, made, region] {
+      busy_ = false;
+      if (made->fd.valid()) context_.files.Install(region, std::move(made->fd));
+      context_.regions.Set(region, made->status.ok() ? RegionState::kFree : RegionState::kAbsent);
+      if (made->status.ok()) return;
+      full_ = true;  // until the next measurement says better
+      if (made->status.code() != Code::kNoSpace) context_.health.OnError(context_.clock.MonotonicNs());
+    });
+  });
+}
+
+void SpaceKeeper::Punch(std::uint32_t region) {
+  context_.regions.Set(region, RegionState::kAllocating);
+  busy_ = true;
+  const RegionAddress address = context_.files.AddressOf(region);
+  context_.maintenance.Post([this, address, region, bytes = context_.format.region_bytes] {
+    const Status punched = RegionFiles::PunchRegion(address, bytes);
+    context_.mailbox.Post([this, region, ok = punched.ok()] {
+      busy_ = false;
+      // A file system that cannot punch keeps the space; counting it as given back avoids trying for ever.
+      context_.regions.Set(region, RegionState::kAbsent);
+      if (ok) ++context_.counters.regions_punched;
+    });
+  });
+}
+
+void SpaceKeeper::Tick() {
+  const std::int64_t now = context_.clock.MonotonicNs();
+  if (const int error = writer_.TakeWriteError(); error == ENOSPC || error == EDQUOT) {
+    full_ = true;
+    measured_ns_ = now;
+  } else if (error == EROFS) {
+    writer_.set_writable(false);
+  }
+  if (measuring_ || (measured_ns_ != 0 && now - measured_ns_ < kMeasureEveryNs)) return;
+  measuring_ = true;
+  measured_ns_ = now;
+  context_.maintenance.Post([this, dir = context_.directory.dir.get(), path = context_.directory.path] {
+    const RegionFiles::Space space = RegionFiles::MeasureSpace(dir);
+    const bool there = DirectoryIsThere(dir, path);
+    context_.mailbox.Post([this, space, there] { OnMeasured(space, there); });
+  });
+}
+
+void SpaceKeeper::OnMeasured(const RegionFiles::Space& space, bool directory_there) {
+  measuring_ = false;
+  writer_.set_writable(context_.directory.writable && directory_there && !(space.status.ok() && space.read_only));
+  if (!space.status.ok()) return;
+  full_ = false;
+  const std::int64_t spare = static_cast<std::int64_t>(std::min<std::uint64_t>(space.free_bytes, std::numeric_limits<std::int64_t>::max())) -
+                             static_cast<std::int64_t>(min_free_bytes_);
+  const std::int64_t region = context_.format.region_bytes;
+  // Rounded down, also below zero: any shortfall costs a region.
+  std::int64_t more = spare >= 0 ? spare / region : -((-spare + region - 1) / region);
+  if (space.free_inodes < min_free_inodes_) more = std::min<std::int64_t>(more, 0);
+  const std::int64_t limit = static_cast<std::int64_t>(context_.regions.allocated()) + more;
+  limit_regions_ = static_cast<std::uint32_t>(std::clamp<std::int64_t>(limit, 0, std::numeric_limits<std::uint32_t>::max()));
+}
+
+}  // namespace tierd::ssd

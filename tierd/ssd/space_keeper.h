@@ -1,0 +1,54 @@
+// Disk space: gets regions allocated ahead of need, keeps the minimum of free bytes and inodes on the file system, gives regions back when
+// capacity is cut or somebody else fills the disk.
+//
+// Part of the tier; loop thread only. Everything that blocks runs on the maintenance worker.
+#pragma once
+
+#include <cstdint>
+
+#include "tierd/ssd/region_writer.h"
+#include "tierd/ssd/tier_context.h"
+
+namespace tierd::ssd {
+
+class SpaceKeeper {
+ public:
+  SpaceKeeper(TierContext& context, RegionWriter& writer);
+
+  void SetCapacity(std::uint64_t bytes) { capacity_regions_ = static_cast<std::uint32_t>(bytes / context_.format.region_bytes); }
+  void SetMinFree(std::uint64_t bytes, std::uint64_t inodes);
+  // Allocates the next region or punches a surplus one; one at a time. Every turn.
+  void Step();
+  // Asks the file system how full it is; a few times a second.
+  void Tick();
+
+  // How many regions may hold space now.
+  std::uint32_t target() const;
+  // More regions can be allocated.
+  bool growable() const { return started_ && !full_ && context_.regions.allocated() < target(); }
+  // Regions beyond the target that must be emptied by reclaim before they can be given back.
+  bool must_shrink() const { return started_ && context_.regions.allocated() > target(); }
+  // After recovery.
+  void Start() { started_ = true; }
+  // A write met a full file system although its space had been reserved.
+  void OnFileSystemFull() { full_ = true; }
+
+ private:
+  void Allocate();
+  void Punch(std::uint32_t region);
+  void OnMeasured(const RegionFiles::Space& space, bool directory_there);
+
+  TierContext& context_;
+  RegionWriter& writer_;
+  std::uint32_t capacity_regions_ = 0;
+  std::uint32_t limit_regions_;  // by free space
+  std::uint64_t min_free_bytes_;
+  std::uint64_t min_free_inodes_;
+  bool started_ = false;
+  bool full_ = false;       // the last allocation found no space; until the next measurement
+  bool busy_ = false;       // a job is allocating or punching
+  bool measuring_ = false;
+  std::int64_t measured_ns_ = 0;
+};
+
+}  // namespace tierd::ssd
