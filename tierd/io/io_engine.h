@@ -115,28 +115,36 @@ class IoEngine {
 
   // Requests accepted and not yet completed.
   virtual std::size_t in_flight() const = 0;
-  // Requests older than `age_ns` that have not completed (candidates for "hung").
+  // Requests that have been with the kernel or a worker for longer than `age_ns` (candidates for "hung"); those that still wait
+  // in the engine are not counted.
   virtual std::size_t OlderThan(std::int64_t age_ns) const = 0;
-  // Tells the engine that `count` of its requests hang, so that it adds that many replacements of its workers (bounded
-  // by the option max_replacements): a stuck request must not take a slot that others need.
+  // Tells the engine that `count` more of its requests hang (the oldest that were not reported yet), so that it adds that many
+  // replacements of its workers, together at most max_replacements: a stuck request must not take a slot that others need.
+  // A replacement leaves when the request it stands for completes after all.
   virtual void CompensateHung(std::size_t count) = 0;
   virtual EngineCounters counters() const = 0;
 
   static constexpr std::size_t kMaxIov = 8;
 };
 
+class EngineFaults;
+
 struct EngineOptions {
   // Requests in the kernel or with a worker at a time; more wait inside the engine in FIFO order. Range 1..4096.
   unsigned depth = 256;
-  // Thread pool: workers; io_uring: bounded and unbounded io-wq workers (IORING_REGISTER_IOWQ_MAX_WORKERS). Range 1..512.
+  // Requests that may each occupy a thread. Thread pool: workers, started when needed. io_uring: file reads and stats in the
+  // kernel at a time, and what this engine adds to the io-wq workers of its thread (IORING_REGISTER_IOWQ_MAX_WORKERS; the kernel
+  // shares them among the rings of a thread). Raising it costs a kernel thread each. Range 1..512.
   unsigned workers = 64;
   // Extra workers that may replace hung ones. Range 0..512.
   unsigned max_replacements = 64;
+  // Tests only; outlives every request, abandoned ones included.
+  EngineFaults* faults = nullptr;
 };
 
 enum class EngineKind : std::uint8_t { kUring, kThreads };
 
-// Builds an engine. kUring fails with kUnsupported (naming the reason: ENOSYS, EPERM by seccomp, missing operation) where io_uring cannot be
+// Builds an engine for the calling thread (a ring belongs to the thread that made it). kUring fails with kUnsupported (naming the reason: ENOSYS, EPERM by seccomp, missing operation) where io_uring cannot be
 // used; the caller then takes kThreads, which works everywhere.
 // Destruction waits for nothing that hangs: requests still in flight are abandoned, their workers detached (or the ring closed) together with
 // the memory the engine itself owns; callers' buffers must outlive the *process* in that case, so callers stop cleanly first where they can.

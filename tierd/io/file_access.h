@@ -1,0 +1,72 @@
+// What both engines share: how a file is opened beneath its root, what a stat becomes, when an outcome is repeated. And the
+// blocking form of a whole request, which the thread pool runs.
+//
+// Functions without state of their own; any thread. They do not queue and do not complete anything.
+#pragma once
+
+#include <linux/openat2.h>
+#include <sys/stat.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+
+#include "tierd/io/engine_faults.h"
+#include "tierd/io/io_engine.h"
+
+struct statx;
+
+namespace tierd::io {
+
+// EINTR, EAGAIN and their like are repeated this often within one request; then they are its error.
+inline constexpr unsigned kMaxRepeats = 64;
+inline constexpr bool IsTransient(int error) { return error == EINTR || error == EAGAIN; }
+
+// CLOCK_MONOTONIC_COARSE in ns.
+std::int64_t CoarseNs();
+
+FileStat ToFileStat(const struct stat& st);
+FileStat ToFileStat(const struct statx& st);
+
+// Read-only, beneath the root, without waiting for the writer of a FIFO.
+open_how OpenHow(bool direct, bool follow_symlinks);
+// Clears O_NONBLOCK (which some file systems apply to regular files whose data is on tape) and, unless `direct`, O_DIRECT.
+void SetReadFlags(int fd, bool direct);
+// A pipe, FIFO or socket: reading it would take bytes away from its owner. Never blocks, unlike fstat on a network
+// file system. Devices and directories are told by the stat that follows.
+bool IsStream(int fd);
+
+// Steps done and repeated by one request, added to EngineCounters when it completes.
+struct StepCounts {
+  std::uint32_t system_calls = 0;
+  std::uint32_t short_continued = 0;
+  std::uint32_t retried = 0;
+};
+
+// What a worker needs besides the request; shared by all workers of an engine.
+struct AccessContext {
+  // Constant after construction.
+  EngineFaults* faults = nullptr;
+  bool has_openat2 = true;
+  // Learned: RWF_DONTCACHE is taken by this kernel and file system.
+  std::atomic<bool> dontcache{true};
+};
+
+// Whether openat2(2) exists and is allowed here; where not, paths are walked component by component.
+bool ProbeOpenat2();
+
+// Descriptor or -errno. Follows OpenHow; without openat2 the same answers are found by walking (".." is refused with EXDEV there).
+int OpenBeneath(const AccessContext& context, const FileReadRequest& request, bool direct);
+
+// The whole request, blocking.
+FileReadResult ReadFile(AccessContext& context, const FileReadRequest& request, StepCounts* counts);
+StatResult StatPath(AccessContext& context, const StatRequest& request, StepCounts* counts);
+// All of `iov`, resuming after short counts; changes `iov`.
+IoResult Transfer(AccessContext& context, Step step, int fd, std::span<iovec> iov, std::uint64_t offset, StepCounts* counts);
+
+// Drops the first `bytes` of `iov` and returns what is left.
+std::span<iovec> SkipBytes(std::span<iovec> iov, std::size_t bytes);
+// A transfer with O_DIRECT that was resumed at a place that is no multiple of the sector had reached the end of the file.
+inline constexpr bool IsDirectEnd(int error, std::size_t bytes_before) { return error == EINVAL && bytes_before % 512 != 0; }
+
+}  // namespace tierd::io

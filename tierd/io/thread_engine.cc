@@ -1,0 +1,358 @@
+#include "tierd/io/thread_engine.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "tierd/base/check.h"
+#include "tierd/io/completion_event.h"
+#include "tierd/io/file_access.h"
+
+namespace tierd::io {
+namespace {
+
+// Deep enough for a path walk and the sanitizers' frames, small beside 512 of the default 8 MiB.
+constexpr std::size_t kStackBytes = std::size_t{512} << 10;
+// How long the destructor lets busy workers finish, so that only hung ones are left behind.
+constexpr auto kGrace = std::chrono::milliseconds(100);
+
+}  // namespace
+
+struct ThreadEngine::Request {
+  enum class Kind : std::uint8_t { kFileRead, kStat, kReadv, kWritev };
+
+  // Written by the loop thread before the handoff, by the worker until it hands back.
+  Kind kind = Kind::kFileRead;
+  FileReadRequest file;
+  FileReadResult file_result;
+  StatRequest stat;
+  StatResult stat_result;
+  int fd = -1;
+  unsigned iov_count = 0;
+  iovec iov[kMaxIov] = {};
+  std::uint64_t offset = 0;
+  IoResult io_result;
+  StepCounts counts;
+
+  // When a worker took it; 0 while none has it. Guards itself.
+  std::atomic<std::int64_t> started_ns{0};
+
+  // Owned by the loop thread, also while a worker has the rest.
+  FileReadCallback file_done;
+  StatCallback stat_done;
+  IoCallback io_done;
+  bool compensated = false;
+
+  // Of the queue that holds it.
+  Request* next = nullptr;
+};
+
+struct ThreadEngine::State {
+  AccessContext context;
+  CompletionEvent event;
+  // Memory of all requests. Take and Give on the loop thread only.
+  RequestPool<Request> pool;
+
+  std::mutex mutex;
+  std::condition_variable work;   // queue, limit or stop changed
+  std::condition_variable ended;  // a worker left
+  // Guarded by mutex.
+  RequestQueue<Request> queue;
+  std::vector<Request*> done;
+  unsigned idle = 0;
+  unsigned live = 0;
+  unsigned limit = 0;
+  bool stop = false;
+};
+
+Result<std::unique_ptr<IoEngine>> ThreadEngine::Create(const EngineOptions& options) {
+  std::unique_ptr<ThreadEngine> engine(new ThreadEngine(options));
+  if (!engine->state_->event.valid()) return Status::FromErrno(engine->state_->event.error(), "eventfd for the I/O threads");
+  // One worker at least, so that requests always progress however few threads the system grants later.
+  engine->state_->live = 1;
+  if (!StartWorker(engine->state_)) return Status(Code::kNoSpace, "no I/O thread can be started");
+  return Result<std::unique_ptr<IoEngine>>(std::move(engine));
+}
+
+ThreadEngine::ThreadEngine(const EngineOptions& options) : options_(options), state_(std::make_shared<State>()) {
+  state_->context.faults = options.faults;
+  state_->context.has_openat2 = ProbeOpenat2();
+  state_->limit = options.workers;
+}
+
+ThreadEngine::~ThreadEngine() {
+  {
+    std::unique_lock lock(state_->mutex);
+    state_->stop = true;
+    state_->work.notify_all();
+    const auto deadline = std::chrono::system_clock::now() + kGrace;
+    state_->ended.wait_until(lock, deadline, [this] { return state_->live == 0; });
+  }
+  // What callbacks captured must not be destroyed by a worker that ends later.
+  state_->pool.ForEach([](Request& request) {
+    request.file_done = nullptr;
+    request.stat_done = nullptr;
+    request.io_done = nullptr;
+  });
+}
+
+int ThreadEngine::event_fd() const { return state_->event.fd(); }
+
+ThreadEngine::Request* ThreadEngine::NewRequest() {
+  Request* request = state_->pool.Take();
+  request->counts = StepCounts();
+  request->compensated = false;
+  unsent_.Push(request);
+  ++counters_.submitted;
+  return request;
+}
+
+void ThreadEngine::SubmitFileRead(FileReadRequest request, FileReadCallback done) {
+  Request* r = NewRequest();
+  r->kind = Request::Kind::kFileRead;
+  r->file = std::move(request);
+  r->file_done = std::move(done);
+}
+
+void ThreadEngine::SubmitStat(StatRequest request, StatCallback done) {
+  Request* r = NewRequest();
+  r->kind = Request::Kind::kStat;
+  r->stat = std::move(request);
+  r->stat_done = std::move(done);
+}
+
+void ThreadEngine::SubmitReadv(int fd, std::span<const iovec> iov, std::uint64_t offset, IoCallback done) {
+  Request* r = NewRequest();
+  r->kind = Request::Kind::kReadv;
+  SubmitTransfer(r, fd, iov, offset, std::move(done));
+}
+
+void ThreadEngine::SubmitWritev(int fd, std::span<const iovec> iov, std::uint64_t offset, IoCallback done) {
+  Request* r = NewRequest();
+  r->kind = Request::Kind::kWritev;
+  SubmitTransfer(r, fd, iov, offset, std::move(done));
+}
+
+void ThreadEngine::SubmitTransfer(Request* request, int fd, std::span<const iovec> iov, std::uint64_t offset,
+                                  IoCallback done) {
+  TIERD_CHECK(iov.size() <= kMaxIov);
+  std::copy(iov.begin(), iov.end(), request->iov);
+  request->iov_count = static_cast<unsigned>(iov.size());
+  request->fd = fd;
+  request->offset = offset;
+  request->io_done = std::move(done);
+}
+
+void ThreadEngine::Flush() {
+  if (unsent_.empty()) return;
+  bool start = false;
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->queue.Append(&unsent_);
+    // One is woken or started here; it does the same for the next if more waits, so that this thread does not pay for 64.
+    if (state_->idle > 0) {
+      state_->work.notify_one();
+    } else if (state_->live < state_->limit) {
+      ++state_->live;
+      start = true;
+    }
+  }
+  if (start) StartWorker(state_);
+}
+
+std::size_t ThreadEngine::Poll(std::size_t budget) {
+  state_->event.Clear();
+  std::size_t ran = 0;
+  while (MoreReady() && ran < budget) {
+    Complete(ready_[ready_next_++]);
+    ++ran;
+  }
+  // What the budget left asks for another turn.
+  if (MoreReady()) state_->event.Signal();
+  if (ran > 0) Flush();
+  return ran;
+}
+
+bool ThreadEngine::MoreReady() {
+  if (ready_next_ < ready_.size()) return true;
+  ready_.clear();
+  ready_next_ = 0;
+  std::lock_guard lock(state_->mutex);
+  ready_.swap(state_->done);
+  return !ready_.empty();
+}
+
+std::size_t ThreadEngine::Wait(int timeout_ms, std::size_t budget) {
+  Flush();
+  if (const std::size_t ran = Poll(budget); ran > 0 || in_flight() == 0) return ran;
+  state_->event.Wait(timeout_ms);
+  return Poll(budget);
+}
+
+void ThreadEngine::Complete(Request* request) {
+  ++counters_.completed;
+  counters_.system_calls += request->counts.system_calls;
+  counters_.short_continued += request->counts.short_continued;
+  counters_.retried += request->counts.retried;
+  if (request->compensated) {
+    --compensated_;
+    SetWorkerLimit();
+  }
+  // The request is free before the callback runs, which may submit.
+  switch (request->kind) {
+    case Request::Kind::kFileRead: {
+      const FileReadCallback done = std::exchange(request->file_done, nullptr);
+      const FileReadResult result = request->file_result;
+      state_->pool.Give(request);
+      return done(result);
+    }
+    case Request::Kind::kStat: {
+      const StatCallback done = std::exchange(request->stat_done, nullptr);
+      const StatResult result = request->stat_result;
+      state_->pool.Give(request);
+      return done(result);
+    }
+    case Request::Kind::kReadv:
+    case Request::Kind::kWritev: {
+      const IoCallback done = std::exchange(request->io_done, nullptr);
+      const IoResult result = request->io_result;
+      state_->pool.Give(request);
+      return done(result);
+    }
+  }
+}
+
+std::size_t ThreadEngine::OlderThan(std::int64_t age_ns) const {
+  const std::int64_t before = CoarseNs() - age_ns;
+  std::size_t count = 0;
+  state_->pool.ForEach([&](const Request& request) {
+    const std::int64_t started = request.started_ns.load(std::memory_order_relaxed);
+    count += started != 0 && started < before;
+  });
+  return count;
+}
+
+void ThreadEngine::CompensateHung(std::size_t count) {
+  std::vector<std::pair<std::int64_t, Request*>> running;
+  state_->pool.ForEach([&](Request& request) {
+    const std::int64_t started = request.started_ns.load(std::memory_order_relaxed);
+    if (started != 0 && !request.compensated) running.emplace_back(started, &request);
+  });
+  count = std::min(count, running.size());
+  std::partial_sort(running.begin(), running.begin() + static_cast<std::ptrdiff_t>(count), running.end());
+  for (std::size_t i = 0; i < count; ++i) running[i].second->compensated = true;
+  compensated_ += count;
+  SetWorkerLimit();
+}
+
+void ThreadEngine::SetWorkerLimit() {
+  const auto extra = static_cast<unsigned>(std::min<std::size_t>(compensated_, options_.max_replacements));
+  bool start = false;
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->limit = options_.workers + extra;
+    // Surplus workers leave when they are idle; requests that wait get theirs now.
+    if (state_->live > state_->limit) state_->work.notify_all();
+    if (!state_->queue.empty() && state_->idle == 0 && state_->live < state_->limit) {
+      ++state_->live;
+      start = true;
+    }
+  }
+  if (start) StartWorker(state_);
+}
+
+// The caller has counted the worker in `live`; taken back if the system refuses the thread (those that live go on).
+bool ThreadEngine::StartWorker(const std::shared_ptr<State>& state) {
+  pthread_attr_t attributes;
+  pthread_attr_init(&attributes);
+  pthread_attr_setstacksize(&attributes, kStackBytes);
+  pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  // Signals are for the loop thread: a new thread inherits a mask that blocks them.
+  sigset_t all;
+  sigset_t previous;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &previous);
+  auto owner = std::make_unique<std::shared_ptr<State>>(state);
+  pthread_t thread;
+  const int error = pthread_create(&thread, &attributes, &ThreadEngine::WorkerMain, owner.get());
+  pthread_sigmask(SIG_SETMASK, &previous, nullptr);
+  pthread_attr_destroy(&attributes);
+  if (error == 0) {
+    owner.release();
+    return true;
+  }
+  std::lock_guard lock(state->mutex);
+  --state->live;
+  return false;
+}
+
+void* ThreadEngine::WorkerMain(void* state) {
+  const std::unique_ptr<std::shared_ptr<State>> owner(static_cast<std::shared_ptr<State>*>(state));
+  pthread_setname_np(pthread_self(), "tierd-io");
+  Work(*owner);
+  return nullptr;
+}
+
+void ThreadEngine::Work(const std::shared_ptr<State>& state) {
+  State& s = *state;
+  std::unique_lock lock(s.mutex);
+  while (!s.stop && s.live <= s.limit) {
+    if (s.queue.empty()) {
+      ++s.idle;
+      s.work.wait(lock);
+      --s.idle;
+      continue;
+    }
+    Request* request = s.queue.Pop();
+    bool start = false;
+    if (!s.queue.empty()) {
+      if (s.idle > 0) {
+        s.work.notify_one();
+      } else if (s.live < s.limit) {
+        ++s.live;
+        start = true;
+      }
+    }
+    lock.unlock();
+    if (start) StartWorker(state);
+    Execute(s, *request);
+    lock.lock();
+    s.done.push_back(request);
+    if (s.done.size() == 1) {
+      lock.unlock();
+      s.event.Signal();
+      lock.lock();
+    }
+  }
+  // A surplus worker passes on the wake-up that it may have taken from one that stays.
+  if (!s.queue.empty()) s.work.notify_one();
+  --s.live;
+  s.ended.notify_one();
+}
+
+void ThreadEngine::Execute(State& state, Request& request) {
+  request.started_ns.store(CoarseNs(), std::memory_order_relaxed);
+  switch (request.kind) {
+    case Request::Kind::kFileRead:
+      request.file_result = ReadFile(state.context, request.file, &request.counts);
+      break;
+    case Request::Kind::kStat:
+      request.stat_result = StatPath(state.context, request.stat, &request.counts);
+      break;
+    case Request::Kind::kReadv:
+    case Request::Kind::kWritev: {
+      const Step step = request.kind == Request::Kind::kReadv ? Step::kReadv : Step::kWritev;
+      request.io_result =
+          Transfer(state.context, step, request.fd, {request.iov, request.iov_count}, request.offset, &request.counts);
+      break;
+    }
+  }
+  request.started_ns.store(0, std::memory_order_relaxed);
+}
+
+}  // namespace tierd::io

@@ -1,0 +1,129 @@
+// One request of the io_uring engine as a state machine: which entries come next, and what their results mean.
+//
+// Loop thread only. It prepares entries in a ring it is given and takes results; it neither submits nor polls nor completes, and
+// never blocks. What the kernel writes to (other than callers' buffers) lies in StatxSlots, which can be left behind.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "tierd/io/aligned_buffer.h"
+#include "tierd/io/file_access.h"
+#include "tierd/io/io_engine.h"
+#include "tierd/io/uring_ring.h"
+
+namespace tierd::io {
+
+// Targets of statx: one pair for each file request in the kernel.
+struct StatxPair {
+  struct statx before;
+  struct statx after;
+};
+
+class StatxSlots {
+ public:
+  // False: no memory.
+  bool Allocate(std::size_t count);
+  StatxPair* Take();
+  void Give(StatxPair* slot) { free_.push_back(slot); }
+  // Leaves the memory to the process: abandoned requests may still be answered.
+  void Abandon() { memory_.Abandon(); }
+
+ private:
+  AlignedBuffer memory_;
+  std::vector<StatxPair*> free_;
+};
+
+// What all requests of an engine share.
+struct UringContext {
+  EngineFaults* faults = nullptr;
+  // Learned: RWF_DONTCACHE is taken by this kernel and file system.
+  bool dontcache = true;
+  // The engine is being destroyed: opened files are closed, nothing else is begun.
+  bool stopping = false;
+};
+
+struct alignas(64) UringRequest {
+  enum class Kind : std::uint8_t { kFileRead, kStat, kReadv, kWritev };
+  // How far a file read is. kChain stands for all steps after the open; the others are taken one at a time.
+  enum class Stage : std::uint8_t { kOpen, kChain, kStatBefore, kRead, kStatAfter, kAdvise, kClose, kEnded };
+
+  // Back to the beginning, with everything but the callbacks and the parameters reset.
+  void Start(Kind new_kind);
+  bool IsTransfer() const { return kind == Kind::kReadv || kind == Kind::kWritev; }
+
+  // Entries that Prepare will use now.
+  unsigned EntriesNeeded() const { return stage == Stage::kChain ? kChainEntries : 1; }
+  // Fills that many entries of `ring`, which has room for them.
+  void Prepare(UringRing& ring, UringContext& context);
+  // Takes the result of one entry; true when all that were prepared are answered, so that Advance is due.
+  bool TakeResult(Step step, long result, UringContext& context);
+  // Decides from the results what comes next; true if the request has ended, else Prepare is due.
+  bool Advance(UringContext& context);
+
+  static UringRequest* Of(std::uint64_t user_data) { return reinterpret_cast<UringRequest*>(user_data & ~std::uint64_t{63}); }
+  static Step StepOf(std::uint64_t user_data) { return static_cast<Step>((user_data & 63) >> 1); }
+
+  static constexpr unsigned kChainEntries = 5;
+  static constexpr std::size_t kSteps = 9;
+
+  // Parameters.
+  Kind kind = Kind::kReadv;
+  FileReadRequest file;
+  StatRequest stat;
+  int fd = -1;  // transfers: the caller's; file reads: ours while open
+  std::array<iovec, IoEngine::kMaxIov> iov{};
+  std::uint64_t offset = 0;
+
+  // Progress.
+  Stage stage = Stage::kOpen;
+  bool direct = false;     // the descriptor is open with O_DIRECT
+  bool dontcache = false;  // the last read was made with RWF_DONTCACHE
+  bool careful = false;    // step by step from now on
+  unsigned repeats = 0;    // of transient outcomes
+  unsigned unanswered = 0;
+  int error = 0;           // why a file read goes to its kClose
+  std::span<iovec> rest;   // of iov: not transferred yet
+  std::size_t bytes = 0;
+  std::array<long, kSteps> results{};
+  StepCounts counts;
+  open_how how{};
+  StatxPair* slot = nullptr;
+
+  // Outcome.
+  FileReadResult file_result;
+  StatResult stat_result;
+  IoResult io_result;
+
+  // The engine's.
+  FileReadCallback file_done;
+  StatCallback stat_done;
+  IoCallback io_done;
+  std::int64_t started_ns = 0;  // 0: not in the kernel
+  bool compensated = false;
+  UringRequest* next = nullptr;
+
+ private:
+  void PrepareStep(UringRing& ring, UringContext& context, Step step, bool linked);
+  void PrepareRead(io_uring_sqe* sqe, UringContext& context);
+  void PrepareTransfer(io_uring_sqe* sqe);
+  long ResultOf(Step step) const { return results[static_cast<std::size_t>(step)]; }
+  bool Repeat(long result);
+  bool Close(int why);
+  bool Reopen();
+  bool Go(Stage to);
+
+  bool AdvanceTransfer();
+  bool AdvanceStat();
+  bool AdvanceOpen(UringContext& context);
+  bool AdvanceChain(UringContext& context);
+  bool AdvanceStatBefore();
+  bool AdvanceRead(UringContext& context);
+  bool AdvanceStatAfter();
+};
+
+}  // namespace tierd::io
