@@ -9,12 +9,14 @@ bool IsFree(FrameState state) { return state == FrameState::kHole || state == Fr
 
 // A sweep may turn at both ends of a segment (or at obstacles) without having gained anything before it gives up.
 constexpr std::uint8_t kFruitlessTurns = 3;
+// Each hop copies about a reserve's bytes and opens one more stretch between obstacles; 16 reach every stretch of a segment with 16 obstacles.
+constexpr std::uint8_t kMaxHops = 16;
 // Blocks that a hop may look at beyond an obstacle.
 constexpr int kHopVisits = 4096;
 
 }  // namespace
 
-bool Compactor::Enough(std::uint64_t wanted) const {
+bool Compactor::HasRoom(std::uint64_t wanted) const {
   for (std::uint16_t i = 0; i < allocator_.segment_slots(); ++i) {
     if (allocator_.in_use(SegmentIndex{i}) && allocator_.GapSurplus(SegmentIndex{i}) >= wanted) return true;
   }
@@ -40,6 +42,7 @@ SegmentIndex Compactor::Choose(std::uint64_t wanted) const {
 void Compactor::Begin(SegmentIndex segment) {
   current_ = segment;
   turns_ = 0;
+  hops_ = 0;
   best_ = 0;
   // Towards the side with more of the segment on it: the other side is gathered on the way back.
   const FrameId gap = allocator_.Gap(segment);
@@ -50,7 +53,7 @@ Compactor::Outcome Compactor::Step(std::uint64_t wanted, std::uint64_t budget_by
   Quantum quantum{budget_bytes};
   wanted = std::min(wanted, allocator_.max_frame_bytes());
   for (;;) {
-    if (Enough(wanted)) {
+    if (HasRoom(wanted)) {
       tried_.clear();
       return Outcome::kEnough;
     }
@@ -150,9 +153,14 @@ bool Compactor::Turn() {
 
 // The gap is shut in by obstacles: moves the frames behind one of them into it, if that makes a hole of the reserve's size there.
 bool Compactor::Hop(Quantum& quantum) {
-  if (!slide_ || turns_ > kFruitlessTurns) return false;
-  if (!HopTo(true, quantum) && !HopTo(false, quantum)) return false;
-  turns_ = kFruitlessTurns + 1;  // one hop for each time the gap grows
+  if (!slide_ || hops_ >= kMaxHops) return false;
+  // On in one direction as long as possible, so that it does not hop back.
+  if (!HopTo(hop_up_, quantum)) {
+    hop_up_ = !hop_up_;
+    if (!HopTo(hop_up_, quantum)) return false;
+  }
+  ++hops_;
+  turns_ = 0;
   return true;
 }
 

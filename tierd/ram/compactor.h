@@ -48,6 +48,8 @@ class Compactor {
   // kEnough: no frame is left that could be moved (held ones and limbo may be); kNothing: no room elsewhere.
   Outcome Evacuate(SegmentIndex segment, std::uint64_t budget_bytes);
 
+  // Whether a gap's surplus or a hole has that many bytes.
+  bool HasRoom(std::uint64_t wanted) const;
   const CompactStats& stats() const { return stats_; }
 
   static constexpr std::uint32_t kMaxMoves = 2048;
@@ -60,7 +62,6 @@ class Compactor {
     std::uint32_t visits = kMaxVisits;
   };
   enum class Stop : std::uint8_t { kQuantum, kEnd, kObstacle, kTooLarge, kNoHole };
-  bool Enough(std::uint64_t wanted) const;
   SegmentIndex Choose(std::uint64_t wanted) const;
   void Begin(SegmentIndex segment);
   Stop Sweep(std::uint64_t wanted, Quantum& quantum);
@@ -78,6 +79,8 @@ class Compactor {
   bool up_ = true;                     // the gap wanders to higher addresses
   bool slide_ = true;                  // false: only holes elsewhere can help, this segment has not enough free space of its own
   std::uint8_t turns_ = 0;             // since the gap last grew beyond best_
+  std::uint8_t hops_ = 0;              // in this segment, for the present want
+  bool hop_up_ = true;
   std::uint64_t best_ = 0;
   std::vector<bool> tried_;            // segments that had nothing to give to the present want
   CompactStats stats_;

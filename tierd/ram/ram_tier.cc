@@ -111,13 +111,31 @@ void RamTier::Move(FrameId from, FrameId to) {
 }
 
 Compactor::Outcome RamTier::CompactStep(std::uint64_t wanted, std::uint64_t budget_bytes) {
+  wanted = std::min(wanted + kPage, options_.max_frame_bytes);  // the strictest alignment may cost a page
   const LeaseSet& leased = scanner_.Scan();
   FreeLimbo(limbo_.size(), leased);
   leased_ = &leased;
-  const Compactor::Outcome outcome = compactor_.Step(wanted, budget_bytes);
+  Compactor::Outcome outcome = compactor_.Step(wanted, budget_bytes);
   leased_ = nullptr;
+  if (outcome == Compactor::Outcome::kMore) {
+    // Old places of this step, mostly unleased still: what they give may do already.
+    FreeLimbo(limbo_.size(), scanner_.Scan());
+    if (compactor_.HasRoom(wanted)) outcome = Compactor::Outcome::kEnough;
+  }
+  // Nothing left to gather: then a gap's reserve may go, until something was freed.
   compaction_useless_ = outcome == Compactor::Outcome::kNothing;
+  if (compaction_useless_ && LargestGap() >= wanted) outcome = Compactor::Outcome::kEnough;
   return outcome;
+}
+
+std::uint64_t RamTier::LargestGap() const {
+  std::uint64_t largest = 0;
+  for (std::uint16_t i = 0; i < allocator_.segment_slots(); ++i) {
+    const SegmentIndex segment{i};
+    if (!allocator_.in_use(segment) || allocator_.closed(segment) || allocator_.Gap(segment) == kNoFrame) continue;
+    largest = std::max(largest, allocator_.capacity(allocator_.Gap(segment)));
+  }
+  return largest;
 }
 
 bool RamTier::WantsCompaction() const {

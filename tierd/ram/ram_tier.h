@@ -92,7 +92,8 @@ class RamTier final : private FrameMover {
   LeaseScanner& leases() { return scanner_; }
 
   // ---- compaction
-  // One quantum (<= budget_bytes copied, default ~1 ms) towards a contiguous place for `wanted` bytes, with one lease scan; frees limbo on its way.
+  // One quantum (<= budget_bytes copied, default ~1 ms) towards a contiguous place for `wanted` bytes, with one or two lease scans; frees limbo on its
+  // way. kEnough: Allocate finds room now. kMore: call again. kNothing: evict.
   Compactor::Outcome CompactStep(std::uint64_t wanted, std::uint64_t budget_bytes = kCompactQuantumBytes);
   // Whether background quanta are worth it: no surplus for a largest frame although >= 10 % is free and the last try had not said kNothing.
   bool WantsCompaction() const;
@@ -139,6 +140,7 @@ class RamTier final : private FrameMover {
   std::uint64_t NextLeaseWord(FrameId frame) override;
   void Move(FrameId from, FrameId to) override;
   std::uint16_t NextFill();
+  std::uint64_t LargestGap() const;
   std::uint64_t FreeLimbo(std::size_t max_frames, const LeaseSet& leased);
 
   // Owned by the loop thread.
