@@ -4,7 +4,7 @@
 set -euo pipefail
 
 build=(g++ cmake ninja-build ccache pkg-config libboost1.81-dev liburing-dev libleveldb-dev prometheus-cpp-dev libisal-dev
-  libxxhash-dev libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libsystemd-dev fuse3
+  libxxhash-dev libtomlplusplus-dev libcli11-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libsystemd-dev zlib1g-dev fuse3
   dataset-fashion-mnist)
 test=("${build[@]}" libgtest-dev libgmock-dev libbenchmark-dev libseccomp-dev clang-14 python3 python3-jsonschema fio strace xfsprogs)
 # Only root can use these (the tests that need them skip otherwise).
