@@ -64,6 +64,8 @@ FileId Catalogue::NewFile(std::uint16_t source, std::string_view relative, abi::
   record.flags = flags;
   record.version_tag = NextSequence();
   ++file_count_;
+  if (files_per_source_.size() <= source) files_per_source_.resize(source + 1u);
+  ++files_per_source_[source];
   return static_cast<FileId>(id);
 }
 
@@ -191,6 +193,7 @@ void Catalogue::Remove(FileId id) {
   record.flags = 0;
   free_files_.push_back(Raw(id));
   --file_count_;
+  --files_per_source_[record.source];
 }
 
 void Catalogue::ChangeVersion(FileId id, const io::FileStat& stat, std::uint64_t chunk_bytes) {

@@ -120,6 +120,9 @@ class Catalogue {
   ObjectId ObjectAt(std::uint8_t generation_low, std::uint32_t ordinal) const;
   // Whether the file's path is `path` or below it; "" is above everything.
   bool IsBelow(FileId file, std::string_view path) const;
+  // Whether the file's parent is `path`.
+  bool IsChild(FileId file, std::string_view path) const { return dirs_[files_[Raw(file)].dir] == path && !names_.Get(files_[Raw(file)].name).empty(); }
+  std::uint64_t files_of(std::uint16_t source) const { return source < files_per_source_.size() ? files_per_source_[source] : 0; }
   // Fills in what a record recovered from the SSD does not know (mode, owner, links), once a stat has confirmed its version.
   void CompleteAttributes(FileId file, const io::FileStat& stat);
 
@@ -151,6 +154,7 @@ class Catalogue {
   std::deque<std::string> dirs_;  // never move: the keys of dir_ids_ point into them
   std::unordered_map<std::string_view, std::uint32_t> dir_ids_;
   std::size_t file_count_ = 0;
+  std::vector<std::uint64_t> files_per_source_;
   std::uint64_t sequence_ = 0;
 };
 

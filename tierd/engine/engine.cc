@@ -241,6 +241,21 @@ void Engine::EndTurnQuietly() {
   if (ssd_) ssd_->Flush();
 }
 
+bool Engine::Leased(ObjectId object) {
+  const ObjectRecord& record = catalogue_->object(object);
+  if (record.frame == ram::kNoFrame) return false;
+  const std::uint16_t fill = abi::DecodeLocation(ram_->LocationWord(record.frame)).fill;
+  return ram_->leases().Scan().Covers(abi::EncodeLease(abi::LeaseKeyOf(catalogue_->KeyOf(object)), fill));
+}
+
+void Engine::VoidRecords(SourceUnit& unit) {
+  if (!ssd_) return;
+  ssd_->InvalidateDataset(unit.dataset_id, [this](const Status& status) {
+    if (!status.ok()) Log("invalidate error=\"" + status.message() + "\"");
+  });
+  VoidDataset(unit);
+}
+
 void Engine::VoidDataset(SourceUnit& unit) {
   const std::size_t objects = catalogue_->object_slots();
   for (std::size_t i = 0; i < objects; ++i) {

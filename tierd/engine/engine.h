@@ -67,6 +67,7 @@ class Engine {
   std::uint64_t Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, bool recursive);
   // An entry of a session's access ring (hostile).
   void OnAccess(SessionId session, std::uint64_t ring_entry);
+  void CountRingLost(std::uint64_t entries) { counters_.ring_lost += entries; }
   void OnSessionEnd(SessionId session);
   // After a batch of the above: hands requests to the kernel.
   void EndTurn();
@@ -94,6 +95,14 @@ class Engine {
   SourceUnit* Locate(std::string_view absolute, std::string* relative);
   // Everything known at or below a path: calls visit for each file until it returns false.
   void ForEachBelow(SourceUnit& unit, std::string_view path, const std::function<bool(FileId)>& visit);
+  std::uint64_t KnownFiles(const SourceUnit& unit) const { return catalogue_->files_of(unit.index); }
+  const char* ssd_engine_name() const { return ssd_io_ ? ssd_io_->name() : ""; }
+  // Whether some client leases the object now (a scan of all lease tables).
+  bool Leased(ObjectId object);
+  // Records of the source's dataset do not come back after a crash (one fsync, on the tier's own thread); what is known of its other files is forgotten by the SSD tier too.
+  void VoidRecords(SourceUnit& unit);
+  // Work was given by the control plane: a turn comes soon.
+  void Kick() { ScheduleTurn(); }
   // Another policy for a source, at run time: it is told all that is known and placed. kNotFound, kInvalid: nothing changed.
   Status SwitchPolicy(SourceUnit& unit, const std::string& name, const std::string& parameters);
 

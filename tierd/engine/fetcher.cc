@@ -209,6 +209,27 @@ void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& st
   for (const Waiter& waiter : orphans) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
 }
 
+void Fetcher::Observe(SourceUnit& unit, std::string_view path, const io::FileStat& stat, std::int64_t stat_sent_ns) {
+  const abi::FileKey key = catalogue_.KeyOf(unit.wire_id, path);
+  FileId file = catalogue_.Find(key);
+  if (file == kNoFile) {
+    const auto added = catalogue_.Add(unit.index, path, key, stat, unit.options.chunk_bytes);
+    if (!added) return;
+    file = *added;
+    Announce(unit, file);
+  } else if ((catalogue_.file(file).flags & kFileAlias) != 0) {
+    return;  // a link: what it leads to is known under its own name
+  } else if (!unit.reader->SameVersion(catalogue_.StatOf(file), stat)) {
+    ++counters_.invalidated_changed;
+    ApplyVersion(unit, file, stat);
+  } else if ((catalogue_.file(file).flags & kFileRacy) != 0) {
+    return;  // only reading it again confirms it (HAZARDS 2.12)
+  } else {
+    catalogue_.CompleteAttributes(file, stat);
+  }
+  Confirm(unit, file, stat_sent_ns, false);
+}
+
 void Fetcher::Announce(SourceUnit& unit, FileId file) {
   const std::uint32_t chunks = catalogue_.ChunkCount(file);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {

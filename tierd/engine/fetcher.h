@@ -58,6 +58,9 @@ class Fetcher {
   // Compares a known file with the source if its deadline is over (restart, ttl), ahead of use. `done` runs exactly once.
   void Refresh(SourceUnit& unit, FileId file, std::function<void(BringOutcome, FileId)> done);
 
+  // A walk has seen this entry: it becomes known, or its version and deadline follow.
+  void Observe(SourceUnit& unit, std::string_view path, const io::FileStat& stat, std::int64_t stat_sent_ns);
+
   // The source changed under our eyes (tier_invalidate, control plane): drops what is cached of the file; returns whether it was known.
   bool Invalidate(SourceUnit& unit, FileId file, EvictCause cause);
   // Forgets a file altogether: policy, slots, record.

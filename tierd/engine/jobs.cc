@@ -1,4 +1,4 @@
-#include "tierd/engine/jobs.h"
+#include "tierd/engine/jobs_impl.h"
 
 #include <dirent.h>
 
@@ -16,46 +16,25 @@ constexpr std::size_t kQueueHigh = 100'000;   // names waiting before the walk p
 constexpr std::uint64_t kRefusalsToStop = 256;  // warm-up ends when the tiers have been full for so many files in a row
 }  // namespace
 
-// A file on its way: its chunks end one by one.
-struct Jobs::File {
-  SourceUnit* unit = nullptr;
-  std::string path;
-  FileId id = kNoFile;
-  std::uint32_t chunks = 1;
-  std::uint32_t next = 1;
-  std::uint32_t under_way = 0;
-  std::uint32_t ended = 0;
-  BringOutcome worst = BringOutcome::kCached;
-  bool closed = false;
-};
-
-struct Jobs::Job {
-  JobStatus status;
-  PrefetchOptions options;
-  std::vector<Item> items;
-  std::deque<std::pair<SourceUnit*, std::string>> queue;
-  std::size_t files_under_way = 0;
-  std::size_t walks_under_way = 0;
-  std::vector<std::pair<SourceUnit*, source::WalkId>> walks;
-  std::uint64_t refusals = 0;
-  SourceUnit* warm_unit = nullptr;
-  std::uint64_t bytes_seen = 0, files_seen = 0;
-  bool over() const { return status.ended_ns != 0; }
-};
-
 Jobs::Jobs(Catalogue& catalogue, Placement& placement, Fetcher& fetcher, SourceTable& sources, const Clock& clock)
     : catalogue_(catalogue), placement_(placement), fetcher_(fetcher), sources_(sources), clock_(clock) {}
 Jobs::~Jobs() = default;
 
-std::uint64_t Jobs::Prefetch(std::vector<Item> items, PrefetchOptions options) {
-  if (running_ >= kRunningJobs) return 0;
+Jobs::JobPtr Jobs::NewJob(JobKind kind, std::vector<Item> items) {
   auto job = std::make_shared<Job>();
   job->status.id = next_id_++;
+  job->status.kind = kind;
   job->status.started_ns = clock_.MonotonicNs();
-  job->options = options;
   job->items = std::move(items);
   jobs_.emplace(job->status.id, job);
   ++running_;
+  return job;
+}
+
+std::uint64_t Jobs::Prefetch(std::vector<Item> items, PrefetchOptions options) {
+  if (running_ >= kRunningJobs) return 0;
+  const JobPtr job = NewJob(JobKind::kPrefetch, std::move(items));
+  job->options = options;
   StartItems(job);
   return job->status.id;
 }
@@ -67,15 +46,9 @@ void Jobs::WarmUp(SourceUnit& unit, const std::string& directory) {
       break;
     }
   }
-  auto job = std::make_shared<Job>();
-  job->status.id = next_id_++;
-  job->status.kind = JobKind::kWarmup;
-  job->status.started_ns = clock_.MonotonicNs();
+  const JobPtr job = NewJob(JobKind::kWarmup, {{&unit, directory}});
   job->options.evict = false;
   job->warm_unit = &unit;
-  job->items.push_back({&unit, directory});
-  jobs_.emplace(job->status.id, job);
-  ++running_;
   StartItems(job);
 }
 
@@ -142,6 +115,7 @@ bool Jobs::OutgrowsTiers(const Job& job) const {
 
 void Jobs::PumpJob(const JobPtr& job) {
   if (job->over() || job->status.state == JobState::kVerifying) return;
+  if (job->status.kind == JobKind::kVerify) return PumpRecords(job);
   if (job->warm_unit != nullptr && (job->refusals >= kRefusalsToStop || OutgrowsTiers(*job))) return End(job);
   const std::uint64_t mean = job->files_seen == 0 ? kBytesAhead / 64 : std::max<std::uint64_t>(1, job->bytes_seen / job->files_seen);
   const std::size_t limit = std::clamp<std::size_t>(kBytesAhead / mean, kMinAhead, kMaxAhead);
@@ -278,7 +252,7 @@ void Jobs::End(const JobPtr& job) {
   status.ended_ns = std::max<std::int64_t>(1, clock_.MonotonicNs());
   status.walking = false;
   job->queue.clear();
-  const bool complete = job->warm_unit != nullptr
+  const bool complete = job->status.kind != JobKind::kPrefetch
                             ? status.files_failed + status.files_no_room == 0 && status.error.empty()
                             : status.verified_files == status.expected_files && status.error.empty() && status.files_failed == 0;
   status.state = complete ? JobState::kDone : JobState::kPartial;

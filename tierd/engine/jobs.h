@@ -21,7 +21,8 @@ namespace tierd::engine {
 
 enum class JobState : std::uint8_t { kRunning, kVerifying, kDone, kPartial, kCancelled };
 inline constexpr const char* kJobStateNames[] = {"running", "verifying", "done", "partial", "cancelled"};
-enum class JobKind : std::uint8_t { kPrefetch, kWarmup };
+enum class JobKind : std::uint8_t { kPrefetch, kWarmup, kWalk, kVerify };
+inline constexpr const char* kJobKindNames[] = {"prefetch", "warmup", "walk", "verify"};
 
 struct JobStatus {
   std::uint64_t id = 0;
@@ -33,6 +34,7 @@ struct JobStatus {
   std::uint64_t files_failed = 0;    // the source refused
   std::uint64_t files_no_room = 0;   // no tier took them
   std::uint64_t bytes_done = 0;
+  std::uint64_t bytes_total = 0;     // 0 while unknown
   std::uint64_t verified_files = 0;  // found in a tier by the second walk
   std::uint64_t verified_bytes = 0;
   std::uint64_t expected_files = 0;  // by the second walk
@@ -63,6 +65,10 @@ class Jobs {
   std::uint64_t Prefetch(std::vector<Item> items, PrefetchOptions options);
   // Fills what is free with everything below `directory`; at most one per source at a time (a wider one replaces it).
   void WarmUp(SourceUnit& unit, const std::string& directory);
+  // Lists and stats trees, so that the catalogue knows them; reads no file. 0: too many jobs run.
+  std::uint64_t Walk(std::vector<Item> items);
+  // Reads every SSD record of the files below the items (no items: of everything) and checks it. Files stand for records in its status.
+  std::uint64_t VerifyRecords(std::vector<Item> items);
   // False: no such job, or it is over.
   bool Cancel(std::uint64_t id);
   // Null when unknown (or forgotten).
@@ -80,7 +86,10 @@ class Jobs {
   struct Job;
   using JobPtr = std::shared_ptr<Job>;  // shared with callbacks of walks and fills under way
 
+  JobPtr NewJob(JobKind kind, std::vector<Item> items);
   void StartItems(const JobPtr& job);
+  void PumpRecords(const JobPtr& job);
+  bool ReadRecord(const JobPtr& job, ObjectId object);
   void WalkItem(const JobPtr& job, const Item& item);
   void PumpJob(const JobPtr& job);
   void BringFile(const JobPtr& job, SourceUnit& unit, std::string path);

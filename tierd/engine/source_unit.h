@@ -6,6 +6,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 
 #include "policies/policy_instance.h"
 #include "tierd/engine/options.h"
@@ -36,6 +38,15 @@ struct SourceUnit {
   source::ReadAhead read_ahead{source::ReadAheadOptions{}};
   source::ListingMemory listings{source::ListingMemoryOptions{}};
   WarmupTrigger warmup;
+  std::unordered_map<std::string, std::int64_t> walked;  // directory -> when a walk with stats of all of it ended (MonotonicNs)
+  // Whether all of `path` was walked within the staleness bound.
+  bool Walked(std::string_view path, std::int64_t now_ns) const {
+    for (std::string at(path);; at.resize(at.rfind('/') == std::string::npos ? 0 : at.rfind('/'))) {
+      const auto it = walked.find(at);
+      if (it != walked.end() && (options.staleness == abi::Staleness::kImmutable || now_ns - it->second < std::int64_t{options.ttl_ms} * 1'000'000)) return true;
+      if (at.empty()) return false;
+    }
+  }
 
   // Sizes seen, to guess how much to read of a file whose size is not known yet.
   std::uint64_t files_read = 0;

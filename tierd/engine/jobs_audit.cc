@@ -1,0 +1,118 @@
+// Jobs that look and do not bring: walks (what is there?) and verification of SSD records (is it what it says?).
+#include <sys/stat.h>
+
+#include <cerrno>
+
+#include <algorithm>
+
+#include "tierd/engine/jobs_impl.h"
+
+namespace tierd::engine {
+namespace {
+constexpr std::size_t kReadsAhead = 8;
+}
+
+std::uint64_t Jobs::Walk(std::vector<Item> items) {
+  if (running_ >= kRunningJobs) return 0;
+  const JobPtr job = NewJob(JobKind::kWalk, std::move(items));
+  job->walks_under_way = job->items.size();
+  for (const Item& item : job->items) {
+    SourceUnit* unit = item.unit;
+    const std::string path = item.path;
+    source::WalkRequest walk;
+    walk.path = path;
+    walk.with_stat = true;
+    walk.on_batch = [this, job, unit, begun = clock_.MonotonicNs()](const source::WalkBatch& batch) {
+      if (job->over()) return;
+      for (const source::WalkEntry& entry : batch.entries) {
+        if (!entry.has_stat) continue;
+        fetcher_.Observe(*unit, batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name, entry.stat, begun);
+        if (!S_ISREG(entry.stat.mode)) continue;
+        ++job->status.files_done;
+        job->status.bytes_done += entry.stat.size;
+      }
+      if (batch.last && batch.error == 0) fetcher_.Observe(*unit, batch.directory, batch.stat, begun);
+    };
+    walk.on_done = [this, job, unit, path](const source::WalkTotals& totals) {
+      if (job->over()) return;
+      if (totals.complete()) unit->walked[path] = clock_.MonotonicNs();
+      else if (job->status.error.empty()) job->status.error = tierd::Status::FromErrno(totals.first_error, "list " + unit->options.path + "/" + path).ToString();
+      job->status.files_total = job->status.files_done;
+      if (--job->walks_under_way == 0) End(job);
+    };
+    job->walks.emplace_back(unit, unit->job_walker->Start(std::move(walk)));
+  }
+  if (job->items.empty()) End(job);
+  return job->status.id;
+}
+
+std::uint64_t Jobs::VerifyRecords(std::vector<Item> items) {
+  if (running_ >= kRunningJobs || ssd_ == nullptr) return 0;
+  const JobPtr job = NewJob(JobKind::kVerify, std::move(items));
+  job->status.walking = false;
+  const std::size_t objects = catalogue_.object_slots();
+  for (std::size_t i = 0; i < objects; ++i) {
+    const auto id = static_cast<ObjectId>(i);
+    if (!placement_.OnSsd(id)) continue;
+    const FileId file = catalogue_.object(id).file;
+    const bool wanted = job->items.empty() || std::any_of(job->items.begin(), job->items.end(), [&](const Item& item) {
+      return item.unit->index == catalogue_.file(file).source && catalogue_.IsBelow(file, item.path);
+    });
+    if (wanted) job->records.push_back(id);
+  }
+  job->status.files_total = job->records.size();
+  job->status.expected_files = job->records.size();
+  PumpRecords(job);
+  return job->status.id;
+}
+
+void Jobs::PumpRecords(const JobPtr& job) {
+  while (!job->over() && job->reads_under_way < kReadsAhead && !job->records.empty()) {
+    const ObjectId object = job->records.back();
+    job->records.pop_back();
+    if (!ReadRecord(job, object)) {
+      job->records.push_back(object);  // the device is busy or recovering: at the next turn
+      return;
+    }
+  }
+  if (!job->over() && job->records.empty() && job->reads_under_way == 0) End(job);
+}
+
+// False: the tier refuses for now.
+bool Jobs::ReadRecord(const JobPtr& job, ObjectId object) {
+  if (!placement_.OnSsd(object)) {  // left meanwhile: nothing to check
+    --job->status.expected_files;
+    return true;
+  }
+  const ObjectRecord& record = catalogue_.object(object);
+  const SourceUnit& unit = *sources_[catalogue_.file(record.file).source];
+  const ssd::RecordIdentity identity = placement_.IdentityOf(object, ssd_->DatasetGeneration(unit.dataset_id));
+  const ssd::SsdLocation location = record.ssd;
+  auto buffer = std::make_shared<io::AlignedBuffer>(ssd_->NeedsOf(record.bytes).padded_bytes);  // shared with the read, which may outlive the job
+  ++job->reads_under_way;
+  const auto status = ssd_->Read(location, identity, buffer->span(), [this, job, object, location, buffer](const ssd::ReadResult& result) {
+    --job->reads_under_way;
+    if (job->over()) return;
+    const bool moved = !placement_.OnSsd(object) || catalogue_.object(object).ssd != location;
+    if (result.outcome == ssd::ReadOutcome::kOk) {
+      ++job->status.files_done;
+      ++job->status.verified_files;
+      job->status.verified_bytes += result.bytes;
+      job->status.bytes_done += result.bytes;
+    } else if (moved) {
+      --job->status.expected_files;
+    } else {
+      ++job->status.files_failed;
+      if (job->status.error.empty()) job->status.error = "record of " + catalogue_.PathOf(catalogue_.object(object).file) + " does not verify";
+      placement_.EvictSsd(object, EvictCause::kDamaged);
+    }
+  });
+  if (status.ok()) return true;
+  --job->reads_under_way;
+  if (status.code() == Code::kBusy) return false;
+  ++job->status.files_failed;
+  placement_.EvictSsd(object, EvictCause::kDamaged);
+  return true;
+}
+
+}  // namespace tierd::engine

@@ -1,0 +1,42 @@
+// What jobs consist of; shared by jobs.cc (prefetch, warm-up) and jobs_audit.cc (walk, verify).
+#pragma once
+
+#include <deque>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tierd/engine/jobs.h"
+
+namespace tierd::engine {
+
+// A file on its way: its chunks end one by one.
+struct Jobs::File {
+  SourceUnit* unit = nullptr;
+  std::string path;
+  FileId id = kNoFile;
+  std::uint32_t chunks = 1;
+  std::uint32_t next = 1;
+  std::uint32_t under_way = 0;
+  std::uint32_t ended = 0;
+  BringOutcome worst = BringOutcome::kCached;
+  bool closed = false;
+};
+
+struct Jobs::Job {
+  JobStatus status;
+  PrefetchOptions options;
+  std::vector<Item> items;
+  std::deque<std::pair<SourceUnit*, std::string>> queue;
+  std::size_t files_under_way = 0;
+  std::size_t walks_under_way = 0;
+  std::vector<std::pair<SourceUnit*, source::WalkId>> walks;
+  std::uint64_t refusals = 0;
+  SourceUnit* warm_unit = nullptr;
+  std::uint64_t bytes_seen = 0, files_seen = 0;
+  std::vector<ObjectId> records;  // verify: what is still to be read
+  std::size_t reads_under_way = 0;
+  bool over() const { return status.ended_ns != 0; }
+};
+
+}  // namespace tierd::engine

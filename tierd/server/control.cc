@@ -1,0 +1,128 @@
+#include "tierd/server/control.h"
+
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <boost/beast/core/basic_stream.hpp>
+#include <boost/beast/core/flat_buffer.hpp>
+#include <boost/beast/http.hpp>
+
+#include <chrono>
+#include <optional>
+
+namespace tierd::server {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+using local = asio::local::stream_protocol;
+
+namespace {
+constexpr auto kIoTimeout = std::chrono::seconds(5);
+constexpr auto kIdleTimeout = std::chrono::seconds(60);
+}  // namespace
+
+// One connection: read a request, answer, again. Owns itself through the handlers that are pending.
+class Control::Connection : public std::enable_shared_from_this<Control::Connection> {
+ public:
+  Connection(local::socket socket, ControlApi& api, std::shared_ptr<std::size_t> count) : stream_(std::move(socket)), api_(api), count_(std::move(count)) { ++*count_; }
+  ~Connection() { --*count_; }
+
+  void Read() {
+    parser_.emplace();
+    parser_->body_limit(kMaxBodyBytes);
+    stream_.expires_after(kIdleTimeout);
+    http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](beast::error_code error, std::size_t) {
+      if (!error) return self->Handle();
+      if (error == http::error::body_limit) return self->Answer(ControlApi::Error(413, "too_large", "the body is over 1 MiB"), false);
+      const bool gone = error == http::error::end_of_stream || error == beast::error::timeout;
+      if (!gone && error.category() == beast::error_code(http::error::bad_target).category())
+        self->Answer(ControlApi::Error(400, "bad_request", "not an HTTP request: " + error.message()), false);
+    });
+  }
+
+  void RefuseBusy() { Answer(ControlApi::Error(429, "busy", "too many control connections (16)"), false); }
+
+ private:
+  void Handle() {
+    const auto& request = parser_->get();
+    const auto method = request.method_string();
+    const auto target = request.target();
+    ControlApi::Response response = api_.Handle({method.data(), method.size()}, {target.data(), target.size()}, request.body());
+    Answer(std::move(response), request.keep_alive());
+  }
+
+  void Answer(ControlApi::Response response, bool keep_alive) {
+    response_ = http::response<http::string_body>();
+    response_.result(response.status);
+    response_.set(http::field::content_type, "application/json");
+    if (!response.allow.empty()) response_.set(http::field::allow, response.allow);
+    response_.body() = std::move(response.body);
+    response_.keep_alive(keep_alive);
+    response_.prepare_payload();
+    stream_.expires_after(kIoTimeout);
+    http::async_write(stream_, response_, [self = shared_from_this(), keep_alive](beast::error_code error, std::size_t) {
+      if (!error && keep_alive) return self->Read();
+      beast::error_code ignored;
+      self->stream_.socket().shutdown(local::socket::shutdown_send, ignored);
+    });
+  }
+
+  beast::basic_stream<local> stream_;
+  ControlApi& api_;
+  std::shared_ptr<std::size_t> count_;
+  beast::flat_buffer buffer_{kMaxBodyBytes + 64 * 1024};
+  std::optional<http::request_parser<http::string_body>> parser_;
+  http::response<http::string_body> response_;
+};
+
+Status Control::Listen(const std::string& path) {
+  boost::system::error_code error;
+  const local::endpoint endpoint(path);
+  acceptor_ = std::make_unique<local::acceptor>(loop_);
+  acceptor_->open(endpoint.protocol(), error);
+  if (!error) acceptor_->bind(endpoint, error);
+  if (error == asio::error::address_in_use) {
+    local::socket probe(loop_);
+    boost::system::error_code refused;
+    probe.connect(endpoint, refused);
+    if (!refused) return Status(Code::kBusy, "another tierd listens on " + path);
+    ::unlink(path.c_str());
+    error.clear();
+    acceptor_->bind(endpoint, error);
+  }
+  if (!error) acceptor_->listen(64, error);
+  if (error) return Status(Code::kIo, "listen on " + path + ": " + error.message());
+  ::chmod(path.c_str(), 0600);
+  path_ = path;
+  Accept();
+  return Status::Ok();
+}
+
+void Control::Accept() {
+  acceptor_->async_accept([this](const boost::system::error_code& error, local::socket socket) {
+    if (error == asio::error::operation_aborted) return;
+    if (!error) {
+      ucred peer{};
+      socklen_t length = sizeof peer;
+      const bool known = ::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
+      const bool full = *connections_ >= kMaxConnections;
+      if (known && peer.uid == ::geteuid()) {
+        auto connection = std::make_shared<Connection>(std::move(socket), api_, connections_);
+        if (full) connection->RefuseBusy();
+        else connection->Read();
+      }
+    }
+    if (acceptor_ != nullptr && acceptor_->is_open()) Accept();
+  });
+}
+
+void Control::Close() {
+  if (acceptor_ == nullptr) return;
+  boost::system::error_code ignored;
+  acceptor_->close(ignored);
+  ::unlink(path_.c_str());
+}
+
+}  // namespace tierd::server

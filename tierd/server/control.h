@@ -1,0 +1,42 @@
+// The control plane: HTTP/1.1 + JSON on a Unix socket, as CONTROL.md says. This file is the door (connections, limits, time-outs); what the end
+// points answer is ControlApi.
+//
+// Owner: main.cc. Loop thread only.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "tierd/base/status.h"
+#include "tierd/server/control_api.h"
+
+namespace tierd::server {
+
+class Control {
+ public:
+  static constexpr std::size_t kMaxConnections = 16;
+  static constexpr std::size_t kMaxBodyBytes = 1 << 20;
+
+  Control(boost::asio::io_context& loop, ControlApi& api) : loop_(loop), api_(api) {}
+  ~Control() { Close(); }
+
+  // Binds `path` (0600). The runtime directory has been prepared; a socket file nobody listens on is replaced.
+  Status Listen(const std::string& path);
+  void Close();
+
+ private:
+  class Connection;
+  void Accept();
+
+  boost::asio::io_context& loop_;
+  ControlApi& api_;
+  std::unique_ptr<boost::asio::local::stream_protocol::acceptor> acceptor_;
+  std::string path_;
+  std::shared_ptr<std::size_t> connections_ = std::make_shared<std::size_t>(0);  // shared with connections, which outlive Close by a turn
+};
+
+}  // namespace tierd::server

@@ -1,0 +1,314 @@
+#include "tierd/server/control_api.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "tierd/ram/segment.h"
+#include "tierd/server/control_json.h"
+
+namespace tierd::server {
+namespace {
+
+constexpr const char* kTierNames[abi::kTiers] = {"ram", "ssd", "source", "bypass"};
+constexpr const char* kStalenessNames[] = {"immutable", "ttl", "open"};
+
+double Seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+std::string Hex(const std::array<std::uint8_t, 16>& bytes) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  for (const std::uint8_t byte : bytes) {
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
+ControlApi::Response Ok(const nlohmann::json& body, unsigned status = 200) { return {status, body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", ""}; }
+
+nlohmann::json JobJson(const engine::JobStatus& job, std::int64_t now_ns) {
+  return {{"id", job.id},
+          {"kind", engine::kJobKindNames[static_cast<std::size_t>(job.kind)]},
+          {"state", engine::kJobStateNames[static_cast<std::size_t>(job.state)]},
+          {"walking", job.walking},
+          {"elapsed_s", Seconds((job.ended_ns != 0 ? job.ended_ns : now_ns) - job.started_ns)},
+          {"files_total", job.files_total},
+          {"files_done", job.files_done},
+          {"files_failed", job.files_failed},
+          {"files_no_room", job.files_no_room},
+          {"bytes_total", job.bytes_total == 0 ? nlohmann::json(nullptr) : nlohmann::json(job.bytes_total)},
+          {"bytes_done", job.bytes_done},
+          {"files_expected", job.expected_files},
+          {"files_verified", job.verified_files},
+          {"bytes_verified", job.verified_bytes},
+          {"error", job.error}};
+}
+
+}  // namespace
+
+ControlApi::ControlApi(engine::Engine& engine, SessionHub& sessions, const Clock& clock, ConfigHost& config)
+    : engine_(engine), sessions_(sessions), clock_(clock), config_(config), started_ns_(clock.MonotonicNs()) {}
+
+ControlApi::Response ControlApi::Error(unsigned status, const char* code, const std::string& message, const std::vector<std::string>& details) {
+  Json error{{"code", code}, {"message", message}};
+  if (!details.empty()) error["details"] = details;
+  return Ok({{"error", error}}, status);
+}
+
+// ---- routing ---------------------------------------------------------------------------------------------------------------
+
+ControlApi::Response ControlApi::Handle(std::string_view method, std::string_view target, std::string_view body) {
+  const auto parsed = ParseTarget(target);
+  if (!parsed) return Error(400, "bad_request", "the query of " + std::string(target) + " cannot be decoded");
+  const std::string& path = parsed->path;
+  static const std::map<std::string, std::string, std::less<>> kMethods = {
+      {"/v1/version", "GET"}, {"/v1/status", "GET"},  {"/v1/files", "GET"},   {"/v1/file", "GET"},    {"/v1/du", "GET"},
+      {"/v1/jobs", "GET"},    {"/v1/doctor", "GET"},  {"/v1/config", "GET, PATCH"}, {"/v1/config/reload", "POST"}, {"/v1/walk", "POST"},
+      {"/v1/prefetch", "POST"}, {"/v1/evict", "POST"}, {"/v1/pin", "POST"},   {"/v1/unpin", "POST"},  {"/v1/verify", "POST"}};
+  constexpr std::string_view kJobPrefix = "/v1/jobs/";
+  const bool one_job = path.starts_with(kJobPrefix);
+  const auto known = kMethods.find(path);
+  if (!one_job && known == kMethods.end()) return Error(404, "not_found", "no end point " + path);
+  const std::string allowed = one_job ? "GET, DELETE" : known->second;
+  if (allowed.find(method) == std::string::npos || method.empty()) {
+    Response response = Error(405, "method", path + " answers " + allowed);
+    response.allow = allowed;
+    return response;
+  }
+  if (one_job) return OneJob(std::string_view(path).substr(kJobPrefix.size()), method == "DELETE");
+  if (method == "GET") return Get(path, parsed->query);
+  if (method == "PATCH") return PatchConfig(body);
+  return Post(path, body);
+}
+
+ControlApi::Response ControlApi::Get(std::string_view path, const Query& query) {
+  if (path == "/v1/version") return Version();
+  if (path == "/v1/status") return Status();
+  if (path == "/v1/files") return Files(query);
+  if (path == "/v1/file") return File(query);
+  if (path == "/v1/du") return DiskUse(query);
+  if (path == "/v1/jobs") return JobList();
+  if (path == "/v1/doctor") return Doctor();
+  return Config();
+}
+
+ControlApi::Response ControlApi::Post(std::string_view path, std::string_view text) {
+  if (path == "/v1/config/reload") return Reload();
+  const Json body = Json::parse(text, nullptr, false);
+  if (body.is_discarded() || !body.is_object()) return Error(400, "bad_request", "the body is not a JSON object");
+  static const std::map<std::string, std::vector<std::string>, std::less<>> kMembers = {
+      {"/v1/walk", {"paths"}}, {"/v1/prefetch", {"paths", "tier", "pin", "evict"}}, {"/v1/evict", {"paths", "invalidate"}},
+      {"/v1/pin", {"paths"}},  {"/v1/unpin", {"paths"}},                            {"/v1/verify", {"paths"}}};
+  const std::vector<std::string>& members = kMembers.find(path)->second;
+  for (const auto& [name, value] : body.items()) {
+    if (std::find(members.begin(), members.end(), name) == members.end()) return Error(400, "bad_request", "unknown member \"" + name + "\"");
+  }
+  if (path == "/v1/walk") return Walk(body);
+  if (path == "/v1/prefetch") return Prefetch(body);
+  if (path == "/v1/evict") return Evict(body);
+  if (path == "/v1/pin") return Pin(body, true);
+  if (path == "/v1/unpin") return Pin(body, false);
+  return Verify(body);
+}
+
+// ---- status ----------------------------------------------------------------------------------------------------------------
+
+ControlApi::Response ControlApi::Version() const {
+  return Ok({{"version", TIERD_VERSION}, {"api", 1}, {"pid", ::getpid()}, {"instance", Hex(engine_.instance())}});
+}
+
+ControlApi::Json ControlApi::TierJson() {
+  engine::Placement& placement = engine_.placement();
+  const ram::RamTierStats ram = engine_.ram().stats();
+  Json tiers;
+  tiers["ram"] = {{"state", placement.segment_failure().empty() ? "ok" : "degraded"},
+                  {"capacity_bytes", placement.ram_capacity()},
+                  {"allowed_bytes", engine_.ram().budget()},
+                  {"used_bytes", placement.ram_resident_bytes()},
+                  {"allocated_bytes", engine_.ram().segment_bytes()},
+                  {"limbo_bytes", ram.allocator.limbo_bytes},
+                  {"objects", placement.ram_resident_objects()},
+                  {"pinned_bytes", placement.pinned_bytes(0)},
+                  {"pages", ram::PageKindName(placement.page_kind())},
+                  {"pages_reason", placement.page_reason()},
+                  {"bound_by", placement.memory_bound_by()}};
+  ssd::SsdTier* ssd = engine_.ssd();
+  if (ssd == nullptr) {
+    tiers["ssd"] = {{"state", "off"}};
+    if (!config_.ssd_refused().empty()) tiers["ssd"]["note"] = config_.ssd_refused();
+    return tiers;
+  }
+  const ssd::SsdStatus status = ssd->status();
+  const char* state = engine_.recovering()                        ? "recovering"
+                      : status.health == ssd::SsdHealth::kOut     ? "out"
+                      : status.health != ssd::SsdHealth::kHealthy || !status.writable ? "degraded"
+                                                                  : "ok";
+  tiers["ssd"] = {{"state", state},
+                  {"directory", engine_.options().ssd.directory},
+                  {"capacity_bytes", engine_.options().ssd.capacity_bytes},
+                  {"allowed_bytes", status.capacity_bytes},
+                  {"used_bytes", placement.ssd_resident_bytes()},
+                  {"allocated_bytes", status.allocated_bytes},
+                  {"objects", placement.ssd_resident_objects()},
+                  {"pinned_bytes", placement.pinned_bytes(1)},
+                  {"write_amplification_ratio", ssd->counters().WriteAmplification()},
+                  {"engine", engine_.ssd_engine_name()},
+                  {"note", engine_.ssd_note()}};
+  return tiers;
+}
+
+ControlApi::Json ControlApi::SourceJson(const engine::SourceUnit& unit) const {
+  const source::SourceCounters counters = unit.reader->counters();
+  std::uint64_t requests = 0;
+  for (const std::uint64_t sent : counters.sent) requests += sent;
+  std::uint64_t queued = 0;
+  for (const std::uint64_t waiting : counters.queued) queued += waiting;
+  Json json{{"name", unit.options.name},
+            {"fs", unit.source->fs().name},
+            {"state", source::SourceStateName(counters.state)},
+            {"staleness", kStalenessNames[static_cast<std::size_t>(unit.options.staleness)]},
+            {"ttl_s", unit.options.ttl_ms / 1000.0},
+            {"policy", unit.options.policy},
+            {"engine", counters.engine},
+            {"window", counters.window},
+            {"in_flight", counters.in_flight},
+            {"queued", queued},
+            {"hung", counters.hung},
+            {"files", engine_.KnownFiles(unit)},
+            {"requests", requests},
+            {"read_bytes", counters.bytes_read}};
+  PutPath(json, unit.source->root());
+  return json;
+}
+
+ControlApi::Json ControlApi::ReadJson() {
+  const engine::ReadTotals totals = sessions_.Totals();
+  Json reads, fallback = Json::object();
+  for (std::uint32_t tier = 0; tier < abi::kTiers; ++tier) reads[kTierNames[tier]] = {{"count", totals.reads[tier]}, {"bytes", totals.bytes[tier]}};
+  for (std::uint32_t i = 1; i < abi::kFallbacks; ++i)
+    if (totals.fallback[i] != 0) fallback[abi::FallbackName(static_cast<abi::Fallback>(i))] = totals.fallback[i];
+  return {{"reads", reads}, {"fallback", fallback}};
+}
+
+ControlApi::Response ControlApi::Status() {
+  Json status{{"version", TIERD_VERSION}, {"pid", ::getpid()}, {"instance", Hex(engine_.instance())},
+              {"uptime_s", Seconds(clock_.MonotonicNs() - started_ns_)}, {"runtime_directory", config_.runtime_directory()},
+              {"config_file", config_.file().empty() ? Json(nullptr) : Json(config_.file())},
+              {"metrics_address", config_.metrics_address().empty() ? Json(nullptr) : Json(config_.metrics_address())}};
+  status["tiers"] = TierJson();
+  status["sources"] = Json::array();
+  bool sound = status["tiers"]["ram"]["state"] == "ok" && (status["tiers"]["ssd"]["state"] == "ok" || status["tiers"]["ssd"]["state"] == "off" || engine_.recovering());
+  for (const auto& unit : engine_.sources()) {
+    status["sources"].push_back(SourceJson(*unit));
+    sound &= status["sources"].back()["state"] == "up";
+  }
+  status["state"] = !sound ? "degraded" : engine_.recovering() ? "recovering" : "ok";
+  status.update(ReadJson());
+  const SessionTotals sessions = sessions_.Sessions();
+  std::size_t running = 0;
+  for (const engine::JobStatus& job : engine_.jobs().List()) running += job.ended_ns == 0 ? 1 : 0;
+  status["integrity_failures"] = engine_.counters().integrity_ssd;
+  status["sessions"] = sessions.sessions;
+  status["leases"] = sessions.leases;
+  status["jobs_running"] = running;
+  status["loop_lag_max_us"] = engine_.lag().max_ns / 1000;
+  return Ok(status);
+}
+
+ControlApi::Response ControlApi::Doctor() {
+  Json checks = Json::array();
+  const auto add = [&](const std::string& name, const char* state, const std::string& detail, const std::string& remedy) {
+    checks.push_back({{"name", name}, {"state", state}, {"detail", detail}, {"remedy", remedy}});
+  };
+  engine::Placement& placement = engine_.placement();
+  const bool huge = placement.page_kind() != abi::PageKind::k4KiB;
+  add("daemon.ram", huge ? "ok" : "warn", std::string(ram::PageKindName(placement.page_kind())) + " pages: " + placement.page_reason(),
+      huge ? "" : "as root: echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  if (!placement.segment_failure().empty()) add("daemon.memory", "warn", placement.segment_failure(), "lower ram.capacity, or free memory on the node");
+  if (ssd::SsdTier* ssd = engine_.ssd()) {
+    const ssd::SsdStatus status = ssd->status();
+    const bool sound = status.health == ssd::SsdHealth::kHealthy && status.writable;
+    add("daemon.ssd", sound ? "ok" : "fail",
+        std::string(ssd::SsdHealthName(status.health)) + ", " + engine_.ssd_engine_name() + ", " + (status.direct_io ? "O_DIRECT" : "buffered") + ", " +
+            std::to_string(status.record_alignment) + "-byte alignment, mean read " + std::to_string(status.read_latency_ns / 1000) + " us",
+        sound ? "" : "check the device and the kernel log; the cache may be moved by ssd.directory");
+  } else {
+    add("daemon.ssd", config_.ssd_refused().empty() ? "ok" : "warn", config_.ssd_refused().empty() ? "off" : config_.ssd_refused(),
+        config_.ssd_refused().empty() ? "" : "set ssd.directory to a local file system");
+  }
+  for (const auto& unit : engine_.sources()) {
+    const source::SourceState state = unit->reader->state();
+    add("daemon.source." + unit->options.name, state == source::SourceState::kUp ? "ok" : "warn", unit->reader->Report(),
+        state == source::SourceState::kUp ? "" : "check " + unit->options.path + " with stat(1); reads bypass the cache meanwhile");
+  }
+  return Ok({{"checks", checks}});
+}
+
+// ---- jobs ------------------------------------------------------------------------------------------------------------------
+
+ControlApi::Response ControlApi::JobStarted(std::uint64_t id) const {
+  if (id == 0) return Error(429, "busy", "too many jobs run; wait for one, or cancel it");
+  return Ok({{"job", id}}, 202);
+}
+
+ControlApi::Response ControlApi::JobList() const {
+  Json jobs = Json::array();
+  for (const engine::JobStatus& job : engine_.jobs().List()) jobs.push_back(JobJson(job, clock_.MonotonicNs()));
+  return Ok({{"jobs", jobs}});
+}
+
+ControlApi::Response ControlApi::OneJob(std::string_view text, bool cancel) {
+  std::uint64_t id = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
+  if (error != std::errc() || end != text.data() + text.size()) return Error(400, "bad_request", "a job is named by its number");
+  const engine::JobStatus* job = engine_.jobs().Find(id);
+  if (job == nullptr) return Error(404, "not_found", "no job " + std::string(text) + " (finished ones are remembered for a while)");
+  if (cancel && !engine_.jobs().Cancel(id)) return Error(409, "conflict", "job " + std::string(text) + " is over");
+  return Ok(JobJson(*engine_.jobs().Find(id), clock_.MonotonicNs()));
+}
+
+// ---- configuration ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+nlohmann::json ChangesJson(const std::vector<ConfigHost::Change>& changes) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const auto& change : changes) list.push_back({{"key", change.key}, {"from", change.from}, {"to", change.to}});
+  return list;
+}
+
+ControlApi::Response AppliedOrError(const Result<ConfigHost::Applied>& result) {
+  if (result.ok()) return Ok({{"applied", ChangesJson(result->applied)}, {"restart", ChangesJson(result->restart)}});
+  const std::string& message = result.status().message();
+  if (result.status().code() == Code::kBusy) return ControlApi::Error(409, "conflict", message);
+  if (result.status().code() == Code::kNotFound) return ControlApi::Error(400, "bad_request", message);
+  std::vector<std::string> details;
+  for (std::size_t at = 0; at < message.size();) {
+    const std::size_t end = std::min(message.find('\n', at), message.size());
+    details.push_back(message.substr(at, end - at));
+    at = end + 1;
+  }
+  return ControlApi::Error(422, "invalid_config", details.empty() ? message : details.front(), details);
+}
+
+}  // namespace
+
+ControlApi::Response ControlApi::Config() const {
+  Json values = Json::array();
+  for (const ConfigHost::Value& value : config_.values())
+    values.push_back({{"key", value.key}, {"value", value.value}, {"origin", value.origin}, {"reloadable", value.reloadable}});
+  return Ok({{"file", config_.file().empty() ? Json(nullptr) : Json(config_.file())}, {"values", values}});
+}
+
+ControlApi::Response ControlApi::PatchConfig(std::string_view text) {
+  const Json body = Json::parse(text, nullptr, false);
+  if (body.is_discarded() || !body.is_object() || body.size() != 2 || !body.contains("key") || !body.contains("value") || !body["key"].is_string() || !body["value"].is_string())
+    return Error(400, "bad_request", "the body must be {\"key\": \"...\", \"value\": \"...\"}");
+  return AppliedOrError(config_.Set(body["key"].get<std::string>(), body["value"].get<std::string>()));
+}
+
+ControlApi::Response ControlApi::Reload() { return AppliedOrError(config_.Reload()); }
+
+}  // namespace tierd::server

@@ -1,0 +1,103 @@
+// What the end points of CONTROL.md answer. Turns (method, target, body) into (status, JSON); no sockets, so that tests call it directly.
+//
+// Owner: main.cc. Loop thread only; one call stays within the loop's quantum: trees are walked by jobs, listings come in pages.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "tierd/base/status.h"
+#include "tierd/engine/engine.h"
+#include "tierd/server/session_hub.h"
+
+namespace tierd::server {
+
+// Configuration belongs to main.cc (floor 5), which knows where it came from.
+class ConfigHost {
+ public:
+  struct Change {
+    std::string key, from, to;
+  };
+  struct Applied {
+    std::vector<Change> applied;
+    std::vector<Change> restart;  // take effect at the next start only
+  };
+  struct Value {
+    std::string key, value, origin;
+    bool reloadable = false;
+  };
+  virtual ~ConfigHost() = default;
+  virtual std::string file() const = 0;  // "" without one
+  virtual std::vector<Value> values() const = 0;
+  // kInvalid: nothing changed, the message has one line per problem; kBusy: the key needs a restart; kNotFound: no such key.
+  virtual Result<Applied> Set(const std::string& key, const std::string& value) = 0;
+  virtual Result<Applied> Reload() = 0;
+  virtual std::string runtime_directory() const = 0;
+  virtual std::string metrics_address() const = 0;  // "" when off
+  virtual std::string ssd_refused() const = 0;      // why there is no SSD tier although one was looked for; "" if none was
+};
+
+class ControlApi {
+ public:
+  struct Response {
+    unsigned status = 200;
+    std::string body;
+    std::string allow;  // with 405
+  };
+  ControlApi(engine::Engine& engine, SessionHub& sessions, const Clock& clock, ConfigHost& config);
+
+  Response Handle(std::string_view method, std::string_view target, std::string_view body);
+  static Response Error(unsigned status, const char* code, const std::string& message, const std::vector<std::string>& details = {});
+
+ private:
+  using Json = nlohmann::json;
+  using Query = std::map<std::string, std::string>;
+  struct Place {
+    engine::SourceUnit* unit = nullptr;
+    std::string relative;
+    std::string absolute;
+  };
+
+  Response Get(std::string_view path, const Query& query);
+  Response Post(std::string_view path, std::string_view body);
+  Response Status();
+  Response Version() const;
+  Response Files(const Query& query);
+  Response File(const Query& query);
+  Response DiskUse(const Query& query);
+  Response JobList() const;
+  Response OneJob(std::string_view id, bool cancel);
+  Response Config() const;
+  Response PatchConfig(std::string_view body);
+  Response Reload();
+  Response Doctor();
+  Response Prefetch(const Json& body);
+  Response Walk(const Json& body);
+  Response Evict(const Json& body);
+  Response Pin(const Json& body, bool pin);
+  Response Verify(const Json& body);
+  Response JobStarted(std::uint64_t id) const;
+
+  Json TierJson();
+  Json SourceJson(const engine::SourceUnit& unit) const;
+  Json ReadJson();
+  Json EntryJson(engine::SourceUnit& unit, engine::FileId file) const;
+  std::vector<std::string> Why(engine::SourceUnit& unit, engine::FileId file) const;
+  // Places of the `paths` of a body; on failure *error is the answer.
+  bool Places(const Json& body, bool required, std::vector<Place>* places, Response* error);
+  bool PlaceOf(const std::string& path, Place* place, Response* error);
+  bool PlaceOf(const Query& query, Place* place, Response* error);
+
+  engine::Engine& engine_;
+  SessionHub& sessions_;
+  const Clock& clock_;
+  ConfigHost& config_;
+  const std::int64_t started_ns_;
+};
+
+}  // namespace tierd::server

@@ -1,0 +1,323 @@
+// The end points about paths: files, du, prefetch, evict, pin, walk, verify.
+#include <algorithm>
+#include <charconv>
+
+#include "tierd/server/control_api.h"
+#include "tierd/server/control_json.h"
+
+namespace tierd::server {
+namespace {
+
+constexpr std::size_t kMaxPaths = 10'000;
+constexpr std::size_t kMaxPage = 10'000;
+constexpr std::size_t kDefaultPage = 1000;
+constexpr std::size_t kScanPerPage = 20'000;  // catalogue entries looked at per page: a page may come short, `next` goes on
+constexpr const char* kStalenessNames[] = {"immutable", "ttl", "open"};
+
+ControlApi::Response Ok(const nlohmann::json& body, unsigned status = 200) { return {status, body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", ""}; }
+
+struct Residency {
+  std::uint64_t size = 0, ram = 0, ssd = 0, missing = 0;
+  std::uint32_t chunks = 0, chunks_ram = 0, chunks_ssd = 0;
+};
+
+Residency ResidencyOf(engine::Engine& engine, engine::FileId file) {
+  Residency r;
+  r.size = engine.catalogue().SizeOf(file);
+  r.chunks = engine.catalogue().ChunkCount(file);
+  for (std::uint32_t chunk = 0; chunk < r.chunks; ++chunk) {
+    const engine::ObjectId object = engine.catalogue().ObjectOf(file, chunk);
+    const std::uint64_t bytes = engine.catalogue().object(object).bytes;
+    const bool in_ram = engine.placement().InRam(object);
+    const bool on_ssd = engine.placement().OnSsd(object);
+    if (in_ram) r.ram += bytes, ++r.chunks_ram;
+    if (on_ssd) r.ssd += bytes, ++r.chunks_ssd;
+    if (!in_ram && !on_ssd) r.missing += bytes;
+  }
+  return r;
+}
+
+const char* KindName(std::uint16_t flags) {
+  if ((flags & engine::kFileDirectory) != 0) return "directory";
+  return (flags & (engine::kFileSymlink | engine::kFileAlias)) != 0 ? "symlink" : "file";
+}
+
+bool IsRegular(std::uint16_t flags) { return (flags & (engine::kFileDirectory | engine::kFileSymlink | engine::kFileAlias)) == 0; }
+
+std::string Absolute(const engine::SourceUnit& unit, const std::string& relative) {
+  const std::string& root = unit.source->root();
+  if (relative.empty()) return root;
+  return root == "/" ? root + relative : root + "/" + relative;
+}
+
+}  // namespace
+
+// ---- paths of requests -----------------------------------------------------------------------------------------------------
+
+bool ControlApi::PlaceOf(const std::string& path, Place* place, Response* error) {
+  const auto normal = NormalPath(path);
+  if (!normal) {
+    *error = Error(400, "bad_request", "the path " + path + " is not absolute and free of . and ..");
+    return false;
+  }
+  place->unit = engine_.Locate(*normal, &place->relative);
+  if (place->unit == nullptr) {
+    *error = Error(404, "outside", *normal + " is below no source");
+    return false;
+  }
+  place->absolute = *normal;
+  return true;
+}
+
+bool ControlApi::PlaceOf(const Query& query, Place* place, Response* error) {
+  const auto path = query.find("path");
+  if (path == query.end()) {
+    *error = Error(400, "bad_request", "the query lacks path=");
+    return false;
+  }
+  return PlaceOf(path->second, place, error);
+}
+
+bool ControlApi::Places(const Json& body, bool required, std::vector<Place>* places, Response* error) {
+  if (!body.contains("paths")) {
+    if (required) *error = Error(400, "bad_request", "the body lacks \"paths\"");
+    return !required;
+  }
+  if (!body["paths"].is_array() || (required && body["paths"].empty())) {
+    *error = Error(400, "bad_request", "\"paths\" must be a non-empty array");
+    return false;
+  }
+  if (body["paths"].size() > kMaxPaths) {
+    *error = Error(413, "too_large", "more than 10,000 paths");
+    return false;
+  }
+  for (const Json& element : body["paths"]) {
+    const auto path = TakePath(element);
+    if (!path) {
+      *error = Error(400, "bad_request", "an element of \"paths\" is neither a string nor {\"b64\": ...}");
+      return false;
+    }
+    if (!PlaceOf(*path, &places->emplace_back(), error)) return false;
+  }
+  return true;
+}
+
+// ---- looking ---------------------------------------------------------------------------------------------------------------
+
+ControlApi::Json ControlApi::EntryJson(engine::SourceUnit& unit, engine::FileId file) const {
+  const engine::FileRecord& record = engine_.catalogue().file(file);
+  Json entry{{"kind", KindName(record.flags)}};
+  PutPath(entry, Absolute(unit, engine_.catalogue().PathOf(file)));
+  if (!IsRegular(record.flags)) return entry;
+  const Residency r = ResidencyOf(engine_, file);
+  entry.update({{"size_bytes", r.size}, {"ram_bytes", r.ram}, {"ssd_bytes", r.ssd}, {"missing_bytes", r.missing}, {"pinned", (record.flags & engine::kFilePinned) != 0}});
+  return entry;
+}
+
+ControlApi::Response ControlApi::Files(const Query& query) {
+  Place place;
+  Response error;
+  if (!PlaceOf(query, &place, &error)) return error;
+  std::size_t limit = kDefaultPage, position = 0;
+  const auto number = [&](const char* name, int base, std::size_t* value) {
+    const auto it = query.find(name);
+    if (it == query.end()) return true;
+    const auto [end, failed] = std::from_chars(it->second.data(), it->second.data() + it->second.size(), *value, base);
+    return failed == std::errc() && end == it->second.data() + it->second.size();
+  };
+  if (!number("limit", 10, &limit) || limit < 1 || limit > kMaxPage) return Error(400, "bad_request", "limit must be 1..10000");
+  if (!number("after", 16, &position)) return Error(400, "bad_request", "after must be the `next` of a page before");
+  const auto recursive_it = query.find("recursive");
+  const bool recursive = recursive_it != query.end() && recursive_it->second == "1";
+  engine::Catalogue& catalogue = engine_.catalogue();
+  const engine::FileId exact = catalogue.Find(catalogue.KeyOf(place.unit->wire_id, place.relative));
+  const bool directory = exact == engine::kNoFile || (catalogue.file(exact).flags & engine::kFileDirectory) != 0;
+  Json entries = Json::array();
+  const std::size_t slots = catalogue.file_slots();
+  if (!directory) {
+    entries.push_back(EntryJson(*place.unit, exact));
+    position = slots;
+  }
+  // The cursor is a position in the catalogue: a file that stays keeps its place.
+  std::size_t looked = 0;
+  for (; position < slots && entries.size() < limit && looked < kScanPerPage; ++position, ++looked) {
+    const auto id = static_cast<engine::FileId>(position);
+    const engine::FileRecord& record = catalogue.file(id);
+    if ((record.flags & engine::kFileUsed) == 0 || record.source != place.unit->index) continue;
+    const bool listed = recursive ? catalogue.IsBelow(id, place.relative) : catalogue.IsChild(id, place.relative);
+    if (listed && id != exact) entries.push_back(EntryJson(*place.unit, id));
+  }
+  Json answer{{"entries", entries}, {"walked", place.unit->Walked(place.relative, clock_.MonotonicNs())}};
+  PutPath(answer, place.absolute);
+  char cursor[24];
+  answer["next"] = position < slots ? Json(std::string(cursor, std::to_chars(cursor, cursor + sizeof cursor, position, 16).ptr)) : Json(nullptr);
+  return Ok(answer);
+}
+
+std::vector<std::string> ControlApi::Why(engine::SourceUnit& unit, engine::FileId file) const {
+  const engine::FileRecord& record = engine_.catalogue().file(file);
+  const Residency r = ResidencyOf(engine_, file);
+  std::vector<std::string> why;
+  if (!IsRegular(record.flags)) return {"Not a regular file: its metadata is known, there are no bytes to cache."};
+  if (r.size == 0) return {"The file has 0 bytes: nothing to cache."};
+  const std::string policy = unit.options.policy;
+  if (r.ram == r.size) why.push_back("In RAM: yes, reads are served without the daemon while the version is confirmed.");
+  else if (r.ram > 0) why.push_back("In RAM: " + std::to_string(r.chunks_ram) + " of " + std::to_string(r.chunks) + " chunks.");
+  else if (engine_.placement().FreeForResidents() < r.size) why.push_back("In RAM: no; the tier is full and the policy " + policy + " decides who may enter and leave.");
+  else why.push_back("In RAM: no; nobody has read it since it was last there, and no prefetch has brought it.");
+  if (engine_.ssd() == nullptr) why.push_back("On SSD: no; there is no SSD tier.");
+  else if (r.ssd == r.size) why.push_back("On SSD: yes, checked by its checksum at each load.");
+  else if (r.ssd > 0) why.push_back("On SSD: " + std::to_string(r.chunks_ssd) + " of " + std::to_string(r.chunks) + " chunks.");
+  else if (engine_.placement().SsdFree() < r.size) why.push_back("On SSD: no; the tier is full.");
+  else why.push_back("On SSD: no; it is written there when it is read from the source, or when it leaves RAM.");
+  if ((record.flags & engine::kFileChecked) == 0) why.push_back("Recovered from the SSD tier and not yet compared with the source: the first read does that.");
+  if ((record.flags & engine::kFileRacy) != 0) why.push_back("It was written just before it was read: it is read again when its deadline is over.");
+  if ((record.flags & engine::kFilePinned) != 0) why.push_back("Pinned: it leaves by evict or change only.");
+  return why;
+}
+
+ControlApi::Response ControlApi::File(const Query& query) {
+  Place place;
+  Response error;
+  if (!PlaceOf(query, &place, &error)) return error;
+  engine::Catalogue& catalogue = engine_.catalogue();
+  Json answer{{"source", place.unit->options.name}, {"relative", place.relative}, {"staleness", kStalenessNames[static_cast<std::size_t>(place.unit->options.staleness)]}, {"policy", place.unit->options.policy}};
+  PutPath(answer, place.absolute);
+  const engine::FileId file = catalogue.Find(catalogue.KeyOf(place.unit->wire_id, place.relative));
+  answer["known"] = file != engine::kNoFile;
+  if (file == engine::kNoFile) {
+    answer["why"] = {"Not known: nobody has read it since the daemon started, and it is not on the SSD tier. A read or a prefetch makes it known."};
+    return Ok(answer);
+  }
+  const engine::FileRecord& record = catalogue.file(file);
+  const io::FileStat stat = catalogue.StatOf(file);
+  const Residency r = ResidencyOf(engine_, file);
+  const std::uint32_t deadline = catalogue.DeadlineOf(file);
+  const std::int64_t left = (std::int64_t{deadline} << abi::kTickShift) - clock_.MonotonicNs();
+  bool leased = false;
+  for (std::uint32_t chunk = 0; chunk < r.chunks && !leased; ++chunk) leased = engine_.Leased(catalogue.ObjectOf(file, chunk));
+  answer.update({{"kind", KindName(record.flags)}, {"size_bytes", r.size}, {"ram_bytes", r.ram}, {"ssd_bytes", r.ssd}, {"missing_bytes", r.missing},
+                 {"pinned", (record.flags & engine::kFilePinned) != 0}, {"chunk_bytes", place.unit->options.chunk_bytes}, {"chunks", r.chunks},
+                 {"chunks_ram", r.chunks_ram}, {"chunks_ssd", r.chunks_ssd}, {"leased", leased}, {"mtime_ns", stat.mtime_ns}, {"ctime_ns", stat.ctime_ns},
+                 {"inode", stat.ino}, {"mode", stat.mode}, {"checked", (record.flags & engine::kFileChecked) != 0},
+                 {"racy", (record.flags & engine::kFileRacy) != 0}, {"why", Why(*place.unit, file)}});
+  answer["valid_for_s"] = deadline == abi::kDeadlineNever ? Json(nullptr) : Json(left > 0 ? static_cast<double>(left) * 1e-9 : 0.0);
+  return Ok(answer);
+}
+
+ControlApi::Response ControlApi::DiskUse(const Query& query) {
+  Place place;
+  Response error;
+  if (!PlaceOf(query, &place, &error)) return error;
+  std::uint64_t files = 0, files_missing = 0;
+  Residency sum;
+  engine_.ForEachBelow(*place.unit, place.relative, [&](engine::FileId file) {
+    if (!IsRegular(engine_.catalogue().file(file).flags)) return true;
+    const Residency r = ResidencyOf(engine_, file);
+    ++files;
+    files_missing += r.missing > 0 ? 1 : 0;
+    sum.size += r.size;
+    sum.ram += r.ram;
+    sum.ssd += r.ssd;
+    sum.missing += r.missing;
+    return true;
+  });
+  Json answer{{"source", place.unit->options.name}, {"files", files}, {"size_bytes", sum.size}, {"ram_bytes", sum.ram}, {"ssd_bytes", sum.ssd},
+              {"missing_bytes", sum.missing}, {"files_missing", files_missing}, {"job", nullptr}};
+  PutPath(answer, place.absolute);
+  answer["walk"] = place.unit->Walked(place.relative, clock_.MonotonicNs()) ? "complete" : "none";
+  for (const engine::JobStatus& job : engine_.jobs().List()) {
+    if (job.kind != engine::JobKind::kWalk || job.ended_ns != 0) continue;
+    answer["walk"] = "running";
+    answer["job"] = job.id;
+  }
+  return Ok(answer);
+}
+
+// ---- ordering --------------------------------------------------------------------------------------------------------------
+
+namespace {
+std::vector<engine::Jobs::Item> ItemsOf(std::vector<std::pair<engine::SourceUnit*, std::string>> places) {
+  std::vector<engine::Jobs::Item> items;
+  for (auto& [unit, relative] : places) items.push_back({unit, std::move(relative)});
+  return items;
+}
+}  // namespace
+
+ControlApi::Response ControlApi::Prefetch(const Json& body) {
+  std::vector<Place> places;
+  Response error;
+  if (!Places(body, true, &places, &error)) return error;
+  engine::Jobs::PrefetchOptions options;
+  const std::string tier = body.value("tier", Json("ram")).is_string() ? body.value("tier", std::string("ram")) : "";
+  if (tier != "ram" && tier != "ssd") return Error(400, "bad_request", "\"tier\" must be \"ram\" or \"ssd\"");
+  for (const char* name : {"pin", "evict"})
+    if (body.contains(name) && !body[name].is_boolean()) return Error(400, "bad_request", std::string("\"") + name + "\" must be true or false");
+  options.ssd_only = tier == "ssd";
+  options.pin = body.value("pin", false);
+  options.evict = body.value("evict", true);
+  if (options.ssd_only && engine_.ssd() == nullptr) return Error(409, "conflict", "there is no SSD tier");
+  std::vector<std::pair<engine::SourceUnit*, std::string>> wanted;
+  for (Place& place : places) wanted.emplace_back(place.unit, std::move(place.relative));
+  const std::uint64_t id = engine_.jobs().Prefetch(ItemsOf(std::move(wanted)), options);
+  engine_.Kick();
+  return JobStarted(id);
+}
+
+ControlApi::Response ControlApi::Walk(const Json& body) {
+  std::vector<Place> places;
+  Response error;
+  if (!Places(body, true, &places, &error)) return error;
+  std::vector<std::pair<engine::SourceUnit*, std::string>> wanted;
+  for (Place& place : places) wanted.emplace_back(place.unit, std::move(place.relative));
+  const std::uint64_t id = engine_.jobs().Walk(ItemsOf(std::move(wanted)));
+  engine_.Kick();
+  return JobStarted(id);
+}
+
+ControlApi::Response ControlApi::Verify(const Json& body) {
+  std::vector<Place> places;
+  Response error;
+  if (!Places(body, false, &places, &error)) return error;
+  if (engine_.ssd() == nullptr) return Error(409, "conflict", "there is no SSD tier");
+  if (engine_.recovering()) return Error(409, "conflict", "the SSD index is still being read");
+  std::vector<std::pair<engine::SourceUnit*, std::string>> wanted;
+  for (Place& place : places) wanted.emplace_back(place.unit, std::move(place.relative));
+  const std::uint64_t id = engine_.jobs().VerifyRecords(ItemsOf(std::move(wanted)));
+  engine_.Kick();
+  return JobStarted(id);
+}
+
+ControlApi::Response ControlApi::Evict(const Json& body) {
+  std::vector<Place> places;
+  Response error;
+  if (!Places(body, true, &places, &error)) return error;
+  if (body.contains("invalidate") && !body["invalidate"].is_boolean()) return Error(400, "bad_request", "\"invalidate\" must be true or false");
+  const bool invalidate = body.value("invalidate", false);
+  std::uint64_t files = 0;
+  for (const Place& place : places) {
+    files += engine_.Advise(*place.unit, invalidate ? abi::AdviseOp::kInvalidate : abi::AdviseOp::kEvict, place.relative, true);
+    // Generations are kept per dataset: one that loses a file to `invalidate` loses all records of earlier lives.
+    if (invalidate) engine_.VoidRecords(*place.unit);
+  }
+  engine_.Kick();
+  return Ok({{"files", files}});
+}
+
+ControlApi::Response ControlApi::Pin(const Json& body, bool pin) {
+  std::vector<Place> places;
+  Response error;
+  if (!Places(body, true, &places, &error)) return error;
+  std::uint64_t files = 0;
+  for (const Place& place : places) {
+    engine_.ForEachBelow(*place.unit, place.relative, [&](engine::FileId file) {
+      if (!IsRegular(engine_.catalogue().file(file).flags)) return true;
+      engine_.placement().SetPinned(file, pin);
+      ++files;
+      return true;
+    });
+  }
+  return Ok({{"files", files}});
+}
+
+}  // namespace tierd::server

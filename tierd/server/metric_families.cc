@@ -1,0 +1,208 @@
+#include "tierd/server/metric_families.h"
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+namespace tierd::server {
+namespace {
+
+using Labels = std::initializer_list<std::pair<const char*, std::string>>;
+constexpr const char* kTierNames[abi::kTiers] = {"ram", "ssd", "source", "bypass"};
+
+class Table {
+ public:
+  Table& Family(const char* name, const char* help, prometheus::MetricType type) {
+    families_.push_back({name, help, type, {}});
+    return *this;
+  }
+  Table& Counter(const char* name, const char* help) { return Family(name, help, prometheus::MetricType::Counter); }
+  Table& Gauge(const char* name, const char* help) { return Family(name, help, prometheus::MetricType::Gauge); }
+  Table& Add(double value, Labels labels = {}) {
+    prometheus::ClientMetric& metric = Metric(labels);
+    if (families_.back().type == prometheus::MetricType::Counter) metric.counter.value = value;
+    else metric.gauge.value = value;
+    return *this;
+  }
+  Table& Add(std::uint64_t value, Labels labels = {}) { return Add(static_cast<double>(value), labels); }
+  // Buckets: counts per bucket whose upper bound starts at `first_bound_s` and doubles; the last one is open.
+  template <typename Buckets>
+  Table& AddHistogram(const Buckets& buckets, double first_bound_s, double sum_s, Labels labels = {}) {
+    prometheus::ClientMetric& metric = Metric(labels);
+    std::uint64_t cumulative = 0;
+    double bound = first_bound_s;
+    for (std::size_t i = 0; i + 1 < buckets.size(); ++i, bound *= 2) {
+      cumulative += buckets[i];
+      metric.histogram.bucket.push_back({cumulative, bound});
+    }
+    cumulative += buckets.back();
+    metric.histogram.bucket.push_back({cumulative, std::numeric_limits<double>::infinity()});
+    metric.histogram.sample_count = cumulative;
+    metric.histogram.sample_sum = sum_s;
+    return *this;
+  }
+  std::vector<prometheus::MetricFamily> Take() { return std::move(families_); }
+
+ private:
+  prometheus::ClientMetric& Metric(Labels labels) {
+    prometheus::ClientMetric& metric = families_.back().metric.emplace_back();
+    for (const auto& [name, value] : labels) metric.label.push_back({name, value});
+    return metric;
+  }
+  std::vector<prometheus::MetricFamily> families_;
+};
+
+double Seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
+
+void AddReads(Table& table, const engine::ReadTotals& totals) {
+  table.Counter("tierd_reads_total", "Reads of applications through libtier, by the tier that served them; bypass: by the client from the source itself.");
+  for (std::uint32_t t = 0; t < abi::kTiers; ++t) table.Add(totals.reads[t], {{"tier", kTierNames[t]}, {"result", t == 0 || t == 1 ? "hit" : "miss"}});
+  table.Counter("tierd_read_bytes_total", "Bytes those reads delivered.");
+  for (std::uint32_t t = 0; t < abi::kTiers; ++t) table.Add(totals.bytes[t], {{"tier", kTierNames[t]}});
+  table.Family("tierd_read_duration_seconds", "How long reads took; of RAM hits one in 64 is timed.", prometheus::MetricType::Histogram);
+  for (std::uint32_t t = 0; t < abi::kTiers; ++t)
+    table.AddHistogram(totals.latency[t], 64e-9, Seconds(totals.latency_sum_ns[t]), {{"tier", kTierNames[t]}});
+  table.Counter("tierd_fallback_total", "Reads that did not come from the cache, by reason.");
+  for (std::uint32_t i = 1; i < abi::kFallbacks; ++i) table.Add(totals.fallback[i], {{"reason", abi::FallbackName(static_cast<abi::Fallback>(i))}});
+}
+
+void AddTiers(Table& table, engine::Engine& engine) {
+  engine::Placement& placement = engine.placement();
+  const ram::RamTierStats ram = engine.ram().stats();
+  ssd::SsdTier* ssd = engine.ssd();
+  const ssd::SsdStatus status = ssd != nullptr ? ssd->status() : ssd::SsdStatus{};
+  table.Gauge("tierd_tier_capacity_bytes", "What a tier may hold now: configured, less what memory, other users of the disk or its state take.");
+  table.Add(engine.ram().budget(), {{"tier", "ram"}}).Add(status.capacity_bytes, {{"tier", "ssd"}});
+  table.Gauge("tierd_tier_used_bytes", "Payload bytes of the objects in a tier.");
+  table.Add(placement.ram_resident_bytes(), {{"tier", "ram"}}).Add(placement.ssd_resident_bytes(), {{"tier", "ssd"}});
+  table.Gauge("tierd_tier_allocated_bytes", "Memory or disk space a tier holds.");
+  table.Add(engine.ram().segment_bytes(), {{"tier", "ram"}}).Add(status.allocated_bytes, {{"tier", "ssd"}});
+  table.Gauge("tierd_tier_objects", "Chunks in a tier.");
+  table.Add(placement.ram_resident_objects(), {{"tier", "ram"}}).Add(placement.ssd_resident_objects(), {{"tier", "ssd"}});
+  table.Gauge("tierd_tier_pinned_bytes", "Payload bytes of pinned files in a tier.");
+  table.Add(placement.pinned_bytes(0), {{"tier", "ram"}}).Add(placement.pinned_bytes(1), {{"tier", "ssd"}});
+  table.Gauge("tierd_tier_limbo_bytes", "Memory of objects that have left RAM but are still leased by a client or under I/O.");
+  table.Add(ram.allocator.limbo_bytes, {{"tier", "ram"}});
+  table.Gauge("tierd_tier_hung_frames", "Frames that a request to a hung device or source still owns.");
+  table.Add(ram.held_limbo_frames, {{"tier", "ram"}});
+  table.Gauge("tierd_tier_state", "1 for the state a tier is in.");
+  const char* const states[] = {"healthy", "degraded", "out", "off"};
+  const std::size_t ssd_state = ssd == nullptr ? 3 : static_cast<std::size_t>(status.health);
+  for (std::size_t i = 0; i < 4; ++i) {
+    table.Add(i == 0 ? 1.0 : 0.0, {{"tier", "ram"}, {"state", states[i]}});
+    table.Add(i == ssd_state ? 1.0 : 0.0, {{"tier", "ssd"}, {"state", states[i]}});
+  }
+  const ssd::SsdCounters counters = ssd != nullptr ? ssd->counters() : ssd::SsdCounters{};
+  table.Gauge("tierd_ssd_write_amplification_ratio", "Bytes written to the device per payload byte accepted.").Add(counters.WriteAmplification());
+  table.Counter("tierd_ssd_device_write_bytes_total", "Bytes written to the SSD.").Add(counters.device_write_bytes);
+  table.Counter("tierd_ssd_device_read_bytes_total", "Bytes read from the SSD.").Add(counters.device_read_bytes);
+  table.Counter("tierd_ssd_moved_bytes_total", "Payload moved to save it when a region was reclaimed.").Add(counters.moved_bytes);
+  table.Counter("tierd_ssd_appends_refused_total", "Objects the SSD tier did not take.");
+  table.Add(counters.appends_refused_no_space, {{"reason", "no_space"}})
+      .Add(counters.appends_refused_busy, {{"reason", "busy"}})
+      .Add(counters.appends_refused_health, {{"reason", "health"}});
+  table.Gauge("tierd_ssd_hung_reads", "SSD reads that take longer than a second.").Add(status.hung_reads);
+}
+
+void AddMovement(Table& table, engine::Engine& engine) {
+  const engine::EngineCounters& c = engine.counters();
+  table.Counter("tierd_promotions_total", "Objects brought to a faster tier.");
+  table.Add(c.promotions_source_ram, {{"from", "source"}, {"to", "ram"}, {"result", "ok"}})
+      .Add(c.promotions_ssd_ram, {{"from", "ssd"}, {"to", "ram"}, {"result", "ok"}})
+      .Add(c.promotions_ram_ssd, {{"from", "ram"}, {"to", "ssd"}, {"result", "ok"}})
+      .Add(c.promotions_failed, {{"from", "any"}, {"to", "any"}, {"result", "failed"}});
+  table.Counter("tierd_promotions_bytes_total", "Payload of those objects.");
+  table.Add(c.promotion_bytes_source_ram, {{"from", "source"}, {"to", "ram"}})
+      .Add(c.promotion_bytes_ssd_ram, {{"from", "ssd"}, {"to", "ram"}})
+      .Add(c.promotion_bytes_ram_ssd, {{"from", "ram"}, {"to", "ssd"}});
+  table.Gauge("tierd_promotions_inflight", "Objects on their way now.").Add(static_cast<std::uint64_t>(engine.fetcher().fills_in_flight()));
+  table.Counter("tierd_evictions_total", "Objects that left a tier, by cause.");
+  for (std::size_t tier = 0; tier < 2; ++tier)
+    for (std::size_t cause = 0; cause < engine::kEvictCauses; ++cause)
+      table.Add(c.evictions[tier][cause], {{"tier", kTierNames[tier]}, {"cause", engine::kEvictCauseNames[cause]}});
+  table.Counter("tierd_evicted_bytes_total", "Payload of those objects.");
+  table.Add(c.evicted_bytes[0], {{"tier", "ram"}}).Add(c.evicted_bytes[1], {{"tier", "ssd"}});
+  table.Counter("tierd_transit_frames_total", "Objects that passed through RAM to one reader without staying.").Add(c.transit_frames);
+  table.Counter("tierd_prefetch_objects_total", "Objects brought ahead of use.").Add(c.prefetch_files);
+  table.Counter("tierd_prefetch_bytes_total", "Payload of those objects.").Add(c.prefetch_bytes);
+  table.Counter("tierd_prefetch_unused_bytes_total", "Payload brought ahead of use that left before anybody read it.").Add(c.prefetch_unused_bytes);
+  table.Counter("tierd_invalidations_total", "Files whose cached bytes were given up, by reason.");
+  table.Add(c.invalidated_changed, {{"reason", "changed"}}).Add(c.invalidated_request, {{"reason", "request"}}).Add(c.invalidated_racy, {{"reason", "racy"}});
+  table.Counter("tierd_integrity_failures_total", "Cached bytes that did not verify; each such read was completed from the source.");
+  table.Add(c.integrity_ssd, {{"kind", "ssd"}});
+  table.Counter("tierd_fetch_total", "Requests of clients for what they did not find themselves, by how they went.");
+  table.Add(c.fetches - c.fetch_hits - c.fetch_joined - c.fetch_bypassed, {{"result", "filled"}})
+      .Add(c.fetch_hits, {{"result", "hit"}})
+      .Add(c.fetch_joined, {{"result", "joined"}})
+      .Add(c.fetch_bypassed, {{"result", "bypassed"}});
+  table.Counter("tierd_revalidations_total", "Stats that compared a known file with the source.").Add(c.revalidations);
+}
+
+void AddSources(Table& table, engine::Engine& engine) {
+  table.Counter("tierd_source_requests_total", "Requests to the sources, by how they ended.");
+  std::array<std::uint64_t, source::kReadErrors> reads{}, stats{};
+  std::array<std::uint64_t, source::kLatencyBuckets> latency{};
+  std::uint64_t bytes = 0, latency_sum = 0, hung = 0, in_flight = 0, discarded = 0, window = 0;
+  std::array<std::uint64_t, 3> states{};
+  for (const auto& unit : engine.sources()) {
+    const source::SourceCounters c = unit->reader->counters();
+    for (std::size_t i = 0; i < source::kReadErrors; ++i) {
+      reads[i] += c.reads[i];
+      stats[i] += c.stats[i];
+    }
+    for (std::size_t i = 0; i < source::kLatencyBuckets; ++i) latency[i] += c.latency[i];
+    bytes += c.bytes_read;
+    discarded += c.bytes_discarded;
+    latency_sum += c.latency_ns_sum;
+    hung += c.hung;
+    in_flight += c.in_flight;
+    window += c.window;
+    ++states[static_cast<std::size_t>(c.state)];
+  }
+  for (std::size_t i = 0; i < source::kReadErrors; ++i) {
+    const char* result = source::ReadErrorName(static_cast<source::ReadError>(i));
+    table.Add(reads[i], {{"op", "read"}, {"result", result}}).Add(stats[i], {{"op", "stat"}, {"result", result}});
+  }
+  table.Counter("tierd_source_read_bytes_total", "Bytes read from the sources by the daemon.").Add(bytes);
+  table.Counter("tierd_source_discarded_bytes_total", "Of those, bytes thrown away: the file changed while it was read, or they came too late.").Add(discarded);
+  table.Family("tierd_source_request_duration_seconds", "From sending a request to the source to its completion.", prometheus::MetricType::Histogram);
+  table.AddHistogram(latency, 100e-6, Seconds(latency_sum));
+  table.Gauge("tierd_source_requests_in_flight", "Requests to the sources under way, hung ones not counted.").Add(in_flight);
+  table.Gauge("tierd_source_requests_hung", "Requests to the sources that hang.").Add(hung);
+  table.Gauge("tierd_source_window", "Requests that adaptation allows in flight.").Add(window);
+  table.Gauge("tierd_source_states", "Sources in each state.");
+  for (std::size_t i = 0; i < states.size(); ++i) table.Add(states[i], {{"state", source::SourceStateName(static_cast<source::SourceState>(i))}});
+}
+
+}  // namespace
+
+std::vector<prometheus::MetricFamily> CollectFamilies(engine::Engine& engine, SessionHub& sessions) {
+  Table table;
+  AddReads(table, sessions.Totals());
+  AddTiers(table, engine);
+  AddMovement(table, engine);
+  AddSources(table, engine);
+  const SessionTotals totals = sessions.Sessions();
+  table.Gauge("tierd_sessions", "Connected client processes.").Add(totals.sessions);
+  table.Gauge("tierd_sessions_lingering", "Sessions whose socket is closed while the process (or a child with its views) lives.").Add(totals.lingering);
+  table.Counter("tierd_sessions_refused_total", "Connections refused: other user, protocol version, limit.").Add(totals.refused);
+  table.Counter("tierd_protocol_errors_total", "Connections ended because of a malformed message.").Add(totals.protocol_errors);
+  table.Gauge("tierd_leases", "Leases that clients hold now.").Add(totals.leases);
+  table.Gauge("tierd_leases_frozen", "Of those, held over a fork.").Add(totals.frozen_leases);
+  table.Gauge("tierd_leased_bytes", "Bytes that clients have leased, as they tell.").Add(totals.pinned_bytes);
+  const engine::EngineCounters& c = engine.counters();
+  table.Counter("tierd_ring_entries_total", "Accesses that clients reported.").Add(c.ring_entries);
+  table.Counter("tierd_ring_lost_total", "Accesses that were overwritten before the daemon read them.").Add(c.ring_lost);
+  const engine::LoopLag& lag = engine.lag();
+  table.Family("tierd_loop_lag_seconds", "How long turns of the loop thread took.", prometheus::MetricType::Histogram);
+  table.AddHistogram(lag.buckets, 16e-6, Seconds(lag.sum_ns));
+  table.Gauge("tierd_files", "Files, directories and links in the catalogue.").Add(static_cast<std::uint64_t>(engine.catalogue().file_count()));
+  table.Gauge("tierd_index_bytes", "Memory of the shared index, with the daemon's part.").Add(engine.index().memory_bytes());
+  table.Gauge("tierd_index_recovery_seconds", "How long reading the SSD index took at the start.").Add(engine.recovery().seconds);
+  table.Gauge("tierd_policy_info", "1; the policy of each source is in the label.");
+  for (const auto& unit : engine.sources()) table.Add(1.0, {{"source", unit->options.name}, {"policy", unit->options.policy}, {"mode", "blind"}});
+  table.Gauge("tierd_build_info", "1; the version is in the label.").Add(1.0, {{"version", TIERD_VERSION}});
+  return table.Take();
+}
+
+}  // namespace tierd::server

@@ -1,0 +1,16 @@
+// The metric table: every family tierd exports, with its help text, made from the engine's counters. tierd/server/metrics.cc serves it.
+// Loop thread only. Names: docs/metrics and the dashboard list the same ones (a test compares).
+#pragma once
+
+#include <prometheus/metric_family.h>
+
+#include <vector>
+
+#include "tierd/engine/engine.h"
+#include "tierd/server/session_hub.h"
+
+namespace tierd::server {
+
+std::vector<prometheus::MetricFamily> CollectFamilies(engine::Engine& engine, SessionHub& sessions);
+
+}  // namespace tierd::server

@@ -1,0 +1,78 @@
+#include "tierd/server/metrics.h"
+
+#include <prometheus/collectable.h>
+#include <prometheus/exposer.h>
+#include <prometheus/text_serializer.h>
+
+#include <boost/asio/post.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <future>
+#include <sstream>
+
+#include "tierd/server/metric_families.h"
+
+namespace tierd::server {
+
+// Lives as long as the exposer may call it; after Detach it answers with nothing.
+class Metrics::Collector final : public prometheus::Collectable {
+ public:
+  Collector(boost::asio::io_context& loop, engine::Engine& engine, SessionHub& sessions) : loop_(loop), engine_(engine), sessions_(sessions) {}
+
+  std::vector<prometheus::MetricFamily> Collect() const override {
+    if (detached_.load()) return {};
+    auto promise = std::make_shared<std::promise<std::vector<prometheus::MetricFamily>>>();  // shared with the loop: we may give up waiting
+    auto future = promise->get_future();
+    boost::asio::post(loop_, [this, promise] {
+      promise->set_value(detached_.load() ? std::vector<prometheus::MetricFamily>() : CollectFamilies(engine_, sessions_));
+    });
+    if (future.wait_for(std::chrono::seconds(1)) != std::future_status::ready) return {};
+    return future.get();
+  }
+  std::vector<prometheus::MetricFamily> Now() const { return CollectFamilies(engine_, sessions_); }
+  void Detach() { detached_.store(true); }
+
+ private:
+  boost::asio::io_context& loop_;
+  engine::Engine& engine_;
+  SessionHub& sessions_;
+  std::atomic<bool> detached_{false};
+};
+
+struct Metrics::Server {
+  explicit Server(const std::string& address) : exposer(address, 1) {}
+  prometheus::Exposer exposer;
+};
+
+Metrics::Metrics(boost::asio::io_context& loop, engine::Engine& engine, SessionHub& sessions)
+    : collector_(std::make_shared<Collector>(loop, engine, sessions)) {}
+
+Metrics::~Metrics() { Stop(); }
+
+Status Metrics::Start(const std::string& address) {
+  try {
+    server_ = std::make_unique<Server>(address);
+    server_->exposer.RegisterCollectable(collector_, "/metrics");
+    const std::vector<int> ports = server_->exposer.GetListeningPorts();
+    const std::size_t colon = address.rfind(':');
+    address_ = address.substr(0, colon) + ":" + std::to_string(ports.empty() ? 0 : ports.front());
+  } catch (const std::exception& error) {
+    server_.reset();
+    return Status(Code::kBusy, "cannot serve metrics on " + address + " (" + error.what() + "); set daemon.metrics_address to another port or \"off\"");
+  }
+  return Status::Ok();
+}
+
+void Metrics::Stop() {
+  collector_->Detach();
+  server_.reset();
+}
+
+std::string Metrics::Text() {
+  std::ostringstream out;
+  prometheus::TextSerializer().Serialize(out, collector_->Now());
+  return out.str();
+}
+
+}  // namespace tierd::server

@@ -1,0 +1,464 @@
+#include "tierd/server/session_hub.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <boost/asio/post.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "tierd/server/seqpacket.h"
+
+namespace tierd::server {
+namespace {
+
+constexpr int kBacklog = 1024;
+constexpr int kDatagramsPerTurn = 32;
+constexpr std::size_t kMaxQueuedDatagrams = 4096;  // a client that does not read its replies is cut off
+constexpr std::int64_t kMaxClockDifference = 100'000'000;
+
+}  // namespace
+
+struct SessionHub::Session {
+  Session(boost::asio::io_context& loop, UniqueFd fd, Peer who, ram::SessionPage the_page, std::uint32_t the_id)
+      : id(the_id), peer(std::move(who)), page(std::move(the_page)), socket(loop, fd.Release()), process(loop) {
+    if (peer.pidfd.valid()) process.assign(::dup(peer.pidfd.get()));
+  }
+
+  std::uint32_t id;
+  Peer peer;
+  ram::SessionPage page;
+  boost::asio::posix::stream_descriptor socket;
+  boost::asio::posix::stream_descriptor process;  // readable when the process has ended
+  bool welcomed = false;
+  bool closed = false;
+  bool process_gone = false;
+  bool waiting_to_send = false;
+  std::uint64_t ring_tail = 0;
+  engine::ReadTotals seen;  // what was taken over from the page so far
+  MessageWriter replies{abi::MessageType::kFetchReply};
+  std::deque<std::vector<std::byte>> queue;  // the peer's queue was full
+};
+
+SessionHub::SessionHub(boost::asio::io_context& loop, engine::Engine& engine, const Clock& clock, SessionOptions options)
+    : loop_(loop), engine_(engine), clock_(clock), options_(std::move(options)), buffer_(abi::kMaxMessageBytes + 1) {}
+
+SessionHub::~SessionHub() { Close(); }
+
+Status SessionHub::Listen() {
+  auto fd = ListenSeqpacket(options_.socket_path, kBacklog);
+  if (!fd.ok()) return fd.status();
+  spare_fd_.Reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  listener_ = std::make_unique<boost::asio::posix::stream_descriptor>(loop_, fd->Release());
+  Accept();
+  return Status::Ok();
+}
+
+void SessionHub::Close() {
+  if (listener_ == nullptr) return;
+  listener_.reset();
+  ::unlink(options_.socket_path.c_str());
+  for (auto& [id, session] : sessions_) engine_.ram().leases().Remove(session->page.page());
+  sessions_.clear();
+}
+
+// ---- connections -----------------------------------------------------------------------------------------------------------
+
+void SessionHub::Accept() {
+  listener_->async_wait(boost::asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& error) {
+    if (error) return;
+    for (int i = 0; i < kDatagramsPerTurn; ++i) {
+      UniqueFd fd(::accept4(listener_->native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (fd.valid()) {
+        Welcome(std::move(fd));
+        continue;
+      }
+      if (errno == EMFILE || errno == ENFILE) {
+        // Without this the client would hang in the backlog and the loop would spin.
+        spare_fd_.Reset();
+        UniqueFd refused(::accept4(listener_->native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        refused.Reset();
+        spare_fd_.Reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+        ++refused_;
+      }
+      break;
+    }
+    Accept();
+  });
+}
+
+void SessionHub::Welcome(UniqueFd fd) {
+  auto peer = PeerOf(fd.get());
+  if (!peer.ok() || peer->uid != ::geteuid() || sessions_.size() >= options_.max_sessions) {
+    ++refused_;
+    return;  // closing says it: the client goes on with the source
+  }
+  const std::uint32_t id = next_id_++;
+  ram::SessionPageOptions page_options;
+  page_options.session_id = id;
+  std::memcpy(page_options.instance, engine_.instance().data(), sizeof page_options.instance);
+  page_options.pin_cap_bytes = engine_.pin_cap_bytes();
+  auto page = ram::SessionPage::Create(page_options);
+  if (!page.ok()) {
+    ++refused_;
+    return;
+  }
+  engine_.ram().leases().Add(page->page());
+  auto session = std::make_unique<Session>(loop_, std::move(fd), std::move(peer).value(), std::move(page).value(), id);
+  Session& stored = *session;
+  sessions_.emplace(id, std::move(session));
+  WatchSocket(stored);
+  if (stored.process.is_open()) WatchProcess(stored);
+}
+
+void SessionHub::WatchSocket(Session& session) {
+  const std::uint32_t id = session.id;
+  session.socket.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this, id](const boost::system::error_code& error) {
+    const auto it = sessions_.find(id);
+    if (error || it == sessions_.end() || it->second->closed) return;
+    Session& current = *it->second;
+    const bool open = Receive(current);
+    engine_.EndTurn();
+    FlushReplies();
+    if (open) WatchSocket(current);
+  });
+}
+
+void SessionHub::WatchProcess(Session& session) {
+  const std::uint32_t id = session.id;
+  session.process.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this, id](const boost::system::error_code& error) {
+    const auto it = sessions_.find(id);
+    if (error || it == sessions_.end()) return;
+    it->second->process_gone = true;
+    MaybeEnd(*it->second);
+  });
+}
+
+void SessionHub::CloseSocket(Session& session) {
+  if (session.closed) return;
+  session.closed = true;
+  session.page.Revoke();
+  session.socket.close();
+  session.queue.clear();
+  MaybeEnd(session);
+}
+
+bool SessionHub::ProcessGone(const Session& session) const {
+  if (session.process_gone || !session.peer.pidfd.valid()) return true;  // without a pidfd no mapping was handed out
+  pollfd poll_fd{session.peer.pidfd.get(), POLLIN, 0};
+  return ::poll(&poll_fd, 1, 0) == 1;
+}
+
+// Leases end with the process, not with the socket; and a child that inherited views keeps the socket open (HAZARDS 2.5, 2.6).
+void SessionHub::MaybeEnd(Session& session) {
+  if (!session.closed || !ProcessGone(session)) return;
+  DrainRing(session);
+  AddCounters(session, ended_);
+  engine_.ram().leases().Remove(session.page.page());
+  const std::uint32_t id = session.id;
+  engine_.OnSessionEnd(static_cast<engine::SessionId>(id));
+  boost::asio::post(loop_, [this, id] { sessions_.erase(id); });  // the caller may still be inside it
+}
+
+// ---- messages --------------------------------------------------------------------------------------------------------------
+
+bool SessionHub::Receive(Session& session) {
+  DrainRing(session);  // the policy hears of hits before it is asked because of a miss
+  for (int i = 0; i < kDatagramsPerTurn && !session.closed; ++i) {
+    const auto datagram = ReceiveDatagram(session.socket.native_handle(), buffer_);
+    if (!datagram.ok()) {
+      if (datagram.status().code() == Code::kBusy) return true;
+      CloseSocket(session);
+      return false;
+    }
+    if (datagram->bytes == 0) {
+      CloseSocket(session);
+      return false;
+    }
+    if (datagram->truncated || datagram->surplus_fds != 0 || !Handle(session, std::span(buffer_).first(datagram->bytes))) {
+      if (!session.closed) ++protocol_errors_;
+      CloseSocket(session);
+      return false;
+    }
+  }
+  return !session.closed;
+}
+
+bool SessionHub::Handle(Session& session, std::span<const std::byte> datagram) {
+  const auto header = ReadHeader(datagram);
+  if (!header.ok()) return false;
+  const auto type = static_cast<abi::MessageType>(header->type);
+  if (type == abi::MessageType::kHello) return OnHello(session, *header, datagram);
+  if (!session.welcomed || header->version != abi::kProtocolVersion) return false;
+  switch (type) {
+    case abi::MessageType::kFetch: return OnFetch(session, *header, datagram);
+    case abi::MessageType::kAdvise: return OnAdvise(session, *header, datagram);
+    case abi::MessageType::kGetSegment: return OnGetSegment(session, datagram);
+    case abi::MessageType::kGetIndex: return OnGetIndex(session, datagram);
+    default: return false;
+  }
+}
+
+bool SessionHub::Refuse(Session& session, std::uint32_t reason, const char* text) {
+  abi::Refuse refuse{};
+  refuse.reason = reason;
+  std::strncpy(refuse.text, text, sizeof refuse.text - 1);
+  MessageWriter writer(abi::MessageType::kRefuse);
+  writer.Add(refuse);
+  Send(session, writer.Finish());
+  ++refused_;
+  return false;
+}
+
+bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram) {
+  (void)header;
+  const auto hello = ReadHello(datagram);
+  if (!hello.ok() || session.welcomed) return false;
+  if (hello->version_min > abi::kProtocolVersion || hello->version_max < abi::kProtocolVersionMin || hello->layout_version != abi::kLayoutVersion)
+    return Refuse(session, EPROTO, "this tierd speaks another protocol version; use the libtier that came with it");
+  if (!session.peer.pidfd.valid())
+    return Refuse(session, EACCES, "no pidfd for this process (foreign pid namespace, or a kernel before 5.3): its leases could not be watched");
+  const std::int64_t now = clock_.MonotonicNs();
+  abi::Welcome welcome{};
+  welcome.version = abi::kProtocolVersion;
+  const std::int64_t difference = now - hello->monotonic_coarse_ns;
+  if (difference > kMaxClockDifference || difference < -kMaxClockDifference) welcome.flags |= abi::kWelcomeForeignClock;
+  welcome.session_id = session.id;
+  std::memcpy(welcome.instance, engine_.instance().data(), sizeof welcome.instance);
+  welcome.monotonic_coarse_ns = now;
+  welcome.index_bytes = engine_.index().shared_bytes();
+  welcome.session_bytes = ram::SessionPage::kBytes;
+  welcome.source_count = static_cast<std::uint32_t>(engine_.sources().size());
+  welcome.page_kind = static_cast<std::uint32_t>(engine_.placement().page_kind());
+  MessageWriter writer(abi::MessageType::kWelcome);
+  writer.Add(welcome);
+  const int fds[2] = {engine_.index().client_fd(), session.page.client_fd()};
+  if (!Send(session, writer.Finish(), fds)) return false;
+  session.welcomed = true;
+  return SendSources(session);
+}
+
+bool SessionHub::SendSources(Session& session) {
+  if (engine_.sources().empty()) return true;
+  MessageWriter writer(abi::MessageType::kSources);
+  for (const auto& unit : engine_.sources()) {
+    abi::SourceEntry entry{};
+    const std::string& root = unit->source->root();
+    entry.entry_bytes = static_cast<std::uint32_t>(abi::PadTo8(sizeof entry + root.size()));
+    entry.source_id = unit->wire_id;
+    entry.root_dev = unit->source->root_stat().dev;
+    entry.root_ino = unit->source->root_stat().ino;
+    entry.chunk_bytes = unit->options.chunk_bytes;
+    entry.staleness = static_cast<std::uint8_t>(unit->options.staleness);
+    entry.path_bytes = static_cast<std::uint16_t>(root.size());
+    entry.ttl_ms = unit->options.ttl_ms;
+    writer.Add(entry, root);
+  }
+  return Send(session, writer.Finish());
+}
+
+bool SessionHub::OnFetch(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram) {
+  const auto entries = ReadFetch(datagram, header.count);
+  if (!entries.ok()) return false;
+  for (const FetchView& view : *entries) {
+    const auto op = static_cast<abi::FetchOp>(view.entry.op);
+    const bool known_op = op == abi::FetchOp::kChunk || op == abi::FetchOp::kStat || op == abi::FetchOp::kList;
+    engine::SourceUnit* unit = engine_.FindSource(view.entry.source_id);
+    if (!known_op || unit == nullptr || !IsCanonicalRelative(view.path)) {
+      abi::FetchReply reply{};
+      reply.request_id = view.entry.request_id;
+      reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kBypass);
+      reply.reason = static_cast<std::uint8_t>(known_op ? abi::Fallback::kPath : abi::Fallback::kProtocol);
+      reply.ordinal = 0xffffffffu;
+      OnFetchReply(static_cast<engine::SessionId>(session.id), reply);
+      continue;
+    }
+    engine_.Fetch(*unit, {static_cast<engine::SessionId>(session.id), view.entry, std::string(view.path)});
+  }
+  return true;
+}
+
+bool SessionHub::OnAdvise(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram) {
+  const auto entries = ReadAdvise(datagram, header.count);
+  if (!entries.ok()) return false;
+  MessageWriter writer(abi::MessageType::kAdviseReply);
+  for (const AdviseView& view : *entries) {
+    abi::AdviseReply reply{};
+    reply.request_id = view.entry.request_id;
+    const auto op = static_cast<abi::AdviseOp>(view.entry.op);
+    const bool known_op = view.entry.op >= static_cast<std::uint8_t>(abi::AdviseOp::kPrefetch) && op <= abi::AdviseOp::kInvalidate;
+    engine::SourceUnit* unit = engine_.FindSource(view.entry.source_id);
+    if (!known_op || unit == nullptr || !IsCanonicalRelative(view.path)) {
+      reply.error = known_op ? ENOENT : EINVAL;
+    } else {
+      reply.affected = engine_.Advise(*unit, op, view.path, (view.entry.flags & abi::kAdviseRecursive) != 0);
+    }
+    writer.Add(reply);
+  }
+  return Send(session, writer.Finish());
+}
+
+bool SessionHub::OnGetSegment(Session& session, std::span<const std::byte> datagram) {
+  const auto request = ReadId(datagram);
+  if (!request.ok()) return false;
+  const ram::Segment* segment = request->id <= 0xffffffffu ? engine_.ram().FindSegment(static_cast<std::uint32_t>(request->id)) : nullptr;
+  abi::SegmentEntry entry{};
+  entry.request_id = request->request_id;
+  entry.serial = static_cast<std::uint32_t>(request->id);
+  MessageWriter writer(abi::MessageType::kSegment);
+  if (segment == nullptr) {
+    writer.Add(entry);
+    return Send(session, writer.Finish());
+  }
+  entry.bytes = segment->bytes();
+  entry.page_kind = static_cast<std::uint32_t>(segment->page_kind());
+  writer.Add(entry);
+  const int fds[1] = {segment->client_fd()};
+  return Send(session, writer.Finish(), fds);
+}
+
+bool SessionHub::OnGetIndex(Session& session, std::span<const std::byte> datagram) {
+  const auto request = ReadId(datagram);
+  if (!request.ok()) return false;
+  abi::IndexEntry entry{};
+  entry.request_id = request->request_id;
+  entry.bytes = engine_.index().shared_bytes();
+  entry.generation = engine_.index().generation();
+  MessageWriter writer(abi::MessageType::kIndex);
+  writer.Add(entry);
+  const int fds[1] = {engine_.index().client_fd()};
+  return Send(session, writer.Finish(), fds);
+}
+
+// ---- replies ---------------------------------------------------------------------------------------------------------------
+
+void SessionHub::OnFetchReply(engine::SessionId session_id, const abi::FetchReply& reply) {
+  const auto it = sessions_.find(static_cast<std::uint32_t>(session_id));
+  if (it == sessions_.end() || it->second->closed) return;
+  Session& session = *it->second;
+  if (session.replies.count() == 0) dirty_.push_back(session.id);
+  session.replies.Add(reply);
+  if (session.replies.count() < abi::kMaxBatch) return;
+  MessageWriter full = std::exchange(session.replies, MessageWriter(abi::MessageType::kFetchReply));
+  Send(session, full.Finish());
+}
+
+void SessionHub::FlushReplies() {
+  for (const std::uint32_t id : std::exchange(dirty_, {})) {
+    const auto it = sessions_.find(id);
+    if (it == sessions_.end() || it->second->closed || it->second->replies.count() == 0) continue;
+    MessageWriter ready = std::exchange(it->second->replies, MessageWriter(abi::MessageType::kFetchReply));
+    Send(*it->second, ready.Finish());
+  }
+}
+
+// False when the session must end. Descriptors go only with the first datagrams of a session or on request, when the queue is not full.
+bool SessionHub::Send(Session& session, std::span<const std::byte> datagram, std::span<const int> fds) {
+  if (session.closed) return false;
+  if (session.queue.empty()) {
+    const Status status = SendDatagram(session.socket.native_handle(), datagram, fds);
+    if (status.ok()) return true;
+    if (status.code() != Code::kBusy || !fds.empty()) return false;
+  } else if (!fds.empty()) {
+    return false;
+  }
+  if (session.queue.size() >= kMaxQueuedDatagrams) {
+    CloseSocket(session);
+    return false;
+  }
+  session.queue.emplace_back(datagram.begin(), datagram.end());
+  if (session.waiting_to_send) return true;
+  session.waiting_to_send = true;
+  const std::uint32_t id = session.id;
+  session.socket.async_wait(boost::asio::posix::stream_descriptor::wait_write, [this, id](const boost::system::error_code& error) {
+    const auto it = sessions_.find(id);
+    if (error || it == sessions_.end() || it->second->closed) return;
+    Session& current = *it->second;
+    current.waiting_to_send = false;
+    std::deque<std::vector<std::byte>> queue = std::exchange(current.queue, {});
+    while (!queue.empty()) {
+      const std::vector<std::byte> next = std::move(queue.front());
+      queue.pop_front();
+      if (!Send(current, next)) return;
+      if (current.queue.empty()) continue;
+      for (auto& rest : queue) current.queue.push_back(std::move(rest));  // full again: the order stays
+      return;
+    }
+  });
+  return true;
+}
+
+// ---- rings and counters ----------------------------------------------------------------------------------------------------
+
+void SessionHub::DrainRing(Session& session) {
+  abi::SessionPage* page = session.page.page();
+  const std::uint64_t head = page->ring_head.load(std::memory_order_acquire);
+  std::uint64_t& tail = session.ring_tail;
+  if (head - tail > abi::kRingEntries) {
+    // Overrun, or a hostile head: what was overwritten is lost and counted.
+    const std::uint64_t lost = head - tail - abi::kRingEntries;
+    engine_.CountRingLost(std::min<std::uint64_t>(lost, std::uint64_t{1} << 40));
+    tail = head - abi::kRingEntries;
+  }
+  while (tail != head) {
+    const std::uint64_t entry = page->ring[tail % abi::kRingEntries].load(std::memory_order_acquire);
+    const auto lap = static_cast<std::uint8_t>(tail / abi::kRingEntries + 1);
+    if (static_cast<std::uint8_t>(entry >> 56) != lap) {
+      // Reserved, not written yet: looked at again next time; a writer that died in between is overrun in the end.
+      if (head - tail < abi::kRingEntries / 2) break;
+      engine_.CountRingLost(1);
+    } else {
+      engine_.OnAccess(static_cast<engine::SessionId>(session.id), entry);
+    }
+    ++tail;
+  }
+}
+
+void SessionHub::OnTimer() {
+  for (auto& [id, session] : sessions_) DrainRing(*session);
+  FlushReplies();
+}
+
+// Takes over what a page says beyond what was taken before; a client that lowers its counters adds nothing.
+void SessionHub::AddCounters(Session& session, engine::ReadTotals& totals) {
+  const abi::SessionCounters& counters = session.page.page()->counters;
+  const auto take = [](const std::atomic<std::uint64_t>& word, std::uint64_t& seen, std::uint64_t& total) {
+    const std::uint64_t now = word.load(std::memory_order_relaxed);
+    if (now > seen) total += now - seen;
+    seen = std::max(seen, now);
+  };
+  for (std::uint32_t tier = 0; tier < abi::kTiers; ++tier) {
+    take(counters.reads[tier], session.seen.reads[tier], totals.reads[tier]);
+    take(counters.bytes[tier], session.seen.bytes[tier], totals.bytes[tier]);
+    take(counters.latency_sum_ns[tier], session.seen.latency_sum_ns[tier], totals.latency_sum_ns[tier]);
+    for (std::uint32_t b = 0; b < abi::kLatencyBuckets; ++b) take(counters.latency[tier][b], session.seen.latency[tier][b], totals.latency[tier][b]);
+  }
+  for (std::uint32_t i = 0; i < abi::kFallbacks; ++i) take(counters.fallback[i], session.seen.fallback[i], totals.fallback[i]);
+}
+
+engine::ReadTotals SessionHub::Totals() {
+  for (auto& [id, session] : sessions_) AddCounters(*session, ended_);
+  return ended_;
+}
+
+SessionTotals SessionHub::Sessions() const {
+  SessionTotals totals;
+  totals.refused = refused_;
+  totals.protocol_errors = protocol_errors_;
+  for (const auto& [id, session] : sessions_) {
+    if (session->closed) ++totals.lingering;
+    else ++totals.sessions;
+    const abi::SessionPage* page = session->page.page();
+    const std::uint32_t high = std::min(page->lease_high.load(std::memory_order_relaxed), abi::kLeaseSlots);
+    for (std::uint32_t i = 0; i < high; ++i) totals.leases += page->leases[i].load(std::memory_order_relaxed) != 0 ? 1 : 0;
+    totals.frozen_leases += std::min(page->frozen_leases.load(std::memory_order_relaxed), abi::kLeaseSlots);
+    totals.pinned_bytes += std::min<std::uint64_t>(page->leased_bytes.load(std::memory_order_relaxed), std::uint64_t{1} << 50);
+  }
+  return totals;
+}
+
+}  // namespace tierd::server

@@ -1,0 +1,106 @@
+// The clients: accepts connections, speaks PROTOCOL.md, drains access rings, adds up counters, and knows when a session has really ended
+// (HAZARDS 2.5: when its process *and* every inheritor of its socket are gone).
+//
+// Owner: main.cc. Loop thread only. It decides nothing about data: requests go to the engine, whose replies it sends.
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tierd/base/unique_fd.h"
+#include "tierd/engine/counters.h"
+#include "tierd/engine/engine.h"
+#include "tierd/server/message_reader.h"
+#include "tierd/server/message_writer.h"
+
+namespace tierd::server {
+
+struct SessionOptions {
+  std::string socket_path;
+  std::uint32_t max_sessions = 4096;    // more are refused with EMFILE; 56 KiB of shared memory each
+};
+
+struct SessionTotals {
+  std::uint64_t sessions = 0;           // connected
+  std::uint64_t lingering = 0;          // socket gone, process alive: leases still count
+  std::uint64_t refused = 0;
+  std::uint64_t protocol_errors = 0;
+  std::uint64_t leases = 0;             // seen in use now
+  std::uint64_t frozen_leases = 0;      // held over a fork
+  std::uint64_t pinned_bytes = 0;       // leased bytes as the clients tell them
+};
+
+class SessionHub final : public engine::ReplySink {
+ public:
+  SessionHub(boost::asio::io_context& loop, engine::Engine& engine, const Clock& clock, SessionOptions options);
+  ~SessionHub() override;
+
+  // Binds the socket. The runtime directory has been prepared.
+  Status Listen();
+  void Close();
+
+  void OnFetchReply(engine::SessionId session, const abi::FetchReply& reply) override;
+
+  // Engine hooks: sends what was gathered; drains rings and looks for ended sessions.
+  void FlushReplies();
+  void OnTimer();
+
+  // Application-level reads of all sessions that ever were, up to now.
+  engine::ReadTotals Totals();
+  SessionTotals Sessions() const;
+
+  std::function<void(std::string)> log;
+
+ private:
+  struct Session;
+
+  void Accept();
+  void Welcome(UniqueFd fd);
+  void WatchSocket(Session& session);
+  void WatchProcess(Session& session);
+  // Reads a bounded number of datagrams; false when the session was closed.
+  bool Receive(Session& session);
+  bool Handle(Session& session, std::span<const std::byte> datagram);
+  bool OnHello(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram);
+  bool OnFetch(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram);
+  bool OnAdvise(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram);
+  bool OnGetSegment(Session& session, std::span<const std::byte> datagram);
+  bool OnGetIndex(Session& session, std::span<const std::byte> datagram);
+  bool SendSources(Session& session);
+  bool Refuse(Session& session, std::uint32_t reason, const char* text);
+  bool Send(Session& session, std::span<const std::byte> datagram, std::span<const int> fds = {});
+  // The conversation is over; the page stays until the process is gone too.
+  void CloseSocket(Session& session);
+  void MaybeEnd(Session& session);
+  bool ProcessGone(const Session& session) const;
+  void DrainRing(Session& session);
+  void AddCounters(Session& session, engine::ReadTotals& totals);
+  void Log(std::string line) const {
+    if (log) log(std::move(line));
+  }
+
+  // Constant after construction.
+  boost::asio::io_context& loop_;
+  engine::Engine& engine_;
+  const Clock& clock_;
+  const SessionOptions options_;
+  // Owned by the loop thread.
+  std::unique_ptr<boost::asio::posix::stream_descriptor> listener_;
+  UniqueFd spare_fd_;  // given up for a moment to refuse a client when descriptors have run out (FAULTS F15)
+  std::unordered_map<std::uint32_t, std::unique_ptr<Session>> sessions_;
+  std::vector<std::uint32_t> dirty_;  // sessions with gathered replies
+  std::vector<std::byte> buffer_;
+  engine::ReadTotals ended_;
+  std::uint32_t next_id_ = 1;
+  std::uint64_t refused_ = 0;
+  std::uint64_t protocol_errors_ = 0;
+};
+
+}  // namespace tierd::server
