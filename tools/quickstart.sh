@@ -1,0 +1,211 @@
+#!/usr/bin/env bash
+# Shows what tierd does, on real input: installs what is missing, builds, and trains a small classifier on the 70,000 images of Fashion-MNIST
+# behind a slow file system (1 ms per operation, 200 MB/s): 4 epochs straight from it, then 4 epochs through tierd.
+# usage: tools/quickstart.sh        needs about 500 MB in ${TMPDIR:-/tmp}; root or sudo only if packages are missing
+# exit 0 when tierd kept its promises; 1 when the source was opened after the first epoch, a result differs in any digit, or tierd was not faster.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+epochs=4
+threads=16
+build=build/quick
+work=
+tierd_pid=
+trainer_pid=
+rig=off  # on: the source is behind the slow file system; off: a plain directory
+
+say() { printf '%s\n' "$*"; }
+fail() { printf 'quickstart: %s\n' "$*" >&2; exit 1; }
+
+# Ends a child of ours: asks, waits 10 s, insists.
+end_child() {
+  local pid=$1 i
+  kill "$pid" 2>/dev/null || return 0
+  for ((i = 0; i < 100; i++)); do
+    kill -0 "$pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  kill -KILL "$pid" 2>/dev/null || true
+  wait "$pid" 2>/dev/null || true
+}
+
+clean_up() {
+  local status=$?
+  set +e
+  trap - EXIT
+  trap '' INT TERM HUP
+  [ -n "$trainer_pid" ] && end_child "$trainer_pid"
+  [ -n "$tierd_pid" ] && end_child "$tierd_pid"
+  if [ -n "$work" ]; then
+    [ -S "$work/rig.sock" ] && "$build/tests/pfs_sim/pfs_sim" ctl "$work/rig.sock" quit >/dev/null 2>&1
+    local i
+    for ((i = 0; i < 100; i++)); do
+      grep -q " $work/pfs " /proc/mounts || break
+      sleep 0.1
+    done
+    # Never remove files below a mount that would not go away.
+    if grep -q " $work/pfs " /proc/mounts; then
+      printf 'quickstart: %s is still mounted; umount it and remove %s\n' "$work/pfs" "$work" >&2
+    else
+      rm -rf "$work"
+    fi
+  fi
+  exit "$status"
+}
+
+build_all() {
+  tools/deps.sh build
+  local launcher=()
+  command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache)
+  mkdir -p "$build"
+  if [ ! -f "$build/build.ninja" ]; then
+    say "building in $build (once; a few minutes on two cores)"
+    cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTIERD_TESTS=OFF -DTIERD_BENCH=OFF "${launcher[@]}" \
+      >"$build/cmake.log" 2>&1 || { tail -n 20 "$build/cmake.log" >&2; fail "cmake failed; see $build/cmake.log"; }
+  fi
+  ninja -C "$build" tierd tierctl tier_trainer fashion_files pfs_sim >"$build/ninja.log" 2>&1 ||
+    { tail -n 30 "$build/ninja.log" >&2; fail "the build failed; see $build/ninja.log"; }
+}
+
+start_source() {
+  say "writing 70,000 image files"
+  "$build/examples/trainer/fashion_files" "$work/images" >/dev/null
+  mkdir "$work/pfs"
+  local status=0
+  "$build/tests/pfs_sim/pfs_sim" "$work/images" "$work/pfs" --control "$work/rig.sock" --latency-us 1000 --bandwidth 200000000 \
+    --background --pid "$work/rig.pid" >"$work/rig.log" 2>&1 || status=$?
+  if [ "$status" = 0 ]; then
+    rig=on
+    source=$work/pfs
+    say "source: the images behind a file system with 1 ms per operation and 200 MB/s"
+  elif [ "$status" = 77 ]; then
+    source=$work/images
+    say "source: a plain local directory, because FUSE cannot be used here ($(tail -n 1 "$work/rig.log"))."
+    say "        So nothing is slow to begin with: opens and bytes of the source cannot be counted, and speed is not judged."
+  else
+    cat "$work/rig.log" >&2
+    fail "the slow file system did not start"
+  fi
+}
+
+start_tierd() {
+  mkdir -m 700 "$work/run" "$work/cache"
+  "$build/tierd/tierd" --source "$source" --ram "256 MiB" --ssd "$work/cache" --ssd-capacity "1 GiB" --socket "$work/run/tierd.sock" \
+    --metrics off >"$work/tierd.out" 2>"$work/tierd.log" &
+  tierd_pid=$!
+  local i
+  for ((i = 0; i < 300; i++)); do
+    grep -q '^tierd ready' "$work/tierd.out" && return 0
+    kill -0 "$tierd_pid" 2>/dev/null || break
+    sleep 0.1
+  done
+  cat "$work/tierd.out" "$work/tierd.log" >&2
+  fail "tierd did not start"
+}
+
+# The number behind "key": in a line of JSON as we print it.
+number() { sed -n "s/.*\"$1\": *\([-+.eE0-9]*\).*/\1/p" <<<"$2"; }
+
+# Sets opens and bytes to what the source has seen since the last reset, and resets.
+count_source() {
+  opens=- bytes=-
+  [ "$rig" = on ] || return 0
+  local json
+  json=$("$build/tests/pfs_sim/pfs_sim" ctl "$work/rig.sock" counters | tr -d '\n')
+  "$build/tests/pfs_sim/pfs_sim" ctl "$work/rig.sock" counters reset >/dev/null
+  opens=$(sed -n 's/.*"open": *{[^}]*"count": *\([0-9]*\).*/\1/p' <<<"$json")
+  bytes=$(number bytes_read "$json")
+  [ -n "$opens" ] && [ -n "$bytes" ] || fail "the counters of the slow file system could not be read"
+}
+
+# train posix|tier: runs the job, prints a row per epoch, fills results_$1 (one "accuracy loss" per epoch), opens_$1 (per epoch) and seconds_$1.
+train() {
+  local reader=$1 line epoch seconds
+  local -n results=results_$1 opened=opens_$1 missed=missed_$1 total=seconds_$1
+  results=() opened=() missed=() total=0
+  count_source
+  # The trainer waits for a line after each epoch, so that no read of the next one is in the counters.
+  coproc TRAINER { exec env TIERD_SOCKET="$work/run/tierd.sock" "$build/examples/trainer/tier_trainer" "$source" --reader "$reader" \
+    --epochs $epochs --threads $threads --json --step 2>"$work/trainer.log"; }
+  trainer_pid=$TRAINER_PID
+  local from=${TRAINER[0]} to=${TRAINER[1]}
+  printf '  %5s %8s %10s %9s %12s %8s %8s %8s %8s  %s\n' epoch seconds samples/s "src opens" "src bytes" RAM SSD source direct "accuracy (loss)"
+  while IFS= read -r line <&"$from"; do
+    epoch=$(number epoch "$line")
+    count_source
+    seconds=$(number seconds "$line")
+    local ram=- ssd=- via=- bypass=-
+    if [ "$reader" = tier ]; then
+      ram=$(number ram "$line") ssd=$(number ssd "$line") via=$(number source "$line") bypass=$(number bypass "$line")
+      missed+=($((via + bypass)))
+    fi
+    printf '  %5s %8s %10s %9s %12s %8s %8s %8s %8s  %s (%s)\n' "$epoch" "$seconds" "$(number samples_per_s "$line")" "$opens" "$bytes" \
+      "$ram" "$ssd" "$via" "$bypass" "$(number accuracy "$line")" "$(number loss "$line")"
+    results+=("$(number accuracy "$line") $(number loss "$line")")
+    opened+=("$opens")
+    total=$(awk "BEGIN { print $total + $seconds }")
+    [ "$epoch" = "$epochs" ] || echo go >&"$to"
+  done
+  wait "$trainer_pid" || { cat "$work/trainer.log" >&2; trainer_pid=; fail "the training job failed"; }
+  trainer_pid=
+  [ ${#results[@]} = $epochs ] || fail "the training job ended early"
+}
+
+judge() {
+  local bad=0 epoch
+  for ((epoch = 1; epoch <= epochs; epoch++)); do
+    if [ "${results_posix[epoch - 1]}" != "${results_tier[epoch - 1]}" ]; then
+      say "FAILED: epoch $epoch gave another result through tierd: ${results_tier[epoch - 1]}, not ${results_posix[epoch - 1]}"
+      bad=1
+    fi
+    [ "$epoch" = 1 ] && continue
+    if [ "$rig" = on ] && [ "${opens_tier[epoch - 1]}" != 0 ]; then
+      say "FAILED: epoch $epoch through tierd opened ${opens_tier[epoch - 1]} files of the source"
+      bad=1
+    elif [ "$rig" = off ] && [ "${missed_tier[epoch - 1]}" != 0 ]; then
+      say "FAILED: epoch $epoch through tierd read ${missed_tier[epoch - 1]} files of the source"
+      bad=1
+    fi
+  done
+  local ratio
+  ratio=$(awk "BEGIN { printf \"%.1f\", $seconds_posix / $seconds_tier }")
+  if [ "$rig" = on ] && awk "BEGIN { exit !($seconds_tier >= $seconds_posix) }"; then
+    say "FAILED: tierd was not faster: $seconds_tier s, straight from the source $seconds_posix s"
+    bad=1
+  fi
+  [ $bad = 0 ] || return 1
+  say "All $epochs epochs: $seconds_posix s straight from the source, $seconds_tier s through tierd (${ratio}x); accuracy and loss equal in every digit;"
+  say "no file of the source was opened after the first epoch."
+}
+
+go_on() {
+  cat <<EOF
+
+To go on with data of your own:
+  $build/tierd/tierd --source /path/to/your/dataset          # no configuration needed; prints its socket and where it caches
+  $build/tierctl/tierctl status                              # tiers, hits, what is degraded and why
+  $build/tierctl/tierctl prefetch --wait /path/to/your/dataset
+  README.md says how to use it from C and C++; client_lib/examples holds two short programs.
+EOF
+}
+
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+trap 'exit 129' HUP
+build_all
+work=$(mktemp -d "${TMPDIR:-/tmp}/tierd-quickstart.XXXXXX")
+[ ${#work} -le 80 ] || fail "$work is too long for a socket's path: set TMPDIR to a shorter one"
+start_source
+say ""
+say "Straight from the source ($threads reader threads, a new random order per epoch):"
+train posix
+say ""
+say "Through tierd:"
+start_tierd
+train tier
+say ""
+status=0
+judge || status=1
+go_on
+exit $status
