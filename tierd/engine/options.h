@@ -20,7 +20,7 @@ struct SourceOptions {
   std::uint32_t racy_window_ms = 10'000;  // HAZARDS 2.12
   std::uint64_t chunk_bytes = 4 << 20; // power of two, 64 KiB..64 MiB
   EngineChoice engine = EngineChoice::kAuto;
-  std::uint32_t max_inflight = 512;    // requests to the source at a time, at most
+  std::uint32_t max_inflight = 448;    // requests to the source at a time, at most
   std::uint64_t bytes_per_s = 0;       // budget, 0 = none
   std::uint64_t requests_per_s = 0;    // budget, 0 = none
   std::uint32_t demand_timeout_ms = 800;  // then a waiting reader is told to read the source itself

@@ -1,0 +1,145 @@
+#include "tierd/config/check.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+
+#include "tierd/base/unique_fd.h"
+#include "tierd/config/edit_distance.h"
+
+namespace tierd::config {
+namespace {
+
+struct Identity {
+  dev_t dev = 0;
+  ino_t ino = 0;
+  bool operator==(const Identity&) const = default;
+};
+
+struct CheckedSource {
+  std::string path;       // as configured
+  std::string canonical;  // "" if it cannot be had
+  Identity identity;
+};
+
+bool IsAtOrBelow(const std::string& path, const std::string& above) {
+  return path == above || above == "/" || (path.size() > above.size() && path.starts_with(above) && path[above.size()] == '/');
+}
+
+// The path with the symbolic links of its existing part resolved.
+std::string Canonical(const std::string& path) {
+  std::string head = path;
+  std::string tail;
+  for (;;) {
+    char resolved[PATH_MAX];
+    if (::realpath(head.c_str(), resolved) != nullptr) return (std::strcmp(resolved, "/") == 0 && !tail.empty() ? "" : resolved) + tail;
+    const std::size_t slash = head.rfind('/');
+    if (errno != ENOENT || slash == std::string::npos || head.size() <= 1) return path;
+    tail = head.substr(slash) + tail;
+    head.resize(std::max<std::size_t>(slash, 1));
+  }
+}
+
+// What is wrong with a source, as "problem: remedy"; "" if nothing.
+std::string SourceProblem(const std::string& path, CheckedSource* checked) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) return "no such directory: mount or create it, or remove this source";
+    if (errno == EACCES) return "permission denied: tierd needs to read it as the user it runs as";
+    return std::string(std::strerror(errno)) + ": is the file system mounted and alive?";
+  }
+  if (!S_ISDIR(info.st_mode)) return "not a directory: name the directory that holds the data";
+  checked->identity = {info.st_dev, info.st_ino};
+  checked->canonical = Canonical(path);
+  for (const char* kernel : {"/proc", "/sys", "/dev"}) {
+    if (IsAtOrBelow(checked->canonical, kernel)) return std::string("below ") + kernel + ": nothing there can be cached";
+  }
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid()) return std::string(std::strerror(errno)) + ": tierd needs to read it as the user it runs as";
+  return "";
+}
+
+void CheckSources(const Config& config, std::vector<CheckedSource>& sources, std::vector<std::string>& problems) {
+  for (const auto& source : config.settings().sources) {
+    const std::string where = config.Where("source." + source.name + ".path");
+    CheckedSource checked{source.path, "", {}};
+    if (const std::string problem = SourceProblem(source.path, &checked); !problem.empty()) {
+      problems.push_back(where + "source " + source.path + ": " + problem);
+      continue;
+    }
+    for (const CheckedSource& other : sources) {
+      if (checked.identity == other.identity) {
+        problems.push_back(where + "source " + source.path + " is the same directory as source " + other.path + ": keep one of them");
+      } else if (IsAtOrBelow(checked.canonical, other.canonical) || IsAtOrBelow(other.canonical, checked.canonical)) {
+        problems.push_back(where + "source " + source.path + " and source " + other.path + " lie inside one another: keep one of them");
+      }
+    }
+    sources.push_back(std::move(checked));
+  }
+  if (config.settings().sources.empty()) {
+    problems.emplace_back(config.settings().automatic_sources
+                              ? "no source: no network file system is mounted here; name a directory: tierd --source DIR"
+                              : "no source: add a [[source]] with a path, or start tierd --source DIR");
+  }
+}
+
+void CheckOwnPath(const Config& config, const char* key, const std::string& path, const std::vector<CheckedSource>& sources, std::vector<std::string>& problems) {
+  const std::string canonical = Canonical(path);
+  for (const CheckedSource& source : sources) {
+    if (IsAtOrBelow(canonical, source.canonical)) {
+      problems.push_back(config.Where(key) + std::string(key) + " " + path + " lies inside the source " + source.path + ": tierd never writes there; name a local directory");
+    } else if (std::strcmp(key, "ssd.directory") == 0 && IsAtOrBelow(source.canonical, canonical)) {
+      problems.push_back(config.Where(key) + std::string(key) + " " + path + " contains the source " + source.path + ": name a directory of its own");
+    }
+  }
+}
+
+void CheckPolicies(const Config& config, const policies::Registry& policies, std::vector<std::string>& problems) {
+  std::vector<std::string> names;
+  for (const auto& entry : policies.entries()) names.emplace_back(entry.ops->name);
+  for (const auto& source : config.settings().sources) {
+    if (std::find(names.begin(), names.end(), source.policy) != names.end()) continue;
+    std::string all;
+    for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
+    const std::string near = Nearest(source.policy, names);
+    problems.push_back(config.Where("source." + source.name + ".policy") + "source.policy: there is no policy \"" + source.policy + "\"; " +
+                       (near.empty() ? "" : "did you mean \"" + near + "\"? ") + "There are: " + all);
+  }
+}
+
+}  // namespace
+
+Status Check(const Config& config, const policies::Registry* policies) {
+  std::vector<std::string> problems;
+  std::vector<CheckedSource> sources;
+  CheckSources(config, sources, problems);
+  const Settings& settings = config.settings();
+  const auto own = [&](const char* key, const std::string& path) {
+    if (path.starts_with('/')) CheckOwnPath(config, key, path, sources, problems);
+  };
+  own("ssd.directory", settings.ssd.directory);
+  own("daemon.runtime_dir", settings.daemon.runtime_dir);
+  own("daemon.socket", settings.daemon.socket);
+  own("daemon.control_socket", settings.daemon.control_socket);
+  if (settings.policy.directory.starts_with('/')) {
+    struct stat info {};
+    if (::stat(settings.policy.directory.c_str(), &info) != 0 || !S_ISDIR(info.st_mode)) {
+      problems.push_back(config.Where("policy.directory") + "policy.directory " + settings.policy.directory + ": no such directory: create it, or remove this line");
+    }
+  }
+  if (policies != nullptr) CheckPolicies(config, *policies, problems);
+  if (problems.empty()) return Status::Ok();
+  std::string message;
+  for (const std::string& line : problems) message += (message.empty() ? "" : "\n") + line;
+  return Status(Code::kInvalid, message);
+}
+
+}  // namespace tierd::config

@@ -1,0 +1,151 @@
+#include "tierd/config/resolve.h"
+
+#include <algorithm>
+
+#include "tierd/config/units.h"
+
+namespace tierd::config {
+namespace {
+
+constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+constexpr std::uint64_t kPageStep = 2 * kMiB;
+constexpr std::uint64_t kLeastRam = 16 * kMiB;
+constexpr std::uint64_t kLeastRegions = 4;
+
+std::uint64_t Share(std::uint64_t of, double percent) { return static_cast<std::uint64_t>(static_cast<double>(of) * percent / 100); }
+
+std::string ParentOf(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
+}
+
+bool IsAtOrBelow(const std::string& path, const std::string& above) {
+  return path == above || above == "/" || (path.starts_with(above) && path[above.size()] == '/');
+}
+
+void ResolvePaths(const Config& config, const HostFacts& host, Resolved& out) {
+  const DaemonSettings& daemon = config.settings().daemon;
+  out.runtime_dir = daemon.runtime_dir;
+  if (daemon.runtime_dir == "auto") {
+    out.runtime_dir = host.xdg_runtime_dir.empty() ? "/tmp/tierd-" + std::to_string(host.uid) : host.xdg_runtime_dir + "/tierd";
+    out.here["daemon.runtime_dir"] = out.runtime_dir;
+  }
+  out.socket = daemon.socket;
+  if (daemon.socket == "auto") out.here["daemon.socket"] = out.socket = out.runtime_dir + "/tierd.sock";
+  out.control_socket = daemon.control_socket;
+  if (daemon.control_socket == "auto") out.here["daemon.control_socket"] = out.control_socket = ParentOf(out.socket) + "/control.sock";
+  out.metrics_address = daemon.metrics_address == "off" ? "" : daemon.metrics_address;
+  out.log_level = daemon.log_level;
+
+  const std::string& policies = config.settings().policy.directory;
+  if (policies == "auto") {
+    const std::string base = !host.xdg_config_home.empty() ? host.xdg_config_home : host.home.empty() ? "" : host.home + "/.config";
+    out.policy_directory = base.empty() ? "" : base + "/tierd/policies";
+    out.here["policy.directory"] = out.policy_directory.empty() ? "none" : out.policy_directory;
+  } else if (policies != "off") {
+    out.policy_directory = policies;
+  }
+}
+
+void ResolveRam(const RamSettings& ram, const HostFacts& host, Resolved& out) {
+  engine::RamOptions& options = out.engine.ram;
+  options.pages = ram.pages;
+  options.seal_write = ram.seal_write;
+  options.min_available_bytes = ram.min_available_bytes;
+  switch (ram.capacity.kind) {
+    case Amount::Kind::kBytes: options.capacity_bytes = ram.capacity.bytes; break;
+    case Amount::Kind::kPercent: options.capacity_bytes = std::max(kLeastRam, Share(host.memory_bytes, ram.capacity.percent)); break;
+    case Amount::Kind::kAuto: options.capacity_bytes = AutoRamBytes(host.memory_bytes, host.memory_room_bytes, ram.min_available_bytes); break;
+  }
+  options.capacity_bytes -= options.capacity_bytes % kPageStep;
+  if (ram.capacity.kind != Amount::Kind::kBytes) {
+    out.here["ram.capacity"] = HumanSize(options.capacity_bytes) + " of " + HumanSize(host.memory_bytes);
+  } else if (ram.capacity.bytes > host.memory_bytes && host.memory_bytes != 0) {
+    out.notes.push_back("ram.capacity " + FormatSize(ram.capacity.bytes) + " is more than there is (" + HumanSize(host.memory_bytes) + "): the tier will grow as far as memory allows");
+  }
+  options.segment_bytes = ram.segment_size.kind == Amount::Kind::kBytes ? ram.segment_size.bytes : 0;
+  switch (ram.pin_cap.kind) {
+    case Amount::Kind::kBytes: options.pin_cap_bytes = ram.pin_cap.bytes; break;
+    case Amount::Kind::kPercent: options.pin_cap_bytes = Share(options.capacity_bytes, ram.pin_cap.percent); break;
+    case Amount::Kind::kAuto: options.pin_cap_bytes = 0; break;
+  }
+}
+
+std::uint64_t SsdCapacity(const SsdSettings& ssd, const CacheDirectory& directory, bool named) {
+  switch (ssd.capacity.kind) {
+    case Amount::Kind::kBytes: return ssd.capacity.bytes;
+    case Amount::Kind::kPercent: return Share(directory.total_bytes, ssd.capacity.percent);
+    case Amount::Kind::kAuto: break;
+  }
+  return AutoSsdBytes(directory.free_bytes, directory.held_bytes, ssd.min_free_bytes, named);
+}
+
+// Why the directory will not do; OK if it will.
+Status Judge(const SsdSettings& ssd, const CacheDirectory& directory, std::uint64_t capacity, const Settings& settings) {
+  if (!directory.usable.ok()) return directory.usable;
+  for (const auto& source : settings.sources) {
+    if (IsAtOrBelow(directory.path, source.path)) return Status(Code::kInvalid, directory.path + " lies inside the source " + source.path);
+  }
+  const std::uint64_t least = kLeastRegions * ssd.region_bytes;
+  const std::uint64_t room = AutoSsdBytes(directory.free_bytes, directory.held_bytes, ssd.min_free_bytes, true);
+  if (capacity >= least && room >= least) return Status::Ok();
+  return Status(Code::kNoSpace, directory.path + ": " + HumanSize(directory.free_bytes) + " free, too little for " + HumanSize(least) + " beside ssd.min_free = " + FormatSize(ssd.min_free_bytes));
+}
+
+Status ResolveSsd(const Config& config, const HostFacts& host, Resolved& out) {
+  const SsdSettings& ssd = config.settings().ssd;
+  engine::SsdOptions& options = out.engine.ssd;
+  options.region_bytes = ssd.region_bytes;
+  options.min_free_bytes = ssd.min_free_bytes;
+  options.min_free_inodes = ssd.min_free_inodes;
+  options.engine = ssd.engine;
+  options.directory.clear();
+  if (ssd.directory == "off") return Status::Ok();
+  const bool named = ssd.directory != "auto";
+  for (const CacheDirectory& directory : host.cache_directories) {
+    const std::uint64_t capacity = SsdCapacity(ssd, directory, named);
+    if (Status status = Judge(ssd, directory, capacity, config.settings()); !status.ok()) {
+      if (named) return Status(status.code(), config.Where("ssd.directory") + "ssd.directory: " + status.message() + "; name another directory, or \"off\"");
+      out.notes.push_back("not for the SSD tier: " + status.message());
+      continue;
+    }
+    options.directory = directory.path;
+    options.capacity_bytes = capacity - capacity % ssd.region_bytes;
+    if (!named) out.here["ssd.directory"] = directory.path;
+    if (ssd.capacity.kind != Amount::Kind::kBytes) out.here["ssd.capacity"] = HumanSize(options.capacity_bytes) + " of " + HumanSize(directory.free_bytes) + " free";
+    return Status::Ok();
+  }
+  out.here["ssd.directory"] = "off";
+  out.notes.push_back("no SSD tier: no usable local directory was found; name one with ssd.directory or --ssd DIR");
+  return Status::Ok();
+}
+
+}  // namespace
+
+std::uint64_t AutoRamBytes(std::uint64_t memory, std::uint64_t room, std::uint64_t min_available) {
+  constexpr std::uint64_t kLeast = 64 * kMiB;
+  if (room == 0) return std::clamp(memory / 4, kLeastRam, 256 * kMiB);
+  std::uint64_t bytes = std::min(memory / 4, room / 2);
+  bytes = std::min(bytes, room > min_available ? room - min_available : 0);
+  bytes = std::max(bytes, std::min(kLeast, room / 2));
+  return std::max(kLeastRam, bytes - bytes % kPageStep);
+}
+
+std::uint64_t AutoSsdBytes(std::uint64_t free_bytes, std::uint64_t held_bytes, std::uint64_t min_free, bool named) {
+  const std::uint64_t ours = free_bytes + held_bytes;
+  if (ours <= min_free) return 0;
+  return std::min(named ? ours - ours / 10 : ours / 2, ours - min_free);
+}
+
+Result<Resolved> Resolve(const Config& config, const HostFacts& host) {
+  Resolved out;
+  ResolvePaths(config, host, out);
+  out.limits = config.settings().limits;
+  out.engine.sources = config.settings().sources;
+  out.engine.policy_seed = config.settings().policy.seed;
+  ResolveRam(config.settings().ram, host, out);
+  if (Status status = ResolveSsd(config, host, out); !status.ok()) return status;
+  return out;
+}
+
+}  // namespace tierd::config
