@@ -1,0 +1,238 @@
+// The daemon of SlotModel: it does acts, one after the other, each a fixed list of stores, fences and lease loads that follows from its
+// own notes (it is the only writer). An act's effect on the notes is taken at its last step.
+#include "tests/model/slot_cells.h"
+#include "tests/model/slot_model.h"
+
+namespace tierd::model {
+
+using namespace slot;
+
+namespace {
+
+enum Reg {
+  dActsLeft, dTickLeft, dAct, dStep, dChosenFrame, dNextFill, dPhase, dRetiredStored,
+  dSeq, dKey, dVer, dDeadline, dLocation,                    // what the slot says
+  dHigh0, dHigh1,                                            // of the scan
+  dFrames,
+};
+static_assert(dFrames + FrameNotes::kRegistersUsed(kMaxSlotFrames) <= kRegisters);
+enum Phase : std::uint8_t { kOneTable, kBothTables, kNewTable };
+constexpr std::uint8_t kNoAct = 0;  // dAct is the act + 1
+
+// What REUSE and VERSION write.
+int NextKey(const Registers& d, Act act) { return act == kReuse ? (d[dKey] == kKeyA ? kKeyB : kKeyA) : d[dKey]; }
+int NextVersion(const Registers& d, Act act) { return act == kVersion ? 2 : d[dVer]; }
+
+class Acts {
+ public:
+  Acts(const SlotConfig& config, Registers& d) : config_(config), d_(d), frames_(d, dFrames, config.frames) {}
+
+  bool Possible(Act act) {
+    if (act == kTick) return d_[dTickLeft] != 0;
+    if (act == kRetireOld) return d_[dPhase] == kNewTable && d_[dRetiredStored] == 0 && Is(SlotMutation::kRetiredStoredLate);
+    if ((config_.enabled & Bit(act)) == 0 || d_[dActsLeft] == 0) return false;
+    const bool room = frames_.Free() >= 0;
+    switch (act) {
+      case kEvict: return d_[dLocation] != 0;
+      case kScan: return frames_.AnyLimbo();
+      case kFill:
+      case kReuse: return d_[dLocation] == 0 && room;
+      case kVersion: return d_[dKey] == kKeyA && d_[dVer] == 1 && room;
+      case kCompact: return d_[dLocation] != 0 && room;
+      case kCopyTable: return d_[dPhase] == kOneTable;
+      default: return d_[dPhase] == kBothTables;  // kPublish
+    }
+  }
+
+  void Start(Act act) {
+    d_[dAct] = static_cast<std::uint8_t>(act + 1);
+    d_[dStep] = 0;
+    if (act != kTick && act != kRetireOld) --d_[dActsLeft];
+    const int frame = frames_.Free();
+    d_[dChosenFrame] = static_cast<std::uint8_t>(frame < 0 ? 0 : frame);
+    d_[dHigh0] = d_[dHigh1] = kLeaseSlotsModelled;
+    const bool older_scan = act == kCompact && Is(SlotMutation::kFreedByOlderScan);
+    if (act == kScan || older_scan) frames_.BeginScan();
+    if (older_scan) frames_.AddCandidate(FrameOf(d_[dLocation]));
+  }
+
+  OpList Ops() {
+    OpList list;
+    switch (Current()) {
+      case kEvict: Clear(list); break;
+      case kScan: Scan(list); break;
+      case kFill:
+        Fill(list, d_[dKey], d_[dVer]);
+        Locate(list, NewLocation());
+        break;
+      case kReuse:
+      case kVersion: Rewrite(list); break;
+      case kCompact:
+        if (Is(SlotMutation::kFreedByOlderScan)) Scan(list);
+        list.Add(Op::kStore, Frame(d_[dChosenFrame]), frames_.content(FrameOf(d_[dLocation])));
+        Locate(list, NewLocation());
+        break;
+      case kCopyTable:
+        for (int field = kSeq; field <= kLocation; ++field) {
+          list.Add(Op::kStore, Table(1, static_cast<Field>(field)), d_[static_cast<std::size_t>(dSeq + field)]);
+        }
+        break;
+      case kPublish:
+        if (!Is(SlotMutation::kRetiredStoredLate)) list.Add(Op::kStore, Table(0, kRetired), 1, Publishing());
+        list.Add(Op::kExchange, kPublished, 1);
+        break;
+      case kRetireOld: list.Add(Op::kStore, Table(0, kRetired), 1, kRelease); break;
+      default: list.Add(Op::kSet, kClock, 1); break;
+    }
+    return list;
+  }
+
+  void Commit() {
+    const Act act = Current();
+    switch (act) {
+      case kEvict:
+        RetireFrame();
+        d_[dLocation] = 0;
+        break;
+      case kScan: frames_.EndScan(); break;
+      case kFill: Take(d_[dKey], d_[dVer]); break;
+      case kReuse:
+      case kVersion: {
+        const int key = NextKey(d_, act);
+        const int version = NextVersion(d_, act);
+        RetireFrame();
+        d_[dKey] = static_cast<std::uint8_t>(key);
+        d_[dVer] = static_cast<std::uint8_t>(version);
+        d_[dDeadline] = DeadlineOf(key, version);
+        if (!(Is(SlotMutation::kS8aVersionWithoutSequence) && act == kVersion)) d_[dSeq] = static_cast<std::uint8_t>(d_[dSeq] + 2);
+        Take(key, version);
+        break;
+      }
+      case kCompact: {
+        RetireFrame();
+        Take(d_[dKey], d_[dVer]);
+        if (Is(SlotMutation::kFreedByOlderScan)) frames_.EndScan();
+        break;
+      }
+      case kCopyTable: d_[dPhase] = kBothTables; break;
+      case kPublish: d_[dPhase] = kNewTable; break;
+      case kRetireOld: d_[dRetiredStored] = 1; break;
+      default: d_[dTickLeft] = 0; break;
+    }
+    d_[dAct] = kNoAct;
+    d_[dStep] = d_[dChosenFrame] = d_[dHigh0] = d_[dHigh1] = 0;
+  }
+
+  FrameNotes& frames() { return frames_; }
+
+ private:
+  Act Current() const { return static_cast<Act>(d_[dAct] - 1); }
+  bool Is(SlotMutation mutation) const { return config_.mutation == mutation; }
+  std::uint8_t Publishing() const { return Is(SlotMutation::kM11PlainStores) ? kPlain : kRelease; }
+  std::uint8_t NewLocation() const { return LocationWord(d_[dChosenFrame], d_[dNextFill]); }
+  bool InOld() const { return d_[dPhase] != kNewTable; }
+  bool InNew() const { return d_[dPhase] != kOneTable; }
+
+  void Clear(OpList& list) const {
+    const bool old_too = Is(SlotMutation::kM9bReplacesOnlyInNew) || Is(SlotMutation::kM9bClearsEveryDeparture);
+    if (InOld() || old_too) list.Add(Op::kStore, Table(0, kLocation), 0);
+    if (InNew()) list.Add(Op::kStore, Table(1, kLocation), 0);
+  }
+  void Fill(OpList& list, int key, int version) const { list.Add(Op::kStore, Frame(d_[dChosenFrame]), ContentOf(key, version)); }
+  // Without a move of the sequence: the version stays.
+  void Locate(OpList& list, std::uint8_t location) const {
+    if (InOld()) list.Add(Op::kStore, Table(0, kLocation), location, Publishing());
+    if (!InOld() && Is(SlotMutation::kM9bClearsEveryDeparture)) list.Add(Op::kStore, Table(0, kLocation), 0);
+    if (InNew()) list.Add(Op::kStore, Table(1, kLocation), location, Publishing());
+  }
+  void Scan(OpList& list) const {
+    if (!Is(SlotMutation::kM2NoDaemonFence)) list.Add(Op::kFence, 0, 0);
+    for (int session = 0; session < config_.readers; ++session) {
+      list.Add(Op::kLoadHigh, LeaseHigh(session), session);
+      const int high = d_[static_cast<std::size_t>(dHigh0 + session)];
+      for (int i = 0; i < high; ++i) list.Add(Op::kLoadLease, Lease(session, config_.scan_high_first ? high - 1 - i : i), session);
+    }
+  }
+  void Rewrite(OpList& list) const {
+    const Act act = Current();
+    const int key = NextKey(d_, act);
+    const int version = NextVersion(d_, act);
+    const bool move_sequence = !(Is(SlotMutation::kS8aVersionWithoutSequence) && act == kVersion);
+    const std::uint8_t after_odd = Is(SlotMutation::kM11PlainStores) ? kPlain : kAfterFence;
+    Fill(list, key, version);
+    if (!InOld() && Is(SlotMutation::kM9bClearsEveryDeparture)) list.Add(Op::kStore, Table(0, kLocation), 0);
+    for (int table = 0; table < 2; ++table) {
+      if (table == 0 ? !InOld() : !InNew()) continue;
+      const bool early = Is(SlotMutation::kM7LocationBeforeSequence);
+      if (early) list.Add(Op::kStore, Table(table, kLocation), NewLocation(), Publishing());
+      if (move_sequence) list.Add(Op::kStore, Table(table, kSeq), d_[dSeq] + 1);
+      if (act == kReuse) list.Add(Op::kStore, Table(table, kKey), key, after_odd);
+      if (config_.deadline_first) list.Add(Op::kStore, Table(table, kDeadline), DeadlineOf(key, version), after_odd);
+      list.Add(Op::kStore, Table(table, kVer), version, after_odd);
+      if (!config_.deadline_first) list.Add(Op::kStore, Table(table, kDeadline), DeadlineOf(key, version));
+      if (!early) list.Add(Op::kStore, Table(table, kLocation), NewLocation(), Publishing());
+      if (move_sequence) list.Add(Op::kStore, Table(table, kSeq), d_[dSeq] + 2, Publishing());
+    }
+  }
+
+  // The chosen frame holds this now and the slot says so.
+  void Take(int key, int version) {
+    frames_.Take(d_[dChosenFrame], ContentOf(key, version), LeaseWord(key, d_[dNextFill]));
+    d_[dLocation] = NewLocation();
+    ++d_[dNextFill];
+  }
+  void RetireFrame() {
+    if (d_[dLocation] != 0) frames_.Retire(FrameOf(d_[dLocation]));
+  }
+
+  const SlotConfig& config_;
+  Registers& d_;
+  FrameNotes frames_;
+};
+
+}  // namespace
+
+void SlotModel::InitDaemon(State& state) const {
+  Registers& d = state.thread[static_cast<std::size_t>(daemon())].reg;
+  d[dActsLeft] = static_cast<std::uint8_t>(config_.acts);
+  d[dTickLeft] = config_.clock_ticks ? 1 : 0;
+  d[dNextFill] = 2;
+  for (std::size_t field = kSeq; field <= kLocation; ++field) d[dSeq + field] = state.cell[field];  // of the old table
+  FrameNotes(d, dFrames, config_.frames).Take(0, ContentOf(kKeyA, 1), LeaseWord(kKeyA, 1));
+}
+
+int SlotModel::DaemonChoices(const State& state) const {
+  Registers d = state.thread[static_cast<std::size_t>(daemon())].reg;
+  if (d[dAct] != kNoAct) return 1;
+  Acts acts(config_, d);
+  int choices = 0;
+  for (int act = 0; act < kActs; ++act) choices += acts.Possible(static_cast<Act>(act)) ? 1 : 0;
+  return choices;
+}
+
+void SlotModel::DaemonStep(Cpu& cpu, int choice) const {
+  static const char* const kNames[] = {"evict",      "scan leases",       "fill",        "reuse slot",      "change version", "compact",
+                                       "copy table", "publish new table", "time passes", "retire old table"};
+  Registers& d = cpu.self().reg;
+  Acts acts(config_, d);
+  if (d[dAct] == kNoAct) {
+    int act = 0;
+    while (!acts.Possible(static_cast<Act>(act)) || choice-- != 0) ++act;
+    acts.Start(static_cast<Act>(act));
+  }
+  const OpList list = acts.Ops();
+  const Op& op = list.op[d[dStep]];
+  switch (op.kind) {
+    case Op::kStore: cpu.Store(op.cell, op.value, op.flags); break;
+    case Op::kExchange: cpu.Exchange(op.cell, op.value); break;
+    case Op::kFence: cpu.Fence(); break;
+    case Op::kLoadHigh: d[static_cast<std::size_t>(dHigh0 + op.value)] = cpu.Load(op.cell); break;
+    case Op::kLoadLease: acts.frames().Look(cpu.Load(op.cell)); break;
+    default: cpu.SetDirectly(op.cell, op.value); break;
+  }
+  cpu.Say(std::string("[") + kNames[d[dAct] - 1] + "]");
+  ++d[dStep];
+  if (d[dStep] >= acts.Ops().count) acts.Commit();
+}
+
+}  // namespace tierd::model
