@@ -65,17 +65,17 @@ ModelSource::Service About(std::int64_t ns) {
   return [ns](std::mt19937& random) { return ns * static_cast<std::int64_t>(80 + random() % 41) / 100; };
 }
 
-TEST(AimdWindow, GrowsToTheMaximumWithinFourRoundsWhileLatencyStays) {
-  AimdWindow window(4, 64, 256);
+TEST(AimdWindow, GrowsToTheMaximumWithinFiveRoundsWhileLatencyStays) {
+  AimdWindow window(4, 8, 256);
   ModelSource source(1000, 1000, Always(4 * kMs));
-  source.Run(&window, 64 + 128);
+  source.Run(&window, 8 + 16 + 32 + 64 + 128);
   EXPECT_EQ(window.size(), 256u);
   EXPECT_EQ(window.cuts(), 0u);
 }
 
 TEST(AimdWindow, SettlesWhereTheSourceIsBusyAndLosesNoThroughput) {
   for (const std::uint32_t servers : {8u, 16u, 40u}) {
-    AimdWindow window(4, 64, 512);
+    AimdWindow window(4, 8, 512);
     ModelSource source(servers, 100'000, About(4 * kMs));
     source.Run(&window, 20'000);
     const double rate = source.Run(&window, 20'000);
@@ -86,7 +86,7 @@ TEST(AimdWindow, SettlesWhereTheSourceIsBusyAndLosesNoThroughput) {
 }
 
 TEST(AimdWindow, GoesToTheMinimumOnASourceThatServesOneAtATime) {
-  AimdWindow window(4, 64, 512);
+  AimdWindow window(4, 8, 512);
   ModelSource source(1, 4 << 20, Always(20 * kMs));  // 4 MiB at 200 MB/s
   source.Run(&window, 3000);
   EXPECT_LE(window.size(), 6u);
@@ -94,14 +94,14 @@ TEST(AimdWindow, GoesToTheMinimumOnASourceThatServesOneAtATime) {
 }
 
 TEST(AimdWindow, IsNotMisledByRequestsThatACacheAnswers) {
-  AimdWindow window(4, 64, 256);
+  AimdWindow window(4, 8, 256);
   ModelSource source(1000, 1000, [](std::mt19937& r) { return r() % 5 == 0 ? kMs / 5 : 5 * kMs; });
   source.Run(&window, 50'000);
   EXPECT_GE(window.size(), 128u);
 }
 
 TEST(AimdWindow, BacksOffWhenTheSourceGetsBusyWithOthersAndComesBack) {
-  AimdWindow window(4, 64, 256);
+  AimdWindow window(4, 8, 256);
   ModelSource source(64, 1000, Always(2 * kMs));
   source.Run(&window, 20'000);
   const std::uint32_t before = window.size();
@@ -114,11 +114,23 @@ TEST(AimdWindow, BacksOffWhenTheSourceGetsBusyWithOthersAndComesBack) {
   EXPECT_GE(window.size() * 2, before);
 }
 
+TEST(AimdWindow, DoesNotCreepUpOverTime) {
+  AimdWindow window(4, 8, 512);
+  ModelSource source(16, 100'000, About(4 * kMs));
+  for (int minute = 0; minute < 20; ++minute) {
+    const double rate = source.Run(&window, 60 * 4000);
+    if (minute > 0) {
+      EXPECT_GE(rate, 0.97 * 4000) << minute;
+    }
+    EXPECT_LE(window.size(), 96u) << minute;
+  }
+}
+
 TEST(AimdWindow, StaysWithoutBacklog) {
-  AimdWindow window(4, 64, 256);
+  AimdWindow window(4, 8, 256);
   ModelSource source(1, 1000, Always(4 * kMs));
   source.Run(&window, 5'000, false);
-  EXPECT_EQ(window.size(), 64u);
+  EXPECT_EQ(window.size(), 8u);
 }
 
 TEST(AimdWindow, StaysWithinItsBounds) {

@@ -14,7 +14,7 @@ void RunTrial(EngineTrial* trial, std::int64_t uring_ns, std::int64_t threads_ns
   for (int i = 0; i < 10'000 && trial->running(); ++i) {
     const EngineKind kind = trial->current();
     now += kind == EngineKind::kUring ? uring_ns : threads_ns;
-    trial->OnComplete(kind, now, true);
+    trial->OnComplete(kind, now, 64);
   }
 }
 
@@ -38,9 +38,9 @@ TEST(EngineTrial, KeepsThePreferredWhenItIsAboutAsFast) {
 TEST(EngineTrial, StartsOverAfterAMomentWithoutBacklog) {
   EngineTrial trial(EngineKind::kThreads);
   trial.Start(16);
-  for (int i = 0; i < 300; ++i) trial.OnComplete(trial.current(), i * 1000, true);
+  for (int i = 0; i < 300; ++i) trial.OnComplete(trial.current(), i * 1000, 16);
   EXPECT_EQ(trial.current(), EngineKind::kUring);
-  trial.OnComplete(EngineKind::kUring, 400'000, false);
+  trial.OnComplete(EngineKind::kUring, 400'000, 0);
   EXPECT_FALSE(trial.running());
   EXPECT_FALSE(trial.decided());
   EXPECT_EQ(trial.current(), EngineKind::kThreads);
@@ -51,7 +51,7 @@ TEST(EngineTrial, StartsOverAfterAMomentWithoutBacklog) {
 TEST(EngineTrial, LateCompletionsOfTheOtherEngineDoNotCount) {
   EngineTrial trial(EngineKind::kThreads);
   trial.Start(16);
-  for (int i = 0; i < 10'000; ++i) trial.OnComplete(EngineKind::kUring, i * 1000, true);
+  for (int i = 0; i < 10'000; ++i) trial.OnComplete(EngineKind::kUring, i * 1000, 16);
   EXPECT_TRUE(trial.running());
   EXPECT_EQ(trial.current(), EngineKind::kThreads);
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <list>
@@ -30,6 +31,9 @@ class FakeEngine final : public io::IoEngine {
   };
 
   explicit FakeEngine(const char* label) : label_(label), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  ~FakeEngine() override {
+    if (on_destroy) on_destroy();
+  }
 
   const char* name() const override { return label_; }
   int event_fd() const override { return event_.get(); }
@@ -87,6 +91,7 @@ class FakeEngine final : public io::IoEngine {
   std::list<PendingRead> reads;
   std::list<PendingStat> stats;
   std::vector<std::string> order;  // paths in the order of submission
+  std::function<void()> on_destroy;
   std::size_t compensated = 0;
   std::size_t flushes = 0;
 

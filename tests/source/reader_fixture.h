@@ -29,6 +29,7 @@ class ReaderTest : public testing::Test {
       if (refused_ == kind) return Status(Code::kUnsupported, "refused by the test");
       auto engine = std::make_unique<FakeEngine>(kind == io::EngineKind::kUring ? "io_uring" : "threads");
       engines_[kind] = engine.get();
+      engine->on_destroy = [this, kind] { engines_.erase(kind); };
       return std::unique_ptr<io::IoEngine>(std::move(engine));
     };
     Result<std::unique_ptr<SourceReader>> reader = SourceReader::Create(source_, factory, clock_, options);

@@ -8,6 +8,7 @@ class ReaderHung : public ReaderTest {
  protected:
   void OpenCapped(std::uint32_t cap) {
     SourceOptions options = Threads();
+    options.window_start = 64;
     options.hung_cap = cap;
     Open(options);
   }

@@ -106,7 +106,7 @@ TEST_F(ReaderVersion, OneRealChangeAmongUnstableStampsForbidsTheFallback) {
 }
 
 TEST_F(ReaderVersion, ErrorsOfTheSourceArePassedOnAsTheyAre) {
-  for (const int error : {EIO, EAGAIN, EACCES, ENOENT, ELOOP, ENOTCONN, EINVAL}) {
+  for (const int error : {EIO, EAGAIN, EACCES, ENOENT, ELOOP, ENOTCONN, ENOMEM}) {
     const ReadResult& result = ReadWith({Failed(error)});
     EXPECT_EQ(result.error, ReadError::kErrno);
     EXPECT_EQ(result.sys_errno, error);
@@ -130,6 +130,7 @@ TEST_F(ReaderVersion, OnlyRegularFilesOfThisMountCount) {
     other.before.mode = type | 0644;
     EXPECT_EQ(ReadWith({other}).error, ReadError::kNotRegular);
   }
+  EXPECT_EQ(ReadWith({Failed(EINVAL)}).error, ReadError::kNotRegular);
   io::FileStat elsewhere = stat_;
   ++elsewhere.dev;
   EXPECT_EQ(ReadWith({Good(elsewhere)}).error, ReadError::kOutside);

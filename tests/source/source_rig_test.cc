@@ -272,12 +272,12 @@ TEST_P(SourceRig, ReplacedBetweenTheTwoStatsIsReadAgain) {
   Control("fault add op=read path=a errno=delay usec=300000 count=1");
   Read("a", "a");
   reader_->Flush();
-  for (int i = 0; i < 2000 && rig_->Counters().reads == 0; ++i) std::this_thread::sleep_for(milliseconds(1));
+  ASSERT_TRUE(Drive([&] { return rig_->Counters().reads == 1; }));
   WriteBacking("a", Sample("a", 4000, 2));  // truncated and rewritten while the read waits
   ASSERT_TRUE(Drive([&] { return done_ == 1; }));
   EXPECT_EQ(heard_["a"].result.error, ReadError::kNone);
   EXPECT_EQ(heard_["a"].Text(), Sample("a", 4000, 2));
-  EXPECT_GE(reader_->counters().version_retries, 1u);
+  EXPECT_GE(rig_->Counters().reads, 2u);  // by the reader's or, after the short read, by the engine's own repeat
 }
 
 TEST_P(SourceRig, CoarseStampsAreFlaggedRacy) {

@@ -17,7 +17,11 @@ constexpr double kKeepRate = 0.90;
 // The best throughput fades, so that a source that got slower for good is judged anew.
 constexpr double kRateDecay = 0.99;
 constexpr std::int64_t kEpochNs = 30'000'000'000;
-constexpr std::uint32_t kMinRound = 16;
+// A round that shows an idle source may be short, so that the window grows fast; whether to cut takes more evidence.
+constexpr std::uint32_t kMinRound = 8;
+constexpr std::uint32_t kMinJudgement = 96;
+// Requests sent one after the other to see the base.
+constexpr std::uint32_t kQuietRequests = 16;
 
 std::size_t ClassOf(std::size_t bytes) {
   if (bytes <= 64u << 10) return 0;
@@ -34,25 +38,38 @@ std::int64_t AimdWindow::Base::Get() const {
   return previous_ns == 0 ? current_ns : std::min(current_ns, previous_ns);
 }
 
+void AimdWindow::BeginEpoch(std::int64_t now_ns, bool backlog) {
+  const bool first = epoch_started_ns_ == 0;
+  epoch_started_ns_ = now_ns;
+  if (first) return;
+  for (Base& base : base_) {
+    base.previous_ns = base.current_ns;
+    base.current_ns = 0;
+  }
+  base_factor_ = std::max(1.0, base_factor_ / 2);
+  // Those in flight end first, then a few that meet no queue of ours.
+  if (backlog && size_ > kQuietSize) quiet_ = size_ + kQuietRequests;
+  round_ = Round();
+  after_cut_ = 0;
+}
+
 void AimdWindow::OnComplete(std::size_t bytes, std::int64_t latency_ns, std::int64_t now_ns, bool backlog) {
   latency_ns = std::max<std::int64_t>(latency_ns, 1);
-  if (now_ns - epoch_started_ns_ >= kEpochNs) {
-    epoch_started_ns_ = now_ns;
-    for (Base& base : base_) {
-      base.previous_ns = base.current_ns;
-      base.current_ns = 0;
-    }
-    base_factor_ = std::max(1.0, base_factor_ / 2);
-  }
+  if (now_ns - epoch_started_ns_ >= kEpochNs) BeginEpoch(now_ns, backlog);
   Base& base = base_[ClassOf(bytes)];
   if (base.current_ns == 0 || latency_ns < base.current_ns) base.current_ns = latency_ns;
+  if (quiet_ > 0) {
+    --quiet_;
+    return;
+  }
   const double expected = static_cast<double>(base.Get()) * base_factor_;
   if (round_.started_ns == 0) round_.started_ns = now_ns - latency_ns;
   ++round_.completions;
   round_.backlog = round_.backlog && backlog;
   round_.base_ns += expected;
   round_.latency_ns += std::min(static_cast<double>(latency_ns), expected * kRatioLimit);
-  if (round_.completions >= std::max(size_, kMinRound)) EndRound(now_ns);
+  const bool idle = round_.latency_ns < round_.base_ns * kGrowBelow && after_cut_ == 0;
+  if (round_.completions >= std::max(size_, idle ? kMinRound : kMinJudgement)) EndRound(now_ns);
 }
 
 void AimdWindow::EndRound(std::int64_t now_ns) {

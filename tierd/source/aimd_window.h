@@ -2,10 +2,12 @@
 // doubling) increase while latency stays near its base, multiplicative decrease when it rises without more work being done.
 //
 // Latency alone misleads on a source that answers some requests from a cache: there the lowest latency is far below the
-// usual one, and cutting would starve it. So a cut that costs throughput is undone, and the base corrected.
+// usual one, and cutting would starve it. So a cut that costs throughput is undone, and the base corrected. And a base can
+// only be seen with few requests in flight: the window starts small, and once in a while it is small for a moment.
 // Pure; owner: one SourceReader; loop thread only.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -17,13 +19,15 @@ class AimdWindow {
   // 1 <= min <= start <= max.
   AimdWindow(std::uint32_t min, std::uint32_t start, std::uint32_t max);
 
-  std::uint32_t size() const { return size_; }
+  std::uint32_t size() const { return quiet_ > 0 ? std::min(size_, kQuietSize) : size_; }
   std::uint64_t cuts() const { return cuts_; }
   // A request that moved `bytes` ended after `latency_ns`. `backlog`: more requests were waiting, so that the window was what
   // limited us; rounds without a backlog teach base latencies only.
   void OnComplete(std::size_t bytes, std::int64_t latency_ns, std::int64_t now_ns, bool backlog);
 
  private:
+  // In flight while the base is looked for.
+  static constexpr std::uint32_t kQuietSize = 8;
   // Requests of like size share a base latency: up to 64 KiB, 512 KiB, 2 MiB, above.
   static constexpr std::size_t kClasses = 4;
   // Base latency: the lowest of this and the previous epoch, so that it can rise when conditions change.
@@ -39,6 +43,7 @@ class AimdWindow {
     double latency_ns = 0;
     double base_ns = 0;
   };
+  void BeginEpoch(std::int64_t now_ns, bool backlog);
   void EndRound(std::int64_t now_ns);
   void Grow();
   void Cut();
@@ -51,6 +56,7 @@ class AimdWindow {
   std::array<Base, kClasses> base_;
   double base_factor_ = 1;         // corrects bases that are too low; >= 1
   std::int64_t epoch_started_ns_ = 0;
+  std::uint32_t quiet_ = 0;        // completions until the base has been looked for
   Round round_;
   bool doubling_ = true;
   int after_cut_ = 0;              // rounds since a cut that is not judged yet: 1 and 2; 0: none

@@ -18,33 +18,33 @@ io::EngineKind EngineTrial::Other() const {
 void EngineTrial::Start(std::uint32_t window) {
   if (running_ || decided_) return;
   running_ = true;
-  window_ = window;
   turn_ = 0;
   spent_ns_ = {};
-  BeginTurn();
+  BeginTurn(window);
 }
 
-void EngineTrial::BeginTurn() {
+void EngineTrial::BeginTurn(std::uint32_t window) {
+  skip_ = window;
   current_ = turn_ % 2 == 0 ? preferred_ : Other();
   seen_ = 0;
 }
 
-void EngineTrial::OnComplete(io::EngineKind kind, std::int64_t now_ns, bool backlog) {
+void EngineTrial::OnComplete(io::EngineKind kind, std::int64_t now_ns, std::uint32_t window) {
   if (!running_ || kind != current_) return;
-  if (!backlog) {
+  if (window == 0) {
     // The engine had nothing to do for a while: the trial starts over when there is work again.
     running_ = false;
     current_ = preferred_;
     return;
   }
   ++seen_;
-  if (seen_ == window_) started_ns_ = now_ns;
-  if (seen_ < window_ + kMeasured) return;
+  if (seen_ == skip_) started_ns_ = now_ns;
+  if (seen_ < skip_ + kMeasured) return;
   spent_ns_[turn_ % 2] += now_ns - started_ns_;
   if (++turn_ == kTurns) {
     Decide();
   } else {
-    BeginTurn();
+    BeginTurn(window);
   }
 }
 

@@ -21,10 +21,10 @@ class EngineTrial {
   io::EngineKind current() const { return current_; }
   bool running() const { return running_; }
   bool decided() const { return decided_; }
-  // Begins the first turn. Call when there are more requests waiting than a turn needs.
+  // Begins the first turn. Call when enough requests wait for all turns.
   void Start(std::uint32_t window);
-  // A request sent with `kind` ended without error. `backlog`: others waited meanwhile.
-  void OnComplete(io::EngineKind kind, std::int64_t now_ns, bool backlog);
+  // A request sent with `kind` ended without error. `window`: how many may be in flight now; 0: none waited meanwhile.
+  void OnComplete(io::EngineKind kind, std::int64_t now_ns, std::uint32_t window);
   // Ends the trial for the preferred engine: the other cannot be made, or the source hangs. `why` goes to the report.
   void Abort(std::string why);
   // "threads 12,304/s against io_uring 9,120/s", or why there are no numbers.
@@ -36,14 +36,14 @@ class EngineTrial {
 
  private:
   io::EngineKind Other() const;
-  void BeginTurn();
+  void BeginTurn(std::uint32_t window);
   void Decide();
 
   io::EngineKind preferred_;
   io::EngineKind current_;
   bool running_ = false;
   bool decided_ = false;
-  std::uint32_t window_ = 0;
+  std::uint32_t skip_ = 0;          // completions of this turn that are not measured
   std::uint32_t turn_ = 0;
   std::uint32_t seen_ = 0;          // completions of this turn's engine in this turn
   std::int64_t started_ns_ = 0;

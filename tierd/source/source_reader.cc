@@ -101,7 +101,8 @@ Status SourceReaderImpl::MakeEngine(io::EngineKind kind) {
 void SourceReaderImpl::MaybeStartTrial() {
   // Enough work for all turns, so that a trial seldom starts in vain.
   constexpr std::size_t kEnough = std::size_t{EngineTrial::kMeasured} * EngineTrial::kTurns;
-  if (trial_.decided() || trial_.running() || Waiting() < kEnough || hung_ > 0) return;
+  const bool ramped_up = counters_.reads[0] >= kEnough / 2;
+  if (trial_.decided() || trial_.running() || !ramped_up || Waiting() < kEnough || hung_ > 0) return;
   for (const io::EngineKind kind : {io::EngineKind::kUring, io::EngineKind::kThreads}) {
     if (engines_[static_cast<std::size_t>(kind)] != nullptr) continue;
     if (Status status = MakeEngine(kind); !status.ok()) {

@@ -98,10 +98,11 @@ struct StatQuery {
 };
 
 struct SourceOptions {
-  // Requests in flight: where the window starts, and between which bounds it adapts. Raising the maximum costs a thread
+  // Requests in flight: where the window starts, and between which bounds it adapts. It doubles with every windowful, so a
+  // small start costs a few latencies and shows what the source does when it is not busy. Raising the maximum costs a thread
   // each on the thread-pool engine. Range 1..448. Not reloadable.
   std::uint32_t window_min = 4;
-  std::uint32_t window_start = 64;
+  std::uint32_t window_start = 8;
   std::uint32_t window_max = 256;
   // Demand requests that may be in flight beyond the window. Range 1..64. Not reloadable.
   std::uint32_t demand_reserve = 32;

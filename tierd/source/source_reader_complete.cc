@@ -131,7 +131,7 @@ void SourceReaderImpl::Land(Operation& op, std::size_t bytes, bool good) {
     --in_flight_;
     if (good) window_.OnComplete(bytes, latency_ns, now_ns, backlog);
   }
-  if (good) trial_.OnComplete(op.engine, now_ns, backlog);
+  if (good) trial_.OnComplete(op.engine, now_ns, backlog ? window_.size() : 0);
 }
 
 SourceReaderImpl::Verdict SourceReaderImpl::Judge(Operation& op, const io::FileReadResult& r, ReadResult* result) {
@@ -140,12 +140,13 @@ SourceReaderImpl::Verdict SourceReaderImpl::Judge(Operation& op, const io::FileR
     ++counters_.stale_reopens;
     return Verdict::kAgain;
   }
-  if (r.opened && !S_ISREG(r.before.mode)) {
+  // EINVAL is the engine's word for streams, which it does not stat. Should the source mean it, the client will hear it too.
+  if (r.error == EINVAL || (r.opened && r.error == 0 && !S_ISREG(r.before.mode))) {
     result->error = ReadError::kNotRegular;
     return Verdict::kFinal;
   }
   // EXDEV is openat2's word for a path that crosses a mount.
-  if (r.error == EXDEV || (r.opened && r.before.dev != source_->root_stat().dev)) {
+  if (r.error == EXDEV || (r.error == 0 && r.before.dev != source_->root_stat().dev)) {
     result->error = ReadError::kOutside;
     return Verdict::kFinal;
   }
