@@ -233,7 +233,8 @@ bool UringRequest::AdvanceOpen(UringContext& context) {
     counts.system_calls += 2;
     if (IsStream(fd)) return Close(EINVAL);
     SetReadFlags(fd, direct);
-    return Go(careful ? Stage::kStatBefore : Stage::kChain);
+    const bool trying = file.drop_cache && !direct && context.dontcache && !context.dontcache_known;
+    return Go(careful || trying ? Stage::kStatBefore : Stage::kChain);
   }
   if (context.stopping) return Close(ECANCELED);
   if (Repeat(result)) return false;
@@ -310,6 +311,7 @@ bool UringRequest::AdvanceRead(UringContext& context) {
     return false;
   }
   if (n < 0) return Close(static_cast<int>(-n));
+  context.dontcache_known = context.dontcache_known || dontcache;
   bytes += static_cast<std::size_t>(n);
   file_result.bytes = bytes;
   if (n == 0 || bytes == file.capacity || file.offset + bytes >= file_result.before.size) return Go(Stage::kStatAfter);

@@ -43,6 +43,8 @@ struct UringContext {
   EngineFaults* faults = nullptr;
   // Learned: RWF_DONTCACHE is taken by this kernel and file system.
   bool dontcache = true;
+  // ... and whether a read has shown it. Until then files are read step by step: a chain that fails has to open its file twice.
+  bool dontcache_known = false;
   // The engine is being destroyed: opened files are closed, nothing else is begun.
   bool stopping = false;
 };
