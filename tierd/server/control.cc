@@ -42,7 +42,7 @@ class Control::Connection : public std::enable_shared_from_this<Control::Connect
     });
   }
 
-  void RefuseBusy() { Answer(ControlApi::Error(429, "busy", "too many control connections (16)"), false); }
+  void RefuseBusy() { Answer(ControlApi::Error(429, "busy", "too many control connections"), false); }
 
  private:
   void Handle() {
@@ -107,7 +107,7 @@ void Control::Accept() {
       ucred peer{};
       socklen_t length = sizeof peer;
       const bool known = ::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
-      const bool full = *connections_ >= kMaxConnections;
+      const bool full = *connections_ >= max_connections_;
       if (known && peer.uid == ::geteuid()) {
         auto connection = std::make_shared<Connection>(std::move(socket), api_, connections_);
         if (full) connection->RefuseBusy();

@@ -18,10 +18,10 @@ namespace tierd::server {
 
 class Control {
  public:
-  static constexpr std::size_t kMaxConnections = 16;
   static constexpr std::size_t kMaxBodyBytes = 1 << 20;
 
-  Control(boost::asio::io_context& loop, ControlApi& api) : loop_(loop), api_(api) {}
+  // More than `max_connections` at a time are told to come back (429).
+  Control(boost::asio::io_context& loop, ControlApi& api, std::size_t max_connections) : loop_(loop), api_(api), max_connections_(max_connections) {}
   ~Control() { Close(); }
 
   // Binds `path` (0600). The runtime directory has been prepared; a socket file nobody listens on is replaced.
@@ -34,6 +34,7 @@ class Control {
 
   boost::asio::io_context& loop_;
   ControlApi& api_;
+  const std::size_t max_connections_;
   std::unique_ptr<boost::asio::local::stream_protocol::acceptor> acceptor_;
   std::string path_;
   std::shared_ptr<std::size_t> connections_ = std::make_shared<std::size_t>(0);  // shared with connections, which outlive Close by a turn

@@ -1,0 +1,50 @@
+// Ties the configuration to the running daemon: what the control plane may see and change, and what a reload (SIGHUP, POST /v1/config/reload) does.
+// A change is checked as a whole on a copy; only then the daemon and the configuration follow, so that a wrong one changes nothing (FAULTS F36).
+//
+// Owner: main.cc. Loop thread only. A reload reads the file on the loop thread: local, at most 1 MiB; the paths of sources it does not touch.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tierd/config/config.h"
+#include "tierd/config/host.h"
+#include "tierd/config/resolve.h"
+#include "tierd/engine/engine.h"
+#include "tierd/server/control_api.h"
+
+namespace tierd {
+
+class ConfigService final : public server::ConfigHost {
+ public:
+  struct Inputs {
+    config::Config config;
+    config::Overrides overrides;
+    std::string working_directory;
+    config::HostFacts host;
+    config::Resolved resolved;
+  };
+  ConfigService(Inputs inputs, engine::Engine& engine) : inputs_(std::move(inputs)), engine_(engine) {}
+
+  void SetMetricsAddress(std::string address) { metrics_address_ = std::move(address); }
+  std::function<void(config::LogLevel)> on_log_level;
+
+  std::string file() const override { return inputs_.config.file(); }
+  std::vector<Value> values() const override;
+  Result<Applied> Set(const std::string& key, const std::string& value) override;
+  Result<Applied> Reload() override;
+  std::string runtime_directory() const override { return inputs_.resolved.runtime_dir; }
+  std::string metrics_address() const override { return metrics_address_; }
+  std::string ssd_refused() const override;
+
+ private:
+  // Adopts `next` if the machine agrees; changes that need a restart are only reported.
+  Result<Applied> Adopt(config::Config next);
+  Status ApplyToEngine(const config::Resolved& next);
+
+  Inputs inputs_;
+  engine::Engine& engine_;
+  std::string metrics_address_;
+};
+
+}  // namespace tierd

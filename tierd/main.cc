@@ -1,0 +1,257 @@
+// tierd: builds every object, passes them by reference, turns the loop, and stops in order.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/signal_set.hpp>
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#ifdef TIERD_HAVE_SYSTEMD
+#include <systemd/sd-daemon.h>
+#endif
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "policies/registry.h"
+#include "tierd/base/clock.h"
+#include "tierd/config/check.h"
+#include "tierd/config/config.h"
+#include "tierd/config/config_view.h"
+#include "tierd/config/host.h"
+#include "tierd/config/resolve.h"
+#include "tierd/config_service.h"
+#include "tierd/engine/engine.h"
+#include "tierd/ram/segment.h"
+#include "tierd/server/control.h"
+#include "tierd/server/metrics.h"
+#include "tierd/server/seqpacket.h"
+#include "tierd/server/session_hub.h"
+
+namespace tierd {
+namespace {
+
+constexpr int kExitError = 1;
+constexpr int kExitUsage = 64;
+constexpr int kStopMs = 4000;
+
+struct CommandLine {
+  std::string config_file;
+  config::Overrides overrides;
+  bool check_config = false;
+  bool print_config = false;
+};
+
+// Exit code, or -1 to go on.
+int ParseCommandLine(int argc, char** argv, CommandLine* line) {
+  CLI::App app{"tierd: serves the files of slow sources from node-local RAM and SSD.\n"
+               "Without options: user mode, network mounts are the sources, the cache is on a local disk."};
+  app.set_version_flag("--version", "tierd " TIERD_VERSION);
+  app.add_option("--config", line->config_file, "configuration file (TOML); \"none\" ignores the usual places")->type_name("FILE");
+  config::Overrides& o = line->overrides;
+  const auto text = [&](const char* name, std::optional<std::string>* target, const char* type, const char* help) {
+    app.add_option_function<std::string>(name, [target](const std::string& value) { *target = value; }, help)->type_name(type);
+  };
+  app.add_option("--source", o.sources, "a directory tree to accelerate; may be repeated")->type_name("DIR")->allow_extra_args(false);
+  text("--ram", &o.ram, "SIZE", "RAM tier: \"8 GiB\", \"25%\", \"auto\"");
+  text("--ssd", &o.ssd, "DIR|off", "directory of the SSD tier, or off");
+  text("--ssd-capacity", &o.ssd_capacity, "SIZE", "SSD tier: \"800 GB\", \"50%\", \"auto\"");
+  text("--policy", &o.policy, "NAME", "policy of all sources: freeze, lru, or one from the policy directory");
+  text("--socket", &o.socket, "PATH", "socket for clients; its directory holds the control socket too");
+  text("--metrics", &o.metrics, "HOST:PORT|off", "where /metrics is served");
+  app.add_option("--set", o.sets, "any key of the configuration")->type_name("KEY=VALUE")->allow_extra_args(false);
+  app.add_flag("--check-config", line->check_config, "say whether the configuration is good, and end");
+  app.add_flag("--print-config", line->print_config, "print the effective values with their origin, and end");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& help) {
+    return app.exit(help);
+  } catch (const CLI::CallForVersion& version) {
+    return app.exit(version);
+  } catch (const CLI::ParseError& error) {
+    std::fprintf(stderr, "tierd: %s (tierd --help lists the options)\n", error.what());
+    return kExitUsage;
+  }
+  return -1;
+}
+
+int Complain(const Status& status) {
+  const std::string& message = status.message();
+  for (std::size_t at = 0; at < message.size();) {
+    const std::size_t end = std::min(message.find('\n', at), message.size());
+    std::fprintf(stderr, "tierd: %.*s\n", static_cast<int>(end - at), message.data() + at);
+    at = end + 1;
+  }
+  return status.code() == Code::kInvalid ? kExitUsage : kExitError;
+}
+
+Result<config::Config> LoadConfig(const CommandLine& line) {
+  const auto environment = config::ProcessEnvironment();
+  const std::string file = line.config_file == "none" ? "" : !line.config_file.empty() ? line.config_file : config::Config::FindFile(environment);
+  config::Config config = config::Config::Defaults();
+  if (!file.empty()) {
+    auto loaded = config::Config::Load(file);
+    if (!loaded.ok()) return loaded.status();
+    config = std::move(loaded).value();
+  }
+  if (Status status = config.ApplyEnvironment(environment); !status.ok()) return status;
+  if (Status status = config.Apply(line.overrides, std::filesystem::current_path().string()); !status.ok()) return status;
+  if (config.settings().automatic_sources && line.overrides.sources.empty()) config.AdoptMounts(config::NetworkMountPoints());
+  return config;
+}
+
+void RaiseFileLimit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
+  limit.rlim_cur = limit.rlim_max;
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+spdlog::level::level_enum SpdlogLevel(config::LogLevel level) { return static_cast<spdlog::level::level_enum>(level); }
+
+void Notify(const char* state) {
+#ifdef TIERD_HAVE_SYSTEMD
+  sd_notify(0, state);
+#else
+  (void)state;
+#endif
+}
+
+class Daemon {
+ public:
+  explicit Daemon(ConfigService::Inputs inputs)
+      : resolved_(inputs.resolved),
+        engine_(loop_, clock_, policies_, inputs.resolved.engine),
+        sessions_(loop_, engine_, clock_, {.socket_path = inputs.resolved.socket, .max_sessions = inputs.resolved.limits.sessions}),
+        config_(std::move(inputs), engine_),
+        api_(engine_, sessions_, clock_, config_),
+        control_(loop_, api_, resolved_.limits.control_connections),
+        metrics_(loop_, engine_, sessions_),
+        signals_(loop_, SIGTERM, SIGINT, SIGHUP) {}
+
+  Status Start() {
+    const auto log = [](std::string line) { spdlog::info("{}", line); };
+    engine_.log = log;
+    sessions_.log = log;
+    engine_.on_turn = [this] { sessions_.FlushReplies(); };
+    engine_.on_timer = [this] { sessions_.OnTimer(); };
+    config_.on_log_level = [](config::LogLevel level) { spdlog::set_level(SpdlogLevel(level)); };
+    for (const std::string& socket : {resolved_.socket, resolved_.control_socket}) {
+      const std::string directory = std::filesystem::path(socket).parent_path().string();
+      if (Status status = server::PrepareRuntimeDirectory(directory); !status.ok()) return status;
+    }
+    LoadPolicies();
+    if (Status status = engine_.Start(sessions_); !status.ok()) return status;
+    if (!resolved_.metrics_address.empty()) {
+      // A second job of the same user, or somebody else's exporter, may have the port: no reason not to serve reads.
+      if (Status status = metrics_.Start(resolved_.metrics_address); !status.ok()) spdlog::warn("metrics off reason=\"{}\"", status.message());
+      config_.SetMetricsAddress(metrics_.address());
+    }
+    if (Status status = control_.Listen(resolved_.control_socket); !status.ok()) return status;
+    return sessions_.Listen();
+  }
+
+  void Run() {
+    WaitForSignal();
+    Announce();
+    Notify("READY=1");
+    loop_.run();
+    Notify("STOPPING=1");
+    sessions_.Close();
+    control_.Close();
+    metrics_.Stop();
+    engine_.Stop(kStopMs);
+  }
+
+ private:
+  void LoadPolicies() {
+    if (resolved_.policy_directory.empty()) return;
+    for (const Status& status : policies_.LoadDirectory(resolved_.policy_directory))
+      if (!status.ok()) spdlog::warn("policy refused reason=\"{}\"", status.message());
+  }
+
+  void WaitForSignal() {
+    signals_.async_wait([this](const boost::system::error_code& error, int signal_number) {
+      if (error) return;
+      if (signal_number != SIGHUP) return loop_.stop();
+      Notify("RELOADING=1");
+      const auto applied = config_.Reload();
+      if (applied.ok()) spdlog::info("reload applied={} restart={}", applied->applied.size(), applied->restart.size());
+      else spdlog::error("reload refused, nothing changed: {}", applied.status().message());
+      Notify("READY=1");
+      WaitForSignal();
+    });
+  }
+
+  void Announce() {
+    std::string sources;
+    for (const auto& unit : engine_.sources()) sources += " source=" + unit->options.path;
+    std::printf("tierd ready socket=%s control=%s metrics=%s ram=%lluM pages=%s ssd=%s%s\n", resolved_.socket.c_str(), resolved_.control_socket.c_str(),
+                metrics_.address().empty() ? "off" : ("http://" + metrics_.address() + "/metrics").c_str(),
+                static_cast<unsigned long long>(resolved_.engine.ram.capacity_bytes >> 20), ram::PageKindName(engine_.placement().page_kind()),
+                resolved_.engine.ssd.directory.empty() ? "off" : resolved_.engine.ssd.directory.c_str(), sources.c_str());
+    std::fflush(stdout);
+  }
+
+  const config::Resolved resolved_;
+  SystemClock clock_;
+  boost::asio::io_context loop_{1};
+  policies::Registry policies_;
+  engine::Engine engine_;
+  server::SessionHub sessions_;
+  ConfigService config_;
+  server::ControlApi api_;
+  server::Control control_;
+  server::Metrics metrics_;
+  boost::asio::signal_set signals_;
+};
+
+int Main(int argc, char** argv) {
+  CommandLine line;
+  if (const int code = ParseCommandLine(argc, argv, &line); code >= 0) return code;
+  auto config = LoadConfig(line);
+  if (!config.ok()) return Complain(config.status());
+  if (Status status = config::Check(*config, nullptr); !status.ok()) return Complain(status);
+  const config::HostFacts host = config::CollectHost(*config, config::ProcessEnvironment());
+  auto resolved = config::Resolve(*config, host);
+  if (!resolved.ok()) return Complain(resolved.status());
+  if (line.print_config) {
+    std::fputs(config::PrintToml(*config, resolved->here).c_str(), stdout);
+    return 0;
+  }
+  if (line.check_config) {
+    std::puts("configuration ok");
+    return 0;
+  }
+  ::prctl(PR_SET_DUMPABLE, 0);  // segments must not be reopened through /proc by another process of the user (HAZARDS 2.8)
+  ::signal(SIGPIPE, SIG_IGN);
+  RaiseFileLimit();
+  spdlog::set_default_logger(spdlog::stderr_logger_st("tierd"));
+  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  spdlog::set_level(SpdlogLevel(resolved->log_level));
+  for (const std::string& note : resolved->notes) spdlog::info("{}", note);
+  ConfigService::Inputs inputs{*std::move(config), line.overrides, std::filesystem::current_path().string(), host, *resolved};
+  auto daemon = std::make_unique<Daemon>(std::move(inputs));
+  if (Status status = daemon->Start(); !status.ok()) return Complain(status);
+  daemon->Run();
+  return 0;
+}
+
+}  // namespace
+}  // namespace tierd
+
+int main(int argc, char** argv) {
+  // Third-party code may throw (allocation, spdlog, Asio): the daemon then ends with one line, and clients go on with the source.
+  try {
+    return tierd::Main(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tierd: %s\n", error.what());
+    return 1;
+  }
+}
