@@ -23,8 +23,7 @@ TEST(SsdTier, ReadsBackEverySizeFromBufferAndDevice) {
   life.Settle();
   for (const std::size_t size : sizes) EXPECT_EQ(life.Get("set/file" + std::to_string(size)), ReadOutcome::kOk) << size;
   EXPECT_EQ(life.tier->status().live_records, std::size(sizes));
-  EXPECT_TRUE(life.tier->Stop(10'000).ok());
-  life.tier.reset();
+  life.Stop();
 
   Life next(options);
   const RecoveryReport report = next.Start();

@@ -63,11 +63,12 @@ struct Item {
 // One owner, one tier life.
 class Life final : public SsdOwner {
  public:
-  explicit Life(SsdOptions options) : options_(std::move(options)) { clock_.monotonic_ns = 1'000'000'000; }
+  using Name = std::pair<std::string, std::uint32_t>;
+  explicit Life(SsdOptions options) : options_(std::move(options)) {}
   ~Life() override { tier.reset(); }
 
   Status Open() {
-    Result<std::unique_ptr<SsdTier>> opened = SsdTier::Open(options_, io, system_clock_, *this);
+    Result<std::unique_ptr<SsdTier>> opened = SsdTier::Open(options_, io, clock_, *this);
     if (!opened.ok()) return opened.status();
     tier = std::move(*opened);
     return Status::Ok();
@@ -85,7 +86,7 @@ class Life final : public SsdOwner {
           for (const RecoveredRecord& r : records) {
             const std::string path(r.path);
             EXPECT_FALSE(items.contains({path, r.identity.chunk})) << path << " was handed over twice";
-            items[{path, r.identity.chunk}] = {r.identity, r.location, path, 1};
+            Remember(r.identity, r.location, path);
           }
         },
         [&](const RecoveryReport& r) {
@@ -107,7 +108,12 @@ class Life final : public SsdOwner {
     }
     return true;
   }
-  // Until nothing moves any more.
+  // Ends the life in order; the directory can be opened again.
+  void Stop() {
+    EXPECT_TRUE(tier->Stop(20'000).ok());
+    tier.reset();
+  }
+  // Until everything appended is on the device.
   void Settle() {
     bool synced = false;
     tier->Sync([&](Status) { synced = true; });
@@ -140,12 +146,27 @@ class Life final : public SsdOwner {
     if (!placed.ok()) return placed.status();
     const auto old = items.find({path, id.chunk});
     if (old != items.end()) tier->Forget(old->second.location);
-    items[{path, id.chunk}] = {id, *placed, path, 1};
+    Remember(id, *placed, path);
     return Status::Ok();
   }
 
+  // Every item reads back right; items that are reclaimed meanwhile are left out.
+  void ExpectAllReadable() {
+    std::vector<Name> all;
+    for (const auto& [name, item] : items) all.push_back(name);
+    for (const Name& name : all) {
+      const auto item = items.find(name);
+      if (item == items.end()) continue;
+      const Item before = item->second;
+      ReadOutcome outcome = GetAt(before);
+      const auto after = items.find(name);
+      if (after == items.end()) continue;
+      if (!(after->second.location == before.location)) outcome = GetAt(Item(after->second));
+      EXPECT_EQ(outcome, ReadOutcome::kOk) << name.first;
+    }
+  }
   // Reads into an aligned frame and compares with the content; the outcome otherwise.
-  ReadOutcome Get(const std::string& path) { return GetAt(items.at({path, 0})); }
+  ReadOutcome Get(const std::string& path) { return GetAt(Item(items.at({path, 0}))); }
   ReadOutcome GetAt(const Item& item) {
     const FrameNeeds needs = tier->NeedsOf(item.location.stored_bytes);
     io::AlignedBuffer frame(std::max<std::size_t>(needs.padded_bytes, 1));
@@ -168,46 +189,46 @@ class Life final : public SsdOwner {
   }
 
   double Worth(const SsdRecord& record) override {
-    for (auto& [name, item] : ItemsOf(record)) {
-      if (item->location == record.location) return item->worth;
-    }
-    return -1;
+    const Item* item = ItemOf(record);
+    if (item == nullptr || !(item->location == record.location)) return -1;
+    return worth_of ? worth_of(*item) : item->worth;
   }
   void OnMoved(const SsdRecord& from, const SsdLocation& to) override {
-    for (auto& [name, item] : ItemsOf(from)) item->location = to;
+    ItemOf(from)->location = to;
     ++moved;
   }
   void OnGone(const SsdRecord& record, SsdGone why) override {
     ++gone[why];
-    for (auto& [name, item] : ItemsOf(record)) items.erase(name);
+    const Item* item = ItemOf(record);
+    ASSERT_NE(item, nullptr);
+    items.erase({item->path, item->identity.chunk});
   }
 
-  using Name = std::pair<std::string, std::uint32_t>;
   std::map<Name, Item> items;
   std::map<SsdGone, int> gone;
   int moved = 0;
+  std::function<double(const Item&)> worth_of;  // instead of Item::worth
   std::uint64_t dataset = 9;
   bool no_retry = false;
   SyncIo io;
   std::unique_ptr<SsdTier> tier;
 
  private:
-  std::vector<std::pair<Name, Item*>> ItemsOf(const SsdRecord& record) {
-    if (by_key_.size() != items.size() || stale_) {
-      by_key_.clear();
-      for (auto& [name, item] : items) by_key_[{item.identity.key.lo, item.identity.chunk}] = name;
-    }
-    const auto it = by_key_.find({record.identity.key.lo, record.identity.chunk});
-    if (it == by_key_.end()) return {};
-    const auto item = items.find(it->second);
-    if (item == items.end()) return {};
-    return {{item->first, &item->second}};
+  // The item that the record is about, whatever version and place it has.
+  Item* ItemOf(const SsdRecord& record) {
+    const auto name = names_.find({record.identity.key.lo, record.identity.chunk});
+    if (name == names_.end()) return nullptr;
+    const auto item = items.find(name->second);
+    return item == items.end() ? nullptr : &item->second;
   }
-  std::map<std::pair<std::uint64_t, std::uint32_t>, Name> by_key_;
-  bool stale_ = false;
+  void Remember(const RecordIdentity& id, const SsdLocation& location, const std::string& path) {
+    names_[{id.key.lo, id.chunk}] = {path, id.chunk};
+    items[{path, id.chunk}] = {id, location, path, 1};
+  }
+
+  std::map<std::pair<std::uint64_t, std::uint32_t>, Name> names_;
   SsdOptions options_;
-  ManualClock clock_;
-  SystemClock system_clock_;
+  SystemClock clock_;
 };
 
 // Small regions: 256 KiB, 16 of them.

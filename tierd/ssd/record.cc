@@ -14,7 +14,7 @@ static_assert(std::endian::native == std::endian::little, "records are little-en
 std::uint32_t WordsSeed(const RecordSalt& salt, std::span<const std::uint64_t> words) {
   // Non-linear on purpose: a CRC seeded by a CRC of the same words could cancel against a change of those words in the header.
   std::uint64_t state = abi::Mix64(salt.secret[0] + words.size());
-  for (std::size_t i = 0; i < words.size(); ++i) state = abi::Mix64((state ^ words[i]) + salt.secret[(i & 2) + 1] + i);
+  for (std::size_t i = 0; i < words.size(); ++i) state = abi::Mix64((state ^ words[i]) + salt.secret[(i + 1) & 3] + i);
   return static_cast<std::uint32_t>(state ^ (state >> 32));
 }
 

@@ -117,6 +117,11 @@ class IndexEnv final : public leveldb::EnvWrapper {
     if (status.ok()) ::chmod(name.c_str(), 0600);
     return status;
   }
+  leveldb::Status LockFile(const std::string& name, leveldb::FileLock** out) override {
+    const leveldb::Status status = target()->LockFile(name, out);
+    if (status.ok()) ::chmod(name.c_str(), 0600);
+    return status;
+  }
   leveldb::Status NewLogger(const std::string& name, leveldb::Logger** out) override {
     const leveldb::Status status = target()->NewLogger(name, out);
     if (status.ok()) ::chmod(name.c_str(), 0600);

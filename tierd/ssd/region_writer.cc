@@ -250,6 +250,14 @@ void RegionWriter::RunWaiters() {
 
 void RegionWriter::Close() {
   if (current_ != nullptr && current_->fill > 0) CloseBuffer(*current_);
+  // What the prepared region held is gone; without this word the next start would walk it and find it all again.
+  if (prepared_) {
+    TocBuilder empty;
+    empty.Reset(*prepared_, context_.regions.at(*prepared_).epoch);
+    context_.index.EndRegion(std::move(empty));
+    context_.regions.Set(*prepared_, RegionState::kFree);
+    prepared_.reset();
+  }
 }
 
 bool RegionWriter::idle() const {

@@ -29,6 +29,11 @@ SpaceKeeper::SpaceKeeper(TierContext& context, RegionWriter& writer)
   SetCapacity(context.options.capacity_bytes);
 }
 
+void SpaceKeeper::SetCapacity(std::uint64_t bytes) {
+  capacity_regions_ = static_cast<std::uint32_t>(bytes / context_.format.region_bytes);
+  writer_.set_growable(growable());
+}
+
 void SpaceKeeper::SetMinFree(std::uint64_t bytes, std::uint64_t inodes) {
   min_free_bytes_ = bytes;
   min_free_inodes_ = inodes;

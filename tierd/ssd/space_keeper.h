@@ -15,7 +15,7 @@ class SpaceKeeper {
  public:
   SpaceKeeper(TierContext& context, RegionWriter& writer);
 
-  void SetCapacity(std::uint64_t bytes) { capacity_regions_ = static_cast<std::uint32_t>(bytes / context_.format.region_bytes); }
+  void SetCapacity(std::uint64_t bytes);
   void SetMinFree(std::uint64_t bytes, std::uint64_t inodes);
   // Allocates the next region or punches a surplus one; one at a time. Every turn.
   void Step();

@@ -173,7 +173,9 @@ Result<SsdLocation> SsdTier::Impl::Append(const RecordIdentity& identity, std::s
     ++counters_.appends_refused_health;
     return Status(Code::kBusy, recovering_ ? "SSD tier is recovering" : "SSD tier is degraded");
   }
-  Result<SsdLocation> placed = writer_.Append(identity, path, payload, RegionWriter::Use::kNew);
+  // While space is being given back even the open region takes nothing new.
+  Result<SsdLocation> placed = space_.must_shrink() ? Result<SsdLocation>(Status(Code::kNoSpace, "SSD tier is giving space back"))
+                                                    : writer_.Append(identity, path, payload, RegionWriter::Use::kNew);
   if (placed.ok()) {
     ++counters_.appends;
     counters_.append_payload_bytes += payload.size();

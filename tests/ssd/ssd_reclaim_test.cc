@@ -1,0 +1,235 @@
+// Space: reuse of regions, moves, readers against reuse, capacity, free space.
+#include <gtest/gtest.h>
+
+#include "tests/ssd/tier_fixture.h"
+
+namespace tierd::ssd {
+namespace {
+
+constexpr std::size_t kBytes = 20'000;
+
+std::string Name(int i) { return "f" + std::to_string(i); }
+
+// Appends until the tier is full; returns how many files went in.
+int FillUp(Life& life, int first = 0) {
+  int i = first;
+  Status put;
+  while ((put = life.Put(Name(i), 1, kBytes)).ok()) ++i;
+  EXPECT_EQ(put.code(), Code::kNoSpace) << put.ToString();
+  return i - first;
+}
+
+TEST(SsdReclaim, FullTierRefusesAndKeepsWhatItHas) {
+  TempDirectory dir;
+  const SsdOptions options = SmallOptions(dir.path() + "/c");
+  Life life(options);
+  ASSERT_TRUE(life.Start().status.ok());
+  const int count = FillUp(life);
+  // 16 regions, one of them kept for the mover, 12 files of 20 KB in each.
+  EXPECT_GE(count, 14 * 12);
+  EXPECT_LE(life.tier->status().allocated_bytes, options.capacity_bytes);
+  EXPECT_LT(life.tier->FreeBytes(), options.region_bytes);
+  life.Settle();
+  life.ExpectAllReadable();
+  EXPECT_EQ(life.moved, 0);
+  EXPECT_EQ(life.gone.size(), 0u);
+  EXPECT_LE(life.tier->counters().WriteAmplification(), 1.1);
+}
+
+TEST(SsdReclaim, ForgottenSpaceComesBack) {
+  TempDirectory dir;
+  Life life(SmallOptions(dir.path() + "/c"));
+  ASSERT_TRUE(life.Start().status.ok());
+  const int count = FillUp(life);
+  for (int i = 0; i < count; i += 2) {
+    life.tier->Forget(life.items.at({Name(i), 0}).location);
+    life.items.erase({Name(i), 0});
+  }
+  int more = 0;
+  const bool refilled = life.RunUntil([&] {
+    while (life.Put("more" + std::to_string(more), 1, kBytes).ok()) ++more;
+    return more > count / 4;
+  });
+  EXPECT_TRUE(refilled) << more;
+  EXPECT_GT(life.moved, 0) << "half-dead regions are compacted";
+  EXPECT_EQ(life.gone.size(), 0u) << "everything is worth keeping";
+  life.Settle();
+  life.ExpectAllReadable();
+  life.Stop();
+  Life next(SmallOptions(dir.path() + "/c"));
+  next.Start();
+  EXPECT_EQ(next.items.size(), life.items.size());
+  next.ExpectAllReadable();
+}
+
+TEST(SsdReclaim, WorthlessRecordsGoFirst) {
+  TempDirectory dir;
+  Life life(SmallOptions(dir.path() + "/c"));
+  ASSERT_TRUE(life.Start().status.ok());
+  const int count = FillUp(life);
+  // The last third is precious, the rest is not worth moving.
+  life.worth_of = [&](const Item& item) { return std::stoi(item.path.substr(1)) >= count * 2 / 3 ? 5.0 : 0.0; };
+  int more = count;
+  EXPECT_TRUE(life.RunUntil([&] {
+    while (more < count + 40 && life.Put(Name(more), 1, kBytes).ok()) ++more;
+    return more == count + 40;
+  }));
+  EXPECT_GT(life.gone[SsdGone::kReclaimed], 0);
+  for (int i = count * 2 / 3; i < count; ++i) EXPECT_TRUE(life.items.contains({Name(i), 0})) << i;
+  life.Settle();
+  life.ExpectAllReadable();
+}
+
+// A read that began before its region is reclaimed gets its own bytes; the region waits for it.
+TEST(SsdReclaim, RegionWithReadersIsNotReused) {
+  TempDirectory dir;
+  const SsdOptions options = SmallOptions(dir.path() + "/c");
+  Life life(options);
+  ASSERT_TRUE(life.Start().status.ok());
+  const int count = FillUp(life);
+  life.Settle();
+  const Item item = life.items.at({Name(0), 0});
+  life.io.fault = [](bool write, std::uint64_t) { return write ? IoFault() : IoFault{0, ~0ull, true}; };
+  io::AlignedBuffer frame(32768);
+  ReadResult result;
+  bool done = false;
+  ASSERT_TRUE(life.tier->Read(item.location, item.identity, frame.span(), [&](const ReadResult& r) {
+    result = r;
+    done = true;
+  }).ok());
+  ASSERT_TRUE(life.RunUntil([&] { return life.io.hung() == 1; }));
+  life.io.fault = nullptr;
+  // The whole tier turns over, again and again.
+  life.worth_of = [](const Item&) { return 0.0; };
+  life.no_retry = true;
+  int more = 0;
+  for (int turn = 0; turn < 3000 && more < count * 2; ++turn) {
+    if (life.Put("turn" + std::to_string(more), 1, kBytes).ok()) ++more;
+    life.tier->Poll(64);
+    ::usleep(50);
+  }
+  EXPECT_FALSE(done);
+  life.io.Release();
+  ASSERT_TRUE(life.RunUntil([&] { return done; }));
+  EXPECT_EQ(result.outcome, ReadOutcome::kOk);
+  const auto want = ContentOf(Name(0), 1, 0, kBytes);
+  EXPECT_EQ(std::memcmp(frame.data(), want.data(), want.size()), 0);
+}
+
+// HAZARDS 2.16 c: v2 is appended while v1's region is being moved.
+TEST(SsdReclaim, MoverDoesNotBringBackAnOldVersion) {
+  TempDirectory dir;
+  const SsdOptions options = SmallOptions(dir.path() + "/c");
+  {
+    Life life(options);
+    ASSERT_TRUE(life.Start().status.ok());
+    const int count = FillUp(life);
+    for (int i = 0; i < count; ++i) {
+      if (i % 3 == 0) continue;
+      life.tier->Forget(life.items.at({Name(i), 0}).location);
+      life.items.erase({Name(i), 0});
+    }
+    // New versions of what is left, as soon as the mover makes room, in the middle of its work.
+    int next = 0;
+    EXPECT_TRUE(life.RunUntil([&] {
+      while (next < count && life.Put(Name(next), 2, kBytes).ok()) next += 3;
+      return next >= count;
+    }));
+    EXPECT_GT(life.moved, 0) << life.tier->counters().regions_reclaimed << " reclaimed, " << count << " files, next " << next;
+    life.Settle();
+    life.ExpectAllReadable();
+  }
+  for (const bool rebuild : {false, true}) {
+    if (rebuild) std::filesystem::remove_all(options.directory + "/index");
+    Life life(options);
+    life.Start();
+    for (const auto& [name, item] : life.items) {
+      if (std::stoi(item.path.substr(1)) % 3 == 0) {
+        EXPECT_EQ(item.identity.version.mtime_ns, 2'000'000'000) << name.first;
+      }
+    }
+    life.ExpectAllReadable();
+  }
+}
+
+TEST(SsdReclaim, LocationOfAReusedRegionIsAMiss) {
+  TempDirectory dir;
+  Life life(SmallOptions(dir.path() + "/c"));
+  ASSERT_TRUE(life.Start().status.ok());
+  const int count = FillUp(life);
+  const Item stale = life.items.at({Name(0), 0});
+  life.worth_of = [](const Item&) { return 0.0; };
+  int more = count;
+  ASSERT_TRUE(life.RunUntil([&] {
+    while (more < count * 2 && life.Put(Name(more), 1, kBytes).ok()) ++more;
+    return more == count * 2;
+  }));
+  EXPECT_EQ(life.GetAt(stale), ReadOutcome::kMiss);
+  EXPECT_EQ(life.tier->counters().read_corrupt, 0u);
+  EXPECT_EQ(life.tier->status().health, SsdHealth::kHealthy);
+}
+
+TEST(SsdReclaim, CapacityCanBeCutAndRaised) {
+  TempDirectory dir;
+  SsdOptions options = SmallOptions(dir.path() + "/c");
+  Life life(options);
+  ASSERT_TRUE(life.Start().status.ok());
+  FillUp(life);
+  life.Settle();
+  life.tier->SetCapacity(6 * options.region_bytes);
+  EXPECT_TRUE(life.RunUntil([&] { return life.tier->status().allocated_bytes <= 6 * options.region_bytes; }));
+  EXPECT_GT(life.gone[SsdGone::kNoRoom], 0);
+  EXPECT_GE(life.tier->counters().regions_punched, 10u);
+  life.ExpectAllReadable();
+  const std::uint64_t before = life.tier->status().live_records;
+  EXPECT_EQ(before, life.items.size());
+  life.tier->SetCapacity(16 * options.region_bytes);
+  EXPECT_GT(FillUp(life, 100'000), 8 * 12) << life.tier->status().allocated_bytes << ' ' << life.tier->status().capacity_bytes;
+  life.Settle();
+  life.ExpectAllReadable();
+  life.Stop();
+  Life next(options);
+  next.Start();
+  EXPECT_EQ(next.items.size(), life.items.size());
+  next.ExpectAllReadable();
+}
+
+// F02: somebody else fills the disk.
+TEST(SsdReclaim, GivesSpaceBackToKeepMinFree) {
+  TempDirectory dir;
+  SsdOptions options = SmallOptions(dir.path() + "/c");
+  Life life(options);
+  ASSERT_TRUE(life.Start().status.ok());
+  FillUp(life);
+  life.Settle();
+  // As if the disk had fewer free bytes than it must: nothing may be kept.
+  life.tier->SetMinFree(~std::uint64_t{0} / 4, 0);
+  EXPECT_TRUE(life.RunUntil([&] { return life.tier->status().capacity_bytes == 0 && life.tier->status().live_records == 0; }));
+  EXPECT_EQ(life.Put("x", 1, 100).code(), Code::kNoSpace);
+  life.tier->SetMinFree(0, 0);
+  EXPECT_TRUE(life.RunUntil([&] { return life.Put("y", 1, 100).ok(); }));
+  // And F03: no inodes to spare stops growth, and frees nothing.
+  const std::uint64_t allocated = life.tier->status().allocated_bytes;
+  life.tier->SetMinFree(0, ~std::uint64_t{0} / 4);
+  for (int i = 0; i < 5; ++i) life.RunUntil([&] { return true; });
+  EXPECT_GE(life.tier->status().allocated_bytes, allocated);
+}
+
+TEST(SsdReclaim, CountersAgreeWithThemselves) {
+  TempDirectory dir;
+  Life life(SmallOptions(dir.path() + "/c"));
+  ASSERT_TRUE(life.Start().status.ok());
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(life.Put(Name(i), 1, kBytes).ok());
+  const SsdStatus status = life.tier->status();
+  EXPECT_EQ(status.live_records, 100u);
+  EXPECT_EQ(status.live_payload_bytes, 100 * kBytes);
+  for (int i = 0; i < 100; ++i) {
+    life.tier->Forget(life.items.at({Name(i), 0}).location);
+    life.tier->Forget(life.items.at({Name(i), 0}).location);  // twice does no harm
+  }
+  EXPECT_EQ(life.tier->status().live_records, 0u);
+  EXPECT_EQ(life.tier->status().live_bytes, 0u);
+}
+
+}  // namespace
+}  // namespace tierd::ssd
