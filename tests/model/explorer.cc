@@ -112,7 +112,7 @@ class Search {
   std::uint64_t Expand(const State& state, int last, int preemptions) {
     std::uint64_t schedules = 0;
     bool moved = false;
-    const bool last_can_run = last != kNobody && CanRun(state, last);
+    const bool last_can_run = last != kNobody && CanRun(state, last) && !model_.Sleeps(state, last);
     for (int turn = 0; turn < model_.threads() && !Done(); ++turn) {
       const int thread = last == kNobody ? turn : (last + turn) % model_.threads();  // go on with the same one first
       if (!CanRun(state, thread)) continue;

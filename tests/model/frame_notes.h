@@ -90,19 +90,4 @@ class FrameNotes {
   const int frames_;
 };
 
-// One access that a daemon's act consists of.
-struct Op {
-  enum Kind : std::uint8_t { kStore, kExchange, kFence, kLoadHigh, kLoadLease, kSet, kReply } kind = kStore;
-  std::uint8_t cell = 0;
-  std::uint8_t value = 0;
-  std::uint8_t flags = kPlain;
-};
-struct OpList {
-  std::array<Op, 24> op{};
-  int count = 0;
-  void Add(Op::Kind kind, int cell = 0, int value = 0, std::uint8_t flags = kPlain) {
-    op[static_cast<std::size_t>(count++)] = {kind, static_cast<std::uint8_t>(cell), static_cast<std::uint8_t>(value), flags};
-  }
-};
-
 }  // namespace tierd::model

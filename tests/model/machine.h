@@ -93,6 +93,8 @@ class Model {
   // In how many ways the thread's next step can go; 0: it has finished or waits for another thread.
   virtual int Choices(const State& state, int thread) const = 0;
   virtual void Step(Cpu& cpu, int choice) const = 0;
+  // The thread sleeps in a call: to go on with another one is no preemption.
+  virtual bool Sleeps(const State&, int) const { return false; }
   // A violation seen only when nobody can go on; 0: none.
   virtual std::uint8_t AtEnd(const State&) const { return 0; }
   virtual std::string CellName(int cell) const = 0;

@@ -1,5 +1,5 @@
-// The daemon of SlotModel: it does acts, one after the other, each a fixed list of stores, fences and lease loads that follows from its
-// own notes (it is the only writer). An act's effect on the notes is taken at its last step.
+// The daemon of SlotModel: what each act stores, and in which order.
+#include "tests/model/act_list.h"
 #include "tests/model/slot_cells.h"
 #include "tests/model/slot_model.h"
 
@@ -10,27 +10,34 @@ using namespace slot;
 namespace {
 
 enum Reg {
-  dActsLeft, dTickLeft, dAct, dStep, dChosenFrame, dNextFill, dPhase, dRetiredStored,
+  dActsLeft = kFirstFreeRegister, dTickLeft, dChosenFrame, dNextFill, dPhase, dRetiredStored,
   dSeq, dKey, dVer, dDeadline, dLocation,                    // what the slot says
   dHigh0, dHigh1,                                            // of the scan
   dFrames,
 };
 static_assert(dFrames + FrameNotes::kRegistersUsed(kMaxSlotFrames) <= kRegisters);
 enum Phase : std::uint8_t { kOneTable, kBothTables, kNewTable };
-constexpr std::uint8_t kNoAct = 0;  // dAct is the act + 1
 
 // What REUSE and VERSION write.
-int NextKey(const Registers& d, Act act) { return act == kReuse ? (d[dKey] == kKeyA ? kKeyB : kKeyA) : d[dKey]; }
-int NextVersion(const Registers& d, Act act) { return act == kVersion ? 2 : d[dVer]; }
+int NextKey(const Registers& d, int act) { return act == kReuse ? (d[dKey] == kKeyA ? kKeyB : kKeyA) : d[dKey]; }
+int NextVersion(const Registers& d, int act) { return act == kVersion ? 2 : d[dVer]; }
 
-class Acts {
+class SlotActs final : public ActList {
  public:
-  Acts(const SlotConfig& config, Registers& d) : config_(config), d_(d), frames_(d, dFrames, config.frames) {}
+  SlotActs(const SlotConfig& config, Registers& d) : ActList(d), config_(config), frames_(d, dFrames, config.frames) {}
 
-  bool Possible(Act act) {
+  int count() const override { return kActs; }
+  const char* Name(int act) const override {
+    static const char* const kNames[kActs] = {"evict",      "scan leases",       "fill",        "reuse slot",      "change version", "compact",
+                                              "copy table", "publish new table", "time passes", "retire old table"};
+    return kNames[act];
+  }
+  FrameNotes& frames() override { return frames_; }
+
+  bool Possible(int act) override {
     if (act == kTick) return d_[dTickLeft] != 0;
     if (act == kRetireOld) return d_[dPhase] == kNewTable && d_[dRetiredStored] == 0 && Is(SlotMutation::kRetiredStoredLate);
-    if ((config_.enabled & Bit(act)) == 0 || d_[dActsLeft] == 0) return false;
+    if ((config_.enabled & Bit(static_cast<Act>(act))) == 0 || d_[dActsLeft] == 0) return false;
     const bool room = frames_.Free() >= 0;
     switch (act) {
       case kEvict: return d_[dLocation] != 0;
@@ -44,9 +51,7 @@ class Acts {
     }
   }
 
-  void Start(Act act) {
-    d_[dAct] = static_cast<std::uint8_t>(act + 1);
-    d_[dStep] = 0;
+  void Start(int act) override {
     if (act != kTick && act != kRetireOld) --d_[dActsLeft];
     const int frame = frames_.Free();
     d_[dChosenFrame] = static_cast<std::uint8_t>(frame < 0 ? 0 : frame);
@@ -56,9 +61,9 @@ class Acts {
     if (older_scan) frames_.AddCandidate(FrameOf(d_[dLocation]));
   }
 
-  OpList Ops() {
+  OpList Ops(int act) override {
     OpList list;
-    switch (Current()) {
+    switch (act) {
       case kEvict: Clear(list); break;
       case kScan: Scan(list); break;
       case kFill:
@@ -66,7 +71,7 @@ class Acts {
         Locate(list, NewLocation());
         break;
       case kReuse:
-      case kVersion: Rewrite(list); break;
+      case kVersion: Rewrite(list, act); break;
       case kCompact:
         if (Is(SlotMutation::kFreedByOlderScan)) Scan(list);
         list.Add(Op::kStore, Frame(d_[dChosenFrame]), frames_.content(FrameOf(d_[dLocation])));
@@ -87,8 +92,7 @@ class Acts {
     return list;
   }
 
-  void Commit() {
-    const Act act = Current();
+  void Commit(int act) override {
     switch (act) {
       case kEvict:
         RetireFrame();
@@ -119,14 +123,10 @@ class Acts {
       case kRetireOld: d_[dRetiredStored] = 1; break;
       default: d_[dTickLeft] = 0; break;
     }
-    d_[dAct] = kNoAct;
-    d_[dStep] = d_[dChosenFrame] = d_[dHigh0] = d_[dHigh1] = 0;
+    d_[dChosenFrame] = d_[dHigh0] = d_[dHigh1] = 0;
   }
 
-  FrameNotes& frames() { return frames_; }
-
  private:
-  Act Current() const { return static_cast<Act>(d_[dAct] - 1); }
   bool Is(SlotMutation mutation) const { return config_.mutation == mutation; }
   std::uint8_t Publishing() const { return Is(SlotMutation::kM11PlainStores) ? kPlain : kRelease; }
   std::uint8_t NewLocation() const { return LocationWord(d_[dChosenFrame], d_[dNextFill]); }
@@ -146,15 +146,14 @@ class Acts {
     if (InNew()) list.Add(Op::kStore, Table(1, kLocation), location, Publishing());
   }
   void Scan(OpList& list) const {
-    if (!Is(SlotMutation::kM2NoDaemonFence)) list.Add(Op::kFence, 0, 0);
+    if (!Is(SlotMutation::kM2NoDaemonFence)) list.Add(Op::kFence);
     for (int session = 0; session < config_.readers; ++session) {
-      list.Add(Op::kLoadHigh, LeaseHigh(session), session);
+      list.Add(Op::kLoadHigh, LeaseHigh(session), dHigh0 + session);
       const int high = d_[static_cast<std::size_t>(dHigh0 + session)];
-      for (int i = 0; i < high; ++i) list.Add(Op::kLoadLease, Lease(session, config_.scan_high_first ? high - 1 - i : i), session);
+      for (int i = 0; i < high; ++i) list.Add(Op::kLoadLease, Lease(session, config_.scan_high_first ? high - 1 - i : i));
     }
   }
-  void Rewrite(OpList& list) const {
-    const Act act = Current();
+  void Rewrite(OpList& list, int act) const {
     const int key = NextKey(d_, act);
     const int version = NextVersion(d_, act);
     const bool move_sequence = !(Is(SlotMutation::kS8aVersionWithoutSequence) && act == kVersion);
@@ -186,7 +185,6 @@ class Acts {
   }
 
   const SlotConfig& config_;
-  Registers& d_;
   FrameNotes frames_;
 };
 
@@ -203,36 +201,9 @@ void SlotModel::InitDaemon(State& state) const {
 
 int SlotModel::DaemonChoices(const State& state) const {
   Registers d = state.thread[static_cast<std::size_t>(daemon())].reg;
-  if (d[dAct] != kNoAct) return 1;
-  Acts acts(config_, d);
-  int choices = 0;
-  for (int act = 0; act < kActs; ++act) choices += acts.Possible(static_cast<Act>(act)) ? 1 : 0;
-  return choices;
+  return SlotActs(config_, d).Choices();
 }
 
-void SlotModel::DaemonStep(Cpu& cpu, int choice) const {
-  static const char* const kNames[] = {"evict",      "scan leases",       "fill",        "reuse slot",      "change version", "compact",
-                                       "copy table", "publish new table", "time passes", "retire old table"};
-  Registers& d = cpu.self().reg;
-  Acts acts(config_, d);
-  if (d[dAct] == kNoAct) {
-    int act = 0;
-    while (!acts.Possible(static_cast<Act>(act)) || choice-- != 0) ++act;
-    acts.Start(static_cast<Act>(act));
-  }
-  const OpList list = acts.Ops();
-  const Op& op = list.op[d[dStep]];
-  switch (op.kind) {
-    case Op::kStore: cpu.Store(op.cell, op.value, op.flags); break;
-    case Op::kExchange: cpu.Exchange(op.cell, op.value); break;
-    case Op::kFence: cpu.Fence(); break;
-    case Op::kLoadHigh: d[static_cast<std::size_t>(dHigh0 + op.value)] = cpu.Load(op.cell); break;
-    case Op::kLoadLease: acts.frames().Look(cpu.Load(op.cell)); break;
-    default: cpu.SetDirectly(op.cell, op.value); break;
-  }
-  cpu.Say(std::string("[") + kNames[d[dAct] - 1] + "]");
-  ++d[dStep];
-  if (d[dStep] >= acts.Ops().count) acts.Commit();
-}
+void SlotModel::DaemonStep(Cpu& cpu, int choice) const { SlotActs(config_, cpu.self().reg).Step(cpu, choice); }
 
 }  // namespace tierd::model
