@@ -1,0 +1,120 @@
+// A1, A2: RAM hits copied into the caller's buffer against open + fstat + read + close of files in the page cache.
+//
+// Long-lived: the reader process has read every file before. Forked: a new process for each epoch, as a DataLoader without persistent
+// workers makes them, out of a parent that is connected; opening its session and every first touch are in the time. Sides take turns; with
+// two readers each reads all files in an order of its own.
+#include <tier/tier.h>
+
+#include <cstdlib>
+
+#include "bench/harness.h"
+#include "bench/sides.h"
+
+namespace {
+
+using namespace bench;  // NOLINT: a program of one file
+
+struct Setting {
+  std::string id;    // A1 or A2
+  std::string what;
+  pfs_sim::TreeOptions tree;
+  int epochs;        // per measurement: makes a measurement long enough
+  double bars[2][2];  // [forked][two readers]
+};
+
+struct Sums {
+  double seconds = 0;
+  double cpu = 0;
+  std::uint64_t files = 0;
+  std::uint64_t bytes = 0;
+  std::uint32_t p50_ns = 0;
+};
+
+// `epochs` passes in one long-lived process per reader, or each in processes of its own.
+std::optional<Sums> Measure(const Setting& setting, const std::vector<std::string>& paths, bool tier, int readers, bool forked) {
+  FileSideOptions options{.paths = &paths, .epochs = forked ? 1 : setting.epochs, .warm = !forked};
+  Sums sums;
+  for (int repeat = 0; repeat < (forked ? setting.epochs : 1); ++repeat) {
+    TierSide tier_side(options, true);
+    PosixSide posix_side(options);
+    const RunResult result = RunReaders(readers, tier ? static_cast<Side&>(tier_side) : static_cast<Side&>(posix_side));
+    if (!result.good) return std::nullopt;
+    sums.seconds += result.seconds;
+    sums.cpu += result.cpu_seconds;
+    sums.files += result.files;
+    sums.bytes += result.bytes;
+    sums.p50_ns = std::max(sums.p50_ns, result.p50_ns);
+  }
+  return sums;
+}
+
+void MeasureSetting(Bench& bench, const Setting& setting) {
+  const std::string root = MakeTreeIn(bench, "tree-" + setting.id, setting.tree);
+  const std::vector<std::string> paths = TreePaths(root, setting.tree);
+  const auto daemon = root.empty() ? nullptr : Daemon::Start(bench, {.source = root});
+  if (daemon == nullptr) return bench.Fail(setting.id + ": no daemon");
+  ::setenv("TIERD_SOCKET", daemon->socket().c_str(), 1);
+  if (!WarmAndVerify(paths, root, setting.tree)) return bench.Fail(setting.id + ": not all files are in RAM");
+  HeatPageCache(paths);
+  bench.SetPages(daemon->pages());
+  // The parent of forked readers is connected, as a trainer that has listed its data set is.
+  char byte = 0;
+  tier_read_file(nullptr, paths[0].c_str(), &byte, 1, nullptr, 0);
+  Samples cpu_per_gb;
+  std::string cpu_note;
+  for (const bool forked : {false, true}) {
+    for (const int readers : {1, 2}) {
+      const std::string id = setting.id + "." + std::to_string(readers) + "r" + (forked ? ".fork" : "");
+      if (!bench.WantsAny({id, setting.id + ".cpu"})) continue;
+      const std::string what = setting.what + (readers == 1 ? ", one reader" : ", two readers") + (forked ? ", forked per epoch" : "");
+      Samples p50;
+      Samples cpu;
+      Samples posix_cpu;
+      Samples posix_p50;
+      const auto ours = [&]() -> std::optional<double> {
+        const double daemon_before = daemon->cpu_seconds();
+        const auto sums = Measure(setting, paths, true, readers, forked);
+        if (!sums) return std::nullopt;
+        p50.values.push_back(sums->p50_ns / 1000.0);
+        cpu.values.push_back((sums->cpu + daemon->cpu_seconds() - daemon_before) / (static_cast<double>(sums->bytes) / 1e9));
+        return static_cast<double>(sums->files) / sums->seconds;
+      };
+      const auto baseline = [&]() -> std::optional<double> {
+        const auto sums = Measure(setting, paths, false, readers, forked);
+        if (!sums) return std::nullopt;
+        posix_p50.values.push_back(sums->p50_ns / 1000.0);
+        posix_cpu.values.push_back(sums->cpu / (static_cast<double>(sums->bytes) / 1e9));
+        return static_cast<double>(sums->files) / sums->seconds;
+      };
+      const Comparison measured = Interleave(bench.rounds(7), ours, baseline);
+      char note[128];
+      std::snprintf(note, sizeof note, "CPU-s/GB %.3f, daemon included; baseline %.3f", cpu.median(), posix_cpu.median());
+      bench.Emit(RatioRow({id, what, "files/s", note}, measured, Bar::kAtLeast, setting.bars[forked][readers - 1]));
+      cpu_per_gb.values.push_back(cpu.median());
+      std::snprintf(note, sizeof note, "%s%s %.3f", cpu_note.empty() ? "" : ", ", id.c_str(), cpu.median());
+      cpu_note += note;
+      if (setting.id == "A1" && !forked) {
+        std::snprintf(note, sizeof note, "baseline %.2f us", posix_p50.median());
+        bench.Emit(ValueRow({id + ".p50", what + ": p50", "us", note}, p50, Bar::kAtMost, readers == 1 ? 4.0 : 5.5));
+      }
+    }
+  }
+  if (setting.id != "A1" || cpu_per_gb.values.empty()) return;
+  bench.Emit(ValueRow({"A1.cpu", "A1: CPU of readers and daemon, the worst of its rows", "CPU-s/GB", cpu_note}, {{cpu_per_gb.max()}}, Bar::kAtMost, 0.05));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Bench bench(argc, argv);
+  const Setting settings[] = {
+      {"A1", "RAM hits copied, 4,000 files of ~108 KB", {.files = 4000, .dirs = 10, .size = {.mean = 108e3, .sigma = 0.4}, .seed = 1}, 8,
+       {{2.0, 1.5}, {1.8, 1.3}}},
+      {"A2", "RAM hits copied, 100,000 files of 4 KB", {.files = 100'000, .dirs = 10, .size = {.mean = 4096}, .seed = 2}, 2, {{5.0, 5.0}, {4.0, 4.0}}},
+  };
+  // tier_default() of this process stays with the first daemon: each setting runs in a child of its own.
+  for (const Setting& setting : settings) {
+    if (bench.Wants(setting.id)) InChild(bench, [&] { MeasureSetting(bench, setting); });
+  }
+  return bench.Finish();
+}

@@ -1,0 +1,167 @@
+// A3: what a hit costs that copies nothing: tier_get + tier_release of absolute paths, and that it makes no system call.
+//
+// Files are asked for in random order; the paths lie in memory in the order they are used, so that reading a path is no cache miss of ours.
+// Each operation is timed by itself with the time stamp counter; the counter's own cost (median of empty pairs) is subtracted and stated.
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <tier/tier.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "bench/harness.h"
+#include "bench/sides.h"
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+namespace {
+
+using namespace bench;  // NOLINT: a program of one file
+
+#if defined(__x86_64__)
+// Ordered on both sides: nothing before it is counted, nothing behind it has begun.
+std::uint64_t Ticks() {
+  _mm_lfence();
+  const std::uint64_t ticks = __rdtsc();
+  _mm_lfence();
+  return ticks;
+}
+#else
+std::uint64_t Ticks() { return static_cast<std::uint64_t>(Now() * 1e9); }
+#endif
+
+double TicksPerNs() {
+  static const double rate = [] {
+    const double from = Now();
+    const std::uint64_t ticks = Ticks();
+    while (Now() < from + 0.05) {
+    }
+    return static_cast<double>(Ticks() - ticks) / ((Now() - from) * 1e9);
+  }();
+  return rate;
+}
+
+double TimerNs() {
+  std::vector<std::uint32_t> empty(100'000);
+  for (std::uint32_t& ticks : empty) {
+    const std::uint64_t from = Ticks();
+    ticks = static_cast<std::uint32_t>(Ticks() - from);
+  }
+  return Percentile(&empty, 0.5) / TicksPerNs();
+}
+
+// All paths in one block, in the order of use.
+struct PathBlock {
+  std::vector<char> text;
+  std::vector<std::uint32_t> starts;
+  PathBlock(const std::vector<std::string>& paths, std::uint64_t seed) {
+    for (const std::uint32_t i : Permutation(paths.size(), seed)) {
+      starts.push_back(static_cast<std::uint32_t>(text.size()));
+      text.insert(text.end(), paths[i].c_str(), paths[i].c_str() + paths[i].size() + 1);
+    }
+  }
+  const char* operator[](std::size_t i) const { return text.data() + starts[i]; }
+  std::size_t size() const { return starts.size(); }
+};
+
+// The median of one pass over up to a million paths, without the timer. Negative when something was no hit.
+double PassNs(const PathBlock& paths, bool touch, double timer_ns) {
+  std::vector<std::uint32_t> ticks(paths.size());
+  unsigned sum = 0;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    tier_view view;
+    const std::uint64_t from = Ticks();
+    if (tier_get(nullptr, paths[i], &view, TIER_NOWAIT) != 0) return -1;
+    if (touch) sum += *static_cast<const volatile unsigned char*>(view.data);
+    tier_release(&view);
+    ticks[i] = static_cast<std::uint32_t>(Ticks() - from);
+  }
+  if (sum == 1) Note("");  // keeps the touch
+  return Percentile(&ticks, 0.5) / TicksPerNs() - timer_ns;
+}
+
+// True if a million hits make no system call: in a child that any system call but exit_group kills.
+bool NoSystemCalls(const PathBlock& paths) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    tier_view view;
+    for (std::size_t i = 0; i < paths.size(); ++i) {  // opens the child's session, maps what it needs
+      if (tier_get(nullptr, paths[i], &view, 0) == 0) tier_release(&view);
+    }
+    sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_exit_group, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+    };
+    const sock_fprog program{.len = sizeof filter / sizeof filter[0], .filter = filter};
+    ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    if (::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0) ::_exit(2);
+    int bad = 0;
+    for (std::size_t i = 0; i < 1'000'000; ++i) {
+      if (tier_get(nullptr, paths[i % paths.size()], &view, TIER_NOWAIT) == 0) {
+        tier_release(&view);
+      } else {
+        bad = 1;
+      }
+    }
+    ::_exit(bad);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  return status == 0;
+}
+
+void MeasureCount(Bench& bench, const std::string& name, std::uint64_t files, double bar, const std::string& ram) {
+  const std::string id = "A3." + name;
+  const pfs_sim::TreeOptions tree{.files = files, .dirs = files / 1000, .size = {.mean = 512}, .seed = 3};
+  const std::string root = MakeTreeIn(bench, "lookup-" + name, tree);
+  const auto daemon = root.empty() ? nullptr : Daemon::Start(bench, {.source = root, .ram = ram, .more = {"--set", "source.staleness=immutable"}});
+  if (daemon == nullptr) return bench.Fail(id + ": no daemon");
+  ::setenv("TIERD_SOCKET", daemon->socket().c_str(), 1);
+  const std::vector<std::string> paths = TreePaths(root, tree);
+  if (!WarmAndVerify(paths, root, tree)) return bench.Fail(id + ": not all files are in RAM");
+  bench.SetPages(daemon->pages());
+  const double timer = TimerNs();
+  const PathBlock block(paths, 1);
+  tier_view view;
+  for (std::size_t i = 0; i < block.size(); ++i) {
+    if (tier_get(nullptr, block[i], &view, 0) == 0) tier_release(&view);
+  }
+  Samples plain;
+  Samples touching;
+  for (int round = 0; round < bench.rounds(7); ++round) {
+    const double one = PassNs(block, false, timer);
+    const double two = PassNs(block, true, timer);
+    if (one < 0 || two < 0) return bench.Fail(id + ": a file was no hit");
+    plain.values.push_back(one);
+    touching.values.push_back(two);
+  }
+  char note[96];
+  std::snprintf(note, sizeof note, "timer %.1f ns, subtracted", timer);
+  bench.Emit(ValueRow({id, "get + release, p50, " + name + " cached files", "ns", note}, plain, Bar::kAtMost, bar));
+  if (files == 1'000'000) {
+    bench.Emit(ValueRow({id + ".byte", "get + first byte + release, p50, 1M cached files", "ns", note}, touching, Bar::kAtMost, 450));
+  } else {
+    const Samples calls{{NoSystemCalls(block) ? 0.0 : 1.0}};
+    bench.Emit(ValueRow({"A3.syscalls", "system calls in 10^6 hits (0: none; 1: at least one)", "calls", "under seccomp"}, calls, Bar::kAtMost, 0));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Bench bench(argc, argv);
+  if (bench.WantsAny({"A3.10k", "A3.syscalls"})) InChild(bench, [&] { MeasureCount(bench, "10k", 10'000, 60, "256 MiB"); });
+  if (bench.Wants("A3.1M")) InChild(bench, [&] { MeasureCount(bench, "1M", 1'000'000, 250, "2 GiB"); });
+  return bench.Finish();
+}

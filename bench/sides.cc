@@ -1,0 +1,149 @@
+#include "bench/sides.h"
+
+#include <tier/tier.h>
+
+#include <cinttypes>
+#include <cstring>
+
+#include "tests/pfs_sim/content.h"
+
+namespace bench {
+namespace {
+
+std::uint32_t Nanoseconds(double from, double to) { return static_cast<std::uint32_t>((to - from) * 1e9); }
+
+std::vector<std::vector<std::uint32_t>> Orders(const FileSideOptions& options, int reader) {
+  std::vector<std::vector<std::uint32_t>> orders;
+  for (int epoch = 0; epoch < options.epochs; ++epoch) {
+    orders.push_back(Permutation(options.paths->size(), static_cast<std::uint64_t>(reader * 1000 + epoch + 1)));
+  }
+  return orders;
+}
+
+void FillPercentiles(std::vector<std::uint32_t>* latencies, ReaderResult* result) {
+  result->p50_ns = Percentile(latencies, 0.50);
+  result->p99_ns = Percentile(latencies, 0.99);
+}
+
+tier_statistics Statistics() {
+  tier_statistics statistics{};
+  statistics.size = sizeof statistics;
+  tier_stats(nullptr, &statistics);
+  return statistics;
+}
+
+// One pass in a child; bytes are compared.
+class VerifySide final : public Side {
+ public:
+  VerifySide(const std::vector<std::string>& paths, const std::string& root, const pfs_sim::TreeOptions& tree)
+      : paths_(paths), root_(root), tree_(tree) {}
+  ReaderResult Run(int /*reader*/) override {
+    ReaderResult result;
+    for (const std::string& path : paths_) {
+      tier_view view;
+      if (tier_get(nullptr, path.c_str(), &view, 0) < 0) {
+        ++result.errors;
+        continue;
+      }
+      const std::string relative = path.substr(root_.size() + 1);
+      const pfs_sim::ContentId id{.seed = tree_.seed, .path = relative, .version = tree_.version};
+      if (pfs_sim::CheckContent(id, 0, view.data, view.size)) ++result.errors;
+      ++result.files;
+      result.bytes += view.size;
+      tier_release(&view);
+    }
+    const tier_statistics statistics = Statistics();
+    result.ram = statistics.reads[TIER_FROM_RAM];
+    result.ssd = statistics.reads[TIER_FROM_SSD];
+    return result;
+  }
+
+ private:
+  const std::vector<std::string>& paths_;
+  const std::string& root_;
+  const pfs_sim::TreeOptions& tree_;
+};
+
+}  // namespace
+
+void TierSide::Prepare(int reader) {
+  orders_ = Orders(options_, reader);
+  buffer_.assign(options_.buffer_bytes, 0);
+  latencies_.reserve(options_.paths->size() * static_cast<std::size_t>(options_.epochs));
+  if (!options_.warm) return;
+  for (const std::string& path : *options_.paths) tier_read_file(nullptr, path.c_str(), buffer_.data(), buffer_.size(), nullptr, 0);
+}
+
+ReaderResult TierSide::Run(int /*reader*/) {
+  ReaderResult result;
+  const tier_statistics before = options_.warm ? Statistics() : tier_statistics{};
+  for (const auto& order : orders_) {
+    double last = Now();
+    for (const std::uint32_t i : order) {
+      const ssize_t got = tier_read_file(nullptr, (*options_.paths)[i].c_str(), buffer_.data(), buffer_.size(), nullptr, 0);
+      const double now = Now();
+      latencies_.push_back(Nanoseconds(last, now));
+      last = now;
+      if (got < 0) {
+        ++result.errors;
+        continue;
+      }
+      ++result.files;
+      result.bytes += static_cast<std::uint64_t>(got);
+    }
+  }
+  const tier_statistics after = Statistics();
+  result.ram = after.reads[TIER_FROM_RAM] - before.reads[TIER_FROM_RAM];
+  result.ssd = after.reads[TIER_FROM_SSD] - before.reads[TIER_FROM_SSD];
+  result.ssd_bytes = after.bytes[TIER_FROM_SSD] - before.bytes[TIER_FROM_SSD];
+  if (ram_only_ && result.ram != result.files) result.errors += result.files - result.ram;
+  FillPercentiles(&latencies_, &result);
+  return result;
+}
+
+void PosixSide::Prepare(int reader) {
+  orders_ = Orders(options_, reader);
+  buffer_.assign(options_.buffer_bytes, 0);
+  latencies_.reserve(options_.paths->size() * static_cast<std::size_t>(options_.epochs));
+  if (options_.warm) HeatPageCache(*options_.paths);
+}
+
+ReaderResult PosixSide::Run(int /*reader*/) {
+  ReaderResult result;
+  for (const auto& order : orders_) {
+    double last = Now();
+    for (const std::uint32_t i : order) {
+      const ssize_t got = PosixReadFile((*options_.paths)[i].c_str(), buffer_.data(), buffer_.size());
+      const double now = Now();
+      latencies_.push_back(Nanoseconds(last, now));
+      last = now;
+      if (got < 0) ++result.errors;
+      ++result.files;
+      result.bytes += got > 0 ? static_cast<std::uint64_t>(got) : 0;
+    }
+  }
+  FillPercentiles(&latencies_, &result);
+  return result;
+}
+
+bool WarmAndVerify(const std::vector<std::string>& paths, const std::string& root, const pfs_sim::TreeOptions& tree) {
+  for (int pass = 1; pass <= 6; ++pass) {
+    VerifySide side(paths, root, tree);
+    const RunResult result = RunReaders(1, side);
+    if (!result.good) {
+      Note("reading through tierd went wrong: errors or wrong bytes");
+      return false;
+    }
+    Note("pass " + std::to_string(pass) + ": " + std::to_string(result.ram) + " of " + std::to_string(result.files) + " from RAM, " +
+         std::to_string(static_cast<long>(static_cast<double>(result.files) / result.seconds)) + " files/s, bytes right");
+    if (result.ram == paths.size()) return true;
+  }
+  return false;
+}
+
+void HeatPageCache(const std::vector<std::string>& paths) {
+  std::vector<char> buffer(1 << 20);
+  for (const std::string& path : paths) PosixReadFile(path.c_str(), buffer.data(), buffer.size());
+}
+
+}  // namespace bench

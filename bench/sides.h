@@ -1,0 +1,54 @@
+// The two sides that most comparisons are made of: files read through libtier, and by open + fstat + read + close.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/harness.h"
+
+namespace bench {
+
+struct FileSideOptions {
+  const std::vector<std::string>* paths = nullptr;  // absolute
+  std::size_t buffer_bytes = 1 << 20;  // at least the largest file
+  int epochs = 1;                      // passes over all files in Run, each in an order of its own
+  bool warm = true;                    // long-lived process: Prepare makes one pass, so that Run touches nothing for the first time
+};
+
+// Reads whole files into one buffer. Not RAM hits are counted as errors when `ram_only`.
+class TierSide final : public Side {
+ public:
+  TierSide(const FileSideOptions& options, bool ram_only) : options_(options), ram_only_(ram_only) {}
+  void Prepare(int reader) override;
+  ReaderResult Run(int reader) override;
+
+ private:
+  const FileSideOptions options_;
+  const bool ram_only_;
+  std::vector<std::vector<std::uint32_t>> orders_;
+  std::vector<char> buffer_;
+  std::vector<std::uint32_t> latencies_;
+};
+
+class PosixSide final : public Side {
+ public:
+  explicit PosixSide(const FileSideOptions& options) : options_(options) {}
+  void Prepare(int reader) override;
+  ReaderResult Run(int reader) override;
+
+ private:
+  const FileSideOptions options_;
+  std::vector<std::vector<std::uint32_t>> orders_;
+  std::vector<char> buffer_;
+  std::vector<std::uint32_t> latencies_;
+};
+
+// Reads every file once through tier (in a child) until a whole pass came from RAM, 6 passes at most, and compares the bytes of the first
+// one with what pfs_sim::MakeTree wrote. False when bytes were wrong or RAM never served a whole pass.
+bool WarmAndVerify(const std::vector<std::string>& paths, const std::string& root, const pfs_sim::TreeOptions& tree);
+
+// Reads every file once by POSIX calls, so that the page cache has them.
+void HeatPageCache(const std::vector<std::string>& paths);
+
+}  // namespace bench

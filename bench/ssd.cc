@@ -1,0 +1,261 @@
+// A5: whole files in random order from the SSD tier, batches of 32, against fio (io_uring, O_DIRECT) at the same size and depth.
+// A5b: one blocking read at a time against fio psync with as many jobs; its CPU against cold buffered pread.
+//
+// On a loop device with ext4 limited to 800 MB/s by blkio.throttle (root, cgroup v1), and on the disk below the work directory. Only bytes that came
+// from the SSD tier count as ours: the RAM tier, 5 % of the data, would flatter it.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+#include <tier/tier.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <numeric>
+
+#include "bench/harness.h"
+#include "bench/sides.h"
+
+namespace {
+
+using namespace bench;  // NOLINT: a program of one file
+
+constexpr std::uint64_t kDataBytes = std::uint64_t{2} << 30;
+constexpr int kBatch = 32;
+
+struct Size {
+  const char* name;
+  std::uint64_t bytes;
+  double cpu_bar;  // CPU-s/GB of A5
+};
+constexpr Size kSizes[] = {{"110k", 110'592, 0.12}, {"1m", 1 << 20, 0.10}};
+
+class SsdSide final : public Side {
+ public:
+  SsdSide(const std::vector<std::string>& paths, std::size_t reads, std::size_t batch, std::uint64_t seed)
+      : paths_(paths), reads_(reads), batch_(batch), seed_(seed) {}
+  void Prepare(int reader) override {
+    order_ = Permutation(paths_.size(), seed_ * 10 + static_cast<std::uint64_t>(reader));
+    order_.resize(std::min(order_.size(), reads_));
+    tier_view view;
+    if (tier_get(nullptr, paths_[order_.back()].c_str(), &view, 0) == 0) tier_release(&view);
+    before_ = Statistics();
+  }
+  ReaderResult Run(int /*reader*/) override {
+    ReaderResult result;
+    std::vector<tier_view> views(batch_);
+    std::vector<const char*> names(batch_);
+    for (std::size_t at = 0; at < order_.size(); at += batch_) {
+      const std::size_t count = std::min(batch_, order_.size() - at);
+      for (std::size_t i = 0; i < count; ++i) names[i] = paths_[order_[at + i]].c_str();
+      const ssize_t got = batch_ == 1 ? (tier_get(nullptr, names[0], &views[0], 0) == 0 ? 1 : 0)
+                                      : tier_get_batch(nullptr, names.data(), count, views.data(), nullptr, 0);
+      if (got != static_cast<ssize_t>(count)) result.errors += count;
+      for (std::size_t i = 0; i < count; ++i) {
+        result.bytes += views[i].size;
+        tier_release(&views[i]);
+      }
+      result.files += count;
+    }
+    const tier_statistics after = Statistics();
+    result.ssd = after.reads[TIER_FROM_SSD] - before_.reads[TIER_FROM_SSD];
+    result.ssd_bytes = after.bytes[TIER_FROM_SSD] - before_.bytes[TIER_FROM_SSD];
+    result.ram = after.reads[TIER_FROM_RAM] - before_.reads[TIER_FROM_RAM];
+    if (result.ssd + result.ram != result.files) ++result.errors;  // something came from the source
+    return result;
+  }
+
+ private:
+  static tier_statistics Statistics() {
+    tier_statistics statistics{};
+    statistics.size = sizeof statistics;
+    tier_stats(nullptr, &statistics);
+    return statistics;
+  }
+  const std::vector<std::string>& paths_;
+  const std::size_t reads_;
+  const std::size_t batch_;
+  const std::uint64_t seed_;
+  std::vector<std::uint32_t> order_;
+  tier_statistics before_{};
+};
+
+// open + pread + close of files that the page cache does not have.
+class ColdSide final : public Side {
+ public:
+  ColdSide(const std::vector<std::string>& paths, std::size_t reads, std::uint64_t bytes) : paths_(paths), reads_(reads), buffer_(bytes) {}
+  void Prepare(int /*reader*/) override {
+    for (const std::string& path : paths_) {
+      const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+      ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+      ::close(fd);
+    }
+    order_ = Permutation(paths_.size(), 77);
+    order_.resize(std::min(order_.size(), reads_));
+  }
+  ReaderResult Run(int /*reader*/) override {
+    ReaderResult result;
+    for (const std::uint32_t i : order_) {
+      const ssize_t got = PosixReadFile(paths_[i].c_str(), buffer_.data(), buffer_.size());
+      result.bytes += got > 0 ? static_cast<std::uint64_t>(got) : 0;
+      ++result.files;
+    }
+    return result;
+  }
+
+ private:
+  const std::vector<std::string>& paths_;
+  const std::size_t reads_;
+  std::vector<char> buffer_;
+  std::vector<std::uint32_t> order_;
+};
+
+// Bytes per second that fio reads; nothing when it fails.
+std::optional<double> Fio(const std::string& file, std::uint64_t block, const std::string& engine, int depth, int jobs) {
+  const std::string out = file + ".json";
+  const std::string command = "fio --name=read --filename='" + file + "' --rw=randread --bs=" + std::to_string(block) + " --ioengine=" + engine +
+                              " --iodepth=" + std::to_string(depth) + " --numjobs=" + std::to_string(jobs) +
+                              " --direct=1 --norandommap --time_based --runtime=2 --group_reporting --output-format=json --output='" + out + "'";
+  if (Shell(command) != 0) return std::nullopt;
+  std::ifstream in(out);
+  const auto json = nlohmann::json::parse(in, nullptr, false);
+  if (!json.is_object() || !json.contains("jobs")) return std::nullopt;
+  return json["jobs"][0]["read"]["bw_bytes"].get<double>();
+}
+
+struct Place {
+  std::string name;       // "loop" or "disk"
+  std::string directory;  // for the SSD tier and fio's file
+  int rounds;
+};
+
+// Everything below the source into the SSD tier.
+bool FillSsd(const Daemon& daemon, const std::string& root) {
+  const auto answer = daemon.Post("/v1/prefetch", {{"paths", {root}}, {"tier", "ssd"}});
+  return answer.is_object() && answer.contains("job") && WaitForJob(daemon, answer["job"].get<int>(), 600);
+}
+
+void MeasurePair(Bench& bench, const Place& place, const Size& size, const Daemon& daemon, const std::vector<std::string>& paths, const std::string& fio_file) {
+  for (const bool blocking : {false, true}) {
+    const std::string bar_id = blocking ? "A5b" : "A5";
+    Samples blocking_cpu;
+    for (const int readers : {1, 2}) {
+      const std::string id = bar_id + "." + place.name + "." + size.name + "." + std::to_string(readers) + "r";
+      if (!bench.WantsAny({id, id + ".cpu"})) continue;
+      const std::size_t bytes = blocking ? std::size_t{256} << 20 : std::size_t{1} << 30;
+      const std::size_t reads = bytes / size.bytes / static_cast<std::size_t>(readers);
+      Samples cpu;
+      std::uint64_t seed = 1;
+      const auto ours = [&]() -> std::optional<double> {
+        SsdSide side(paths, reads, blocking ? 1 : kBatch, ++seed);
+        const double before = daemon.cpu_seconds();
+        const RunResult result = RunReaders(readers, side);
+        if (!result.good) return std::nullopt;
+        cpu.values.push_back((result.cpu_seconds + daemon.cpu_seconds() - before) / (static_cast<double>(result.bytes) / 1e9));
+        return static_cast<double>(result.ssd_bytes) / 1e6 / result.seconds;
+      };
+      const auto baseline = [&]() -> std::optional<double> {
+        const auto rate = blocking ? Fio(fio_file, size.bytes, "psync", 1, readers) : Fio(fio_file, size.bytes, "io_uring", kBatch, readers);
+        return rate ? std::optional(*rate / 1e6) : std::nullopt;
+      };
+      const std::string what = std::string("SSD tier, ") + size.name + (blocking ? ", one blocking read at a time, " : ", batch 32, ") +
+                               std::to_string(readers) + (readers == 1 ? " reader" : " readers") + ", against fio " +
+                               (blocking ? "psync" : "io_uring") + (place.name == "loop" ? ", loop device at 800 MB/s" : ", disk");
+      const double bar = !blocking ? 0.90 : readers == 1 ? 0.80 : 0.55;
+      bench.Emit(RatioRow({id, what, "MB/s"}, Interleave(bench.rounds(place.rounds), ours, baseline), Bar::kAtLeast, bar));
+      if (!blocking) {
+        bench.Emit(ValueRow({id + ".cpu", what + ": CPU of readers and daemon", "CPU-s/GB"}, cpu, Bar::kAtMost, size.cpu_bar));
+        continue;
+      }
+      Comparison cpus{.ours = cpu, .baseline = {}, .ratio = {}};
+      for (const double own : cpu.values) {
+        ColdSide cold(paths, reads, size.bytes);
+        const RunResult result = RunReaders(1, cold);
+        cpus.baseline.values.push_back(result.cpu_seconds / (static_cast<double>(result.bytes) / 1e9));
+        cpus.ratio.values.push_back(own / cpus.baseline.values.back());
+      }
+      bench.Emit(RatioRow({id + ".cpu", what + ": CPU against cold buffered pread", "CPU-s/GB"}, cpus, Bar::kAtMost, 1.0));
+    }
+  }
+}
+
+void MeasureSize(Bench& bench, const Place& place, const Size& size, const std::string& root, const pfs_sim::TreeOptions& tree) {
+  const std::string cache = place.directory + "/cache-" + size.name;
+  const std::string fio_file = place.directory + "/fio-" + size.name;
+  ::mkdir(cache.c_str(), 0700);
+  if (Shell("fio --name=fill --filename='" + fio_file + "' --rw=write --bs=1m --size=" + std::to_string(kDataBytes) + " --end_fsync=1 --output=/dev/null") != 0) {
+    return bench.Fail("fio cannot write " + fio_file);
+  }
+  const auto daemon = Daemon::Start(bench, {.source = root, .ram = std::to_string(kDataBytes / 20) + " B", .ssd = cache, .ssd_capacity = "3 GiB",
+                                            .more = {"--set", "source.staleness=immutable", "--set", "ssd.min_free=0"}});
+  if (daemon == nullptr) return bench.Fail("A5: no daemon");
+  ::setenv("TIERD_SOCKET", daemon->socket().c_str(), 1);
+  if (!FillSsd(*daemon, root)) return bench.Fail("A5: the SSD tier was not filled");
+  bench.SetPages(daemon->pages());
+  MeasurePair(bench, place, size, *daemon, TreePaths(root, tree), fio_file);
+  daemon->Get("/v1/status");
+  ::unlink(fio_file.c_str());
+}
+
+// A mounted loop device with ext4 whose reads this process and its children get at 800 MB/s. Undone at the end.
+class LimitedLoop {
+ public:
+  explicit LimitedLoop(const Bench& bench) : image_(bench.directory() + "/loop.img"), mount_(bench.directory() + "/loop") {
+    group_ = "/sys/fs/cgroup/blkio/tierd-bench-" + std::to_string(::getpid());
+    const std::string make = "truncate -s 8G '" + image_ + "' && mkfs.ext4 -q -F '" + image_ + "' && mkdir '" + mount_ + "'" +
+                             " && losetup --direct-io=on -f '" + image_ + "' && mount $(losetup -n -O NAME -j '" + image_ + "') '" + mount_ + "' && mkdir " + group_;
+    struct stat st {};
+    if (Shell(make) != 0 || ::stat(mount_.c_str(), &st) != 0) return;
+    const std::string device = std::to_string(major(st.st_dev)) + ":" + std::to_string(minor(st.st_dev));
+    std::ofstream(group_ + "/blkio.throttle.read_bps_device") << device << " 800000000\n";
+    std::ofstream(group_ + "/tasks") << ::getpid() << "\n";
+    std::ifstream limits(group_ + "/blkio.throttle.read_bps_device");
+    ready_ = std::string(std::istreambuf_iterator<char>(limits), {}).find("800000000") != std::string::npos;
+  }
+  ~LimitedLoop() {
+    std::ofstream("/sys/fs/cgroup/blkio/tasks") << ::getpid() << "\n";
+    Shell("umount '" + mount_ + "'; losetup -j '" + image_ + "' -n -O NAME | xargs -r losetup -d; rmdir " + group_ + "; rm -f '" + image_ + "'");
+  }
+  LimitedLoop(const LimitedLoop&) = delete;
+  LimitedLoop& operator=(const LimitedLoop&) = delete;
+  bool ready() const { return ready_; }
+  const std::string& mount() const { return mount_; }
+
+ private:
+  const std::string image_;
+  const std::string mount_;
+  std::string group_;
+  bool ready_ = false;
+};
+
+void MeasureAll(Bench& bench, const Size& size) {
+  const pfs_sim::TreeOptions tree{.files = kDataBytes / size.bytes, .dirs = 16, .size = {.mean = static_cast<double>(size.bytes)}, .seed = 6};
+  const std::string root = MakeTreeIn(bench, std::string("ssd-") + size.name, tree);
+  if (root.empty()) return bench.Fail("A5: no room");
+  Shell("sync");  // cold reads need clean pages
+  const auto wants = [&](const std::string& place) { return bench.WantsAny({"A5." + place + "." + size.name, "A5b." + place + "." + size.name}); };
+  if (wants("disk")) InChild(bench, [&] { MeasureSize(bench, {"disk", bench.directory(), 11}, size, root, tree); });
+  if (wants("loop")) {
+    InChild(bench, [&] {
+      LimitedLoop loop(bench);
+      if (loop.ready()) {
+        InChild(bench, [&] { MeasureSize(bench, {"loop", loop.mount(), 5}, size, root, tree); });
+      } else {
+        for (const char* bar : {"A5", "A5b"}) {
+          bench.Emit(SkippedRow({bar + std::string(".loop.") + size.name, "SSD tier on a loop device at 800 MB/s", "MB/s"},
+                                "needs root, loop devices and cgroup v1 blkio.throttle"));
+        }
+      }
+    });
+  }
+  RemoveTree(root);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Bench bench(argc, argv);
+  for (const Size& size : kSizes) MeasureAll(bench, size);
+  return bench.Finish();
+}
