@@ -1,0 +1,80 @@
+#include "tierd/config/check.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include "temp_dir.h"
+#include "tierd/config/config_view.h"
+
+namespace tierd::config {
+namespace {
+
+std::vector<std::string> Problems(const std::string& text, const policies::Registry* policies = nullptr) {
+  const Result<Config> config = Config::Parse(text, "t");
+  if (!config.ok()) return {"parse: " + config.status().message()};
+  return Lines(Check(*config, policies));
+}
+
+std::string Source(const std::string& path, const std::string& more = "") { return "[[source]]\npath = \"" + path + "\"\n" + more; }
+
+using Strings = std::vector<std::string>;
+
+TEST(Check, AGoodConfigurationPasses) {
+  const TempDir dir;
+  EXPECT_EQ(Problems(Source(dir.Make("data")) + "[ssd]\ndirectory = \"" + dir.path() + "/cache\"\n"), Strings());
+}
+
+TEST(Check, SaysWhatIsWrongWithASource) {
+  const TempDir dir;
+  EXPECT_EQ(Problems(Source(dir.path() + "/none")), Strings({"t:2: source " + dir.path() + "/none: no such directory: mount or create it, or remove this source"}));
+  const std::string file = dir.Write("file", "x");
+  EXPECT_EQ(Problems(Source(file)), Strings({"t:2: source " + file + ": not a directory: name the directory that holds the data"}));
+  EXPECT_EQ(Problems(Source("/proc/self")), Strings({"t:2: source /proc/self: below /proc: nothing there can be cached"}));
+  if (::geteuid() != 0) {
+    const std::string locked = dir.Make("locked");
+    std::filesystem::permissions(locked, std::filesystem::perms::none);
+    EXPECT_EQ(Problems(Source(locked)), Strings({"t:2: source " + locked + ": Permission denied: tierd needs to read it as the user it runs as"}));
+  }
+}
+
+TEST(Check, NoSourceIsAnError) {
+  EXPECT_EQ(Problems(""), Strings({"no source: no network file system is mounted here; name a directory: tierd --source DIR"}));
+  EXPECT_EQ(Problems("sources = \"listed\"\n"), Strings({"no source: add a [[source]] with a path, or start tierd --source DIR"}));
+}
+
+TEST(Check, SeesThroughSymbolicLinks) {
+  const TempDir dir;
+  const std::string data = dir.Make("data");
+  dir.Make("data/sub");
+  const std::string link = dir.path() + "/link";
+  ASSERT_EQ(::symlink(data.c_str(), link.c_str()), 0);
+  EXPECT_EQ(Problems(Source(data) + Source(link)), Strings({"t:4: source " + link + " is the same directory as source " + data + ": keep one of them"}));
+  EXPECT_EQ(Problems(Source(data) + Source(link + "/sub")), Strings({"t:4: source " + link + "/sub and source " + data + " lie inside one another: keep one of them"}));
+  EXPECT_EQ(Problems(Source(data) + "[ssd]\ndirectory = \"" + link + "/new/cache\"\n"),
+            Strings({"t:4: ssd.directory " + link + "/new/cache lies inside the source " + data + ": tierd never writes there; name a local directory"}));
+}
+
+TEST(Check, OwnPathsStayOutOfSources) {
+  const TempDir dir;
+  const std::string data = dir.Make("data");
+  EXPECT_EQ(Problems(Source(data) + "[daemon]\nsocket = \"" + data + "/s\"\nruntime_dir = \"" + data + "\"\n"),
+            Strings({"t:5: daemon.runtime_dir " + data + " lies inside the source " + data + ": tierd never writes there; name a local directory",
+                     "t:4: daemon.socket " + data + "/s lies inside the source " + data + ": tierd never writes there; name a local directory"}));
+  EXPECT_EQ(Problems(Source(data) + "[ssd]\ndirectory = \"" + dir.path() + "\"\n"),
+            Strings({"t:4: ssd.directory " + dir.path() + " contains the source " + data + ": name a directory of its own"}));
+}
+
+TEST(Check, PoliciesMustExist) {
+  const TempDir dir;
+  const policies::Registry registry;
+  const std::string source = Source(dir.Make("data"), "policy = \"lur\"\n");
+  const Strings problems = Problems(source, &registry);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_TRUE(problems[0].starts_with("t:3: source.policy: there is no policy \"lur\"; did you mean \"lru\"? There are: ")) << problems[0];
+  EXPECT_EQ(Problems(source), Strings());  // nobody to ask
+  EXPECT_EQ(Problems(Source(dir.path() + "/data") + "[policy]\ndirectory = \"" + dir.path() + "/none\"\n"),
+            Strings({"t:4: policy.directory " + dir.path() + "/none: no such directory: create it, or remove this line"}));
+}
+
+}  // namespace
+}  // namespace tierd::config
