@@ -121,6 +121,7 @@ inline constexpr std::uint8_t kFetchForeground = 0;
 inline constexpr std::uint8_t kFetchHandle = 1;      // of an open handle: expect `expected_*`, else kChanged
 inline constexpr std::uint8_t kFetchSequential = 2;  // the reader walks through the file: read ahead
 inline constexpr std::uint8_t kFetchNoFollow = 4;    // kStat: of a symlink itself
+inline constexpr std::uint8_t kFetchAlias = 8;       // `path` leads through symlinks to the file whose key is (expected_ino, expected_size): the client holds its lease
 
 // Variable: followed by path_bytes of the path relative to the source root, then padding to 8.
 struct FetchEntry {

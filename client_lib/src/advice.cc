@@ -1,0 +1,226 @@
+#include "client_lib/src/advice.h"
+
+#include <errno.h>
+#include <limits.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "client_lib/src/clock.h"
+#include "client_lib/src/path_text.h"
+#include "client_lib/src/process.h"
+#include "client_lib/src/target.h"
+
+namespace tierd::client {
+namespace {
+
+struct Place {
+  const Source* source;
+  const char* relative;
+  std::size_t relative_bytes;
+};
+
+std::size_t EntryBytes(const Place& place) { return abi::PadTo8(sizeof(abi::AdviseEntry) + place.relative_bytes); }
+
+void Encode(const Place& place, abi::AdviseOp op, bool recursive, std::uint64_t request_id, std::byte* out) {
+  const std::size_t bytes = EntryBytes(place);
+  abi::AdviseEntry entry{};
+  entry.entry_bytes = static_cast<std::uint32_t>(bytes);
+  entry.op = static_cast<std::uint8_t>(op);
+  entry.flags = recursive ? abi::kAdviseRecursive : 0;
+  entry.path_bytes = static_cast<std::uint16_t>(place.relative_bytes);
+  entry.request_id = request_id;
+  entry.source_id = place.source->id;
+  std::memset(out + bytes - 8, 0, 8);
+  std::memcpy(out, &entry, sizeof entry);
+  std::memcpy(out + sizeof entry, place.relative, place.relative_bytes);
+}
+
+// One entry, one answer: files concerned or -errno.
+std::int64_t AdviseOne(Session& session, const Place& place, abi::AdviseOp op, bool recursive, std::int64_t deadline_ns) {
+  alignas(8) std::byte datagram[sizeof(abi::MessageHeader) + sizeof(abi::AdviseEntry) + PATH_MAX + 8];
+  Waiter waiter;
+  waiter.answer = abi::MessageType::kAdviseReply;
+  Group group;
+  session.channel.Register(group, &waiter, 1);
+  const abi::MessageHeader header{abi::kMessageMagic, static_cast<std::uint16_t>(abi::MessageType::kAdvise), session.channel.version(),
+                                  static_cast<std::uint32_t>(sizeof(abi::MessageHeader) + EntryBytes(place)), 1};
+  std::memcpy(datagram, &header, sizeof header);
+  Encode(place, op, recursive, waiter.id, datagram + sizeof header);
+  const bool sent = session.channel.Send(datagram, header.bytes, deadline_ns) == SendOutcome::kSent;
+  const WaitOutcome outcome = session.channel.Wait(group, &waiter, 1, sent ? deadline_ns : 0);
+  if (outcome == WaitOutcome::kDead) return -ENOTCONN;
+  if (outcome == WaitOutcome::kTimeout) return -ETIMEDOUT;
+  return waiter.advise.error != 0 ? -std::int64_t{waiter.advise.error < 0 ? -waiter.advise.error : waiter.advise.error}
+                                  : static_cast<std::int64_t>(waiter.advise.affected);
+}
+
+// Many entries with one wait: the sum, or the first error.
+std::int64_t AdviseMany(Session& session, const Place* places, std::size_t count, abi::AdviseOp op, bool recursive, std::int64_t deadline_ns) {
+  auto* const waiters = static_cast<Waiter*>(std::malloc(count * sizeof(Waiter)));
+  auto* const buffer = static_cast<std::byte*>(std::malloc(abi::kMaxMessageBytes));
+  if (waiters == nullptr || buffer == nullptr) {
+    std::free(waiters);
+    std::free(buffer);
+    return -ENOMEM;
+  }
+  for (std::size_t i = 0; i < count; ++i) {
+    new (&waiters[i]) Waiter;
+    waiters[i].answer = abi::MessageType::kAdviseReply;
+  }
+  Group group;
+  session.channel.Register(group, waiters, count);
+  bool sent = true;
+  for (std::size_t i = 0; i < count && sent;) {
+    abi::MessageHeader header{abi::kMessageMagic, static_cast<std::uint16_t>(abi::MessageType::kAdvise), session.channel.version(), sizeof header, 0};
+    for (; i < count && header.bytes + EntryBytes(places[i]) <= abi::kMaxMessageBytes; ++i, ++header.count) {
+      Encode(places[i], op, recursive, waiters[i].id, buffer + header.bytes);
+      header.bytes += static_cast<std::uint32_t>(EntryBytes(places[i]));
+    }
+    std::memcpy(buffer, &header, sizeof header);
+    sent = session.channel.Send(buffer, header.bytes, deadline_ns) == SendOutcome::kSent;
+  }
+  const WaitOutcome outcome = session.channel.Wait(group, waiters, count, sent ? deadline_ns : 0);
+  std::int64_t result = outcome == WaitOutcome::kDead ? -ENOTCONN : outcome == WaitOutcome::kTimeout ? -ETIMEDOUT : 0;
+  for (std::size_t i = 0; i < count && result >= 0; ++i) {
+    const abi::AdviseReply& reply = waiters[i].advise;
+    result = reply.error != 0 ? -std::int64_t{reply.error < 0 ? -reply.error : reply.error} : result + static_cast<std::int64_t>(reply.affected);
+  }
+  std::free(waiters);
+  std::free(buffer);
+  return result;
+}
+
+}  // namespace
+
+bool ConfirmInvalidation(Session& session, const char* path, bool recursive, std::int64_t deadline_ns) {
+  const SourceTable& sources = *session.sources.load(std::memory_order_acquire);
+  if (path == nullptr) {
+    for (std::uint32_t i = 0; i < sources.count(); ++i) {
+      if (AdviseOne(session, {&sources.at(i), "", 0}, abi::AdviseOp::kInvalidate, true, deadline_ns) < 0) return false;
+    }
+    return true;
+  }
+  Place place;
+  place.source = sources.Match(path, std::strlen(path), &place.relative, &place.relative_bytes);
+  if (place.source == nullptr) return true;
+  const std::int64_t result = AdviseOne(session, place, abi::AdviseOp::kInvalidate, recursive, deadline_ns);
+  return result >= 0 || (result != -ENOTCONN && result != -ETIMEDOUT);
+}
+
+namespace {
+
+constexpr unsigned kAdviceFlags = TIER_RECURSIVE;
+
+// One round of up to kMaxBatch paths.
+class Advice {
+ public:
+  Advice(Client& client, abi::AdviseOp op, bool recursive) : client_(client), op_(op), recursive_(recursive) {}
+
+  std::int64_t Tell(const char* const* paths, std::size_t count) {
+    Place* const places = static_cast<Place*>(std::malloc(count * sizeof(Place)));
+    PathText* const texts = static_cast<PathText*>(std::malloc(count * sizeof(PathText)));
+    std::int64_t result = places != nullptr && texts != nullptr ? 0 : -ENOMEM;
+    if (result == 0) result = Locate(paths, count, places, texts);
+    std::free(places);
+    std::free(texts);
+    return result;
+  }
+
+ private:
+  std::int64_t Locate(const char* const* paths, std::size_t count, Place* places, PathText* texts) {
+    std::size_t found = 0;
+    std::int64_t error = 0;
+    abi::Fallback why;
+    const std::int64_t now_ns = CoarseNs();
+    Session* const session = client_.Acquire(now_ns, &why);
+    if (session == nullptr) return Unheard(paths, count, now_ns, -ENOTCONN);
+    const SourceTable& sources = *session->sources.load(std::memory_order_acquire);
+    for (std::size_t i = 0; i < count; ++i) {
+      const char* path = paths[i];
+      std::size_t bytes = std::strlen(path);
+      if (!IsCanonical(path, bytes)) {
+        if (!MakeCanonical(path, texts[i], &bytes)) {
+          error = -EINVAL;
+          continue;
+        }
+        path = texts[i].text;
+      }
+      Place& place = places[found];
+      place.source = sources.Match(path, bytes, &place.relative, &place.relative_bytes);
+      if (place.source != nullptr) ++found;
+      else if (op_ != abi::AdviseOp::kInvalidate) error = -ENOENT;
+    }
+    std::int64_t result = 0;
+    if (found > 0) {
+      const bool may = client_.MayAsk(*session, now_ns, &why);
+      const std::int64_t deadline_ns = PreciseNs() + std::int64_t{client_.settings().timeout_ms} * 1'000'000;
+      result = may ? AdviseMany(*session, places, found, op_, recursive_, deadline_ns) : why == abi::Fallback::kHung ? -ETIMEDOUT : -ENOTCONN;
+      if (result == -ENOTCONN) client_.NoteDead(*session, now_ns);
+      if (may && result == -ETIMEDOUT) client_.NoteTimeout(now_ns);
+      if (result == -ENOTCONN || result == -ETIMEDOUT || result == -ENOMEM) return Unheard(paths, count, now_ns, result);
+    }
+    return result >= 0 && error != 0 ? error : result;
+  }
+
+  // Nobody has heard it. An invalidation must not be lost: hits stop, and the next daemon is told first of all.
+  std::int64_t Unheard(const char* const* paths, std::size_t count, std::int64_t now_ns, std::int64_t error) {
+    if (op_ != abi::AdviseOp::kInvalidate) return error;
+    if (client_.settings().disabled) return 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      PathText text;
+      std::size_t bytes = std::strlen(paths[i]);
+      const bool canonical = IsCanonical(paths[i], bytes);
+      if (!canonical && !MakeCanonical(paths[i], text, &bytes)) continue;
+      client_.PostponeInvalidation(canonical ? paths[i] : text.text, recursive_, now_ns);
+    }
+    return error == -ENOTCONN ? 0 : error;
+  }
+
+  Client& client_;
+  const abi::AdviseOp op_;
+  const bool recursive_;
+};
+
+std::int64_t Advise(tier_client* client, abi::AdviseOp op, const char* const* paths, std::size_t count, unsigned flags) {
+  if ((paths == nullptr && count != 0) || (flags & ~kAdviceFlags) != 0) return -EINVAL;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (paths[i] == nullptr) return -EINVAL;
+  }
+  const KeepErrno keep;
+  const SlowPath slow;
+  if (!slow.entered()) return -EDEADLK;
+  Advice advice(ClientOf(client), op, (flags & TIER_RECURSIVE) != 0);
+  std::int64_t sum = 0;
+  for (std::size_t at = 0; at < count;) {
+    const std::size_t part = count - at < abi::kMaxBatch ? count - at : abi::kMaxBatch;
+    const std::int64_t affected = advice.Tell(paths + at, part);
+    if (affected < 0) return affected;
+    sum += affected;
+    at += part;
+  }
+  return sum;
+}
+
+}  // namespace
+}  // namespace tierd::client
+
+using tierd::abi::AdviseOp;
+using tierd::client::Advise;
+
+int64_t tier_prefetch(tier_client* client, const char* const* paths, size_t count, unsigned flags) noexcept {
+  return Advise(client, AdviseOp::kPrefetch, paths, count, flags);
+}
+int64_t tier_evict(tier_client* client, const char* const* paths, size_t count, unsigned flags) noexcept {
+  return Advise(client, AdviseOp::kEvict, paths, count, flags);
+}
+int64_t tier_pin(tier_client* client, const char* const* paths, size_t count, unsigned flags) noexcept {
+  return Advise(client, AdviseOp::kPin, paths, count, flags);
+}
+int64_t tier_unpin(tier_client* client, const char* const* paths, size_t count, unsigned flags) noexcept {
+  return Advise(client, AdviseOp::kUnpin, paths, count, flags);
+}
+int64_t tier_invalidate(tier_client* client, const char* const* paths, size_t count, unsigned flags) noexcept {
+  return Advise(client, AdviseOp::kInvalidate, paths, count, flags);
+}

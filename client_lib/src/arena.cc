@@ -1,0 +1,45 @@
+#include "client_lib/src/arena.h"
+
+#include <sys/mman.h>
+
+#include <cstring>
+
+#include "client_lib/src/shared_mapping.h"
+
+namespace tierd::client {
+
+Arena* Arena::Create(const std::uint8_t instance[16]) {
+  // Zero pages are a valid empty arena, and only those of its table that are used take memory.
+  void* const memory = ::mmap(nullptr, sizeof(Arena), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  auto* arena = static_cast<Arena*>(memory);
+  std::memcpy(arena->instance_, instance, sizeof arena->instance_);
+  return arena;
+}
+
+bool Arena::IsOf(const std::uint8_t instance[16]) const { return !retired_ && std::memcmp(instance_, instance, sizeof instance_) == 0; }
+
+bool Arena::Knows(std::uint32_t serial) const { return Find({serial, 0, 0}, 0) != nullptr; }
+
+bool Arena::Add(std::uint32_t serial, Mapping mapping) {
+  for (std::uint32_t i = serial % kEntries, tries = 0; tries < kMaxProbe; ++tries, i = (i + 1) % kEntries) {
+    Entry& entry = entries_[i];
+    if (entry.serial.load(std::memory_order_relaxed) != 0) continue;
+    entry.data = mapping.data;
+    entry.bytes = mapping.bytes;
+    entry.serial.store(serial, std::memory_order_release);
+    mapped_bytes_.fetch_add(mapping.bytes, std::memory_order_relaxed);
+    return true;
+  }
+  return false;
+}
+
+void Arena::Retire() {
+  for (Entry& entry : entries_) {
+    if (entry.serial.load(std::memory_order_relaxed) != 0) OverlayWithZeros(entry.data, entry.bytes, false);
+  }
+  mapped_bytes_.store(0, std::memory_order_relaxed);
+  retired_ = true;
+}
+
+}  // namespace tierd::client

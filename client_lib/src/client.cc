@@ -1,0 +1,279 @@
+#include "client_lib/src/client.h"
+
+#include <errno.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "client_lib/src/accounting.h"
+#include "client_lib/src/advice.h"
+#include "client_lib/src/clock.h"
+#include "client_lib/src/fork_mark.h"
+#include "client_lib/src/shared_mapping.h"
+
+namespace tierd::client {
+namespace {
+
+constexpr std::int64_t kProbeEveryNs = 5'000'000'000;      // looking for a daemon while there is none
+constexpr std::int64_t kFirstPauseNs = 100'000'000;        // of the breaker, doubled at each further timeout
+constexpr std::int64_t kLongestPauseNs = kProbeEveryNs;
+constexpr std::uint32_t kMaxPending = 256;                 // more unconfirmed invalidations become one of everything
+
+std::atomic<Client*> all_clients{nullptr};
+pthread_once_t fork_handlers_once = PTHREAD_ONCE_INIT;
+
+class Lock {
+ public:
+  explicit Lock(pthread_mutex_t& mutex) : mutex_(mutex) { ::pthread_mutex_lock(&mutex_); }
+  ~Lock() { ::pthread_mutex_unlock(&mutex_); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  pthread_mutex_t& mutex_;
+};
+
+void BeforeFork() {
+  for (Client* client = FirstClient(); client != nullptr; client = client->next_client) client->FreezeLeases();
+}
+
+void TakeOver(bool counted) {
+  for (Client* client = FirstClient(); client != nullptr; client = client->next_client) client->TakeOverInChild(counted);
+  EndTakeOver();
+}
+
+void InChild() {
+  (void)BeginTakeOver();  // one thread here; without MADV_WIPEONFORK this is all that notices a fork
+  TakeOver(true);
+}
+
+void InstallForkHandlers() {
+  InitForkMark();
+  (void)::pthread_atfork(&BeforeFork, nullptr, &InChild);
+}
+
+}  // namespace
+
+Client* FirstClient() { return all_clients.load(std::memory_order_acquire); }
+
+void NoticeFork() {
+  if (BeginTakeOver()) TakeOver(false);
+}
+
+// ---- life ------------------------------------------------------------------------------------------------------------------
+
+void Client::Init(const Settings& settings) {
+  settings_ = settings;
+  // The prefixes point into the settings they came with.
+  for (std::size_t i = 0; i < settings_.prefixes.count; ++i)
+    settings_.prefixes.text[i] = settings_.prefix_text + (settings.prefixes.text[i] - settings.prefix_text);
+  ::pthread_mutex_init(&mutex_, nullptr);
+  next_probe_ns_.store(0, std::memory_order_relaxed);
+  ::pthread_once(&fork_handlers_once, &InstallForkHandlers);
+  if (in_use.exchange(true, std::memory_order_acq_rel)) return;
+  for (Client* known = FirstClient(); known != nullptr; known = known->next_client) {
+    if (known == this) return;  // made anew after Shutdown
+  }
+  next_client = FirstClient();
+  while (!all_clients.compare_exchange_weak(next_client, this, std::memory_order_acq_rel)) {
+  }
+}
+
+void Client::Shutdown() {
+  const Lock lock(mutex_);
+  if (Session* const session = session_.exchange(nullptr, std::memory_order_acq_rel); session != nullptr) Close(*session);
+  Sweep();
+  while (pending_ != nullptr) {
+    PendingInvalidation* const first = pending_;
+    pending_ = first->next;
+    std::free(first->path);
+    std::free(first);
+  }
+  pending_count_ = 0;
+  std::memset(static_cast<void*>(&own_), 0, sizeof own_);
+  std::memset(static_cast<void*>(&past_), 0, sizeof past_);
+  in_use.store(false, std::memory_order_release);
+}
+
+// ---- finding the daemon ----------------------------------------------------------------------------------------------------
+
+Session* Client::Acquire(std::int64_t now_ns, abi::Fallback* why) {
+  *why = abi::Fallback::kNoDaemon;
+  if (settings_.disabled) {
+    *why = abi::Fallback::kDisabled;
+    return nullptr;
+  }
+  if (!SameProcess()) {
+    NoticeFork();
+    if (!SameProcess()) return nullptr;  // another thread of a raw clone is at it
+  }
+  Session* session = session_.load(std::memory_order_acquire);
+  if (session != nullptr && !session->channel.dead()) return session;
+  if (now_ns < next_probe_ns_.load(std::memory_order_acquire)) return session;
+  const Lock lock(mutex_);
+  session = session_.load(std::memory_order_acquire);
+  if ((session == nullptr || session->channel.dead()) && now_ns >= next_probe_ns_.load(std::memory_order_acquire)) (void)Connect(now_ns);
+  return session_.load(std::memory_order_acquire);
+}
+
+int Client::ConnectNow() {
+  const Lock lock(mutex_);
+  Session* const session = session_.load(std::memory_order_acquire);
+  if (session != nullptr && !session->channel.dead()) return 0;
+  return settings_.disabled ? -ECONNREFUSED : Connect(CoarseNs());
+}
+
+int Client::Connect(std::int64_t now_ns) {
+  Sweep();
+  OpenResult opened = OpenSession(settings_, &Client::ReuseArena, this);
+  if (opened.session != nullptr && !TellPending(*opened.session)) {
+    // What this process has changed is not known there yet: nothing may be served from it.
+    opened.session->next = sessions_;
+    sessions_ = opened.session;
+    ++opened.session->arena->sessions;
+    Close(*opened.session);
+    opened = {nullptr, -ETIMEDOUT};
+  }
+  Session* const old = session_.load(std::memory_order_acquire);
+  if (opened.session == nullptr) {
+    next_probe_ns_.store(CoarseNs() + kProbeEveryNs, std::memory_order_release);
+    if (old == nullptr) return opened.error;
+    // Without a daemon its memory is worth keeping only as long as something in it may still be served.
+    const std::int64_t validity_ns = old->sources.load(std::memory_order_acquire)->LongestValidityNs();
+    if (validity_ns >= 0 && old->orphan_since_ns != 0 && now_ns - old->orphan_since_ns > validity_ns) {
+      session_.store(nullptr, std::memory_order_release);
+      Close(*old);
+      Sweep();
+    }
+    return opened.error;
+  }
+  Session& session = *opened.session;
+  session.next = sessions_;
+  sessions_ = &session;
+  ++session.arena->sessions;
+  Fold(session.page->counters, own_, true);
+  timeouts_.store(0, std::memory_order_relaxed);
+  closed_until_ns_.store(0, std::memory_order_relaxed);
+  sessions_opened_.fetch_add(1, std::memory_order_relaxed);
+  session_.store(&session, std::memory_order_release);
+  Log(settings_, "session %u at %s", session.session_id, settings_.socket);
+  if (old != nullptr) {
+    Close(*old);
+    Sweep();
+  }
+  return 0;
+}
+
+Arena* Client::ReuseArena(void* context, const std::uint8_t instance[16]) {
+  auto& client = *static_cast<Client*>(context);
+  for (Arena* arena = client.arenas_; arena != nullptr; arena = arena->next) {
+    if (arena->IsOf(instance)) return arena;
+  }
+  Arena* const arena = Arena::Create(instance);
+  if (arena == nullptr) return nullptr;
+  arena->next = client.arenas_;
+  client.arenas_ = arena;
+  return arena;
+}
+
+bool Client::TellPending(Session& session) {
+  for (PendingInvalidation* link = pending_; link != nullptr; link = link->next) {
+    if (!ConfirmInvalidation(session, link->path, link->recursive, PreciseNs() + std::int64_t{settings_.timeout_ms} * 1'000'000)) return false;
+  }
+  while (pending_ != nullptr) {
+    PendingInvalidation* const first = pending_;
+    pending_ = first->next;
+    std::free(first->path);
+    std::free(first);
+  }
+  pending_count_ = 0;
+  return true;
+}
+
+void Client::PostponeInvalidation(const char* path, bool recursive, std::int64_t now_ns) {
+  const Lock lock(mutex_);
+  auto* const pending = static_cast<PendingInvalidation*>(std::calloc(1, sizeof(PendingInvalidation)));
+  char* const copy = pending_count_ < kMaxPending ? ::strdup(path) : nullptr;
+  if (pending != nullptr && (copy != nullptr || pending_ == nullptr || pending_->path != nullptr)) {
+    pending->path = copy;  // null, also when there is no memory for the text: everything
+    pending->recursive = recursive;
+    pending->next = pending_;
+    pending_ = pending;
+    ++pending_count_;
+  } else {
+    std::free(pending);
+    std::free(copy);
+  }
+  next_probe_ns_.store(now_ns + kProbeEveryNs, std::memory_order_release);
+  if (Session* const session = session_.exchange(nullptr, std::memory_order_acq_rel); session != nullptr) {
+    Close(*session);
+    Sweep();
+  }
+}
+
+// ---- whether to ask --------------------------------------------------------------------------------------------------------
+
+bool Client::MayAsk(Session& session, std::int64_t now_ns, abi::Fallback* why) {
+  if (session.channel.dead() || !session.serves()) {
+    *why = session.channel.protocol_error() ? abi::Fallback::kProtocol : abi::Fallback::kNoDaemon;
+    return false;
+  }
+  *why = abi::Fallback::kHung;
+  if (session.Hung(now_ns)) return false;
+  std::int64_t until_ns = closed_until_ns_.load(std::memory_order_acquire);
+  if (until_ns == 0) return true;
+  // One call per pause tries again; the others are not made to wait.
+  return now_ns >= until_ns && closed_until_ns_.compare_exchange_strong(until_ns, now_ns + kFirstPauseNs, std::memory_order_acq_rel);
+}
+
+void Client::NoteAnswer() {
+  if (closed_until_ns_.load(std::memory_order_relaxed) == 0) return;
+  timeouts_.store(0, std::memory_order_relaxed);
+  closed_until_ns_.store(0, std::memory_order_release);
+}
+
+void Client::NoteTimeout(std::int64_t now_ns) {
+  const std::uint32_t count = timeouts_.fetch_add(1, std::memory_order_relaxed);
+  std::int64_t pause_ns = kFirstPauseNs << (count < 6 ? count : 6);
+  if (pause_ns > kLongestPauseNs) pause_ns = kLongestPauseNs;
+  closed_until_ns_.store(now_ns + pause_ns, std::memory_order_release);
+  if (count == 0) Log(settings_, "the daemon did not answer in time; reading the source meanwhile");
+}
+
+void Client::NoteDead(Session& session, std::int64_t now_ns) {
+  const Lock lock(mutex_);
+  if (session_.load(std::memory_order_acquire) != &session) return;
+  if (session.page->revoked.load(std::memory_order_acquire) != 0) session.channel.Shutdown();
+  if (session.orphan_since_ns == 0) {
+    session.orphan_since_ns = now_ns;
+    Log(settings_, "session %u: the daemon has gone", session.session_id);
+  }
+  if (!session.channel.protocol_error() && !session.index.load(std::memory_order_acquire)->Retired()) return;
+  // Nothing in it can be served, or nothing should.
+  session_.store(nullptr, std::memory_order_release);
+  if (session.channel.protocol_error()) next_probe_ns_.store(now_ns + kProbeEveryNs, std::memory_order_release);
+  Close(session);
+  Sweep();
+}
+
+void Client::Drop(Session& session, std::int64_t next_probe_ns) {
+  const Lock lock(mutex_);
+  if (session_.load(std::memory_order_acquire) != &session) return;
+  session_.store(nullptr, std::memory_order_release);
+  next_probe_ns_.store(next_probe_ns, std::memory_order_release);
+  Close(session);
+  Sweep();
+}
+
+bool Client::NewerIndex(Session& session, std::int64_t deadline_ns) {
+  const Lock lock(mutex_);
+  return session.serves() && RefreshIndex(session, deadline_ns);
+}
+
+bool Client::Map(Session& session, std::uint32_t serial, std::int64_t deadline_ns) {
+  const Lock lock(mutex_);
+  return session.serves() && MapSegment(session, serial, deadline_ns);
+}
+
+}  // namespace tierd::client

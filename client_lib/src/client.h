@@ -1,0 +1,106 @@
+// A client: finds the daemon, keeps one session with it, knows when not to ask it, and survives forks.
+//
+// Thread rule: any thread. `session()` is all that a hit touches; the rest is the slow path, behind one lock.
+#pragma once
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "client_lib/abi/layout.h"
+#include "client_lib/src/fork_mark.h"
+#include "client_lib/src/session.h"
+#include "client_lib/src/settings.h"
+
+namespace tierd::client {
+
+// An invalidation that no daemon has confirmed yet: told to the next one before anything is served from it.
+struct PendingInvalidation {
+  char* path;  // absolute; null: everything
+  bool recursive;
+  PendingInvalidation* next;
+};
+
+class Client {
+ public:
+  // Starts on zeroed memory. Registers the client for forks.
+  void Init(const Settings& settings);
+  // Gives up the session and everything that no view needs. The memory of the client stays (a fork may look at it) and can be Init-ed again.
+  void Shutdown();
+
+  const Settings& settings() const { return settings_; }
+  // Checks that the process is the one that opened the session; null when it is not.
+  Session* session() const { return SameProcess() ? session_.load(std::memory_order_acquire) : nullptr; }
+
+  // The session, opened or renewed if that is due. Null: `why` says the reason. It may be one whose daemon is gone: hits go on.
+  Session* Acquire(std::int64_t now_ns, abi::Fallback* why);
+  // Connects now, whatever the probe clock says. 0 or -errno.
+  int ConnectNow();
+
+  // Whether to put a question to the daemon, or to leave it alone because it is gone, hung, or did not answer lately (HAZARDS 2.11, W12).
+  bool MayAsk(Session& session, std::int64_t now_ns, abi::Fallback* why);
+  void NoteAnswer();
+  void NoteTimeout(std::int64_t now_ns);
+  // The conversation is over or must end: misses go to the source, the next one looks for a daemon.
+  void NoteDead(Session& session, std::int64_t now_ns);
+  // Nothing more may be served from this session.
+  void Drop(Session& session, std::int64_t next_probe_ns);
+
+  bool NewerIndex(Session& session, std::int64_t deadline_ns);
+  bool Map(Session& session, std::uint32_t serial, std::int64_t deadline_ns);
+
+  // Counters to write to: the session page's, or private ones while there is no session.
+  abi::SessionCounters& Counters(Session* session) { return session != nullptr && session->serves() ? session->page->counters : own_; }
+  // Sum of everything counted in this process.
+  void AddUp(abi::SessionCounters& sum);
+  std::uint64_t sessions_opened() const { return sessions_opened_.load(std::memory_order_relaxed); }
+
+  // An invalidation could not be confirmed: remembers it and drops the session.
+  void PostponeInvalidation(const char* path, bool recursive, std::int64_t now_ns);
+
+  // Around fork().
+  void FreezeLeases();
+  // `counted`: FreezeLeases ran before the fork; else nobody knows how many views were inherited.
+  void TakeOverInChild(bool counted);
+
+  std::atomic<bool> in_use{false};
+  Client* next_client = nullptr;  // chain of all clients of the process
+
+ private:
+  int Connect(std::int64_t now_ns);  // under the lock
+  bool TellPending(Session& session);
+  void Close(Session& session);
+  void Sweep();
+  bool Unmap(Session& session);
+  void Fold(abi::SessionCounters& into, abi::SessionCounters& from, bool take) const;
+  static Arena* ReuseArena(void* context, const std::uint8_t instance[16]);
+
+  std::atomic<Session*> session_{nullptr};
+  std::atomic<std::int64_t> next_probe_ns_{0};
+  // Breaker.
+  std::atomic<std::int64_t> closed_until_ns_{0};
+  std::atomic<std::uint32_t> timeouts_{0};
+
+  Settings settings_;
+  pthread_mutex_t mutex_;
+  abi::SessionCounters own_{};
+  std::atomic<std::uint64_t> sessions_opened_{0};
+  // Guarded by mutex_.
+  abi::SessionCounters past_{};  // of sessions that are unmapped
+  Session* sessions_ = nullptr;
+  Arena* arenas_ = nullptr;
+  PendingInvalidation* pending_ = nullptr;
+  std::uint32_t pending_count_ = 0;
+};
+
+// Every client of the process, for the fork handlers.
+Client* FirstClient();
+// In a child that no atfork handler told (raw clone): takes over once.
+void NoticeFork();
+
+}  // namespace tierd::client
+
+struct tier_client {
+  tierd::client::Client client;
+};

@@ -1,0 +1,101 @@
+// How sessions end: closed at once, their mappings given back when no view points into them any more; and what a fork does to them.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "client_lib/src/client.h"
+#include "client_lib/src/clock.h"
+#include "client_lib/src/fork_mark.h"
+#include "client_lib/src/shared_mapping.h"
+#include "client_lib/src/thread_state.h"
+
+namespace tierd::client {
+
+// Under the lock, as all here but the fork handlers.
+void Client::Close(Session& session) {
+  session.closed.store(1, std::memory_order_seq_cst);
+  if (!session.inherited) session.channel.Shutdown();
+}
+
+void Client::Sweep() {
+  for (Session* session = sessions_; session != nullptr; session = session->next) {
+    if (session->closed.load(std::memory_order_relaxed) == 0) continue;
+    if (!session->channel_closed && !session->inherited) session->channel_closed = session->channel.TryClose();
+    if (!session->unmapped) session->unmapped = Unmap(*session);
+  }
+}
+
+// True when no view of the session is left and its memory is given back. A reader on its way takes its lease first and looks at `closed` then:
+// either its lease is seen here, or it sees the session closed.
+bool Client::Unmap(Session& session) {
+  const std::uint64_t released = session.frozen_released.load(std::memory_order_acquire);
+  const std::uint64_t held = session.inherited ? session.leases_at_fork : CountLeases(session);
+  if (held != released) return false;
+  if (!session.inherited) {
+    Fold(past_, session.page->counters, false);
+    OverlayWithZeros(session.page, sizeof(abi::SessionPage), true);
+  }
+  for (IndexView* view = session.index_views; view != nullptr; view = view->next) RetireIndex(*view);
+  Arena& arena = *session.arena;
+  if (--arena.sessions == 0) arena.Retire();
+  return true;
+}
+
+void Client::Fold(abi::SessionCounters& into, abi::SessionCounters& from, bool take) const {
+  auto* const to = reinterpret_cast<std::atomic<std::uint64_t>*>(&into);
+  auto* const source = reinterpret_cast<std::atomic<std::uint64_t>*>(&from);
+  for (std::size_t i = 0; i < sizeof(abi::SessionCounters) / sizeof(std::uint64_t); ++i) {
+    const std::uint64_t n = take ? source[i].exchange(0, std::memory_order_relaxed) : source[i].load(std::memory_order_relaxed);
+    if (n != 0) to[i].fetch_add(n, std::memory_order_relaxed);
+  }
+}
+
+void Client::AddUp(abi::SessionCounters& sum) {
+  ::pthread_mutex_lock(&mutex_);
+  Fold(sum, own_, false);
+  Fold(sum, past_, false);
+  for (Session* session = sessions_; session != nullptr; session = session->next) {
+    if (!session->unmapped && !session->inherited) Fold(sum, session->page->counters, false);
+  }
+  ::pthread_mutex_unlock(&mutex_);
+}
+
+// ---- fork ------------------------------------------------------------------------------------------------------------------
+
+// In the parent, just before: every lease held now may have a view in the child that nobody else vouches for. Takes no lock, since the
+// thread that forks may hold it (a signal handler may fork); sessions are only ever added at the head of the chain.
+void Client::FreezeLeases() {
+  for (Session* session = sessions_; session != nullptr; session = session->next) {
+    if (session->unmapped || session->inherited) continue;
+    session->freeze_epoch.fetch_add(1, std::memory_order_seq_cst);
+    session->leases_at_fork = CountLeases(*session);
+    session->page->frozen_leases.store(static_cast<std::uint32_t>(session->leases_at_fork), std::memory_order_relaxed);
+  }
+}
+
+void Client::TakeOverInChild(bool counted) {
+  ::pthread_mutex_init(&mutex_, nullptr);
+  session_.store(nullptr, std::memory_order_relaxed);
+  next_probe_ns_.store(0, std::memory_order_relaxed);
+  closed_until_ns_.store(0, std::memory_order_relaxed);
+  timeouts_.store(0, std::memory_order_relaxed);
+  sessions_opened_.store(0, std::memory_order_relaxed);
+  std::memset(static_cast<void*>(&own_), 0, sizeof own_);
+  std::memset(static_cast<void*>(&past_), 0, sizeof past_);
+  for (Session* session = sessions_; session != nullptr; session = session->next) {
+    if (session->unmapped || session->inherited) continue;
+    // The conversation is the parent's. Its socket stays open here as long as this process lives if there are views: it tells the daemon that the leases
+    // behind them still count (HAZARDS 2.6).
+    if (!counted) session->leases_at_fork = ~std::uint64_t{0};
+    if (!session->channel_closed) session->channel.Abandon(session->leases_at_fork == 0);
+    session->channel_closed = true;
+    session->inherited = true;
+    session->closed.store(1, std::memory_order_seq_cst);
+    session->frozen_released.store(0, std::memory_order_relaxed);
+    OverlayWithZeros(session->page, sizeof(abi::SessionPage), true);  // never write the parent's page
+    session->unmapped = Unmap(*session);
+  }
+}
+
+}  // namespace tierd::client

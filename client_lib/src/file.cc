@@ -1,0 +1,217 @@
+#include "client_lib/src/file.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "client_lib/src/copy.h"
+#include "client_lib/src/views.h"
+
+namespace tierd::client {
+
+void File::Bind(Cached& cached) {
+  const Target& target = cached.target;
+  mode_ = cached.outcome == Outcome::kChunked ? Mode::kChunked : Mode::kWhole;
+  facts_ = cached.facts;
+  AttrFromFacts(facts_, target.source->dev, attr_);
+  attr_.origin = cached.asked ? TIER_FROM_SOURCE : TIER_FROM_RAM;
+  chunk_bytes_ = target.source->chunk_bytes;
+  file_key_ = target.file_key;
+  alias_ = target.is_alias();
+  std::memcpy(instance_, target.session->arena->instance(), sizeof instance_);
+  first_ = cached.piece;
+  cached.piece = {};
+}
+
+int File::BindToSource(abi::Fallback reason) {
+  mode_ = Mode::kSource;
+  source_reason_ = reason;
+  if (const int fd = fd_.exchange(-1, std::memory_order_acq_rel); fd >= 0) ::close(fd);
+  const int fd = OpenSourceFile(path_, attr_);
+  if (fd < 0) return fd;
+  facts_ = FactsFromAttr(attr_);
+  fd_.store(fd, std::memory_order_release);
+  return 0;
+}
+
+void File::LetGo() {
+  if (kept_) GiveLeaseBack(*first_.session, first_.lease, first_.epoch, first_.bytes);
+  else first_.Free();
+  if (held_ != nullptr) {
+    for (std::uint32_t chunk = 0; chunk < chunk_count(); ++chunk)
+      GiveLeaseBack(*held_[chunk].session, held_[chunk].lease, held_[chunk].epoch, held_[chunk].bytes);
+    std::free(held_);
+  }
+  std::free(copy_);
+  first_ = {};
+  held_ = nullptr;
+  copy_ = nullptr;
+  kept_ = false;
+}
+
+void File::Close() {
+  LetGo();
+  if (const int fd = fd_.load(std::memory_order_acquire); fd >= 0) ::close(fd);
+}
+
+int File::NeedDescriptor() {
+  if (descriptor() >= 0) return 0;
+  tier_attr attr;
+  const int fd = OpenSourceFile(path_, attr);
+  if (fd < 0) return fd;
+  if (!FactsFromAttr(attr).SameVersion(facts_)) {
+    ::close(fd);
+    return 1;
+  }
+  int none = -1;
+  if (!fd_.compare_exchange_strong(none, fd, std::memory_order_acq_rel)) ::close(fd);  // another thread was here first
+  return 0;
+}
+
+int File::Keep(const Call& call) {
+  if (mode_ == Mode::kSource || size() == 0) return 0;
+  if (mode_ == Mode::kWhole) {
+    kept_ = Account(*first_.session, first_.bytes);
+    if (kept_) return 0;
+    copy_ = std::malloc(first_.bytes);
+    if (copy_ == nullptr) return -ENOMEM;
+    CopyOut(copy_, first_.data, first_.bytes, first_.bytes);
+    first_.data = static_cast<const std::byte*>(copy_);
+    first_.Free();
+    return 0;
+  }
+  if (HoldAll(call)) return 0;
+  first_.Free();
+  return call.may_read_source() ? NeedDescriptor() : -ENODATA;
+}
+
+// All chunks are in RAM and may be held: then no source is needed for as long as the file is open.
+bool File::HoldAll(const Call& call) {
+  const std::uint32_t count = chunk_count();
+  if (count > kMaxHeld) return false;
+  auto* const pieces = static_cast<Piece*>(std::calloc(count, sizeof(Piece)));
+  if (pieces == nullptr) return false;
+  Call look_only = call;
+  look_only.flags |= TIER_NOWAIT;
+  std::uint32_t held = 0;
+  for (; held < count; ++held) {
+    pieces[held] = {};
+    if (Chunk(look_only, held, LeaseUse::kView, true, pieces[held]) != abi::Fallback::kNone) break;
+    if (Account(*pieces[held].session, pieces[held].bytes)) continue;
+    pieces[held].Free();
+    break;
+  }
+  if (held == count) {
+    first_.Free();
+    first_ = {};
+    held_ = pieces;
+    return true;
+  }
+  for (std::uint32_t i = 0; i < held; ++i) GiveLeaseBack(*pieces[i].session, pieces[i].lease, pieces[i].epoch, pieces[i].bytes);
+  std::free(pieces);
+  return false;
+}
+
+const Piece* File::Held(std::uint64_t offset) const {
+  if (mode_ == Mode::kWhole) return &first_;
+  if (held_ != nullptr) return &held_[offset / chunk_bytes_];
+  if (first_.held() && offset < chunk_bytes_) return &first_;
+  return nullptr;
+}
+
+abi::Fallback File::Chunk(const Call& call, std::uint32_t chunk, LeaseUse use, bool any_age, Piece& piece) {
+  Target target;
+  PathText text;
+  if (const abi::Fallback reason = FindTarget(call, target, &text); reason != abi::Fallback::kNone) return reason;
+  if (alias_) {
+    // The key of what the link named was hashed with the secret of that instance.
+    if (!target.session->arena->IsOf(instance_)) return abi::Fallback::kChanged;
+    target.file_key = file_key_;
+  }
+  ChunkWish wish;
+  wish.chunk = chunk;
+  wish.use = use;
+  wish.any_age = any_age;
+  wish.sequential = last_chunk_.exchange(chunk, std::memory_order_relaxed) + 1 == chunk;
+  return FindChunk(call, target, text, facts_, wish, piece);
+}
+
+File::Done File::Read(const Call& call, void* buffer, std::size_t count, std::uint64_t offset, bool any_age) {
+  Done done;
+  done.reason = source_reason_;
+  if (mode_ == Mode::kSource) {
+    done.bytes = ReadSource(descriptor(), buffer, count, static_cast<std::int64_t>(offset));
+    done.tier = abi::Tier::kBypass;
+    return done;
+  }
+  if (offset >= size()) return done;
+  if (count > size() - offset) count = static_cast<std::size_t>(size() - offset);
+  for (std::size_t copied = 0; copied < count;) {
+    const std::uint64_t at = offset + copied;
+    const std::uint64_t begin = mode_ == Mode::kWhole ? at : at % chunk_bytes_;
+    Piece piece;
+    const Piece* bytes = Held(at);
+    abi::Fallback reason = abi::Fallback::kNone;
+    if (bytes == nullptr) {
+      reason = Chunk(call, static_cast<std::uint32_t>(at / chunk_bytes_), LeaseUse::kCall, any_age, piece);
+      bytes = &piece;
+    }
+    std::size_t part = count - copied;
+    if (mode_ == Mode::kChunked && part > chunk_bytes_ - begin) part = static_cast<std::size_t>(chunk_bytes_ - begin);
+    if (reason == abi::Fallback::kNone) {
+      CopyOut(static_cast<char*>(buffer) + copied, bytes->data + begin, part, count);
+      if (bytes->tier > done.tier) done.tier = bytes->tier;
+      if (piece.held() && piece.session->page->revoked.load(std::memory_order_acquire) != 0) reason = abi::Fallback::kRevoked;  // HAZARDS 2.5
+      piece.Free();
+    }
+    if (reason != abi::Fallback::kNone) {
+      done.reason = reason;
+      done.tier = abi::Tier::kBypass;
+      const int error = call.may_read_source() ? NeedDescriptor() : -ENODATA;
+      done.changed = error > 0;
+      done.bytes = error < 0 ? error : 0;
+      if (error != 0) return done;
+      const ssize_t got = ReadSource(descriptor(), static_cast<char*>(buffer) + copied, part, static_cast<std::int64_t>(at));
+      if (got < static_cast<ssize_t>(part)) {  // an error, or the file was truncated under its open descriptor: what the source gives
+        done.bytes = got < 0 && copied == 0 ? got : static_cast<ssize_t>(copied) + (got > 0 ? got : 0);
+        return done;
+      }
+    }
+    copied += part;
+    done.bytes = static_cast<ssize_t>(copied);
+  }
+  return done;
+}
+
+abi::Fallback File::Pin(const Call& call, std::uint64_t offset, std::size_t count, Piece& piece, const std::byte** data, std::size_t* bytes) {
+  if (mode_ == Mode::kSource) return source_reason_;
+  const auto chunk = static_cast<std::uint32_t>(mode_ == Mode::kWhole ? 0 : offset / chunk_bytes_);
+  const std::uint64_t begin = mode_ == Mode::kWhole ? offset : offset % chunk_bytes_;
+  if (mode_ == Mode::kWhole) {
+    // A lease of its own, since the view may outlive the file; by the whole protocol: a lease copied from slot to slot could be overlooked by a scan
+    // (HAZARDS 2.4).
+    if (copy_ != nullptr || !first_.held()) return abi::Fallback::kPinCap;
+    Target target;
+    PathText text;
+    if (const abi::Fallback reason = FindTarget(call, target, &text); reason != abi::Fallback::kNone) return reason;
+    const LookUp look_up{*target.session, *target.session->index.load(std::memory_order_acquire), call.now_ns, true, nullptr};
+    if (LookUpFile<LeaseUse::kView>(look_up, alias_ ? file_key_ : target.path_key, piece, nullptr) != Look::kHit) return abi::Fallback::kNoFrame;
+    if (piece.data != first_.data) {  // another version, or the frame has moved
+      piece.Free();
+      return abi::Fallback::kChanged;
+    }
+  } else if (const abi::Fallback reason = Chunk(call, chunk, LeaseUse::kView, true, piece); reason != abi::Fallback::kNone) {
+    return reason;
+  }
+  if (!Account(*piece.session, piece.bytes)) {
+    piece.Free();
+    return abi::Fallback::kPinCap;
+  }
+  *data = piece.data + begin;
+  *bytes = static_cast<std::size_t>(piece.bytes - begin < count ? piece.bytes - begin : count);
+  return abi::Fallback::kNone;
+}
+
+}  // namespace tierd::client

@@ -1,0 +1,33 @@
+// Knows, at the price of one load, whether this is still the process that set things up: a page that the kernel wipes in a forked child
+// (MADV_WIPEONFORK), also after a raw clone that runs no atfork handler. A vfork child sees the parent's value, which is right: same memory.
+//
+// Process-wide; any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+namespace tierd::client {
+
+namespace fork_mark_detail {
+extern std::atomic<std::atomic<std::uint32_t>*> mark;
+extern std::atomic<std::uint32_t> generation;
+inline constexpr std::uint32_t kSet = 1;
+}  // namespace fork_mark_detail
+
+// Whether no fork happened since the last SetForkMark.
+inline bool SameProcess() {
+  return fork_mark_detail::mark.load(std::memory_order_relaxed)->load(std::memory_order_relaxed) == fork_mark_detail::kSet;
+}
+
+// Number of forks between the first process and this one; what was made under another number was inherited.
+inline std::uint32_t ForkGeneration() { return fork_mark_detail::generation.load(std::memory_order_relaxed); }
+
+// Makes the page, once per process tree. Without MADV_WIPEONFORK (kernels before 4.14) only the atfork handlers notice forks.
+void InitForkMark();
+
+// In a child: true for the one caller that has to take over (it then calls EndTakeOver); false when it was done already or somebody else is at it.
+bool BeginTakeOver();
+void EndTakeOver();
+
+}  // namespace tierd::client

@@ -1,0 +1,28 @@
+// What every entry point of the C ABI begins with.
+#pragma once
+
+#include <errno.h>
+
+#include "client_lib/src/client.h"
+#include "client_lib/src/thread_state.h"
+
+namespace tierd::client {
+
+// Keeps errno as the caller had it (tier.h, convention 2).
+class KeepErrno {
+ public:
+  KeepErrno() : saved_(errno) {}
+  ~KeepErrno() { errno = saved_; }
+  KeepErrno(const KeepErrno&) = delete;
+  KeepErrno& operator=(const KeepErrno&) = delete;
+
+ private:
+  const int saved_;
+};
+
+// The process-wide client; made by the first caller.
+Client& DefaultClient();
+
+inline Client& ClientOf(tier_client* client) { return client != nullptr ? client->client : DefaultClient(); }
+
+}  // namespace tierd::client

@@ -1,0 +1,86 @@
+#include "client_lib/src/session.h"
+
+#include <unistd.h>
+
+#include "client_lib/src/clock.h"
+#include "client_lib/src/shared_mapping.h"
+
+namespace tierd::client {
+namespace {
+
+struct Question {
+  abi::MessageHeader header;
+  abi::IdEntry entry;
+};
+static_assert(sizeof(Question) == 32);
+
+bool AskById(Session& session, abi::MessageType question, Waiter& waiter, std::uint64_t id, std::int64_t deadline_ns) {
+  Group group;
+  session.channel.Register(group, &waiter, 1);
+  Question datagram{};
+  datagram.header = {abi::kMessageMagic, static_cast<std::uint16_t>(question), session.channel.version(), sizeof datagram, 1};
+  datagram.entry = {waiter.id, id};
+  const bool sent = session.channel.Send(&datagram, sizeof datagram, deadline_ns) == SendOutcome::kSent;
+  return session.channel.Wait(group, &waiter, 1, sent ? deadline_ns : 0) == WaitOutcome::kAll;
+}
+
+}  // namespace
+
+bool Session::Hung(std::int64_t now_ns) const {
+  const std::uint32_t beat = index.load(std::memory_order_acquire)->header->heartbeat_ticks.load(std::memory_order_relaxed);
+  const std::uint32_t now = abi::TicksOf(foreign_clock ? now_ns + clock_offset_ns : now_ns);
+  return now > beat && now - beat > abi::kHeartbeatStaleTicks;
+}
+
+bool RefreshIndex(Session& session, std::int64_t deadline_ns) {
+  const IndexView* const old = session.index.load(std::memory_order_acquire);
+  if (!old->Retired()) return true;  // another thread was here first
+  Waiter waiter;
+  waiter.answer = abi::MessageType::kIndex;
+  if (!AskById(session, abi::MessageType::kGetIndex, waiter, old->generation, deadline_ns)) return false;
+  IndexView* const view =
+      MapIndex(waiter.fd, waiter.index.bytes, session.arena->instance(), (session.settings->flags & TIER_POPULATE) != 0);
+  ::close(waiter.fd);
+  if (view == nullptr) return false;
+  if (view->generation == old->generation) {  // the daemon is going away, there is no newer one
+    view->next = session.index_views;
+    session.index_views = view;
+    RetireIndex(*view);
+    return false;
+  }
+  view->next = session.index_views;
+  session.index_views = view;
+  session.index.store(view, std::memory_order_release);
+  RetireIndex(*view->next);
+  return true;
+}
+
+bool MapSegment(Session& session, std::uint32_t serial, std::int64_t deadline_ns) {
+  if (session.arena->Knows(serial)) return true;
+  Waiter waiter;
+  waiter.answer = abi::MessageType::kSegment;
+  if (!AskById(session, abi::MessageType::kGetSegment, waiter, serial, deadline_ns)) return false;
+  if (waiter.fd < 0) return false;
+  const abi::SegmentEntry& entry = waiter.segment;
+  void* data = nullptr;
+  if (entry.serial == serial && entry.bytes <= abi::kMaxSegmentBytes) {
+    const auto kind = static_cast<abi::PageKind>(entry.page_kind);
+    data = MapShared(waiter.fd, entry.bytes, false, kind != abi::PageKind::kHugetlb);
+  }
+  ::close(waiter.fd);
+  if (data == nullptr) return false;
+  if ((session.settings->flags & TIER_POPULATE) != 0) PopulateForReading(data, entry.bytes);
+  if (session.arena->Add(serial, {static_cast<const std::byte*>(data), entry.bytes})) return true;
+  OverlayWithZeros(data, entry.bytes, false);
+  return false;
+}
+
+std::uint64_t CountLeases(const Session& session) {
+  std::uint64_t held = 0;
+  std::uint32_t high = session.page->lease_high.load(std::memory_order_seq_cst);
+  if (high > abi::kLeaseSlots) high = abi::kLeaseSlots;
+  for (std::uint32_t i = 0; i < high; ++i) held += session.page->leases[i].load(std::memory_order_seq_cst) != 0 ? 1 : 0;
+  return held;
+}
+
+}  // namespace tierd::client

@@ -1,0 +1,16 @@
+// Mapping what the daemon hands out: nothing is trusted that could make a later access fault.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tierd::client {
+
+// Maps `bytes` of the file behind `fd`, which must be at least that long; null otherwise. With `huge` on a 2 MiB boundary and with the advice for huge pages.
+void* MapShared(int fd, std::uint64_t bytes, bool writable, bool huge);
+// Faults all pages of a mapping in; a hint.
+void PopulateForReading(void* data, std::uint64_t bytes);
+// Replaces a mapping by zero pages of this process: whoever still looks at it sees zeros and faults on nothing, its memory is given back.
+void OverlayWithZeros(const void* data, std::uint64_t bytes, bool writable);
+
+}  // namespace tierd::client

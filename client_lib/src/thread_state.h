@@ -1,0 +1,49 @@
+// What each thread keeps: eight bytes of hints and a flag. Plain data, initial-exec: no allocation, no destructor, also after dlopen.
+#pragma once
+
+#include <pthread.h>
+#include <sys/single_threaded.h>
+
+#include <atomic>
+#include <cstdint>
+
+namespace tierd::client {
+
+struct ThreadState {
+  std::uint32_t lease_hint;  // slot to try first + 1; 0: the thread has not leased yet
+  std::uint16_t samples;     // calls since the last timed hit
+  std::uint8_t in_slow_path; // a signal handler that comes in between must not wait for our locks
+};
+
+extern __thread ThreadState thread_state __attribute__((tls_model("initial-exec")));
+
+// Counters that only this process writes: without other threads a plain add is exact, and spares the bus lock.
+inline void AddOwn(std::atomic<std::uint64_t>& counter, std::uint64_t n) {
+  if (__libc_single_threaded) counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  else counter.fetch_add(n, std::memory_order_relaxed);
+}
+
+// Marks the calling thread as being in the slow path: it may hold locks, so it must not be cancelled, and a signal handler on top of it goes
+// straight to the source. `entered()` is false for that handler.
+class SlowPath {
+ public:
+  SlowPath() : entered_(thread_state.in_slow_path == 0) {
+    if (!entered_) return;
+    thread_state.in_slow_path = 1;
+    ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_);
+  }
+  ~SlowPath() {
+    if (!entered_) return;
+    ::pthread_setcancelstate(cancel_state_, nullptr);
+    thread_state.in_slow_path = 0;
+  }
+  SlowPath(const SlowPath&) = delete;
+  SlowPath& operator=(const SlowPath&) = delete;
+  bool entered() const { return entered_; }
+
+ private:
+  const bool entered_;
+  int cancel_state_ = 0;
+};
+
+}  // namespace tierd::client
