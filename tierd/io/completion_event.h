@@ -28,6 +28,8 @@ class CompletionEvent {
     std::uint64_t count;
     [[maybe_unused]] const ssize_t n = ::read(fd_.get(), &count, sizeof count);
   }
+  // Gives the descriptor back; only when nobody will signal or clear it any more.
+  void Close() { fd_.Reset(); }
   // Until it is readable, a signal handler ran, or timeout_ms passed (-1: for ever).
   void Wait(int timeout_ms) const {
     pollfd wait{fd_.get(), POLLIN, 0};

@@ -55,7 +55,7 @@ int WalkBeneath(int root_fd, std::string_view path, int flags) {
     const std::size_t slash = path.find('/');
     const std::string name(path.substr(0, slash));
     const bool last = slash == std::string_view::npos;
-    if (name == ".." || (name.empty() && !parent.valid())) return name.empty() ? -ENOENT : -EXDEV;
+    if (name == "..") return -EXDEV;
     const int from = parent.valid() ? parent.get() : root_fd;
     const int fd = OpenComponent(from, name.empty() ? "." : name, last ? flags : O_PATH | O_DIRECTORY);
     if (last || fd < 0) return fd;
@@ -161,7 +161,8 @@ class OpenFile {
     if (request_.drop_cache && !direct_ && context_.dontcache.load(std::memory_order_relaxed)) {
       const ssize_t n = ::preadv2(fd_.get(), &iov, 1, offset, RWF_DONTCACHE);
       dropped_ = n >= 0;
-      if (n >= 0 || (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS)) return n;
+      // Unknown to the file system, to the kernel, refused by a filter: plain reads and advice instead.
+      if (n >= 0 || (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS && errno != EPERM)) return n;
       context_.dontcache.store(false, std::memory_order_relaxed);
     }
     dropped_ = false;
@@ -242,6 +243,8 @@ int OpenBeneath(const AccessContext& context, const FileReadRequest& request, bo
     const long fd = ::syscall(SYS_openat2, request.root_fd, request.path.c_str(), &how, sizeof how);
     return static_cast<int>(fd < 0 ? -errno : fd);
   }
+  if (request.path.empty()) return -ENOENT;
+  if (request.path.front() == '/') return -EXDEV;
   const int flags = static_cast<int>(how.flags);
   return request.follow_symlinks ? OpenFollowing(request.root_fd, request.path, flags)
                                  : WalkBeneath(request.root_fd, request.path, flags);

@@ -91,7 +91,8 @@ ThreadEngine::~ThreadEngine() {
     state_->stop = true;
     state_->work.notify_all();
     const auto deadline = std::chrono::system_clock::now() + kGrace;
-    state_->ended.wait_until(lock, deadline, [this] { return state_->live == 0; });
+    // The last worker may still be giving its State back; the descriptor goes now.
+    if (state_->ended.wait_until(lock, deadline, [this] { return state_->live == 0; })) state_->event.Close();
   }
   // What callbacks captured must not be destroyed by a worker that ends later.
   state_->pool.ForEach([](Request& request) {

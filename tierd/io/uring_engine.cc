@@ -180,8 +180,9 @@ std::size_t UringEngine::Poll(std::size_t budget) {
   event_.Clear();
   std::size_t ran = TakeFrom(*transfers_, budget);
   ran += TakeFrom(*files_, budget - ran);
-  if (ran == budget && (transfers_->HasCompletions() || files_->HasCompletions())) event_.Signal();
   Flush();
+  // What the budget left; and task work that the kernel put off in the middle of a batch, which it does not announce again.
+  if (transfers_->HasCompletions() || files_->HasCompletions()) event_.Signal();
   return ran;
 }
 

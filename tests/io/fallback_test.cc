@@ -1,0 +1,130 @@
+// Where the kernel or a container refuses system calls: io_uring says so, the pool works all the same.
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "tests/io/engine_test_base.h"
+#include "tierd/io/file_access.h"
+
+namespace tierd::io {
+namespace {
+
+// From now on, for this process: the given calls fail with `error`.
+bool Refuse(std::initializer_list<int> calls, int error) {
+  std::vector<sock_filter> filter = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+  for (const int call : calls) {
+    filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(call), 0, 1));
+    filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (static_cast<unsigned>(error) & SECCOMP_RET_DATA)));
+  }
+  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+class Fallback : public EngineTest {
+ protected:
+  // Runs `body` in a child; its return value is the exit status, 0 for success.
+  static int InChild(const std::function<int()>& body) {
+    const pid_t child = ::fork();
+    if (child == 0) ::_exit(body());
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+
+  int WalkRead(const std::string& name, bool follow = false) {
+    AccessContext context;
+    context.has_openat2 = false;
+    FileReadRequest request;
+    std::byte buffer[4096];
+    request.root_fd = root();
+    request.path = name;
+    request.buffer = buffer;
+    request.capacity = sizeof buffer;
+    request.follow_symlinks = follow;
+    StepCounts counts;
+    const FileReadResult result = ReadFile(context, request, &counts);
+    if (result.error == 0) read_.assign(reinterpret_cast<const char*>(buffer), result.bytes);
+    return result.error;
+  }
+  std::string read_;
+};
+
+TEST_F(Fallback, SeccompRefusesIoUring) {
+  for (const int error : {EPERM, ENOSYS}) {
+    const int exit = InChild([&] {
+      if (!Refuse({SYS_io_uring_setup}, error)) return 77;
+      const auto uring = MakeEngine(EngineKind::kUring, {});
+      if (uring.ok() || uring.status().code() != Code::kUnsupported) return 1;
+      const std::string& why = uring.status().message();
+      if (why.find("io_uring") == std::string::npos || why.find(error == EPERM ? "EPERM" : "ENOSYS") == std::string::npos) return 2;
+      WriteContent("file", 100);
+      MakeEngineOrSkip(EngineKind::kThreads);
+      if (engine_ == nullptr || Read("file").bytes != Content("file", 100)) return 3;
+      engine_.reset();
+      return 0;
+    });
+    if (exit == 77) GTEST_SKIP() << "no seccomp here";
+    EXPECT_EQ(exit, 0);
+  }
+}
+
+TEST_F(Fallback, SeccompRefusesOpenat2AndTheLike) {
+  for (const int error : {EPERM, ENOSYS}) {
+    const int exit = InChild([&] {
+      if (!Refuse({SYS_openat2, SYS_preadv2}, error)) return 77;
+      WriteContent("file", 100);
+      if (::symlink("file", Path("link").c_str()) != 0 && errno != EEXIST) return 1;
+      MakeEngineOrSkip(EngineKind::kThreads);
+      if (engine_ == nullptr || Read("file").bytes != Content("file", 100)) return 2;
+      if (Read("link").result.error != ELOOP) return 3;
+      if (Read("../x").result.error != EXDEV) return 4;
+      engine_.reset();
+      return 0;
+    });
+    if (exit == 77) GTEST_SKIP() << "no seccomp here";
+    EXPECT_EQ(exit, 0);
+  }
+}
+
+TEST_F(Fallback, WalkingGivesTheAnswersOfOpenat2) {
+  ASSERT_EQ(::mkdir(Path("a").c_str(), 0700), 0);
+  ASSERT_EQ(::mkdir(Path("a/b").c_str(), 0700), 0);
+  WriteContent("a/b/file", 100);
+  ASSERT_EQ(::symlink("a", Path("dirlink").c_str()), 0);
+  ASSERT_EQ(::symlink("b/file", Path("a/link").c_str()), 0);
+  ASSERT_EQ(::symlink("/etc/passwd", Path("absolute").c_str()), 0);
+  ASSERT_EQ(::symlink("../../../../../../etc/passwd", Path("outside").c_str()), 0);
+  ASSERT_EQ(::mkfifo(Path("fifo").c_str(), 0600), 0);
+
+  for (const char* name : {"a/b/file", "a//b/file", "./a/./b/file"}) {
+    EXPECT_EQ(WalkRead(name), 0) << name;
+    EXPECT_TRUE(read_ == Content("a/b/file", 100));
+  }
+  EXPECT_EQ(WalkRead("dirlink/b/file"), ELOOP);
+  EXPECT_EQ(WalkRead("a/link"), ELOOP);
+  EXPECT_EQ(WalkRead("a/../a/b/file"), EXDEV);
+  EXPECT_EQ(WalkRead("/etc/passwd"), EXDEV);
+  EXPECT_EQ(WalkRead(""), ENOENT);
+  EXPECT_EQ(WalkRead("a/b/file/x"), ENOTDIR);
+  EXPECT_EQ(WalkRead("a/b"), EINVAL);
+  EXPECT_EQ(WalkRead("fifo"), EINVAL);
+  EXPECT_EQ(WalkRead("none"), ENOENT);
+
+  EXPECT_EQ(WalkRead("dirlink/link", true), 0);
+  EXPECT_TRUE(read_ == Content("a/b/file", 100));
+  EXPECT_EQ(WalkRead("a/../a/link", true), 0);
+  EXPECT_EQ(WalkRead("absolute", true), EXDEV);
+  EXPECT_EQ(WalkRead("outside", true), EXDEV);
+  EXPECT_EQ(WalkRead("fifo", true), EINVAL);
+}
+
+}  // namespace
+}  // namespace tierd::io
