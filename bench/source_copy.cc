@@ -1,11 +1,12 @@
 // Files per second that SourceReader draws from the rig, against a copier with 64 threads in the same run.
 //
-//   source_copy [--files N] [--size MEAN[:SIGMA]] [--latency-us N] [--bandwidth BYTES] [--rounds N] [--engine auto|threads|io_uring]
+//   source_copy [--files N] [--size MEAN[:SIGMA]] [--latency-us N] [--bandwidth BYTES] [--rounds N] [--window MAX] [--engine auto|threads|io_uring]
 //
 // Sides take turns; between turns the rig's entry timeout (1 s) passes, so that every turn pays for its lookups. Both sides read into
-// memory; the copier does what cp does (open, fstat, read, close) and drops the bytes. Prints one line per side: median, min, max.
+// memory; the copier does what cp does (open, fstat, read, close) and drops the bytes. Prints one line per side: median, min, max, CPU per file.
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -38,7 +39,16 @@ struct Settings {
   pfs_sim::RigOptions rig{.latency_us = 1000};
   int rounds = 5;
   std::string engine = "auto";
+  std::uint32_t window_max = source::SourceOptions().window_max;
 };
+
+// CPU time of this process; the rig is another one.
+double CpuSeconds() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) * 1e-6;
+}
 
 double Seconds(steady_clock::time_point since) {
   return std::chrono::duration<double>(steady_clock::now() - since).count();
@@ -101,9 +111,10 @@ double ReadThroughReader(source::SourceReader* reader, const SystemClock& clock,
   return good == paths.size() ? static_cast<double>(paths.size()) / Seconds(started) : 0;
 }
 
-void Print(const char* side, std::vector<double> rates) {
+void Print(const char* side, std::vector<double> rates, double cpu_us) {
   std::sort(rates.begin(), rates.end());
-  std::printf("%-14s %10.0f files/s  (min %.0f, max %.0f)\n", side, rates[rates.size() / 2], rates.front(), rates.back());
+  std::printf("%-14s %10.0f files/s  (min %.0f, max %.0f)  %5.1f us CPU each\n", side, rates[rates.size() / 2], rates.front(), rates.back(),
+              cpu_us);
 }
 
 bool Parse(int argc, char** argv, Settings* settings) {
@@ -122,6 +133,8 @@ bool Parse(int argc, char** argv, Settings* settings) {
       settings->rig.bandwidth = std::strtoull(value.c_str(), nullptr, 10);
     } else if (key == "--rounds") {
       settings->rounds = std::max(1, std::atoi(value.c_str()));
+    } else if (key == "--window") {
+      settings->window_max = static_cast<std::uint32_t>(std::strtoul(value.c_str(), nullptr, 10));
     } else if (key == "--engine") {
       settings->engine = value;
     } else {
@@ -143,12 +156,15 @@ int Run(const Settings& settings) {
 
   const SystemClock clock;
   source::SourceOptions options;
+  options.window_max = settings.window_max;
   if (settings.engine != "auto") {
     options.engine = settings.engine == "io_uring" ? io::EngineKind::kUring : io::EngineKind::kThreads;
   }
   std::vector<double> ours;
   std::vector<double> theirs;
   std::vector<double> ratios;
+  double our_cpu = 0;
+  double their_cpu = 0;
   std::string report;
   auto opened = source::Source::Open(rig->mount());
   if (!opened.ok()) {
@@ -157,7 +173,9 @@ int Run(const Settings& settings) {
   }
   for (int round = 0; round < settings.rounds; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    their_cpu -= CpuSeconds();
     theirs.push_back(CopyWithThreads(rig->mount(), paths));
+    their_cpu += CpuSeconds();
     std::this_thread::sleep_for(std::chrono::milliseconds(1100));
     // A new reader each round: the ramp-up of a first epoch is part of it.
     auto reader = source::SourceReader::Create(opened.value(), io::MakeEngine, clock, options);
@@ -165,13 +183,16 @@ int Run(const Settings& settings) {
       std::fprintf(stderr, "source_copy: %s\n", reader.status().ToString().c_str());
       return 1;
     }
+    our_cpu -= CpuSeconds();
     ours.push_back(ReadThroughReader(reader.value().get(), clock, paths));
+    our_cpu += CpuSeconds();
     ratios.push_back(ours.back() / theirs.back());
     report = reader.value()->Report();
     reader.value()->Stop(1000);
   }
-  Print("source_reader", ours);
-  Print("64 threads", theirs);
+  const double us_each = 1e6 / static_cast<double>(paths.size()) / settings.rounds;
+  Print("source_reader", ours, our_cpu * us_each);
+  Print("64 threads", theirs, their_cpu * us_each);
   std::sort(ratios.begin(), ratios.end());
   std::printf("ratio          %10.2f          (min %.2f, max %.2f)\n%s\n", ratios[ratios.size() / 2], ratios.front(), ratios.back(),
               report.c_str());
@@ -184,7 +205,7 @@ int main(int argc, char** argv) {
   Settings settings;
   if (!Parse(argc, argv, &settings)) {
     std::fprintf(stderr, "usage: source_copy [--files N] [--size MEAN[:SIGMA]] [--latency-us N] [--bandwidth BYTES] [--rounds N] "
-                         "[--engine auto|threads|io_uring]\n");
+                         "[--window MAX] [--engine auto|threads|io_uring]\n");
     return 64;
   }
   return Run(settings);

@@ -65,10 +65,12 @@ ModelSource::Service About(std::int64_t ns) {
   return [ns](std::mt19937& random) { return ns * static_cast<std::int64_t>(80 + random() % 41) / 100; };
 }
 
-TEST(AimdWindow, GrowsToTheMaximumWithinFiveRoundsWhileLatencyStays) {
+TEST(AimdWindow, GrowsToTheMaximumWithinAThousandRequestsWhileLatencyStays) {
   AimdWindow window(4, 8, 256);
   ModelSource source(1000, 1000, Always(4 * kMs));
-  source.Run(&window, 8 + 16 + 32 + 64 + 128);
+  source.Run(&window, 8 + 16 + 32);
+  EXPECT_EQ(window.size(), 64u);
+  source.Run(&window, 900);
   EXPECT_EQ(window.size(), 256u);
   EXPECT_EQ(window.cuts(), 0u);
 }
@@ -124,6 +126,14 @@ TEST(AimdWindow, DoesNotCreepUpOverTime) {
     }
     EXPECT_LE(window.size(), 96u) << minute;
   }
+}
+
+TEST(AimdWindow, DoesNotGrowWhereItBringsNothing) {
+  AimdWindow window(4, 8, 512);
+  // Latency is low and stays so, but only one request ends at a time: our own processor is the limit.
+  std::int64_t now = kMs;
+  for (int i = 0; i < 20'000; ++i) window.OnComplete(1000, 2 * kMs + i % 7 * 1000, now += 50'000, true);
+  EXPECT_LE(window.size(), 80u);
 }
 
 TEST(AimdWindow, StaysWithoutBacklog) {

@@ -12,12 +12,14 @@ constexpr double kCutAbove = 5.0;
 constexpr double kCutFactor = 0.75;
 // One stuck request must not decide a round.
 constexpr double kRatioLimit = 32.0;
-// A cut is wrong if it cost more than this share of the best recent throughput.
+// A cut is wrong if it costs more than a tenth of the throughput.
 constexpr double kKeepRate = 0.90;
-// The best throughput fades, so that a source that got slower for good is judged anew.
-constexpr double kRateDecay = 0.99;
+// Up to here the window grows as long as latency allows; beyond, throughput must grow by a quarter of what the window did.
+constexpr std::uint32_t kFreeGrowth = 64;
+constexpr double kGrowthYield = 0.25;
+constexpr std::uint32_t kHoldRounds = 32;
 constexpr std::int64_t kEpochNs = 30'000'000'000;
-// A round that shows an idle source may be short, so that the window grows fast; whether to cut takes more evidence.
+// A round that shows an idle source may be short, so that the window grows fast; what is judged takes more evidence.
 constexpr std::uint32_t kMinRound = 8;
 constexpr std::uint32_t kMinJudgement = 96;
 // Requests sent one after the other to see the base.
@@ -50,7 +52,7 @@ void AimdWindow::BeginEpoch(std::int64_t now_ns, bool backlog) {
   // Those in flight end first, then a few that meet no queue of ours.
   if (backlog && size_ > kQuietSize) quiet_ = size_ + kQuietRequests;
   round_ = Round();
-  after_cut_ = 0;
+  after_change_ = 0;
 }
 
 void AimdWindow::OnComplete(std::size_t bytes, std::int64_t latency_ns, std::int64_t now_ns, bool backlog) {
@@ -68,7 +70,7 @@ void AimdWindow::OnComplete(std::size_t bytes, std::int64_t latency_ns, std::int
   round_.backlog = round_.backlog && backlog;
   round_.base_ns += expected;
   round_.latency_ns += std::min(static_cast<double>(latency_ns), expected * kRatioLimit);
-  const bool idle = round_.latency_ns < round_.base_ns * kGrowBelow && after_cut_ == 0;
+  const bool idle = round_.latency_ns < round_.base_ns * kGrowBelow && after_change_ == 0 && size_ < kFreeGrowth;
   if (round_.completions >= std::max(size_, idle ? kMinRound : kMinJudgement)) EndRound(now_ns);
 }
 
@@ -76,47 +78,58 @@ void AimdWindow::EndRound(std::int64_t now_ns) {
   const Round round = round_;
   round_ = Round();
   if (!round.backlog) {
-    after_cut_ = 0;
+    after_change_ = 0;
     return;
   }
   round_.started_ns = now_ns;
-  // What ends in the first round after a cut was sent before it.
-  if (after_cut_ == 1) {
-    after_cut_ = 2;
+  // What ends in the first round after a change was sent before it.
+  if (after_change_ == 1) {
+    after_change_ = 2;
     return;
   }
-  const double ratio = round.latency_ns / round.base_ns;
+  ratio_ = round.latency_ns / round.base_ns;
   const double rate = round.base_ns / static_cast<double>(std::max<std::int64_t>(now_ns - round.started_ns, 1));
-  if (after_cut_ == 2) {
-    after_cut_ = 0;
-    if (rate < best_rate_ * kKeepRate) {
-      size_ = size_before_cut_;
-      base_factor_ *= std::max(1.0, ratio_before_cut_ / kGrowBelow);
-      best_rate_ = 0;  // measured in units of the old base
-      return;
+  if (after_change_ == 2) JudgeChange(rate);
+  rate_ = rate_ == 0 ? rate : (rate_ + rate) / 2;
+  if (hold_ > 0) --hold_;
+  if (ratio_ > kCutAbove && size_ > min_) {
+    doubling_ = false;
+    ++cuts_;
+    ChangeTo(std::max(min_, static_cast<std::uint32_t>(size_ * kCutFactor)));
+  } else if (ratio_ < kGrowBelow && size_ < max_ && hold_ == 0) {
+    const std::uint32_t step = doubling_ ? size_ : std::max<std::uint32_t>(4, size_ / 8);
+    if (size_ < kFreeGrowth) {
+      size_ = std::min({max_, size_ + step, kFreeGrowth});
+    } else {
+      ChangeTo(std::min(max_, size_ + step));
     }
   }
-  best_rate_ = std::max(best_rate_ * kRateDecay, rate);
-  if (ratio > kCutAbove) {
-    ratio_before_cut_ = ratio;
-    Cut();
-  } else if (ratio < kGrowBelow) {
-    Grow();
+}
+
+// Makes a change that the round after the next one judges.
+void AimdWindow::ChangeTo(std::uint32_t size) {
+  size_before_ = size_;
+  rate_before_ = rate_;
+  ratio_before_ = ratio_;
+  size_ = size;
+  after_change_ = 1;
+}
+
+void AimdWindow::JudgeChange(double rate) {
+  after_change_ = 0;
+  if (size_ < size_before_) {
+    if (rate >= rate_before_ * kKeepRate) return;
+    // The source was not busy: latencies like these are its usual ones.
+    base_factor_ *= std::max(1.0, ratio_before_ / kGrowBelow);
+    ratio_ = kGrowBelow;
+    rate_ = 0;  // measured in units of the old base
+  } else {
+    const double growth = static_cast<double>(size_) / size_before_ - 1;
+    if (rate >= rate_before_ * (1 + growth * kGrowthYield)) return;
+    doubling_ = false;
+    hold_ = kHoldRounds;
   }
-}
-
-void AimdWindow::Grow() {
-  const std::uint32_t step = doubling_ ? size_ : std::max<std::uint32_t>(4, size_ / 8);
-  size_ = std::min(max_, size_ + step);
-}
-
-void AimdWindow::Cut() {
-  doubling_ = false;
-  if (size_ == min_) return;
-  size_before_cut_ = size_;
-  size_ = std::max(min_, static_cast<std::uint32_t>(size_ * kCutFactor));
-  after_cut_ = 1;
-  ++cuts_;
+  size_ = size_before_;
 }
 
 }  // namespace tierd::source

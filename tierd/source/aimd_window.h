@@ -1,9 +1,10 @@
 // How many requests a source should have in flight, found from the latencies and the throughput it shows: additive (at first
 // doubling) increase while latency stays near its base, multiplicative decrease when it rises without more work being done.
 //
-// Latency alone misleads on a source that answers some requests from a cache: there the lowest latency is far below the
-// usual one, and cutting would starve it. So a cut that costs throughput is undone, and the base corrected. And a base can
-// only be seen with few requests in flight: the window starts small, and once in a while it is small for a moment.
+// Latency alone misleads. Where a cache answers some requests, the lowest latency is far below the usual one, and cutting would
+// starve us: a cut that costs throughput is undone, and the base corrected. Where something else than the source is the limit
+// (our processors), more in flight does not help: growth beyond a usual size that brings nothing is undone. And a base can only
+// be seen with few requests in flight: the window starts small, and once in a while it is small for a moment.
 // Pure; owner: one SourceReader; loop thread only.
 #pragma once
 
@@ -45,8 +46,8 @@ class AimdWindow {
   };
   void BeginEpoch(std::int64_t now_ns, bool backlog);
   void EndRound(std::int64_t now_ns);
-  void Grow();
-  void Cut();
+  void JudgeChange(double rate);
+  void ChangeTo(std::uint32_t size);
 
   // Constant after construction.
   std::uint32_t min_;
@@ -58,11 +59,15 @@ class AimdWindow {
   std::int64_t epoch_started_ns_ = 0;
   std::uint32_t quiet_ = 0;        // completions until the base has been looked for
   Round round_;
+  double rate_ = 0;                // work per time, mean of the last rounds
+  double ratio_ = 0;               // latency over base, last round
   bool doubling_ = true;
-  int after_cut_ = 0;              // rounds since a cut that is not judged yet: 1 and 2; 0: none
-  std::uint32_t size_before_cut_ = 0;
-  double ratio_before_cut_ = 0;
-  double best_rate_ = 0;           // work per time; decays
+  std::uint32_t hold_ = 0;         // rounds until growing is tried again
+  // A change that is not judged yet.
+  int after_change_ = 0;           // rounds since: 1 and 2; 0: none
+  std::uint32_t size_before_ = 0;
+  double rate_before_ = 0;
+  double ratio_before_ = 0;
   std::uint64_t cuts_ = 0;
 };
 

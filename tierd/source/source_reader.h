@@ -100,10 +100,10 @@ struct StatQuery {
 struct SourceOptions {
   // Requests in flight: where the window starts, and between which bounds it adapts. It doubles with every windowful, so a
   // small start costs a few latencies and shows what the source does when it is not busy. Raising the maximum costs a thread
-  // each on the thread-pool engine. Range 1..448. Not reloadable.
+  // each on the thread-pool engine; 0 = 64 for each processor, 128 to 384. Range 1..448. Not reloadable.
   std::uint32_t window_min = 4;
   std::uint32_t window_start = 8;
-  std::uint32_t window_max = 256;
+  std::uint32_t window_max = 0;
   // Demand requests that may be in flight beyond the window. Range 1..64. Not reloadable.
   std::uint32_t demand_reserve = 32;
   // Budgets, 0 = none. Reloadable. All requests count, demand is served first.
