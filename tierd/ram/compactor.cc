@@ -9,10 +9,12 @@ bool IsFree(FrameState state) { return state == FrameState::kHole || state == Fr
 
 // A sweep may turn at both ends of a segment (or at obstacles) without having gained anything before it gives up.
 constexpr std::uint8_t kFruitlessTurns = 3;
-// Each hop copies about a reserve's bytes and opens one more stretch between obstacles; 16 reach every stretch of a segment with 16 obstacles.
-constexpr std::uint8_t kMaxHops = 16;
-// Blocks that a hop may look at beyond an obstacle.
-constexpr int kHopVisits = 4096;
+// Other stretches of a segment that may be tried for one want.
+constexpr std::uint8_t kMaxRelocations = 16;
+// Blocks around the gap that a relocation looks at: <= 1 ms.
+constexpr int kStretchVisits = 16384;
+// A want may cost this many copies of its segment; where obstacles make it dearer, evicting is better.
+constexpr std::uint64_t kMaxPasses = 2;
 
 }  // namespace
 
@@ -39,11 +41,16 @@ SegmentIndex Compactor::Choose(std::uint64_t wanted) const {
   return best;
 }
 
+void Compactor::ForgetEffort() {
+  turns_ = 0;
+  relocations_ = 0;
+  best_ = 0;
+  begin_bytes_ = stats_.bytes_moved;
+}
+
 void Compactor::Begin(SegmentIndex segment) {
   current_ = segment;
-  turns_ = 0;
-  hops_ = 0;
-  best_ = 0;
+  ForgetEffort();
   // Towards the side with more of the segment on it: the other side is gathered on the way back.
   const FrameId gap = allocator_.Gap(segment);
   up_ = allocator_.offset(gap) < allocator_.segment_bytes(segment) / 2;
@@ -51,7 +58,12 @@ void Compactor::Begin(SegmentIndex segment) {
 
 Compactor::Outcome Compactor::Step(std::uint64_t wanted, std::uint64_t budget_bytes) {
   Quantum quantum{budget_bytes};
-  wanted = std::min(wanted, allocator_.max_frame_bytes());
+  if (allocator_.stats().gap_allocations != gap_allocations_) {
+    // What was gathered has been used: the limits below are for one want.
+    gap_allocations_ = allocator_.stats().gap_allocations;
+    tried_.clear();
+    ForgetEffort();
+  }
   for (;;) {
     if (HasRoom(wanted)) {
       tried_.clear();
@@ -72,7 +84,7 @@ Compactor::Outcome Compactor::Step(std::uint64_t wanted, std::uint64_t budget_by
     const Stop stop = Sweep(wanted, quantum);
     if (stop == Stop::kQuantum) return Outcome::kMore;
     bool given_up = stop == Stop::kNoHole;
-    if (stop == Stop::kObstacle || stop == Stop::kEnd || stop == Stop::kTooLarge) given_up = !Turn() && !Hop(quantum);
+    if (stop == Stop::kObstacle || stop == Stop::kEnd || stop == Stop::kTooLarge) given_up = Exhausted() || (!Turn() && !Relocate() && !MoveWindow(quantum));
     if (given_up) {
       tried_.resize(std::max<std::size_t>(tried_.size(), allocator_.segment_slots()));
       tried_[Raw(current_)] = true;
@@ -143,6 +155,8 @@ Compactor::Stop Compactor::Sweep(std::uint64_t wanted, Quantum& quantum) {
   return Stop::kEnd;
 }
 
+bool Compactor::Exhausted() const { return stats_.bytes_moved - begin_bytes_ > kMaxPasses * allocator_.segment_bytes(current_); }
+
 bool Compactor::Turn() {
   if (turns_ >= kFruitlessTurns) return false;
   ++turns_;
@@ -151,46 +165,93 @@ bool Compactor::Turn() {
   return true;
 }
 
-// The gap is shut in by obstacles: moves the frames behind one of them into it, if that makes a hole of the reserve's size there.
-bool Compactor::Hop(Quantum& quantum) {
-  if (!slide_ || hops_ >= kMaxHops) return false;
-  // On in one direction as long as possible, so that it does not hop back.
-  if (!HopTo(hop_up_, quantum)) {
-    hop_up_ = !hop_up_;
-    if (!HopTo(hop_up_, quantum)) return false;
+// The gap is shut in, by obstacles or by frames larger than itself. If another stretch between such blocks has more free space in it, its largest
+// hole becomes the gap and gathers the rest there: grown, it may pass what stopped it before. Costs no copy.
+bool Compactor::Relocate() {
+  if (relocations_ >= kMaxRelocations) return false;
+  const FrameId gap = allocator_.Gap(current_);
+  const std::uint64_t limit = allocator_.capacity(gap);
+  FrameId at = StretchBegin();
+  struct Stretch {
+    std::uint64_t free = 0;
+    FrameId hole = kNoFrame;
+  };
+  Stretch best{limit, kNoFrame};
+  Stretch here;
+  bool has_gap = false;
+  for (int visits = 0; visits < kStretchVisits; ++visits, at = allocator_.Next(at)) {
+    const bool end = at == kNoFrame;
+    if (end || (!IsFree(allocator_.state(at)) && (allocator_.capacity(at) > limit || !Movable(at)))) {
+      if (!has_gap && here.free > best.free) best = here;
+      here = Stretch{};
+      has_gap = false;
+      if (end) break;
+      continue;
+    }
+    if (!IsFree(allocator_.state(at))) continue;
+    here.free += allocator_.capacity(at);
+    has_gap |= at == gap;
+    if (here.hole == kNoFrame || allocator_.capacity(at) > allocator_.capacity(here.hole)) here.hole = at;
   }
-  ++hops_;
+  if (best.hole == kNoFrame) return false;
+  allocator_.MoveGap(current_, best.hole);
+  ++relocations_;
   turns_ = 0;
+  best_ = 0;
   return true;
 }
 
-bool Compactor::HopTo(bool up, Quantum& quantum) {
+// No stretch helps by itself: the frames of a window whose live bytes fit into the gap go there, if that leaves a larger hole than the gap was.
+bool Compactor::MoveWindow(Quantum& quantum) {
   const FrameId gap = allocator_.Gap(current_);
-  const std::uint64_t reserve = allocator_.GapReserve(current_);
-  int visits = kHopVisits;
-  FrameId at = Step1(gap, up);
-  while (at != kNoFrame && visits-- > 0 && !IsFree(allocator_.state(at)) && !Movable(at)) at = Step1(at, up);
-  const FrameId begin = at;
-  std::uint64_t region = 0;
-  std::uint64_t moved = 0;
-  while (at != kNoFrame && visits-- > 0 && region < reserve) {
-    const std::uint64_t bytes = allocator_.capacity(at);
-    if (!IsFree(allocator_.state(at))) {
-      if (!Movable(at) || moved + bytes + 4096 > allocator_.capacity(gap)) break;
-      moved += bytes + 4096;  // its alignment may cost that much
+  const std::uint64_t room = allocator_.capacity(gap);
+  const auto cost = [&](FrameId id) {
+    if (IsFree(allocator_.state(id))) return std::uint64_t{0};
+    return allocator_.capacity(id) + (allocator_.align(id) > abi::kGranule ? allocator_.align(id) : 0);
+  };
+  Window best;
+  Window here;
+  FrameId at = StretchBegin();
+  for (int visits = 0; visits < kStretchVisits && at != kNoFrame; ++visits, at = allocator_.Next(at)) {
+    if (at == gap || (!IsFree(allocator_.state(at)) && (cost(at) > room || !Movable(at)))) {
+      here = Window{};
+      continue;
     }
-    region += bytes;
-    at = Step1(at, up);
+    if (here.first == kNoFrame) here.first = at;
+    here.last = at;
+    here.live += cost(at);
+    here.bytes += allocator_.capacity(at);
+    for (; here.live > room; here.first = allocator_.Next(here.first)) {
+      here.live -= cost(here.first);
+      here.bytes -= allocator_.capacity(here.first);
+    }
+    if (here.bytes > best.bytes) best = here;
   }
-  if (region < reserve) return false;
-  const FrameId end = at;
-  for (at = begin; at != end; at = Step1(at, up)) {
+  if (best.bytes <= room) return false;
+  const bool above = allocator_.offset(best.first) > allocator_.offset(gap);
+  const FrameId end = allocator_.Next(best.last);
+  for (at = best.first; at != end && quantum.moves > 0; at = allocator_.Next(at)) {
     if (IsFree(allocator_.state(at))) continue;
-    const FrameRequest request = RequestFor(at);
-    if (allocator_.Gap(current_) == kNoFrame || !MoveTo(at, allocator_.AllocateInGap(request, current_, !up), quantum)) break;
-    if (quantum.moves == 0) break;
+    if (allocator_.Gap(current_) == kNoFrame || !MoveTo(at, allocator_.AllocateInGap(RequestFor(at), current_, !above), quantum)) break;
   }
+  turns_ = kFruitlessTurns;  // the next thing to try is to make the new hole the gap
   return true;
+}
+
+// Some way down from the gap, where a look around it begins.
+FrameId Compactor::StretchBegin() const {
+  FrameId at = allocator_.Gap(current_);
+  for (int i = 0; i < kStretchVisits / 2 && allocator_.Previous(at) != kNoFrame; ++i) at = allocator_.Previous(at);
+  return at;
+}
+
+bool Compactor::CouldGather(std::uint64_t wanted) const {
+  for (std::uint16_t i = 0; i < allocator_.segment_slots(); ++i) {
+    const SegmentIndex segment{i};
+    if (!allocator_.in_use(segment) || allocator_.closed(segment)) continue;
+    if (allocator_.free_in(segment) >= allocator_.GapReserve(segment) + wanted) return true;
+  }
+  return false;
 }
 
 Compactor::Outcome Compactor::Evacuate(SegmentIndex segment, std::uint64_t budget_bytes) {

@@ -238,6 +238,7 @@ FrameId FrameAllocator::Allocate(const FrameRequest& request, bool into_reserve)
     const std::uint64_t keep = into_reserve ? 0 : GapReserve(static_cast<SegmentIndex>(at));
     if (std::uint64_t{start - gap.start + granules} * abi::kGranule + keep > capacity(segment.gap)) continue;
     gap_hint_ = static_cast<std::uint16_t>(at);
+    ++stats_.gap_allocations;
     return Carve(segment.gap, start, granules, request);
   }
   return kNoFrame;
@@ -378,7 +379,8 @@ void FrameAllocator::MoveGap(SegmentIndex segment, FrameId hole) {
 }
 
 std::uint64_t FrameAllocator::GapReserve(SegmentIndex segment) const {
-  return std::min(options_.max_frame_bytes, segments_[Raw(segment)].bytes / 16 / abi::kGranule * abi::kGranule);
+  // An eighth more than the largest frame: moving aligned frames leaves up to a page beside each.
+  return std::min((options_.max_frame_bytes / 8 * 9 + 4096) / abi::kGranule * abi::kGranule, segments_[Raw(segment)].bytes / 16 / abi::kGranule * abi::kGranule);
 }
 
 std::uint64_t FrameAllocator::GapSurplus(SegmentIndex segment) const {

@@ -52,6 +52,7 @@ struct AllocatorStats {
   std::uint64_t frames = 0;         // filling and live
   std::uint64_t limbo_frames = 0;
   std::uint64_t metadata_bytes = 0; // of this object
+  std::uint64_t gap_allocations = 0;  // by Allocate, from gaps, since construction
   std::uint64_t free_bytes() const { return hole_bytes + gap_bytes; }
 };
 
@@ -116,7 +117,7 @@ class FrameAllocator {
   // Makes another hole of the same segment its gap (the old gap becomes a hole).
   void MoveGap(SegmentIndex segment, FrameId hole);
 
-  // Bytes that a gap keeps: min(max_frame_bytes, segment bytes / 16), so segments below 80 MiB cannot promise room for 4 MiB at 10 % free.
+  // Bytes that a gap keeps: min(9/8 max_frame_bytes + 4 KiB, segment bytes / 16), so segments below 80 MiB cannot promise room for 4 MiB at 10 % free.
   std::uint64_t GapReserve(SegmentIndex segment) const;
   std::uint64_t GapSurplus(SegmentIndex segment) const;
   std::uint64_t max_frame_bytes() const { return options_.max_frame_bytes; }

@@ -98,6 +98,7 @@ MemoryRoom ReadMemoryRoom(const MemoryRoots& roots) {
     if (second == std::string::npos) continue;
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     const std::string path = line.substr(second + 1);
+    if (path.empty() || path[0] != '/') continue;
     if (controllers.find(",memory,") != std::string::npos) LookUpwards(roots.cgroup + "/memory", path, kV1, room);
     if (controllers == ",,") {
       LookUpwards(roots.cgroup, path, kV2, room);

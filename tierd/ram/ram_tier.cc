@@ -30,7 +30,7 @@ std::uint16_t RamTier::NextFill() { return static_cast<std::uint16_t>(fills_++ %
 
 FrameId RamTier::Allocate(OwnerId owner, abi::FileKey chunk_key, std::uint64_t bytes, std::uint32_t align) {
   if (bytes == 0 || bytes > options_.max_frame_bytes) return kNoFrame;
-  return allocator_.Allocate({owner, bytes, align, abi::EncodeLease(abi::LeaseKeyOf(chunk_key), NextFill())}, compaction_useless_);
+  return allocator_.Allocate({owner, bytes, align, abi::EncodeLease(abi::LeaseKeyOf(chunk_key), NextFill())}, may_use_reserve_);
 }
 
 std::byte* RamTier::Data(FrameId frame) const {
@@ -93,7 +93,8 @@ std::uint64_t RamTier::FreeLimbo(std::size_t max_frames, const LeaseSet& leased)
     freed += bytes;
   }
   leased_limbo_bytes_ = kept;
-  if (freed > 0) compaction_useless_ = false;
+  // The verdict "nothing to gain" holds until a good part of a frame was freed: else every eviction would start another fruitless sweep.
+  if (freed > 0 && free_bytes() >= useless_free_bytes_ + options_.max_frame_bytes / 4) ForgetUseless();
   return freed;
 }
 
@@ -111,7 +112,7 @@ void RamTier::Move(FrameId from, FrameId to) {
 }
 
 Compactor::Outcome RamTier::CompactStep(std::uint64_t wanted, std::uint64_t budget_bytes) {
-  wanted = std::min(wanted + kPage, options_.max_frame_bytes);  // the strictest alignment may cost a page
+  wanted = Compactor::RoomFor(std::min(wanted, options_.max_frame_bytes));
   const LeaseSet& leased = scanner_.Scan();
   FreeLimbo(limbo_.size(), leased);
   leased_ = &leased;
@@ -122,9 +123,11 @@ Compactor::Outcome RamTier::CompactStep(std::uint64_t wanted, std::uint64_t budg
     FreeLimbo(limbo_.size(), scanner_.Scan());
     if (compactor_.HasRoom(wanted)) outcome = Compactor::Outcome::kEnough;
   }
-  // Nothing left to gather: then a gap's reserve may go, until something was freed.
   compaction_useless_ = outcome == Compactor::Outcome::kNothing;
-  if (compaction_useless_ && LargestGap() >= wanted) outcome = Compactor::Outcome::kEnough;
+  useless_free_bytes_ = free_bytes();
+  // A reserve may go, until something was freed, where there is too little left to gather; not where leases are merely in the way of gathering.
+  may_use_reserve_ = compaction_useless_ && !compactor_.CouldGather(wanted);
+  if (may_use_reserve_ && LargestGap() >= wanted) outcome = Compactor::Outcome::kEnough;
   return outcome;
 }
 
@@ -171,7 +174,7 @@ void RamTier::AddSegment(SegmentTicket ticket, Segment segment) {
   TIERD_CHECK(index != kNoSegment);
   if (segments_.size() <= Raw(index)) segments_.resize(Raw(index) + std::size_t{1});
   segments_[Raw(index)] = std::move(segment);
-  compaction_useless_ = false;
+  ForgetUseless();
 }
 
 const Segment* RamTier::FindSegment(std::uint32_t serial) const {
@@ -214,7 +217,7 @@ std::uint64_t RamTier::Shrink(std::uint64_t bytes) {
 void RamTier::CancelShrink() {
   for (std::uint16_t i = 0; i < allocator_.segment_slots(); ++i) allocator_.CloseSegment(SegmentIndex{i}, false);
   closed_segments_ = 0;
-  compaction_useless_ = false;
+  ForgetUseless();
 }
 
 std::vector<OwnerId> RamTier::ShrinkStep(std::size_t max_victims, std::uint64_t budget_bytes) {

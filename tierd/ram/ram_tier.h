@@ -141,6 +141,7 @@ class RamTier final : private FrameMover {
   void Move(FrameId from, FrameId to) override;
   std::uint16_t NextFill();
   std::uint64_t LargestGap() const;
+  void ForgetUseless() { compaction_useless_ = may_use_reserve_ = false; }
   std::uint64_t FreeLimbo(std::size_t max_frames, const LeaseSet& leased);
 
   // Owned by the loop thread.
@@ -155,7 +156,9 @@ class RamTier final : private FrameMover {
   std::uint64_t fills_ = 0;
   std::uint64_t reserved_bytes_ = 0;
   std::uint32_t closed_segments_ = 0;
-  bool compaction_useless_ = false;   // until something was freed
+  bool compaction_useless_ = false;   // the last step found nothing to gain; until something was freed
+  std::uint64_t useless_free_bytes_ = 0;  // free bytes at that verdict
+  bool may_use_reserve_ = false;      // and there is too little left for any gathering
   std::uint64_t leased_limbo_bytes_ = 0;
   std::uint64_t held_limbo_frames_ = 0;
   std::uint64_t held_limbo_bytes_ = 0;

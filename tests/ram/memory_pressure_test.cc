@@ -1,0 +1,111 @@
+#include "tierd/ram/memory_pressure.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace tierd::ram {
+namespace {
+
+class MemoryPressureTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    root = std::filesystem::path(testing::TempDir()) / ("tierd_memory_" + std::to_string(::getpid()));
+    std::filesystem::remove_all(root);
+    Write("proc/meminfo", "MemTotal:       1000000 kB\nMemFree: 5 kB\nMemAvailable:    500000 kB\nBuffers: 1 kB\n");
+  }
+  void TearDown() override { std::filesystem::remove_all(root); }
+  void Write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((root / path).parent_path());
+    std::ofstream(root / path) << text;
+  }
+  MemoryRoom Read() const { return ReadMemoryRoom({(root / "proc").string(), (root / "cgroup").string()}); }
+  std::filesystem::path root;
+};
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+TEST_F(MemoryPressureTest, WithoutCgroupsTheNodeBounds) {
+  const MemoryRoom room = Read();
+  EXPECT_TRUE(room.known);
+  EXPECT_EQ(room.available_bytes, 500'000u << 10);
+  EXPECT_EQ(room.room_bytes, 500'000u << 10);
+  EXPECT_EQ(room.cgroup_limit_bytes, 0u);
+  EXPECT_EQ(room.bound_by, "node");
+}
+
+TEST_F(MemoryPressureTest, VersionOneCountsReclaimableCacheAsRoom) {
+  Write("proc/self/cgroup", "9:name=systemd:/\n4:cpu,memory:/job/step\n0::/\n");
+  Write("cgroup/memory/job/step/memory.limit_in_bytes", "104857600\n");
+  Write("cgroup/memory/job/step/memory.usage_in_bytes", "94371840\n");
+  Write("cgroup/memory/job/step/memory.stat", "cache 1\ninactive_file 7\ntotal_inactive_file 20971520\n");
+  const MemoryRoom room = Read();
+  EXPECT_EQ(room.cgroup_limit_bytes, 100 * kMiB);
+  EXPECT_EQ(room.cgroup_used_bytes, 70 * kMiB);
+  EXPECT_EQ(room.room_bytes, 30 * kMiB);
+  EXPECT_NE(room.bound_by.find("/job/step"), std::string::npos);
+}
+
+TEST_F(MemoryPressureTest, AnAncestorMayBeTheTightest) {
+  Write("proc/self/cgroup", "0::/user/job\n");
+  Write("cgroup/user/job/memory.max", "max\n");
+  Write("cgroup/user/job/memory.current", "1048576\n");
+  Write("cgroup/user/memory.max", "209715200\n");
+  Write("cgroup/user/memory.current", "104857600\n");
+  Write("cgroup/user/memory.stat", "anon 1\ninactive_file 0\n");
+  const MemoryRoom room = Read();
+  EXPECT_EQ(room.room_bytes, 100 * kMiB);
+  EXPECT_EQ(room.cgroup_limit_bytes, 200 * kMiB);
+}
+
+TEST_F(MemoryPressureTest, VersionTwoHighBindsBeforeMax) {
+  Write("proc/self/cgroup", "0::/job\n");
+  Write("cgroup/unified/job/memory.max", "104857600\n");
+  Write("cgroup/unified/job/memory.high", "52428800\n");
+  Write("cgroup/unified/job/memory.current", "10485760\n");
+  EXPECT_EQ(Read().room_bytes, 40 * kMiB);
+}
+
+TEST_F(MemoryPressureTest, OverTheLimitLeavesNothing) {
+  Write("proc/self/cgroup", "0::/job\n");
+  Write("cgroup/job/memory.max", "1000\n");
+  Write("cgroup/job/memory.current", "5000\n");
+  const MemoryRoom room = Read();
+  EXPECT_EQ(room.room_bytes, 0u);
+  EXPECT_TRUE(room.known);
+}
+
+// A container sees its own cgroup as the root of the mount, while /proc names a path that exists only outside.
+TEST_F(MemoryPressureTest, AForeignPathFallsBackToTheMount) {
+  Write("proc/self/cgroup", "4:memory:/docker/0123456789\n");
+  Write("cgroup/memory/memory.limit_in_bytes", "104857600\n");
+  Write("cgroup/memory/memory.usage_in_bytes", "52428800\n");
+  EXPECT_EQ(Read().room_bytes, 50 * kMiB);
+}
+
+TEST_F(MemoryPressureTest, NoLimitOfVersionOneIsAHugeNumber) {
+  Write("proc/self/cgroup", "4:memory:/\n");
+  Write("cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  Write("cgroup/memory/memory.usage_in_bytes", "52428800\n");
+  EXPECT_EQ(Read().room_bytes, 500'000u << 10);
+}
+
+TEST_F(MemoryPressureTest, UnreadableFilesAreUnknown) {
+  Write("proc/meminfo", "garbage");
+  Write("proc/self/cgroup", "nonsense\n:::\n4:memory\n");
+  const MemoryRoom room = Read();
+  EXPECT_FALSE(room.known);
+  EXPECT_EQ(room.room_bytes, 0u);
+}
+
+TEST(MemoryPressure, ReadsThisMachine) {
+  const MemoryRoom room = ReadMemoryRoom({});
+  EXPECT_TRUE(room.known);
+  EXPECT_GT(room.room_bytes, 0u);
+  std::printf("room %llu MiB, bound by %s\n", static_cast<unsigned long long>(room.room_bytes >> 20), room.bound_by.c_str());
+}
+
+}  // namespace
+}  // namespace tierd::ram
