@@ -70,6 +70,9 @@ void Client::Init(const Settings& settings) {
     settings_.prefixes.text[i] = settings_.prefix_text + (settings.prefixes.text[i] - settings.prefix_text);
   ::pthread_mutex_init(&mutex_, nullptr);
   next_probe_ns_.store(0, std::memory_order_relaxed);
+  timeouts_.store(0, std::memory_order_relaxed);
+  closed_until_ns_.store(0, std::memory_order_relaxed);
+  sessions_opened_.store(0, std::memory_order_relaxed);
   ::pthread_once(&fork_handlers_once, &InstallForkHandlers);
   if (in_use.exchange(true, std::memory_order_acq_rel)) return;
   for (Client* known = FirstClient(); known != nullptr; known = known->next_client) {

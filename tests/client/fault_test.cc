@@ -1,0 +1,350 @@
+// Daemons that are slow, hung, dead, hostile, or not there at all: reads go on, right and in time.
+#include <errno.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <chrono>
+#include <thread>
+
+#include "tests/client/client_rig.h"
+
+namespace tierd::testing {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double SecondsSince(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::size_t OpenDescriptors() {
+  std::size_t count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+  return count;
+}
+
+class FaultTest : public ClientRig {
+ protected:
+  void SetUp() override {
+    ClientRig::SetUp();
+    for (int i = 0; i < 20; ++i) Write(Name(i), ContentOf(Name(i), 3000));
+  }
+  static std::string Name(int i) { return "f" + std::to_string(i); }
+  void GetAll(int from, int to, int origin = -1) {
+    for (int i = from; i < to; ++i) EXPECT_EQ(ContentOf(Name(i), 3000), Get(Path(Name(i)), origin));
+  }
+};
+
+TEST_F(FaultTest, NoDaemon) {
+  Client();
+  GetAll(0, 20, TIER_FROM_BYPASS);
+  EXPECT_EQ(20u, Fallbacks(abi::Fallback::kNoDaemon));
+  EXPECT_EQ(0u, Stats().connected);
+  tier_options options{};
+  options.size = sizeof options;
+  options.socket = options_.socket.c_str();
+  options.flags = TIER_REQUIRE_DAEMON;
+  tier_client* other = nullptr;
+  EXPECT_EQ(-ECONNREFUSED, tier_connect(&options, &other));
+  EXPECT_EQ(nullptr, other);
+}
+
+TEST_F(FaultTest, CountsFromBeforeTheDaemonReachIt) {
+  options_.staleness = abi::Staleness::kTtl;
+  Client();
+  GetAll(0, 5, TIER_FROM_BYPASS);
+  tier_disconnect(client_);
+  client_ = nullptr;
+  StartDaemon();
+  Client();
+  GetAll(0, 5, TIER_FROM_SOURCE);
+  EXPECT_EQ(5u, daemon_->page(0)->counters.reads[static_cast<int>(abi::Tier::kSource)].load());
+}
+
+TEST_F(FaultTest, DisabledByTheEnvironment) {
+  StartDaemon();
+  ::setenv("TIERD_DISABLE", "1", 1);
+  Client();
+  ::unsetenv("TIERD_DISABLE");
+  GetAll(0, 3, TIER_FROM_BYPASS);
+  EXPECT_EQ(3u, Fallbacks(abi::Fallback::kDisabled));
+  EXPECT_EQ(0u, daemon_->sessions());
+}
+
+TEST_F(FaultTest, PrefixesLimitTheCache) {
+  Write("in/a", ContentOf("a", 100));
+  Write("inside/b", ContentOf("b", 100));
+  StartDaemon();
+  ::setenv("TIERD_PREFIX", ("/nowhere:" + Path("in") + "/").c_str(), 1);
+  Client();
+  ::unsetenv("TIERD_PREFIX");
+  EXPECT_EQ(ContentOf("a", 100), Get(Path("in/a"), TIER_FROM_SOURCE));
+  EXPECT_EQ(ContentOf("a", 100), Get(Path("in/a"), TIER_FROM_RAM));
+  EXPECT_EQ(ContentOf("b", 100), Get(Path("inside/b"), TIER_FROM_BYPASS));
+}
+
+TEST_F(FaultTest, SocketDirectoryMustBeOurs) {
+  StartDaemon();
+  ::chmod((base_ + "/run").c_str(), 0755);
+  Client();
+  GetAll(0, 2, TIER_FROM_BYPASS);
+  EXPECT_EQ(0u, daemon_->sessions());
+  ::chmod((base_ + "/run").c_str(), 0700);
+  std::filesystem::create_directory_symlink(base_ + "/run", base_ + "/link");
+  options_.socket = base_ + "/link/tierd.sock";
+  tier_disconnect(client_);
+  Client();
+  GetAll(0, 2, TIER_FROM_BYPASS);
+  EXPECT_EQ(0u, daemon_->sessions());
+}
+
+TEST_F(FaultTest, LongSocketPath) {
+  const std::string directory = base_ + "/" + std::string(120, 'd');
+  std::filesystem::create_directory(directory);
+  ::chmod(directory.c_str(), 0700);
+  options_.socket = directory + "/tierd.sock";
+  StartDaemon();
+  Client();
+  GetAll(0, 2, TIER_FROM_SOURCE);
+}
+
+TEST_F(FaultTest, RefusedAndWrongVersion) {
+  options_.refuse = EMFILE;
+  StartDaemon();
+  Client();
+  GetAll(0, 2, TIER_FROM_BYPASS);
+  tier_disconnect(client_);
+  daemon_.reset();
+  options_.refuse = 0;
+  options_.answer_version = 9;
+  StartDaemon();
+  tier_options options{};
+  options.size = sizeof options;
+  options.socket = options_.socket.c_str();
+  options.flags = TIER_REQUIRE_DAEMON;
+  EXPECT_EQ(-EPROTO, tier_connect(&options, &client_));
+}
+
+TEST_F(FaultTest, SilentDaemonCostsOneTimeout) {
+  StartDaemon();
+  daemon_->CacheAll();
+  Client(0, 200);
+  GetAll(0, 10, TIER_FROM_RAM);
+  for (int i = 10; i < 20; ++i) daemon_->Evict(Name(i));
+  daemon_->mischief = Mischief::kSilent;
+  const auto start = Clock::now();
+  GetAll(10, 20, TIER_FROM_BYPASS);
+  EXPECT_LT(SecondsSince(start), 0.9);
+  EXPECT_GE(Fallbacks(abi::Fallback::kTimeout), 1u);
+  EXPECT_GE(Fallbacks(abi::Fallback::kHung), 5u);
+  GetAll(0, 10, TIER_FROM_RAM);
+  daemon_->mischief = Mischief::kNone;
+  // The breaker tries again by itself.
+  for (int tries = 0; tries < 200 && Stats().reads[TIER_FROM_SOURCE] == 0; ++tries) {
+    Get(Path(Name(15)));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  GetAll(15, 16, TIER_FROM_RAM);
+  EXPECT_EQ(0u, daemon_->Leases());
+}
+
+TEST_F(FaultTest, SilentAtTheGreeting) {
+  StartDaemon();
+  daemon_->mischief = Mischief::kSilent;
+  Client(0, 100);
+  const auto start = Clock::now();
+  GetAll(0, 20, TIER_FROM_BYPASS);
+  EXPECT_LT(SecondsSince(start), 0.5);
+}
+
+TEST_F(FaultTest, LateRepliesAreDropped) {
+  StartDaemon();
+  Client(0, 100);
+  GetAll(0, 1, TIER_FROM_SOURCE);
+  daemon_->mischief = Mischief::kLate;
+  daemon_->late_ms = 250;
+  GetAll(1, 2, TIER_FROM_BYPASS);
+  daemon_->Evict(Name(1));
+  EXPECT_EQ(0u, daemon_->Recycle());  // nobody holds a lease for the answer that is on its way
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  daemon_->mischief = Mischief::kStrangerFirst;
+  GetAll(1, 8);
+  EXPECT_EQ(0u, daemon_->Leases());
+}
+
+TEST_F(FaultTest, HungByItsHeartbeat) {
+  StartDaemon();
+  for (int i = 0; i < 5; ++i) daemon_->Cache(Name(i));
+  Client();
+  GetAll(0, 5, TIER_FROM_RAM);
+  daemon_->heartbeat = false;
+  std::this_thread::sleep_for(std::chrono::milliseconds(1000));
+  const auto start = Clock::now();
+  GetAll(0, 5, TIER_FROM_RAM);
+  GetAll(5, 20, TIER_FROM_BYPASS);
+  EXPECT_LT(SecondsSince(start), 0.2);
+  EXPECT_EQ(15u, Fallbacks(abi::Fallback::kHung));
+  EXPECT_EQ(1u, Stats().hung);
+  daemon_->heartbeat = true;
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  GetAll(5, 20, TIER_FROM_SOURCE);
+}
+
+TEST_F(FaultTest, StoppedDaemon) {
+  process_ = std::make_unique<FakeDaemonProcess>(options_);
+  Client();
+  GetAll(0, 20, TIER_FROM_RAM);
+  for (int i = 20; i < 60; ++i) Write(Name(i), ContentOf(Name(i), 3000));
+  process_->Pause();
+  const auto start = Clock::now();
+  GetAll(0, 20, TIER_FROM_RAM);
+  GetAll(20, 60, TIER_FROM_BYPASS);
+  EXPECT_LT(SecondsSince(start), 1.6);
+  process_->Resume();
+}
+
+TEST_F(FaultTest, DeadDaemonAndSuccessor) {
+  options_.ttl_ms = 60'000;
+  process_ = std::make_unique<FakeDaemonProcess>(options_);
+  Client();
+  GetAll(0, 20, TIER_FROM_RAM);
+  tier_view held;
+  ASSERT_EQ(0, tier_get(client_, Path(Name(3)).c_str(), &held, 0));
+  process_->Kill();
+  for (int i = 20; i < 24; ++i) Write(Name(i), ContentOf(Name(i), 3000));
+  const auto start = Clock::now();
+  GetAll(20, 24, TIER_FROM_BYPASS);
+  EXPECT_LT(SecondsSince(start), 0.05);
+  GetAll(0, 20, TIER_FROM_RAM);  // unexpired
+  EXPECT_EQ(0u, Stats().connected);
+  process_ = std::make_unique<FakeDaemonProcess>(options_);
+  // Looked for every 5 s.
+  for (int tries = 0; tries < 700 && Stats().connected == 0; ++tries) {
+    GetAll(20, 24);  // not in the index of the first
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(1u, Stats().connected);
+  EXPECT_EQ(2u, Stats().sessions);
+  GetAll(0, 20, TIER_FROM_RAM);
+  EXPECT_EQ(ContentOf(Name(3), 3000), std::string(static_cast<const char*>(held.data), held.size));
+  tier_release(&held);
+}
+
+class HostileTest : public FaultTest, public ::testing::WithParamInterface<Mischief> {};
+
+TEST_P(HostileTest, EndsTheConversationOrTheRequest) {
+  StartDaemon();
+  Client();
+  GetAll(0, 1, TIER_FROM_SOURCE);
+  const std::size_t before = OpenDescriptors();
+  daemon_->mischief = GetParam();
+  GetAll(1, 6);
+  EXPECT_GE(before, OpenDescriptors());
+  EXPECT_GT(Stats().reads[TIER_FROM_BYPASS], 0u);
+  EXPECT_EQ(0u, daemon_->Leases());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, HostileTest,
+                         ::testing::Values(Mischief::kShortMessage, Mischief::kWrongLength, Mischief::kWrongMagic, Mischief::kTooMany, Mischief::kSurplusFd,
+                                           Mischief::kManyFds, Mischief::kUnknownType, Mischief::kBadLocation, Mischief::kNoSegment));
+
+TEST_F(FaultTest, ApplicationClosesAllDescriptors) {
+  StartDaemon();
+  for (int i = 0; i < 10; ++i) daemon_->Cache(Name(i));
+  Client();
+  tier_view held;
+  ASSERT_EQ(0, tier_get(client_, Path(Name(0)).c_str(), &held, 0));
+  const pid_t child = ::fork();  // a process of its own, since this one has others' descriptors
+  if (child == 0) {
+    GetAll(0, 3, TIER_FROM_RAM);
+    tier_view own;
+    if (tier_get(client_, Path(Name(1)).c_str(), &own, 0) != 0) ::_exit(2);
+    ::close_range(3, ~0u, 0);
+    std::vector<int> files;
+    for (int i = 0; i < 2000; ++i) {
+      const int fd = ::open(Path(Name(19)).c_str(), O_RDONLY);  // takes whatever number our socket had
+      if (fd < 0) break;
+      files.push_back(fd);
+    }
+    if (files.size() > 100) ::close(files[50]);
+    for (int i = 0; i < 19; ++i) {
+      if (Get(Path(Name(i))) != ContentOf(Name(i), 3000)) ::_exit(3);
+    }
+    if (std::string(static_cast<const char*>(own.data), own.size) != ContentOf(Name(1), 3000)) ::_exit(4);
+    for (const int fd : files) {
+      if (fd != files[50] && ::fcntl(fd, F_GETFD) < 0) ::_exit(5);  // we closed somebody else's descriptor
+    }
+    ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ASSERT_EQ(child, ::waitpid(child, &status, 0));
+  EXPECT_EQ(0, status) << WEXITSTATUS(status);
+  tier_release(&held);
+}
+
+TEST_F(FaultTest, RevokedSessionServesNoCopies) {
+  StartDaemon();
+  daemon_->CacheAll();
+  Client();
+  GetAll(0, 3, TIER_FROM_RAM);
+  daemon_->CloseAllSockets(true);
+  char buffer[4000];
+  EXPECT_EQ(3000, tier_read_file(client_, Path(Name(1)).c_str(), buffer, sizeof buffer, nullptr, 0));
+  EXPECT_EQ(ContentOf(Name(1), 3000), std::string(buffer, 3000));
+  EXPECT_EQ(1u, Fallbacks(abi::Fallback::kRevoked));
+  // The next one finds the daemon again.
+  EXPECT_EQ(3000, tier_read_file(client_, Path(Name(1)).c_str(), buffer, sizeof buffer, nullptr, 0));
+  EXPECT_EQ(3000, tier_read_file(client_, Path(Name(1)).c_str(), buffer, sizeof buffer, nullptr, 0));
+  EXPECT_EQ(2u, Stats().sessions);
+}
+
+TEST_F(FaultTest, InvalidationIsConfirmedOrNothingIsServed) {
+  StartDaemon();
+  daemon_->CacheAll();
+  Client(0, 100);
+  GetAll(0, 3, TIER_FROM_RAM);
+  const std::string path = Path(Name(1));
+  const char* paths[] = {path.c_str()};
+  Write(Name(1), ContentOf(Name(1), 3000, 2));
+  EXPECT_EQ(1, tier_invalidate(client_, paths, 1, 0));
+  EXPECT_EQ(ContentOf(Name(1), 3000, 2), Get(path));
+  Write(Name(1), ContentOf(Name(1), 3000, 3));
+  daemon_->mischief = Mischief::kSilent;
+  EXPECT_EQ(-ETIMEDOUT, tier_invalidate(client_, paths, 1, 0));
+  EXPECT_EQ(ContentOf(Name(1), 3000, 3), Get(path, TIER_FROM_BYPASS));
+  GetAll(5, 6, TIER_FROM_BYPASS);  // this process is served nothing until a daemon has confirmed
+  daemon_->mischief = Mischief::kNone;
+  const std::uint32_t before = daemon_->invalidations;
+  for (int tries = 0; tries < 700 && Stats().connected == 0; ++tries) {
+    GetAll(5, 6);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(before + 1, daemon_->invalidations);
+  EXPECT_EQ(ContentOf(Name(1), 3000, 3), Get(path));
+}
+
+TEST_F(FaultTest, Advice) {
+  StartDaemon();
+  Client();
+  const std::string path = Path(Name(1));
+  const std::string outside = base_ + "/outside";
+  const char* paths[] = {path.c_str(), path.c_str()};
+  const char* strangers[] = {outside.c_str()};
+  EXPECT_EQ(2, tier_prefetch(client_, paths, 2, 0));
+  EXPECT_EQ(1, tier_evict(client_, paths, 1, 0));
+  EXPECT_EQ(1, tier_pin(client_, paths, 1, TIER_RECURSIVE));
+  EXPECT_EQ(1, tier_unpin(client_, paths, 1, 0));
+  EXPECT_EQ(-ENOENT, tier_prefetch(client_, strangers, 1, 0));
+  EXPECT_EQ(0, tier_invalidate(client_, strangers, 1, 0));
+  EXPECT_EQ(0, tier_prefetch(client_, nullptr, 0, 0));
+  EXPECT_EQ(-EINVAL, tier_prefetch(client_, nullptr, 1, 0));
+  std::vector<const char*> many(1000, path.c_str());
+  EXPECT_EQ(1000, tier_prefetch(client_, many.data(), many.size(), 0));
+  EXPECT_EQ(1005u, daemon_->advices);
+  daemon_->Stop();
+  daemon_.reset();
+  EXPECT_EQ(-ENOTCONN, tier_prefetch(client_, paths, 1, 0));
+  EXPECT_EQ(0, tier_invalidate(client_, paths, 1, 0));
+}
+
+}  // namespace
+}  // namespace tierd::testing
