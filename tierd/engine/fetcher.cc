@@ -64,7 +64,16 @@ void Fetcher::ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Pr
   const std::uint16_t flags = catalogue_.file(file).flags;
   if ((flags & kFileAlias) != 0) {
     // An alias is resolved anew when its deadline is over; the record goes, so that discovery does it.
-    if (NowTicks() < catalogue_.DeadlineOf(file) && waiter.is_client()) {
+    const io::FileStat link = catalogue_.StatOf(file);
+    const abi::FileKey target{static_cast<std::uint64_t>(link.mtime_ns), static_cast<std::uint64_t>(link.ctime_ns)};
+    const FileId behind = catalogue_.Find(target);
+    const bool known = behind != kNoFile && (catalogue_.file(behind).flags & kFileAlias) == 0;
+    if (known && NowTicks() < catalogue_.DeadlineOf(file) && waiter.is_client()) {
+      // A client that followed the alias holds the target's lease and says so; any other one looks up again first.
+      if ((waiter.flags & abi::kFetchAlias) != 0 && waiter.expected.ino == target.lo && waiter.expected.size == target.hi) {
+        waiter.flags = static_cast<std::uint8_t>(waiter.flags & ~(abi::kFetchAlias | abi::kFetchHandle));
+        return ServeFile(unit, behind, std::move(waiter), priority);
+      }
       abi::FetchReply reply{};
       reply.request_id = waiter.request_id;
       reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kRetry);
