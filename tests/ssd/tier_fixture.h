@@ -3,7 +3,6 @@
 #pragma once
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 
 #include <chrono>
 #include <cstring>
@@ -14,28 +13,12 @@
 #include <vector>
 
 #include "tests/ssd/sync_io.h"
+#include "tests/ssd/temp_directory.h"
 #include "tierd/base/clock.h"
 #include "tierd/io/aligned_buffer.h"
 #include "tierd/ssd/ssd_tier.h"
 
 namespace tierd::ssd {
-
-class TempDirectory {
- public:
-  TempDirectory() {
-    std::string name = testing::TempDir() + "tierd-ssd-XXXXXX";
-    EXPECT_NE(::mkdtemp(name.data()), nullptr);
-    path_ = name;
-  }
-  ~TempDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 inline abi::FileKey KeyOfPath(std::string_view path) {
   std::uint64_t h = 0x1234;
@@ -64,11 +47,12 @@ struct Item {
 class Life final : public SsdOwner {
  public:
   using Name = std::pair<std::string, std::uint32_t>;
-  explicit Life(SsdOptions options) : options_(std::move(options)) {}
+  // Over `io` (faults at will), or over another engine.
+  explicit Life(SsdOptions options, io::IoEngine* engine = nullptr) : options_(std::move(options)), engine_(engine != nullptr ? engine : &io) {}
   ~Life() override { tier.reset(); }
 
   Status Open() {
-    Result<std::unique_ptr<SsdTier>> opened = SsdTier::Open(options_, io, clock_, *this);
+    Result<std::unique_ptr<SsdTier>> opened = SsdTier::Open(options_, *engine_, clock_, *this);
     if (!opened.ok()) return opened.status();
     tier = std::move(*opened);
     return Status::Ok();
@@ -117,7 +101,7 @@ class Life final : public SsdOwner {
   void Settle() {
     bool synced = false;
     tier->Sync([&](Status) { synced = true; });
-    EXPECT_TRUE(RunUntil([&] { return synced && io.in_flight() == io.hung(); }));
+    EXPECT_TRUE(RunUntil([&] { return synced && engine_->in_flight() == io.hung(); }));
   }
 
   RecordIdentity IdentityOf(const std::string& path, std::uint64_t version, std::size_t file_bytes, std::uint32_t chunk = 0) {
@@ -229,6 +213,7 @@ class Life final : public SsdOwner {
   std::map<std::pair<std::uint64_t, std::uint32_t>, Name> names_;
   SsdOptions options_;
   SystemClock clock_;
+  io::IoEngine* engine_;
 };
 
 // Small regions: 256 KiB, 16 of them.

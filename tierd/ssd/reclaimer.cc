@@ -10,26 +10,33 @@ namespace tierd::ssd {
 
 namespace {
 
-constexpr std::size_t kCandidates = 4;
+constexpr std::size_t kLeastLive = 3;
+constexpr std::size_t kInTurn = 5;
 // Copied per turn: well below a millisecond.
 constexpr std::uint32_t kMoveQuantum = 1u << 20;
 
-// A region of which more than 7/8 would have to be moved is not worth its writes.
-bool WorthReclaiming(std::uint64_t kept_bytes, std::uint32_t region_bytes) { return kept_bytes * 8 <= std::uint64_t{region_bytes} * 7; }
+// A region is worth its writes if at least 1/8 of one comes free. What is moved leaves a gap of up to its longest record where it goes:
+// without that term a tier near its limit would move the same records round for ever and gain nothing.
+bool WorthReclaiming(std::uint64_t kept_bytes, std::uint64_t longest_kept, std::uint32_t region_bytes) {
+  return kept_bytes == 0 || (kept_bytes + longest_kept) * 8 <= std::uint64_t{region_bytes} * 7;
+}
 
 }  // namespace
 
 void Reclaimer::Step(bool wanted, bool shrink) {
   if (phase_ == Phase::kMoving) return Move();
   if (phase_ != Phase::kIdle || (!wanted && !shrink)) return;
-  if (!retry_ && forgotten_ < context_.format.region_bytes / 8) return;
-  retry_ = false;
-  forgotten_ = 0;
+  if (looks_ == 0 && forgotten_ < context_.format.region_bytes / 8) return;
+  if (forgotten_ >= context_.format.region_bytes / 8) {
+    forgotten_ = 0;
+    looks_ = kLooks;
+  }
+  --looks_;
   Look(shrink);
 }
 
 void Reclaimer::Look(bool shrink) {
-  const std::vector<std::uint32_t> regions = context_.regions.LeastLive(kCandidates);
+  const std::vector<std::uint32_t> regions = context_.regions.Candidates(kLeastLive, kInTurn, &cursor_);
   if (regions.empty()) return;
   chosen_ = Candidate();
   next_ = 0;
@@ -57,14 +64,16 @@ void Reclaimer::Choose(std::shared_ptr<std::vector<Candidate>> candidates, bool 
   bool best_keeps = false;
   for (Candidate& candidate : *candidates) {
     double value = 0;
-    std::uint64_t kept = 0;
+    std::uint64_t kept = 0, longest = 0;
     for (const RecoveredRecord& record : candidate.contents.records.records()) {
       const double worth = context_.owner.Worth({record.identity, record.location});
       if (worth <= 0) continue;
       value += worth;
-      kept += context_.RecordBytesOf(record.location);
+      const std::uint64_t bytes = context_.RecordBytesOf(record.location);
+      kept += bytes;
+      longest = std::max(longest, bytes);
     }
-    if (!shrink && !WorthReclaiming(kept, context_.format.region_bytes)) continue;
+    if (!shrink && !WorthReclaiming(kept, longest, context_.format.region_bytes)) continue;
     if (value >= least) continue;
     least = value;
     best = &candidate;
@@ -161,7 +170,7 @@ void Reclaimer::Free() {
   phase_ = Phase::kIdle;
   chosen_ = Candidate();
   image_ = Image();
-  retry_ = true;
+  looks_ = kLooks;
 }
 
 }  // namespace tierd::ssd

@@ -1,5 +1,5 @@
-// Gets regions back: looks at the few with the fewest live bytes, asks the owner what their records are worth, takes the one of least
-// future value, moves what is worth keeping into the open region and frees the rest. Reads go on until the end.
+// Gets regions back: looks at the few with the fewest live bytes and at some others in turn, asks the owner what their records are
+// worth, takes the one of least future value, moves what is worth keeping into the open region and frees the rest. Reads go on until the end.
 //
 // Part of the tier; loop thread only. Regions are read on the maintenance worker; records are copied in pieces of kMoveQuantum.
 #pragma once
@@ -26,7 +26,7 @@ class Reclaimer {
   // Bytes became dead; enough of them make another look worth while.
   void OnForgotten(std::uint32_t bytes) { forgotten_ += bytes; }
   // Worth may have changed by itself: look again. Called about once a second.
-  void Tick() { retry_ = true; }
+  void Tick() { looks_ = kLooks; }
 
  private:
   enum class Phase : std::uint8_t { kIdle, kLooking, kLoading, kMoving };
@@ -58,7 +58,9 @@ class Reclaimer {
   bool drop_all_ = false;
   bool stalled_ = false;              // waits for a region buffer
   std::uint64_t forgotten_ = 0;       // since the last look
-  bool retry_ = true;
+  static constexpr unsigned kLooks = 4;
+  unsigned looks_ = kLooks;           // left until bytes are forgotten or a second has passed
+  std::uint32_t cursor_ = 0;          // of the regions looked at in turn
 };
 
 }  // namespace tierd::ssd

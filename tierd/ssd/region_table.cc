@@ -81,19 +81,26 @@ std::optional<std::uint32_t> RegionTable::FindState(RegionState state) const {
   return std::nullopt;
 }
 
-std::vector<std::uint32_t> RegionTable::LeastLive(std::size_t max) const {
+std::vector<std::uint32_t> RegionTable::Candidates(std::size_t least, std::size_t rotating, std::uint32_t* cursor) const {
   std::vector<std::uint32_t> closed;
   for (std::uint32_t i = 0; i < size(); ++i) {
     if (regions_[i].state == RegionState::kClosed) closed.push_back(i);
   }
-  const std::size_t n = std::min(max, closed.size());
-  std::partial_sort(closed.begin(), closed.begin() + static_cast<std::ptrdiff_t>(n), closed.end(), [&](std::uint32_t a, std::uint32_t b) {
+  const auto n = static_cast<std::ptrdiff_t>(std::min(least, closed.size()));
+  std::partial_sort(closed.begin(), closed.begin() + n, closed.end(), [&](std::uint32_t a, std::uint32_t b) {
     const Region& x = regions_[a];
     const Region& y = regions_[b];
     return x.live_bytes != y.live_bytes ? x.live_bytes < y.live_bytes : x.epoch < y.epoch;
   });
-  closed.resize(n);
-  return closed;
+  std::vector<std::uint32_t> out(closed.begin(), closed.begin() + n);
+  std::sort(closed.begin() + n, closed.end());
+  // From the first one behind the cursor on, around the end.
+  const auto behind = std::upper_bound(closed.begin() + n, closed.end(), *cursor);
+  std::rotate(closed.begin() + n, behind, closed.end());
+  const std::size_t more = std::min(rotating, closed.size() - static_cast<std::size_t>(n));
+  out.insert(out.end(), closed.begin() + n, closed.begin() + n + static_cast<std::ptrdiff_t>(more));
+  if (more > 0) *cursor = out.back();
+  return out;
 }
 
 }  // namespace tierd::ssd

@@ -56,8 +56,9 @@ class RegionTable {
   // Regions that hold disk space.
   std::uint32_t allocated() const { return size() - Count(RegionState::kAbsent); }
 
-  // Up to `max` closed regions with the fewest live bytes (ties: longest ago closed first).
-  std::vector<std::uint32_t> LeastLive(std::size_t max) const;
+  // Closed regions to look at for reclaim: the `least` with the fewest live bytes (ties: longest ago opened first), then the next `rotating`
+  // of the others behind *cursor, which moves on: live bytes alone do not tell what a region is worth.
+  std::vector<std::uint32_t> Candidates(std::size_t least, std::size_t rotating, std::uint32_t* cursor) const;
 
   std::uint64_t live_bytes() const { return live_bytes_; }
   std::uint64_t live_payload() const { return live_payload_; }

@@ -42,7 +42,8 @@ struct SsdOptions {
   std::uint64_t min_free_bytes = std::uint64_t{1} << 30;
   std::uint64_t min_free_inodes = 1000;
   // Unit of space. Range 64 KiB..256 MiB, multiple of 64 KiB, and at least largest payload + 16 KiB. Fixed when the directory is created.
-  std::uint32_t region_bytes = 16u << 20;
+  // A little more than 16 MiB, so that four chunks of 4 MiB fit with their headers and the table of contents.
+  std::uint32_t region_bytes = (16u << 20) + (256u << 10);
   // Unit of writing. Multiple of 4096, at most region_bytes. Larger: fewer requests, later on disk.
   std::uint32_t write_unit_bytes = 1u << 20;
   // Buffers of region_bytes each, allocated and touched at the start: one is filled while others are written. Range 2..16.
