@@ -113,13 +113,19 @@ void RamTier::Move(FrameId from, FrameId to) {
 
 Compactor::Outcome RamTier::CompactStep(std::uint64_t wanted, std::uint64_t budget_bytes) {
   wanted = Compactor::RoomFor(std::min(wanted, options_.max_frame_bytes));
-  const LeaseSet& leased = scanner_.Scan();
-  FreeLimbo(limbo_.size(), leased);
-  leased_ = &leased;
-  Compactor::Outcome outcome = compactor_.Step(wanted, budget_bytes);
-  leased_ = nullptr;
+  const std::uint64_t stop_at = compactor_.stats().bytes_moved + budget_bytes;
+  // A gap takes no more than its own size before what left it is free again: with small gaps it needs several rounds to use up the quantum. Each costs a
+  // scan, so not many where there are many sessions.
+  const int rounds = scanner_.sessions() <= 32 ? 16 : 2;
+  Compactor::Outcome outcome = Compactor::Outcome::kMore;
+  for (int round = 0; round < rounds && outcome == Compactor::Outcome::kMore && compactor_.stats().bytes_moved < stop_at; ++round) {
+    const LeaseSet& leased = scanner_.Scan();
+    FreeLimbo(limbo_.size(), leased);
+    leased_ = &leased;
+    outcome = compactor_.Step(wanted, stop_at - compactor_.stats().bytes_moved);
+    leased_ = nullptr;
+  }
   if (outcome == Compactor::Outcome::kMore) {
-    // Old places of this step, mostly unleased still: what they give may do already.
     FreeLimbo(limbo_.size(), scanner_.Scan());
     if (compactor_.HasRoom(wanted)) outcome = Compactor::Outcome::kEnough;
   }

@@ -92,7 +92,7 @@ class RamTier final : private FrameMover {
   LeaseScanner& leases() { return scanner_; }
 
   // ---- compaction
-  // One quantum (<= budget_bytes copied, default ~1 ms) towards a contiguous place for `wanted` bytes, with one or two lease scans; frees limbo on its
+  // One quantum (<= budget_bytes copied, default ~1 ms) towards a contiguous place for `wanted` bytes, with a few lease scans; frees limbo on its
   // way. kEnough: Allocate finds room now. kMore: call again. kNothing: evict.
   Compactor::Outcome CompactStep(std::uint64_t wanted, std::uint64_t budget_bytes = kCompactQuantumBytes);
   // Whether background quanta are worth it: no surplus for a largest frame although >= 10 % is free and the last try had not said kNothing.
