@@ -231,7 +231,7 @@ void Engine::OnTimer() {
       if (unit->job_walker->active() != 0) unit->job_walker->Tick(now);
     }
   }
-  const bool work = !fetcher_->idle() || !jobs_->idle() || index_->growing() || index_->WantsGrowth() || ram_->shrinking() || ram_->WantsCompaction();
+  const bool work = placement_->backfilling() || !fetcher_->idle() || !jobs_->idle() || index_->growing() || index_->WantsGrowth() || ram_->shrinking() || ram_->WantsCompaction();
   if (work) Turn();
   else EndTurnQuietly();
 }

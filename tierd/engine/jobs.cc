@@ -99,6 +99,7 @@ bool Jobs::Pump() {
   for (const JobPtr& job : active) {
     const std::size_t before = job->queue.size();
     PumpJob(job);
+    if (job->status.kind == JobKind::kPrefetch || job->status.kind == JobKind::kWarmup) MaybeVerify(job);
     more |= before - std::min(before, job->queue.size()) >= kPerTurn;
     queued += job->queue.size();
   }
@@ -116,6 +117,8 @@ bool Jobs::OutgrowsTiers(const Job& job) const {
 void Jobs::PumpJob(const JobPtr& job) {
   if (job->over() || job->status.state == JobState::kVerifying) return;
   if (job->status.kind == JobKind::kVerify) return PumpRecords(job);
+  // Until the SSD index is read nothing can be written there: what is prefetched should survive a restart.
+  if (job->warm_unit == nullptr && ssd_ != nullptr && ssd_->status().recovering) return;
   if (job->warm_unit != nullptr && (job->refusals >= kRefusalsToStop || OutgrowsTiers(*job))) return End(job);
   const std::uint64_t mean = job->files_seen == 0 ? kBytesAhead / 64 : std::max<std::uint64_t>(1, job->bytes_seen / job->files_seen);
   const std::size_t limit = std::clamp<std::size_t>(kBytesAhead / mean, kMinAhead, kMaxAhead);
@@ -183,6 +186,11 @@ void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
       break;
     }
     case BringOutcome::kNoRoom:
+      if (job->options.ssd_only && job->requeued < 4 * status.files_total && placement_.SsdFree() > kBytesAhead) {
+        ++job->requeued;  // its buffers were full, not its regions
+        job->queue.emplace_back(file->unit, file->path);
+        return;
+      }
       ++status.files_no_room;
       ++job->refusals;
       break;
@@ -199,6 +207,7 @@ void Jobs::MaybeVerify(const JobPtr& job) {
   if (job->over() || job->status.state == JobState::kVerifying) return;
   if (job->walks_under_way != 0 || !job->queue.empty() || job->files_under_way != 0) return;
   if (job->warm_unit != nullptr) return End(job);
+  if (placement_.backfilling()) return;  // Pump comes back
   job->status.state = JobState::kVerifying;
   if (ssd_ == nullptr) return Verify(job);
   ssd_->Sync([this, job](const tierd::Status& status) {

@@ -32,6 +32,7 @@ struct Jobs::Job {
   std::size_t walks_under_way = 0;
   std::vector<std::pair<SourceUnit*, source::WalkId>> walks;
   std::uint64_t refusals = 0;
+  std::uint64_t requeued = 0;
   SourceUnit* warm_unit = nullptr;
   std::uint64_t bytes_seen = 0, files_seen = 0;
   std::vector<ObjectId> records;  // verify: what is still to be read

@@ -14,6 +14,7 @@ constexpr std::uint32_t kRam = TIERD_TIER_RAM;
 constexpr std::uint32_t kSsd = TIERD_TIER_SSD;
 constexpr std::size_t kVictimBatch = 64;
 constexpr int kVictimRounds = 8;
+constexpr std::size_t kBackfillPerTurn = 256;
 
 std::uint64_t SegmentBytesFor(const RamOptions& options) {
   const std::uint64_t wanted = options.segment_bytes != 0 ? options.segment_bytes : options.capacity_bytes / 16;
@@ -233,7 +234,10 @@ void Placement::CopyToSsd(ObjectId object, std::span<const std::byte> payload, s
   ssd::RecordIdentity identity = IdentityOf(object, generation);
   identity.fill_sequence = ssd_->NextFillSequence();
   const auto appended = ssd_->Append(identity, catalogue_.PathOf(record.file), payload);
-  if (!appended.ok()) return;  // counted by the tier; the object stays where it is
+  if (!appended.ok()) {  // counted by the tier; the object stays where it is
+    backfill_wanted_ |= appended.status().code() == Code::kBusy;
+    return;
+  }
   AdoptSsd(object, *appended);
   ++counters_.promotions_ram_ssd;
   counters_.promotion_bytes_ram_ssd += record.bytes;
@@ -331,8 +335,30 @@ Status Placement::CreateFirstSegment() {
   return Status::Ok();
 }
 
+// Objects that the SSD tier could not take when they came (recovering, buffers full) are copied from RAM as soon as it can: a warm restart
+// must not depend on the moment of the read.
+bool Placement::Backfill() {
+  if (ssd_ == nullptr || ssd_->status().recovering) return false;
+  const std::size_t objects = catalogue_.object_slots();
+  for (std::size_t looked = 0; looked < kBackfillPerTurn; ++looked, ++backfill_position_) {
+    if (backfill_position_ >= objects) {
+      backfill_position_ = 0;
+      backfill_wanted_ = false;
+      return false;
+    }
+    const auto object = static_cast<ObjectId>(backfill_position_);
+    const ObjectRecord& record = catalogue_.object(object);
+    if ((record.flags & kObjectUsed) == 0 || (record.flags & kObjectListing) != 0 || !InRam(object) || OnSsd(object)) continue;
+    backfill_wanted_ = false;
+    CopyToSsd(object, {ram_.Data(record.frame), record.bytes}, ssd_->DatasetGeneration(UnitOf(object).dataset_id));
+    const bool busy = std::exchange(backfill_wanted_, true);
+    if (busy) return false;  // goes on here at a later turn
+  }
+  return true;
+}
+
 bool Placement::Turn() {
-  bool more = false;
+  bool more = backfill_wanted_ && Backfill();
   if (ram_.shrinking()) {
     for (const ram::OwnerId owner : ram_.ShrinkStep(kVictimBatch)) EvictRam(static_cast<ObjectId>(owner), EvictCause::kPressure);
     ram_.ReclaimLimbo(4096);
@@ -349,7 +375,7 @@ bool Placement::Turn() {
       more = true;
     }
   } else if (ram_.WantsCompaction()) {
-    more = ram_.CompactStep(catalogue_max_chunk_) == ram::Compactor::Outcome::kMore;
+    more |= ram_.CompactStep(catalogue_max_chunk_) == ram::Compactor::Outcome::kMore;
   }
   return more;
 }

@@ -108,6 +108,9 @@ class Placement final : public ssd::SsdOwner {
   std::uint64_t ssd_resident_objects() const { return resident_objects_[1]; }
   std::uint64_t pinned_bytes(std::uint32_t tier) const { return pinned_bytes_[tier]; }
 
+  // Objects in RAM still wait to be copied to the SSD tier.
+  bool backfilling() const { return backfill_wanted_; }
+
   // Called when memory that somebody waited for has come.
   std::function<void()> on_space;
 
@@ -146,6 +149,7 @@ class Placement final : public ssd::SsdOwner {
   ObjectId LiveObjectOf(const ssd::SsdRecord& record);
   std::uint64_t TransitReserve() const;
   void DropSsdFlag(ObjectId object);
+  bool Backfill();
   void ApplyBudget(std::uint64_t bytes);
 
   // Constant after construction.
@@ -166,6 +170,8 @@ class Placement final : public ssd::SsdOwner {
   std::string page_reason_;
   std::string bound_by_;
   std::string segment_failure_;
+  bool backfill_wanted_ = false;
+  std::size_t backfill_position_ = 0;
   bool segment_under_way_ = false;
   bool pressure_check_under_way_ = false;
   std::uint64_t resident_bytes_[2] = {0, 0};

@@ -1,0 +1,206 @@
+// What must be survived (FAULTS.md), with the real daemon: a stopped, killed or missing daemon, a hung or failing source, damaged SSD files.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "tests/e2e/daemon_process.h"
+#include "tests/e2e/reading.h"
+#include "tests/pfs_sim/rig.h"
+
+namespace tierd::e2e {
+namespace {
+
+double SecondsOf(const std::function<void()>& work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+class FaultTest : public testing::Test {
+ protected:
+  std::string Path(int i) const { return source + "/f" + std::to_string(i); }
+  void MakeFiles(int count, std::size_t bytes) {
+    for (int i = 0; i < count; ++i) Write(Path(i), Content(Path(i), bytes));
+  }
+  DaemonProcess::Options Options() const {
+    DaemonProcess::Options options;
+    options.source = source;
+    options.more = kTrustStamps;
+    options.more.insert(options.more.end(), {"--set", "source.warm=off"});
+    return options;
+  }
+  void ExpectAll(const Client& client, int count) {
+    for (int i = 0; i < count; ++i) {
+      const Got got = Get(client.get(), Path(i));
+      ASSERT_EQ(got.error, 0) << Path(i);
+      ASSERT_TRUE(got.bytes == Plain(Path(i)).bytes) << Path(i);
+    }
+  }
+  ScratchDir scratch;
+  std::string source = scratch.path() + "/data";
+  DaemonProcess daemon{scratch.path()};
+};
+
+TEST_F(FaultTest, ReadersGoOnWithinASecondWhenTheDaemonStops) {  // F24
+  MakeFiles(20, 20'000);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  Client client(daemon.socket());
+  for (int i = 0; i < 10; ++i) ASSERT_EQ(Get(client.get(), Path(i)).error, 0);
+  daemon.Kill(SIGSTOP);
+  const double took = SecondsOf([&] { ExpectAll(client, 20); });
+  EXPECT_LT(took, 1.6) << "one time-out for the process, not one per file";
+  daemon.Kill(SIGCONT);
+  EXPECT_TRUE(Eventually(8000, [&] { return Get(client.get(), Path(15)).origin != TIER_FROM_BYPASS; }));
+}
+
+TEST_F(FaultTest, ReadersGoOnWhenTheDaemonIsKilledAndMeetTheNextOne) {  // F22, F35
+  MakeFiles(30, 20'000);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  Client client(daemon.socket());
+  ExpectAll(client, 30);
+  daemon.Kill(SIGKILL);
+  EXPECT_LT(SecondsOf([&] { ExpectAll(client, 30); }), 0.5);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  EXPECT_TRUE(Eventually(8000, [&] { return Get(client.get(), Path(0)).origin != TIER_FROM_BYPASS || daemon.Status()["sessions"] == 1; }));
+  ExpectAll(client, 30);
+}
+
+TEST_F(FaultTest, WithoutADaemonEverythingIsPlain) {  // F56
+  MakeFiles(5, 1000);
+  Client client(scratch.path() + "/run/tierd.sock", 0);
+  ASSERT_EQ(client.error(), 0);
+  ExpectAll(client, 5);
+  EXPECT_EQ(Get(client.get(), source + "/missing").error, -ENOENT);
+}
+
+TEST_F(FaultTest, DamagedRecordsAreReadFromTheSource) {  // F12: a bit of every 4 KiB of the region files
+  MakeFiles(60, 50'000);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  ASSERT_EQ(daemon.Prefetch(source)["files_verified"], 60);
+  EXPECT_EQ(daemon.Stop(), 0);
+  int flipped = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(daemon.ssd_directory())) {
+    const std::string name = entry.path().filename();
+    if (name.find("region") == std::string::npos) continue;
+    const int fd = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC);
+    for (off_t at = 2000; at < 4'000'000; at += 4096 * 3) {
+      char byte = 0;
+      if (::pread(fd, &byte, 1, at) != 1) break;
+      byte = static_cast<char>(byte ^ 4);
+      ASSERT_EQ(::pwrite(fd, &byte, 1, at), 1);
+      ++flipped;
+    }
+    ::close(fd);
+  }
+  ASSERT_GT(flipped, 0);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  Client client(daemon.socket());
+  ASSERT_TRUE(Eventually(5000, [&] { return daemon.Status()["tiers"]["ssd"]["state"] != "recovering"; }));
+  ExpectAll(client, 60);
+  ExpectAll(client, 60);
+}
+
+TEST_F(FaultTest, AnIndexThatIsGoneIsRebuiltFromTheRegions) {  // F25
+  MakeFiles(80, 20'000);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  ASSERT_EQ(daemon.Prefetch(source)["files_verified"], 80);
+  daemon.Kill(SIGKILL);
+  std::filesystem::remove_all(daemon.ssd_directory() + "/index");
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  ASSERT_TRUE(Eventually(10'000, [&] { return daemon.Status()["tiers"]["ssd"]["state"] == "ok"; }));
+  Client client(daemon.socket());
+  int from_ssd = 0;
+  for (int i = 0; i < 80; ++i) {
+    const Got got = Get(client.get(), Path(i));
+    ASSERT_TRUE(got.bytes == Plain(Path(i)).bytes);
+    from_ssd += got.origin == TIER_FROM_SSD ? 1 : 0;
+  }
+  EXPECT_EQ(from_ssd, 80);
+}
+
+class SlowSourceTest : public FaultTest {
+ protected:
+  void SetUp() override {
+    std::string reason;
+    rig = pfs_sim::Rig::Start({}, &reason);
+    if (rig == nullptr) GTEST_SKIP() << reason;
+    source = rig->mount();
+    backing = rig->backing();
+  }
+  void MakeBacking(int count, std::size_t bytes) {
+    for (int i = 0; i < count; ++i) Write(backing + "/f" + std::to_string(i), Content(Path(i), bytes));
+  }
+  std::unique_ptr<pfs_sim::Rig> rig;
+  std::string backing;
+};
+
+TEST_F(SlowSourceTest, AHungSourceHoldsNobodyUpButItsOwnReader) {  // F39
+  MakeBacking(40, 8000);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  Client client(daemon.socket());
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(Get(client.get(), Path(i)).bytes, Content(Path(i), 8000));
+  rig->Control("fault add op=read path=*f30* errno=hang");
+  const pid_t stuck = ::fork();
+  if (stuck == 0) {
+    Client own(daemon.socket());
+    ::_exit(Get(own.get(), Path(30)).bytes == Content(Path(30), 8000) ? 0 : 1);  // bypasses into the same hang, then is released
+  }
+  SleepMs(100);
+  EXPECT_LT(SecondsOf([&] {
+              for (int i = 0; i < 20; ++i) EXPECT_EQ(Get(client.get(), Path(i)).origin, static_cast<std::uint32_t>(TIER_FROM_RAM));
+              for (int i = 20; i < 30; ++i) EXPECT_EQ(Get(client.get(), Path(i)).bytes, Content(Path(i), 8000));
+            }),
+            1.0);
+  EXPECT_TRUE(daemon.Status().is_object()) << "the control plane answers";
+  rig->Control("fault clear");
+  rig->Control("release");
+  int status = 0;
+  ::waitpid(stuck, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(SlowSourceTest, ErrorsOfTheSourceReachTheApplicationAndAreNotCached) {  // F40
+  MakeBacking(4, 5000);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  Client client(daemon.socket());
+  rig->Control("fault add op=read path=*f1* errno=EIO");
+  EXPECT_EQ(Get(client.get(), Path(1)).error, -EIO);
+  EXPECT_EQ(Get(client.get(), Path(0)).bytes, Content(Path(0), 5000));
+  rig->Control("fault clear");
+  EXPECT_EQ(Get(client.get(), Path(1)).bytes, Content(Path(1), 5000));
+}
+
+TEST_F(SlowSourceTest, EachFileIsOpenedOnceHoweverManyAsk) {
+  MakeBacking(300, 2000);
+  rig->Control("latency all 1000");
+  rig->Control("counters reset");
+  auto options = Options();
+  options.more.insert(options.more.end(), {"--set", "source.warm=auto"});
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  std::vector<pid_t> readers;
+  for (int r = 0; r < 3; ++r) {
+    readers.push_back(::fork());
+    if (readers.back() != 0) continue;
+    Client own(daemon.socket());
+    int bad = 0;
+    for (int i = 0; i < 300; ++i) {
+      const int n = (i * (2 * r + 7) + 13 * r) % 300;
+      bad += Get(own.get(), Path(n)).bytes != Content(Path(n), 2000);
+    }
+    ::_exit(bad != 0);
+  }
+  for (const pid_t reader : readers) {
+    int status = 0;
+    ::waitpid(reader, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  const auto counters = rig->Counters();
+  EXPECT_EQ(counters.opens, 300u);
+  EXPECT_EQ(counters.bytes_read, 300u * 2000u);
+}
+
+}  // namespace
+}  // namespace tierd::e2e
