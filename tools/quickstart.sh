@@ -90,6 +90,7 @@ start_source() {
 
 start_tierd() {
   mkdir -m 700 "$work/run" "$work/cache"
+  : >"$work/tierd.out"
   "$build/tierd/tierd" --source "$source" --ram "256 MiB" --ssd "$work/cache" --ssd-capacity "1 GiB" --socket "$work/run/tierd.sock" \
     --metrics off >"$work/tierd.out" 2>"$work/tierd.log" &
   tierd_pid=$!
@@ -128,7 +129,9 @@ train() {
   coproc TRAINER { exec env TIERD_SOCKET="$work/run/tierd.sock" "$build/examples/trainer/tier_trainer" "$source" --reader "$reader" \
     --epochs $epochs --threads $threads --json --step 2>"$work/trainer.log"; }
   trainer_pid=$TRAINER_PID
-  local from=${TRAINER[0]} to=${TRAINER[1]}
+  # Descriptors of our own: bash closes its pair when the coprocess ends, which may be before the last line is read.
+  local from to
+  exec {from}<&"${TRAINER[0]}" {to}>&"${TRAINER[1]}"
   printf '  %5s %8s %10s %9s %12s %8s %8s %8s %8s  %s\n' epoch seconds samples/s "src opens" "src bytes" RAM SSD source direct "accuracy (loss)"
   while IFS= read -r line <&"$from"; do
     epoch=$(number epoch "$line")
@@ -146,6 +149,7 @@ train() {
     total=$(awk "BEGIN { print $total + $seconds }")
     [ "$epoch" = "$epochs" ] || echo go >&"$to"
   done
+  exec {from}<&- {to}>&-
   wait "$trainer_pid" || { cat "$work/trainer.log" >&2; trainer_pid=; fail "the training job failed"; }
   trainer_pid=
   [ ${#results[@]} = $epochs ] || fail "the training job ended early"
