@@ -88,8 +88,12 @@ void MeasureSetting(Bench& bench, const Setting& setting) {
       };
       const Comparison measured = Interleave(bench.rounds(7), ours, baseline);
       char note[128];
-      std::snprintf(note, sizeof note, "CPU-s/GB %.3f, daemon included; baseline %.3f", cpu.median(), posix_cpu.median());
+      note[0] = 0;
+      if (!measured.ratio.values.empty()) {
+        std::snprintf(note, sizeof note, "CPU-s/GB %.3f, daemon included; baseline %.3f", cpu.median(), posix_cpu.median());
+      }
       bench.Emit(RatioRow({id, what, "files/s", note}, measured, Bar::kAtLeast, setting.bars[forked][readers - 1]));
+      if (measured.ratio.values.empty()) continue;  // the row says that a side failed
       cpu_per_gb.values.push_back(cpu.median());
       std::snprintf(note, sizeof note, "%s%s %.3f", cpu_note.empty() ? "" : ", ", id.c_str(), cpu.median());
       cpu_note += note;

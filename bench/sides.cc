@@ -32,6 +32,17 @@ tier_statistics Statistics() {
   return statistics;
 }
 
+// Why reads that should have been hits of the RAM tier were none.
+void NoteMisses(const tier_statistics& before, const tier_statistics& after) {
+  std::string line = "not from RAM: ssd " + std::to_string(after.reads[TIER_FROM_SSD] - before.reads[TIER_FROM_SSD]) + ", source " +
+                     std::to_string(after.reads[TIER_FROM_SOURCE] - before.reads[TIER_FROM_SOURCE]);
+  for (std::uint32_t reason = 0; reason < TIER_FALLBACKS; ++reason) {
+    const std::uint64_t count = after.fallback[reason] - before.fallback[reason];
+    if (count > 0) line += std::string(", ") + tier_fallback_name(reason) + " " + std::to_string(count);
+  }
+  Note(line);
+}
+
 // One pass in a child; bytes are compared.
 class VerifySide final : public Side {
  public:
@@ -96,7 +107,10 @@ ReaderResult TierSide::Run(int /*reader*/) {
   result.ram = after.reads[TIER_FROM_RAM] - before.reads[TIER_FROM_RAM];
   result.ssd = after.reads[TIER_FROM_SSD] - before.reads[TIER_FROM_SSD];
   result.ssd_bytes = after.bytes[TIER_FROM_SSD] - before.bytes[TIER_FROM_SSD];
-  if (ram_only_ && result.ram != result.files) result.errors += result.files - result.ram;
+  if (ram_only_ && result.ram != result.files) {
+    result.errors += result.files - result.ram;
+    NoteMisses(before, after);
+  }
   FillPercentiles(&latencies_, &result);
   return result;
 }
