@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <memory>
 #include <random>
 #include <span>
 
@@ -18,7 +19,7 @@
 namespace tierd::e2e {
 namespace {
 
-constexpr int kFiles = 600;
+constexpr int kFiles = 700;  // 26 MB
 constexpr int kReaders = 2;
 
 // Shared with the reader processes.
@@ -34,18 +35,23 @@ std::string PathOf(const std::string& source, int i) { return source + "/d" + st
 
 [[noreturn]] void Read(const std::string& source, const std::string& socket, Tally* tally, unsigned seed) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  Client client(socket, 0);
+  // A client looks for a new daemon every 5 s; a fresh one at once. Lives of daemons are shorter here, so clients are changed often.
+  std::unique_ptr<Client> client;
   std::mt19937 random(seed);
-  while (!tally->stop) {
+  for (std::uint64_t round = 0; !tally->stop; ++round) {
+    if (round % 256 == 0) client = std::make_unique<Client>(socket, 0);
     const int i = static_cast<int>(random() % kFiles);
     const std::string path = PathOf(source, i);
+    const char* dropped = path.c_str();
+    if (random() % 10 == 0) (void)tier_evict(client->get(), &dropped, 1, 0);  // so that the source is read as well
     timespec begin{}, end{};
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    const Got got = Get(client.get(), path);
+    const Got got = Get(client->get(), path);
     clock_gettime(CLOCK_MONOTONIC, &end);
     if (got.error != 0) ++tally->failed;
     else if (got.bytes != Content(path, 20'000 + static_cast<std::size_t>(i) * 50)) ++tally->wrong;
     ++tally->reads[got.origin];
+    if (got.origin == TIER_FROM_BYPASS) SleepMs(2);  // plain reads while no daemon is there are fast: they would outnumber the rest
     if (static_cast<double>(end.tv_sec - begin.tv_sec) + static_cast<double>(end.tv_nsec - begin.tv_nsec) * 1e-9 > 1.5) ++tally->slow;
   }
   ::_exit(0);
@@ -82,7 +88,7 @@ TEST(CrashLoop, NoWrongByteAndNoFailedRead) {
       const bool ended = Eventually(700, [&] { return ::waitpid(daemon.pid(), nullptr, WNOHANG | WNOWAIT) == daemon.pid() || !daemon.Status().is_object(); });
       at_kill_points += ended ? 1 : 0;
     } else {
-      SleepMs(static_cast<int>(random() % 400));
+      SleepMs(100 + static_cast<int>(random() % 700));
     }
     daemon.Kill(SIGKILL);
     if (kill % 10 == 9) std::filesystem::remove_all(scratch.path() + "/ssd/index");  // F25 on top
@@ -97,8 +103,10 @@ TEST(CrashLoop, NoWrongByteAndNoFailedRead) {
       ++at_kill_points;
       ++kill;
     }
-    const auto status = daemon.Status();
-    warm += status.is_object() && status["tiers"]["ssd"]["used_bytes"].get<std::uint64_t>() > 0 ? 1 : 0;
+    warm += Eventually(2000, [&] {
+      const auto status = daemon.Status();
+      return status.is_object() && status["tiers"]["ssd"]["objects"].get<std::uint64_t>() > 0;
+    });
   }
   tally->stop = true;
   for (const pid_t reader : readers) {
@@ -112,7 +120,12 @@ TEST(CrashLoop, NoWrongByteAndNoFailedRead) {
   EXPECT_EQ(tally->wrong, 0u);
   EXPECT_EQ(tally->failed, 0u);
   EXPECT_EQ(tally->slow, 0u);
+  // Otherwise the run says nothing: the kills must have met all three kinds of reads.
   EXPECT_GT(all, 10'000);
+  EXPECT_GE(tally->reads[TIER_FROM_RAM] / all, 0.30);
+  EXPECT_GE(tally->reads[TIER_FROM_SSD] / all, 0.20);
+  EXPECT_GE((tally->reads[TIER_FROM_SOURCE] + tally->reads[TIER_FROM_BYPASS]) / all, 0.10);
+  EXPECT_GE(warm, kills / 2);
 }
 
 }  // namespace
