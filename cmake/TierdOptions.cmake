@@ -19,3 +19,13 @@ elseif(TIERD_SANITIZE STREQUAL "thread")
 elseif(NOT TIERD_SANITIZE STREQUAL "")
   message(FATAL_ERROR "TIERD_SANITIZE must be empty, address or thread, not '${TIERD_SANITIZE}'")
 endif()
+
+if(TIERD_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    message(FATAL_ERROR "TIERD_FUZZ needs clang: -DCMAKE_C_COMPILER=clang-14 -DCMAKE_CXX_COMPILER=clang++-14")
+  endif()
+  # Warnings are gcc's business here: the two compilers do not agree on all of them.
+  target_compile_options(tierd_options INTERFACE -Wno-error)
+  add_compile_options(-fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=undefined)
+  add_link_options(-fsanitize=address,undefined)
+endif()

@@ -1,5 +1,9 @@
 # tierd_test(NAME SOURCES a_test.cc... [LIBS lib...] [LABELS unit|e2e|...] [TIMEOUT seconds] [SERIAL])
 # One gtest binary, registered as one ctest entry with that name.
+# Test targets by what runs them: tools/test.sh builds `sanitizer_tests` with ASan+UBSan (labels unit, san) and `tsan_tests` with TSan.
+add_custom_target(sanitizer_tests)
+add_custom_target(tsan_tests)
+
 function(tierd_test name)
   cmake_parse_arguments(arg "SERIAL" "TIMEOUT" "SOURCES;LIBS;LABELS;ARGS" ${ARGN})
   if(NOT arg_LABELS)
@@ -13,6 +17,13 @@ function(tierd_test name)
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGS})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
     ENVIRONMENT "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=second_deadlock_stack=1")
+  foreach(label ${arg_LABELS})
+    if(label STREQUAL "tsan")
+      add_dependencies(tsan_tests ${name})
+    elseif(label STREQUAL "unit" OR label STREQUAL "san")
+      add_dependencies(sanitizer_tests ${name})
+    endif()
+  endforeach()
   if(arg_SERIAL)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
   endif()
