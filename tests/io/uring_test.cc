@@ -61,6 +61,15 @@ TEST_F(Uring, SubmissionsThatStopAnywhereBreakNothing) {
   EXPECT_EQ(OpenDescriptors(), before);
 }
 
+TEST_F(Uring, KernelThatTakesNothingForAWhile) {
+  Make({.depth = 256, .workers = 256});
+  if (IsSkipped()) return;
+  std::size_t refused = 0;
+  faults_.submit_limit = [&refused](unsigned pending) { return ++refused % 3 == 0 ? (pending + 1) / 2 : 0; };
+  ReadMany(1500);
+  EXPECT_GT(refused, 10U);
+}
+
 TEST_F(Uring, OneEntryPerSubmissionLeavesNoChainWhole) {
   Make({.depth = 8, .workers = 8});
   if (IsSkipped()) return;

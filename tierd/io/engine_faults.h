@@ -28,7 +28,8 @@ class EngineFaults {
   // `result` is what the kernel said: a count, a descriptor, 0 or -errno. What is returned takes its place: a negative errno, or for
   // transfers a smaller count. Not asked for kClose.
   virtual long Outcome(Step step, long result) = 0;
-  // io_uring: how many of `pending` (> 0) prepared entries the next submission hands over, 1..pending.
+  // io_uring: how many of `pending` (> 0) prepared entries the next submission hands over, 0..pending; 0 is a kernel
+  // without memory for them.
   virtual unsigned SubmitLimit(unsigned pending) = 0;
   // io_uring: entries of the completion ring; 0 leaves the choice to the engine.
   virtual unsigned CompletionEntries() = 0;

@@ -19,7 +19,7 @@ struct EngineProbe {
   std::size_t max_files = 256;
   // Bytes read of each file at most. A multiple of 4096.
   std::size_t file_bytes = std::size_t{128} << 10;
-  // For the whole measurement. A source that hangs ends it by this time, too (+ 0.2 s).
+  // For the whole measurement. A source that hangs ends it by this time, too (+ 0.4 s).
   int max_ms = 1000;
   // As the engine will be used. Files in flight at once: `workers`, but at most a quarter of the sample.
   EngineOptions engine;

@@ -19,7 +19,7 @@ namespace {
 // Deep enough for a path walk and the sanitizers' frames, small beside 512 of the default 8 MiB.
 constexpr std::size_t kStackBytes = std::size_t{512} << 10;
 // How long the destructor lets busy workers finish, so that only hung ones are left behind.
-constexpr auto kGrace = std::chrono::milliseconds(100);
+constexpr auto kGrace = std::chrono::milliseconds(200);
 
 }  // namespace
 

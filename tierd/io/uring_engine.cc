@@ -14,7 +14,7 @@ namespace {
 // Entries of a submission ring: more than one loop turn prepares; what does not fit is submitted on the way.
 constexpr unsigned kMostEntries = 512;
 // How long the destructor lets requests end, so that only hung ones are left behind.
-constexpr std::int64_t kGraceNs = 100'000'000;
+constexpr std::int64_t kGraceNs = 200'000'000;
 constexpr std::int64_t kNsPerMs = 1'000'000;
 constexpr std::size_t kBatch = 64;
 
