@@ -83,6 +83,8 @@ class SharedIndex {
   // growth ends (else that frees it on the loop thread).
   std::unique_ptr<IndexTable> TakeRetired() { return std::move(retired_); }
 
+  // The published table as this process maps it, for readers in this process (tests); clients map client_fd().
+  const abi::IndexHeader* header() const { return current_->header(); }
   const std::uint8_t* hash_secret() const { return current_->header()->hash_secret; }
   // Read-only, for SCM_RIGHTS; of the published table.
   int client_fd() const { return current_->client_fd(); }
