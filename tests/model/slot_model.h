@@ -57,6 +57,7 @@ struct SlotConfig {
   bool scan_high_first = false;
   bool move_lease = false;     // to the session's other slot, in the middle of the use
   bool deadline_first = false; // the order in which a rewrite stores deadline and version: free under the sequence
+  bool retired_first = false;  // of the two last looks, `retired` comes before the sequence
   SlotMutation mutation = SlotMutation::kNone;
 };
 

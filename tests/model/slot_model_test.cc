@@ -79,6 +79,15 @@ TEST(HitPath, GrowthIsSound) {
   }
 }
 
+// The two last looks may come in either order.
+TEST(HitPath, GrowthWithRetiredBeforeTheSequenceIsSound) {
+  SlotConfig config;
+  config.acts = 5;
+  config.enabled = kGrowthActs;
+  config.retired_first = true;
+  ExpectSound("growth, retired first", SlotModel(config), Order::kTso);
+}
+
 TEST(HitPath, GrowthWithCompactionIsSound) {
   SlotConfig config;
   config.acts = 5;

@@ -205,18 +205,18 @@ void SlotModel::Validate(Cpu& cpu) const {
     case kReadClock:
       cpu.reg(rNow) = cpu.Load(kClock);
       if (cpu.reg(rNow) >= cpu.reg(rDeadline)) return Fail(cpu, true);
-      pc = kReadSequenceLast;
+      pc = config_.retired_first ? kReadRetiredLast : kReadSequenceLast;
       break;
     case kReadSequenceLast:
       if (cpu.Load(Table(table, kSeq)) != cpu.reg(rSequence)) return Fail(cpu, true);
-      pc = kReadRetiredLast;
+      pc = config_.retired_first ? kUseOnce : kReadRetiredLast;
       break;
     case kReadRetiredLast:
       if (cpu.Load(Table(table, kRetired)) != 0) {
         cpu.reg(rTable) = 1;
         return Fail(cpu, true);
       }
-      pc = kUseOnce;
+      pc = config_.retired_first ? kReadSequenceLast : kUseOnce;
       break;
     default:  // kRaiseHighLate
       cpu.reg(rHigh) = static_cast<std::uint8_t>(cpu.reg(rSlot) + 1);
