@@ -1,0 +1,116 @@
+#include "tierctl/cli.h"
+
+#include "tierctl/cli_usage.h"
+#include "tierctl/control_client.h"
+
+namespace tierctl {
+namespace {
+
+CLI::App* Verb(CLI::App& parent, const char* name, const char* what, Command& command) {
+  CLI::App* verb = parent.add_subcommand(name, what);
+  verb->fallthrough();
+  const std::string full = parent.get_parent() == nullptr ? name : parent.get_name() + " " + name;
+  verb->callback([&command, full] { command.verb = full; });
+  return verb;
+}
+
+CLI::Option* Paths(CLI::App* verb, Command& command) { return verb->add_option("path", command.paths, "files or directories"); }
+
+void AddLookingVerbs(CLI::App& app, Command& command) {
+  Verb(app, "status", "tiers, sources, what readers got, and what is wrong", command)->footer("Example: tierctl status --json | jq .tiers.ram");
+  CLI::App* ls = Verb(app, "ls", "known files and how much of each is in which tier", command);
+  Paths(ls, command)->required();
+  ls->add_flag("-r,--recursive", command.recursive, "everything below, not only the next level");
+  ls->add_flag("-0,--null", command.null_separated, "names only, each followed by a NUL byte");
+  ls->footer("Example: tierctl ls -r /pfs/imagenet/train");
+  CLI::App* stat = Verb(app, "stat", "all that is known about files", command);
+  Paths(stat, command)->required();
+  CLI::App* du = Verb(app, "du", "how much of a tree is cached: SIZE, RAM, SSD, MISSING", command);
+  Paths(du, command)->required();
+  du->add_flag("--no-walk", command.no_walk, "do not list what has not been listed yet: sums of what is known");
+  du->footer("Example: tierctl du /pfs/imagenet");
+  CLI::App* explain = Verb(app, "explain", "why a file is or is not cached", command);
+  Paths(explain, command)->required();
+  Verb(app, "version", "versions of tierctl and of the daemon", command);
+  CLI::App* doctor = Verb(app, "doctor", "looks at this machine: what will be slow or not work, and the remedy (needs no daemon)", command);
+  doctor->add_option("--config", command.config_file, "configuration file to judge by; default: the one tierd would read");
+  doctor->add_option("--source", command.source, "a directory on the parallel file system to look at");
+  doctor->add_option("--cache", command.cache, "directory meant for the SSD tier");
+  doctor->add_flag("--no-speed", command.no_speed, "do not measure the SSD (half a second of reading and writing)");
+  doctor->footer("Example: tierctl doctor --source /pfs/imagenet --cache /nvme/tierd");
+}
+
+void AddActingVerbs(CLI::App& app, Command& command) {
+  CLI::App* prefetch = Verb(app, "prefetch", "bring files, or all below directories, before they are read", command);
+  prefetch->alias("load")->alias("warmup");
+  Paths(prefetch, command);
+  prefetch->add_option("-f,--files-from", command.list_file, "more paths, one a line, from this file (- is stdin)");
+  prefetch->add_flag("-0,--null", command.null_separated, "paths in that file end with a NUL byte instead of a line feed");
+  prefetch->add_option("--tier", command.tier, "ram (and SSD, by policy) or ssd alone")->check(CLI::IsMember({"ram", "ssd"}));
+  prefetch->add_flag("-w,--wait", command.wait, "wait, and say at the end how much is verified to be there; exit 2 if short");
+  prefetch->add_flag("--pin", command.pin, "and keep it until unpinned");
+  prefetch->add_flag("--no-evict", command.keep, "only fill what is free; nothing leaves for it");
+  prefetch->footer("Example: tierctl prefetch --wait /pfs/imagenet/train");
+  CLI::App* evict = Verb(app, "evict", "drop files from both tiers", command);
+  evict->alias("free");
+  Paths(evict, command)->required();
+  evict->add_flag("--invalidate", command.invalidate, "they have changed: forget everything known about them too");
+  Paths(Verb(app, "pin", "known files never leave the node by themselves", command), command)->required();
+  Paths(Verb(app, "unpin", "undo pin", command), command)->required();
+  CLI::App* verify = Verb(app, "verify", "read and check every cached record (of paths, or all); exit 2 if some were bad", command);
+  Paths(verify, command);
+  Verb(app, "jobs", "prefetch and other jobs, running and finished", command);
+  CLI::App* wait = Verb(app, "wait", "wait for jobs; exit 2 if one ends short", command);
+  wait->add_option("job", command.jobs, "numbers of jobs")->required();
+  CLI::App* cancel = Verb(app, "cancel", "end jobs; what they brought stays", command);
+  cancel->add_option("job", command.jobs, "numbers of jobs")->required();
+  CLI::App* config = app.add_subcommand("config", "the daemon's settings: get, set, reload");
+  config->fallthrough()->require_subcommand(1);
+  CLI::App* get = Verb(*config, "get", "values and where each came from", command);
+  get->add_option("key", command.key, "such as ram.capacity; default: all");
+  CLI::App* set = Verb(*config, "set", "change a value until the next reload", command);
+  set->add_option("key", command.key, "such as ram.capacity")->required();
+  set->add_option("value", command.value, "as in the file, such as 2GB")->required();
+  set->footer("Example: tierctl config set ram.capacity \"2 GB\"");
+  Verb(*config, "reload", "read the configuration file again; with a mistake in it nothing changes", command);
+}
+
+}  // namespace
+
+Parsed ParseCommandLine(int argc, const char* const* argv) {
+  Parsed parsed;
+  Command command;
+  CLI::App app("Asks and directs tierd, the node-local cache for training data.", "tierctl");
+  app.add_option("--socket", command.socket, "the daemon's socket; default: $TIERD_SOCKET, $XDG_RUNTIME_DIR/tierd, /tmp/tierd-UID");
+  app.add_flag("--json", command.json, "answer as JSON on stdout");
+  app.set_version_flag("--version", "tierctl " TIERD_VERSION);
+  app.require_subcommand(1);
+  app.footer("Exit code: 0 ok, 1 error, 2 done in part, 3 daemon unreachable, 64 wrong usage.");
+  AddLookingVerbs(app, command);
+  AddActingVerbs(app, command);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    parsed.text = app.help();
+    return parsed;
+  } catch (const CLI::CallForAllHelp&) {
+    parsed.text = app.help("", CLI::AppFormatMode::All);
+    return parsed;
+  } catch (const CLI::CallForVersion& version) {
+    parsed.text = std::string(version.what()) + "\n";
+    return parsed;
+  } catch (const CLI::ParseError& error) {
+    parsed.exit_code = kExitUsage;
+    parsed.complaint = Complaint(app, error, {argv + 1, argv + argc});
+    return parsed;
+  }
+  if (command.verb == "prefetch" && command.paths.empty() && command.list_file.empty()) {
+    parsed.exit_code = kExitUsage;
+    parsed.complaint = "prefetch: name paths, or a list with -f (tierctl prefetch --help)";
+    return parsed;
+  }
+  parsed.command = std::move(command);
+  return parsed;
+}
+
+}  // namespace tierctl

@@ -1,0 +1,45 @@
+// What the command line asks for. Parsing only: nothing is done here.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tierctl {
+
+// One struct for all verbs: each uses the members that its options fill.
+struct Command {
+  std::string verb;    // "status", "prefetch", "config get", ...
+  std::string socket;  // --socket
+  bool json = false;   // --json
+
+  std::vector<std::string> paths;  // as given
+  std::string list_file;           // prefetch -f: "-" is stdin
+  bool null_separated = false;     // -0
+  std::string tier = "ram";        // prefetch --tier
+  bool wait = false;               // prefetch --wait
+  bool pin = false;                // prefetch --pin
+  bool keep = false;               // prefetch --no-evict
+  bool invalidate = false;         // evict --invalidate
+  bool recursive = false;          // ls -r
+  bool no_walk = false;            // du --no-walk
+  std::vector<std::uint64_t> jobs; // wait, cancel
+  std::string key;                 // config get, set
+  std::string value;               // config set
+  std::string config_file;         // doctor --config
+  std::string source;              // doctor --source
+  std::string cache;               // doctor --cache
+  bool no_speed = false;           // doctor --no-speed
+};
+
+struct Parsed {
+  std::optional<Command> command;  // empty: print and leave with exit_code
+  int exit_code = 0;
+  std::string text;       // help, for stdout
+  std::string complaint;  // usage error, for stderr: one line and how to get help
+};
+
+Parsed ParseCommandLine(int argc, const char* const* argv);
+
+
+}  // namespace tierctl

@@ -1,0 +1,75 @@
+// Turns what CLI11 says about a wrong command line into one line with a suggestion.
+#include "tierctl/cli_usage.h"
+
+#include <algorithm>
+
+#include "tierd/config/edit_distance.h"
+
+namespace tierctl {
+namespace {
+
+std::vector<std::string> NamesOf(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(verb->get_name());
+    for (const std::string& alias : verb->get_aliases()) names.push_back(alias);
+  }
+  return names;
+}
+
+std::vector<std::string> OptionsOf(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+const CLI::App* ChosenVerb(const CLI::App& app) {
+  const CLI::App* chosen = &app;
+  while (!chosen->get_subcommands().empty()) chosen = chosen->get_subcommands().front();
+  return chosen;
+}
+
+std::string FullName(const CLI::App* app) {
+  std::string name = app->get_name();
+  for (const CLI::App* parent = app->get_parent(); parent != nullptr; parent = parent->get_parent()) name = parent->get_name() + " " + name;
+  return name;
+}
+
+}  // namespace
+
+std::string SuggestionText(const std::string& word, const std::vector<std::string>& words) {
+  const std::string near = tierd::config::Nearest(word, words);
+  return near.empty() ? "" : "; did you mean " + near + "?";
+}
+
+std::string Complaint(const CLI::App& app, const CLI::ParseError& error, const std::vector<std::string>& arguments) {
+  const CLI::App* verb = ChosenVerb(app);
+  const std::string help = " (" + FullName(verb) + " --help)";
+  const bool wants_verb = !verb->get_subcommands([](const CLI::App*) { return true; }).empty();
+  const std::vector<std::string> extras = app.remaining(true);
+  if (wants_verb) {
+    // The first word that is no option (nor the value of --socket) is what should have been a verb.
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+      if (arguments[i] == "--socket") ++i;
+      const bool is_word = i < arguments.size() && !arguments[i].starts_with('-') && arguments[i] != verb->get_name();
+      if (is_word) return "unknown command \"" + arguments[i] + "\"" + SuggestionText(arguments[i], NamesOf(*verb)) + help;
+    }
+    for (const std::string& extra : extras) {
+      if (extra.starts_with('-')) return "unknown option " + extra + SuggestionText(extra, OptionsOf(app)) + help;
+    }
+    return (verb == &app ? std::string("no command given") : verb->get_name() + " needs one of: get, set, reload") + help;
+  }
+  for (const std::string& extra : extras) {
+    std::vector<std::string> options = OptionsOf(*verb);
+    for (std::string& option : OptionsOf(app)) options.push_back(std::move(option));
+    if (extra.starts_with('-')) return verb->get_name() + ": unknown option " + extra.substr(0, extra.find('=')) + SuggestionText(extra.substr(0, extra.find('=')), options) + help;
+    return verb->get_name() + ": unexpected argument \"" + extra + "\"" + help;
+  }
+  std::string what = error.what();
+  std::replace(what.begin(), what.end(), '\n', ' ');
+  return verb->get_name() + ": " + what + help;
+}
+
+}  // namespace tierctl

@@ -1,0 +1,113 @@
+// A source: what file system it is, and whether it tells versions apart (HAZARDS 2.12, W8). Reads names and stats a few files, no contents.
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <thread>
+
+#include "tierctl/doctor/check.h"
+#include "tierd/base/unique_fd.h"
+#include "tierd/source/fs_type.h"
+
+namespace tierctl::doctor {
+namespace {
+
+constexpr std::size_t kSampleFiles = 16;
+constexpr std::size_t kEntriesLookedAt = 4096;
+constexpr int kDepth = 3;
+
+struct Sample {
+  std::string path;
+  struct stat first {};
+};
+
+// Some regular files near the top of the tree.
+void Collect(int parent, const std::string& path, int depth, std::size_t* budget, std::vector<Sample>* samples) {
+  const int fd = ::openat(parent, path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return;
+  const std::unique_ptr<DIR, int (*)(DIR*)> handle(::fdopendir(fd), ::closedir);
+  if (handle == nullptr) {
+    ::close(fd);
+    return;
+  }
+  std::vector<std::string> directories;
+  while (const dirent* entry = ::readdir(handle.get())) {
+    if ((*budget)-- == 0 || samples->size() >= kSampleFiles) return;
+    const std::string name = entry->d_name;
+    Sample sample;
+    if (name == "." || name == ".." || ::fstatat(fd, name.c_str(), &sample.first, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (S_ISDIR(sample.first.st_mode)) directories.push_back(name);
+    if (!S_ISREG(sample.first.st_mode)) continue;
+    sample.path = path + "/" + name;
+    samples->push_back(std::move(sample));
+  }
+  for (const std::string& name : directories) {
+    if (depth > 1 && *budget > 0 && samples->size() < kSampleFiles) Collect(AT_FDCWD, path + "/" + name, depth - 1, budget, samples);
+  }
+}
+
+bool SameStamp(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec; }
+
+Check Stability(const std::string& path) {
+  Check check{"source.versions", Verdict::kOk, "", ""};
+  std::vector<Sample> samples;
+  std::size_t budget = kEntriesLookedAt;
+  Collect(AT_FDCWD, path, kDepth, &budget, &samples);
+  if (samples.empty()) {
+    check.detail = "no regular file near the top of the tree: not examined";
+    return check;
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  std::size_t inode_moved = 0, ctime_moved = 0, ctime_is_mtime = 0, whole_seconds = 0;
+  for (const Sample& sample : samples) {
+    struct stat now {};
+    // Through a descriptor: what was invented for a name is invented anew.
+    const tierd::UniqueFd fd(::open(sample.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (!fd.valid() || ::fstat(fd.get(), &now) != 0) continue;
+    const bool changed = now.st_size != sample.first.st_size || !SameStamp(now.st_mtim, sample.first.st_mtim);
+    if (changed) continue;
+    inode_moved += now.st_ino != sample.first.st_ino ? 1 : 0;
+    ctime_moved += SameStamp(now.st_ctim, sample.first.st_ctim) ? 0 : 1;
+    ctime_is_mtime += SameStamp(now.st_ctim, now.st_mtim) ? 1 : 0;
+    whole_seconds += now.st_mtim.tv_nsec == 0 && now.st_ctim.tv_nsec == 0 ? 1 : 0;
+  }
+  const std::string of = " of " + std::to_string(samples.size()) + " files";
+  if (inode_moved != 0 || ctime_moved != 0) {
+    check.verdict = Verdict::kWarn;
+    check.detail = "inode or ctime change by themselves on " + std::to_string(std::max(inode_moved, ctime_moved)) + of + ": only size and mtime tell versions apart";
+    check.remedy = "do not rewrite files in place keeping size and mtime; else staleness = \"open\" does not help either: use evict --invalidate";
+  } else if (whole_seconds == samples.size()) {
+    check.verdict = Verdict::kWarn;
+    check.detail = "stamps have whole seconds only" + std::string(ctime_is_mtime == samples.size() ? " and ctime repeats mtime" : "") + ": two writes within a second look alike";
+    check.remedy = "keep source.racy_window at 10s or more";
+  } else {
+    check.detail = "inode and ctime hold still on " + std::to_string(samples.size()) + " files";
+  }
+  return check;
+}
+
+}  // namespace
+
+std::vector<Check> Source(const std::string& path) {
+  const auto examine = [&path]() -> std::vector<Check> {
+    Check kind{"source.type", Verdict::kOk, "", ""};
+    const tierd::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!fd.valid()) {
+      kind.verdict = Verdict::kFail;
+      kind.detail = path + ": " + std::strerror(errno);
+      kind.remedy = "mount it, or correct the path";
+      return {kind};
+    }
+    const tierd::Result<tierd::source::FsKind> fs = tierd::source::FsKindOf(fd.get());
+    kind.detail = path + ": " + (fs.ok() ? fs->name + (fs->is_network ? ", a network file system" : ", a local file system: a cache gains little") : fs.status().message());
+    return {kind, Stability(path)};
+  };
+  return Isolated(examine, 5000, {"source.type", Verdict::kFail, path + ": does not answer within 5 s", "is the file system server alive? (mount, dmesg)"});
+}
+
+}  // namespace tierctl::doctor

@@ -1,0 +1,73 @@
+#include "tierctl/job_watch.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <chrono>
+#include <thread>
+
+#include "tierd/config/units.h"
+
+namespace tierctl {
+
+using nlohmann::json;
+
+bool IsFinal(const json& job) {
+  const std::string state = TextOf(job, "state");
+  return state != "running" && state != "verifying";
+}
+
+void JobSum::Add(const json& job) {
+  files_total += NumberOf(job, "files_total");
+  files_done += NumberOf(job, "files_done");
+  files_failed += NumberOf(job, "files_failed");
+  files_no_room += NumberOf(job, "files_no_room");
+  bytes_done += NumberOf(job, "bytes_done");
+  files_expected += NumberOf(job, "files_expected");
+  files_verified += NumberOf(job, "files_verified");
+  bytes_verified += NumberOf(job, "bytes_verified");
+  elapsed_s = std::max(elapsed_s, RealOf(job, "elapsed_s"));
+  walking = walking || FlagOf(job, "walking");
+  all_done = all_done && TextOf(job, "state") == "done";
+  if (first_error.empty()) first_error = TextOf(job, "error");
+}
+
+std::string ProgressLine(const JobSum& sum, double seconds) {
+  const std::uint64_t ended = sum.files_done + sum.files_failed + sum.files_no_room;
+  const double files_per_s = seconds > 0 ? static_cast<double>(ended) / seconds : 0;
+  const double bytes_per_s = seconds > 0 ? static_cast<double>(sum.bytes_done) / seconds : 0;
+  char rate[32];
+  std::snprintf(rate, sizeof rate, "%.0f", files_per_s);
+  std::string line = std::to_string(ended) + "/" + std::to_string(sum.files_total) + (sum.walking ? "+" : "") + " files, " + tierd::config::HumanSize(sum.bytes_done) + ", " +
+                     rate + " files/s, " + tierd::config::HumanSize(static_cast<std::uint64_t>(bytes_per_s)) + "/s";
+  if (!sum.walking && files_per_s > 0 && sum.files_total > ended) line += ", " + Span(static_cast<double>(sum.files_total - ended) / files_per_s) + " to go";
+  if (sum.files_expected != 0) line += ", verified " + std::to_string(sum.files_verified);
+  if (const std::uint64_t bad = sum.files_failed + sum.files_no_room; bad != 0) line += ", " + std::to_string(bad) + " not brought";
+  return line;
+}
+
+Answer WatchJobs(ControlClient& client, Output& output, const std::vector<std::uint64_t>& ids, std::vector<json>* jobs) {
+  jobs->assign(ids.size(), json());
+  auto pause = std::chrono::milliseconds(20);
+  for (;;) {
+    JobSum sum;
+    bool all_final = true;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      if ((*jobs)[i].is_null() || !IsFinal((*jobs)[i])) {
+        Answer answer = client.Get("/v1/jobs/" + std::to_string(ids[i]));
+        if (!answer.ok()) return answer;
+        (*jobs)[i] = std::move(answer.body);
+      }
+      all_final = all_final && IsFinal((*jobs)[i]);
+      sum.Add((*jobs)[i]);
+    }
+    if (all_final) {
+      output.Progress("");
+      return Answer();
+    }
+    output.Progress(ProgressLine(sum, sum.elapsed_s));
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::milliseconds(500));
+  }
+}
+
+}  // namespace tierctl

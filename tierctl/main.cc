@@ -1,0 +1,43 @@
+// tierctl: the command line of tierd. Builds the objects, runs one verb, leaves with its exit code.
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <map>
+
+#include "tierctl/cli.h"
+#include "tierctl/socket_path.h"
+#include "tierctl/verbs.h"
+
+namespace {
+
+using tierctl::Context;
+
+int RunVerb(const std::string& verb, Context& context) {
+  using Run = int (*)(Context&);
+  static const std::map<std::string, Run> verbs = {
+      {"status", tierctl::Status},       {"version", tierctl::Version},      {"ls", tierctl::List},           {"stat", tierctl::Stat},
+      {"explain", tierctl::Explain},     {"du", tierctl::DiskUse},           {"prefetch", tierctl::Prefetch}, {"verify", tierctl::Verify},
+      {"jobs", tierctl::ListJobs},       {"wait", tierctl::WaitJobs},        {"cancel", tierctl::CancelJobs}, {"evict", tierctl::Evict},
+      {"pin", tierctl::Pin},             {"unpin", tierctl::Unpin},          {"config get", tierctl::ConfigGet},
+      {"config set", tierctl::ConfigSet}, {"config reload", tierctl::ConfigReload}, {"doctor", tierctl::Doctor}};
+  return verbs.at(verb)(context);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const tierctl::Parsed parsed = tierctl::ParseCommandLine(argc, argv);
+  if (!parsed.command) {
+    std::fputs(parsed.text.c_str(), stdout);
+    if (!parsed.complaint.empty()) tierctl::Output(false).Message(parsed.complaint);
+    return parsed.exit_code;
+  }
+  std::error_code ignored;
+  tierctl::Output output(parsed.command->json);
+  tierctl::ControlClient client(tierctl::FindControlSocket(parsed.command->socket, tierd::config::ProcessEnvironment(), ::geteuid()));
+  Context context{*parsed.command, client, output, std::filesystem::current_path(ignored).string()};
+  const int exit_code = RunVerb(parsed.command->verb, context);
+  if (std::fflush(stdout) != 0) return output.Fail(tierctl::kExitError, "cannot write to stdout");
+  return exit_code;
+}

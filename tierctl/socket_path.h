@@ -1,0 +1,17 @@
+// Where the daemon's control socket is, found as libtier finds its own: option, $TIERD_SOCKET, $XDG_RUNTIME_DIR/tierd, /tmp/tierd-UID.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "tierd/base/status.h"
+#include "tierd/config/config.h"
+
+namespace tierctl {
+
+// `option`: what --socket said, "" if it was not given: the path of the daemon's socket or of its control socket. Both it and $TIERD_SOCKET may name the
+// clients' socket (of SOCK_SEQPACKET): the control socket is then control.sock beside it.
+// kPermission: the directory in /tmp is not ours alone (planted).
+tierd::Result<std::string> FindControlSocket(const std::string& option, const tierd::config::GetEnvironment& environment, std::uint32_t uid);
+
+}  // namespace tierctl

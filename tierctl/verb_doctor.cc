@@ -1,0 +1,120 @@
+// doctor: this machine, as the configuration would use it, and what a running daemon adds.
+#include <sys/utsname.h>
+
+#include <algorithm>
+
+#include "tierctl/doctor/check.h"
+#include "tierctl/paths.h"
+#include "tierctl/verbs.h"
+#include "tierd/config/config.h"
+#include "tierd/config/host.h"
+#include "tierd/config/resolve.h"
+
+namespace tierctl {
+namespace {
+
+using doctor::Check;
+using doctor::Verdict;
+using nlohmann::json;
+
+// The settings the daemon would start with; on a mistake in the file the defaults, and a check that says so.
+tierd::config::Config LoadConfig(const Command& command, std::vector<Check>* checks) {
+  using tierd::config::Config;
+  const auto environment = tierd::config::ProcessEnvironment();
+  const std::string file = command.config_file.empty() ? Config::FindFile(environment) : command.config_file;
+  if (file.empty()) {
+    checks->push_back({"configuration", Verdict::kOk, "none: defaults", ""});
+    return Config::Defaults();
+  }
+  tierd::Result<Config> config = Config::Load(file);
+  if (config.ok()) {
+    checks->push_back({"configuration", Verdict::kOk, file, ""});
+    return std::move(config).value();
+  }
+  const std::string& message = config.status().message();
+  checks->push_back({"configuration", Verdict::kFail, message.substr(0, message.find('\n')), "tierd --check-config"});
+  return Config::Defaults();
+}
+
+void CheckMachine(Context& context, std::vector<Check>* checks) {
+  const Command& command = context.command;
+  tierd::config::Config config = LoadConfig(command, checks);
+  tierd::config::Overrides overrides;
+  if (!command.source.empty()) overrides.sources = {command.source};
+  if (!command.cache.empty()) overrides.ssd = command.cache;
+  if (tierd::Status status = config.Apply(overrides, context.working_directory); !status.ok()) {
+    checks->push_back({"configuration", Verdict::kFail, status.message().substr(0, status.message().find('\n')), "correct the option"});
+  }
+  config.AdoptMounts(tierd::config::NetworkMountPoints());
+
+  utsname system{};
+  ::uname(&system);
+  checks->push_back(doctor::KernelVersion(system.release));
+  checks->push_back(doctor::IoUring());
+  for (Check& check : doctor::HugePages("/sys")) checks->push_back(std::move(check));
+  checks->push_back(doctor::UserNamespaces());
+  checks->push_back(doctor::LockedMemory());
+  checks->push_back(doctor::FileDescriptors());
+  const tierd::config::HostFacts host = tierd::config::CollectHost(config, tierd::config::ProcessEnvironment());
+  const tierd::Result<tierd::config::Resolved> resolved = tierd::config::Resolve(config, host);
+  if (resolved.ok()) checks->push_back(doctor::MemoryLimit(resolved->engine.ram.capacity_bytes, resolved->engine.ram.min_available_bytes));
+  checks->push_back(doctor::TimeNamespace("/proc/self/timens_offsets"));
+  if (!resolved.ok()) {
+    checks->push_back({"ssd.directory", Verdict::kFail, resolved.status().message(), "see above"});
+  } else if (resolved->engine.ssd.directory.empty()) {
+    std::string why;
+    for (const std::string& note : resolved->notes) why += "; " + note;
+    checks->push_back({"ssd.directory", Verdict::kWarn, "no SSD tier" + why, "name a local directory: ssd.directory or tierd --ssd DIR"});
+  } else {
+    for (Check& check : doctor::Disk(resolved->engine.ssd.directory, !command.no_speed)) checks->push_back(std::move(check));
+  }
+  for (const auto& source : config.settings().sources) {
+    for (Check& check : doctor::Source(source.path)) checks->push_back(std::move(check));
+  }
+  if (config.settings().sources.empty()) checks->push_back({"source.type", Verdict::kWarn, "no source is configured and no network file system is mounted", "tierctl doctor --source DIR"});
+}
+
+// What the running daemon knows; true if one runs.
+bool AskDaemon(Context& context, std::vector<Check>* checks) {
+  const Answer answer = context.client.Get("/v1/doctor");
+  if (!answer.ok()) {
+    const bool runs = answer.exit != kExitUnreachable;
+    checks->push_back({"daemon", runs ? Verdict::kFail : Verdict::kWarn, answer.message, runs ? "tierctl version" : "tierd --source DIR"});
+    return runs;
+  }
+  checks->push_back({"daemon", Verdict::kOk, "running at " + context.client.socket(), ""});
+  for (const json& row : ListOf(answer.body, "checks")) {
+    const std::string state = TextOf(row, "state");
+    checks->push_back({TextOf(row, "name"), state == "fail" ? Verdict::kFail : state == "warn" ? Verdict::kWarn : Verdict::kOk, TextOf(row, "detail"), TextOf(row, "remedy")});
+  }
+  return true;
+}
+
+void PrintChecks(Context& context, const std::vector<Check>& checks) {
+  std::size_t width = 0;
+  for (const Check& check : checks) width = std::max(width, check.name.size());
+  for (const Check& check : checks) {
+    const char* word = check.verdict == Verdict::kOk ? "OK  " : check.verdict == Verdict::kWarn ? "WARN" : "FAIL";
+    context.output.Print(std::string(word) + "  " + check.name + std::string(width - check.name.size() + 2, ' ') + Escaped(check.detail) + "\n");
+    if (check.verdict != Verdict::kOk && !check.remedy.empty()) context.output.Print(std::string(width + 8, ' ') + "-> " + Escaped(check.remedy) + "\n");
+  }
+}
+
+}  // namespace
+
+int Doctor(Context& context) {
+  std::vector<Check> checks;
+  CheckMachine(context, &checks);
+  const bool daemon = AskDaemon(context, &checks);
+  if (context.output.json()) {
+    json rows = json::array();
+    for (const Check& check : checks) rows.push_back({{"name", check.name}, {"state", doctor::VerdictName(check.verdict)}, {"detail", check.detail}, {"remedy", check.remedy}});
+    context.output.PrintJson({{"daemon", daemon}, {"checks", rows}});
+  } else {
+    PrintChecks(context, checks);
+  }
+  const bool failed = std::any_of(checks.begin(), checks.end(), [](const Check& check) { return check.verdict == Verdict::kFail; });
+  return failed ? kExitError : kExitOk;
+}
+
+}  // namespace tierctl

@@ -1,0 +1,116 @@
+// ls, stat, explain: what is known about files.
+#include <cstdio>
+#include <utility>
+
+#include "tierctl/paths.h"
+#include "tierctl/verbs.h"
+#include "tierd/config/units.h"
+
+namespace tierctl {
+namespace {
+
+using nlohmann::json;
+using tierd::config::HumanSize;
+
+std::string EntryLine(const Output& output, const json& entry) {
+  const std::string name = output.Name(PathOf(entry));
+  if (TextOf(entry, "kind") != "file") return "         -       -       -  -  " + name + (TextOf(entry, "kind") == "directory" ? "/" : "") + "\n";
+  const std::uint64_t size = NumberOf(entry, "size_bytes");
+  char line[64];
+  std::snprintf(line, sizeof line, "%10s  %6s  %6s  %s  ", HumanSize(size).c_str(), Percent(NumberOf(entry, "ram_bytes"), size).c_str(),
+                Percent(NumberOf(entry, "ssd_bytes"), size).c_str(), FlagOf(entry, "pinned") ? "P" : "-");
+  return line + name + "\n";
+}
+
+// Writes one page; with JSON the entries follow one another in one array that List opens and closes.
+void PrintEntries(Context& context, const json& page, bool* first) {
+  for (const json& entry : ListOf(page, "entries")) {
+    if (context.output.json()) {
+      context.output.Print((*first ? "\n" : ",\n") + entry.dump(-1, ' ', false, json::error_handler_t::replace));
+    } else if (context.command.null_separated) {
+      context.output.Print(PathOf(entry) + std::string(1, '\0'));
+    } else {
+      context.output.Print(EntryLine(context.output, entry));
+    }
+    *first = false;
+  }
+}
+
+// All pages of one path.
+Answer ListPath(Context& context, const std::string& path, bool* first, bool* walked) {
+  std::string after;
+  for (;;) {
+    Answer page = context.client.GetPath("/v1/files", path, std::string("&limit=1000") + (context.command.recursive ? "&recursive=1" : "") +
+                                                                (after.empty() ? "" : "&after=" + PercentEncoded(after)));
+    if (!page.ok()) return page;
+    PrintEntries(context, page.body, first);
+    *walked = FlagOf(page.body, "walked");
+    const std::string next = TextOf(page.body, "next");
+    if (next.empty() || next == after) return page;
+    after = next;
+  }
+}
+
+void PrintFacts(Context& context, const json& file) {
+  Table table(0);
+  for (const auto& [name, value] : file.items()) {
+    if (name == "why" || name == "path" || name == "path_b64") continue;
+    std::string text = value.is_string() ? Escaped(value.get_ref<const std::string&>()) : value.dump();
+    if (name.ends_with("_bytes")) text += " (" + HumanSize(NumberOf(file, name.c_str())) + ")";
+    table.Row({"  " + name, text});
+  }
+  context.output.Print(context.output.Name(PathOf(file)) + "\n" + table.Text());
+}
+
+void PrintReasons(Context& context, const json& file) {
+  context.output.Print(context.output.Name(PathOf(file)) + "\n");
+  for (const json& sentence : ListOf(file, "why")) {
+    if (sentence.is_string()) context.output.Print("  " + Escaped(sentence.get_ref<const std::string&>()) + "\n");
+  }
+}
+
+int ForEachFile(Context& context, void (*print)(Context&, const json&)) {
+  json files = json::array();
+  int exit_code = kExitOk;
+  for (const std::string& given : context.command.paths) {
+    const Answer answer = context.client.GetPath("/v1/file", AbsolutePath(given, context.working_directory));
+    if (answer.exit == kExitUnreachable) return context.output.Fail(answer);
+    if (!answer.ok()) {
+      exit_code = context.output.Fail(answer);
+    } else if (context.output.json()) {
+      files.push_back(answer.body);
+    } else {
+      print(context, answer.body);
+    }
+  }
+  if (context.output.json()) context.output.PrintJson({{"files", files}});
+  return exit_code;
+}
+
+}  // namespace
+
+int List(Context& context) {
+  bool first = true;
+  bool all_walked = true;
+  int exit_code = kExitOk;
+  const bool table = !context.output.json() && !context.command.null_separated;
+  std::string opening = context.output.json() ? "{\"entries\": [" : table ? "      SIZE     RAM     SSD  P  PATH\n" : "";
+  for (const std::string& given : context.command.paths) {
+    const std::string path = AbsolutePath(given, context.working_directory);
+    bool walked = true;
+    context.output.Print(std::exchange(opening, ""));
+    const Answer answer = ListPath(context, path, &first, &walked);
+    if (answer.exit == kExitUnreachable) return context.output.Fail(answer);
+    if (!answer.ok()) exit_code = context.output.Fail(answer);
+    all_walked = all_walked && walked;
+    if (answer.ok() && !walked && table) context.output.Message(path + ": not all of it is known yet; tierctl du " + path + " lists it");
+  }
+  if (context.output.json()) context.output.Print(std::string(first ? "" : "\n") + "], \"walked\": " + (all_walked ? "true" : "false") + "}\n");
+  return exit_code;
+}
+
+int Stat(Context& context) { return ForEachFile(context, PrintFacts); }
+
+int Explain(Context& context) { return ForEachFile(context, PrintReasons); }
+
+}  // namespace tierctl

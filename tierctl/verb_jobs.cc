@@ -1,0 +1,90 @@
+// jobs, wait, cancel, verify.
+#include "tierctl/job_watch.h"
+#include "tierctl/paths.h"
+#include "tierctl/verbs.h"
+#include "tierd/config/units.h"
+
+namespace tierctl {
+namespace {
+
+using nlohmann::json;
+using tierd::config::HumanSize;
+
+std::string JobTable(const json& jobs) {
+  Table table(1);
+  table.Row({"JOB", "KIND", "STATE", "TIME", "FILES", "BYTES", "VERIFIED", "FAILED", "NO ROOM", "ERROR"});
+  for (const json& job : jobs) {
+    const std::string total = std::to_string(NumberOf(job, "files_total")) + (FlagOf(job, "walking") ? "+" : "");
+    const std::uint64_t expected = NumberOf(job, "files_expected");
+    table.Row({std::to_string(NumberOf(job, "id")), TextOf(job, "kind"), TextOf(job, "state"), Span(RealOf(job, "elapsed_s")),
+               std::to_string(NumberOf(job, "files_done")) + "/" + total, HumanSize(NumberOf(job, "bytes_done")),
+               expected == 0 ? "-" : std::to_string(NumberOf(job, "files_verified")) + "/" + std::to_string(expected), std::to_string(NumberOf(job, "files_failed")),
+               std::to_string(NumberOf(job, "files_no_room")), Escaped(TextOf(job, "error"))});
+  }
+  return table.Text();
+}
+
+void PrintJobs(Context& context, const json& jobs) {
+  if (context.output.json()) {
+    context.output.PrintJson({{"jobs", jobs}});
+  } else {
+    context.output.Print(JobTable(jobs));
+  }
+}
+
+}  // namespace
+
+int ListJobs(Context& context) {
+  const Answer answer = context.client.Get("/v1/jobs");
+  if (!answer.ok()) return context.output.Fail(answer);
+  PrintJobs(context, ListOf(answer.body, "jobs"));
+  return kExitOk;
+}
+
+int WaitJobs(Context& context) {
+  std::vector<json> jobs;
+  const Answer watched = WatchJobs(context.client, context.output, context.command.jobs, &jobs);
+  if (!watched.ok()) return context.output.Fail(watched);
+  JobSum sum;
+  for (const json& job : jobs) sum.Add(job);
+  PrintJobs(context, jobs);
+  return sum.complete() ? kExitOk : kExitPartial;
+}
+
+int CancelJobs(Context& context) {
+  json jobs = json::array();
+  int exit_code = kExitOk;
+  for (const std::uint64_t id : context.command.jobs) {
+    const Answer answer = context.client.Delete("/v1/jobs/" + std::to_string(id));
+    if (answer.exit == kExitUnreachable) return context.output.Fail(answer);
+    if (answer.ok()) {
+      jobs.push_back(answer.body);
+    } else {
+      exit_code = context.output.Fail(answer);
+    }
+  }
+  if (!jobs.empty() || context.output.json()) PrintJobs(context, jobs);
+  return exit_code;
+}
+
+int Verify(Context& context) {
+  json body = json::object();
+  for (const std::string& given : context.command.paths) body["paths"].push_back(PathJson(AbsolutePath(given, context.working_directory)));
+  const Answer started = context.client.Post("/v1/verify", body);
+  if (!started.ok()) return context.output.Fail(started);
+  std::vector<json> jobs;
+  const Answer watched = WatchJobs(context.client, context.output, {NumberOf(started.body, "job")}, &jobs);
+  if (!watched.ok()) return context.output.Fail(watched);
+  const json& job = jobs.front();
+  const std::uint64_t bad = NumberOf(job, "files_failed");
+  if (context.output.json()) {
+    context.output.PrintJson(job);
+  } else {
+    context.output.Print(Plural(NumberOf(job, "files_verified"), "record") + " good, " + HumanSize(NumberOf(job, "bytes_verified")) + "; " + std::to_string(bad) + " bad\n");
+  }
+  if (bad != 0) return context.output.Fail(kExitPartial, "bad records were dropped: their next read goes to the source; is the disk failing? (tierctl status, dmesg)");
+  if (TextOf(job, "state") != "done") return context.output.Fail(kExitPartial, "not everything was checked: " + TextOf(job, "state") + (TextOf(job, "error").empty() ? "" : ": " + TextOf(job, "error")));
+  return kExitOk;
+}
+
+}  // namespace tierctl

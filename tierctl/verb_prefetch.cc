@@ -1,0 +1,142 @@
+// prefetch: sends paths in batches, and with --wait tells the truth about what is there at the end.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <thread>
+
+#include "tierctl/job_watch.h"
+#include "tierctl/paths.h"
+#include "tierctl/verbs.h"
+#include "tierd/config/units.h"
+
+namespace tierctl {
+namespace {
+
+using nlohmann::json;
+
+// Below the limits of CONTROL.md (10,000 paths, 1 MiB).
+constexpr std::size_t kBatchPaths = 10'000;
+constexpr std::size_t kBatchBytes = 900'000;
+// Jobs of one call that run at a time: enough to keep the daemon busy, few enough to leave room for others.
+constexpr std::size_t kJobsAtATime = 8;
+
+tierd::Status ReadList(const Command& command, std::vector<std::string>* paths) {
+  std::ifstream file;
+  if (command.list_file != "-") {
+    file.open(command.list_file, std::ios::binary);
+    if (!file) return tierd::Status(tierd::Code::kNotFound, command.list_file + ": " + std::strerror(errno));
+  }
+  std::istream& in = command.list_file == "-" ? std::cin : file;
+  for (std::string line; std::getline(in, line, command.null_separated ? '\0' : '\n');) {
+    if (!line.empty()) paths->push_back(line);
+  }
+  if (in.bad()) return tierd::Status(tierd::Code::kIo, command.list_file + ": cannot be read to its end");
+  return tierd::Status::Ok();
+}
+
+std::vector<json> Batches(const std::vector<std::string>& paths, const std::string& working_directory) {
+  std::vector<json> batches;
+  std::size_t bytes = kBatchBytes;
+  for (const std::string& given : paths) {
+    const std::string path = AbsolutePath(given, working_directory);
+    if (bytes + 2 * path.size() + 16 > kBatchBytes || batches.back().size() == kBatchPaths) {
+      batches.push_back(json::array());
+      bytes = 0;
+    }
+    batches.back().push_back(PathJson(path));
+    bytes += 2 * path.size() + 16;  // escapes and base64 at most double a name, but for control characters
+  }
+  return batches;
+}
+
+Answer StartJob(Context& context, const json& paths) {
+  const Command& command = context.command;
+  const json body = {{"paths", paths}, {"tier", command.tier}, {"pin", command.pin}, {"evict", !command.keep}};
+  // Too many jobs of others: our turn comes.
+  for (int tries = 0;; ++tries) {
+    Answer answer = context.client.Post("/v1/prefetch", body);
+    if (answer.code != "busy" || tries == 100) return answer;
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+}
+
+std::string Summary(const JobSum& sum) {
+  std::string text = "verified " + std::to_string(sum.files_verified) + " of " + Plural(sum.files_expected, "file") + ", " + tierd::config::HumanSize(sum.bytes_verified) +
+                     ", in " + Span(sum.elapsed_s);
+  if (sum.elapsed_s > 0) {
+    char rate[64];
+    std::snprintf(rate, sizeof rate, ": %.0f files/s, ", static_cast<double>(sum.files_done) / sum.elapsed_s);
+    text += rate + tierd::config::HumanSize(static_cast<std::uint64_t>(static_cast<double>(sum.bytes_done) / sum.elapsed_s)) + "/s";
+  }
+  return text;
+}
+
+std::string Shortfall(const JobSum& sum) {
+  std::string text = "short:";
+  if (sum.files_failed != 0) text += " " + Plural(sum.files_failed, "file") + " could not be read;";
+  if (sum.files_no_room != 0) text += " " + Plural(sum.files_no_room, "file") + " found no room (tierctl status shows the tiers);";
+  if (sum.files_verified < sum.files_expected) text += " " + Plural(sum.files_expected - sum.files_verified, "file") + " not wholly in a tier at the end;";
+  if (!sum.all_done) text += " a job did not run to its end;";
+  text.back() = '.';
+  return sum.first_error.empty() ? text : text + " First: " + sum.first_error;
+}
+
+int Report(Context& context, const std::vector<json>& jobs, double elapsed_s) {
+  JobSum sum;
+  for (const json& job : jobs) sum.Add(job);
+  sum.elapsed_s = std::max(sum.elapsed_s, elapsed_s);
+  if (context.output.json()) {
+    context.output.PrintJson({{"jobs", jobs},
+                              {"files_expected", sum.files_expected},
+                              {"files_verified", sum.files_verified},
+                              {"bytes_verified", sum.bytes_verified},
+                              {"elapsed_s", sum.elapsed_s},
+                              {"complete", sum.complete()}});
+  } else {
+    context.output.Print(Summary(sum) + "\n");
+  }
+  if (sum.complete()) return kExitOk;
+  return context.output.Fail(kExitPartial, Shortfall(sum));
+}
+
+}  // namespace
+
+int Prefetch(Context& context) {
+  std::vector<std::string> paths = context.command.paths;
+  if (!context.command.list_file.empty()) {
+    if (tierd::Status status = ReadList(context.command, &paths); !status.ok()) return context.output.Fail(kExitError, status.message());
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<std::uint64_t> ids;
+  std::vector<json> jobs;
+  for (const json& batch : Batches(paths, context.working_directory)) {
+    if (context.command.wait && ids.size() >= jobs.size() + kJobsAtATime) {
+      std::vector<json> ended;
+      const Answer watched = WatchJobs(context.client, context.output, {ids[jobs.size()]}, &ended);
+      if (!watched.ok()) return context.output.Fail(watched);
+      jobs.push_back(std::move(ended.front()));
+    }
+    const Answer started = StartJob(context, batch);
+    if (!started.ok()) return context.output.Fail(started);
+    ids.push_back(NumberOf(started.body, "job"));
+  }
+  if (!context.command.wait) {
+    if (context.output.json()) context.output.PrintJson({{"jobs", ids}});
+    for (const std::uint64_t id : ids) {
+      if (!context.output.json()) context.output.Print("job " + std::to_string(id) + "\n");
+    }
+    return kExitOk;
+  }
+  std::vector<json> rest;
+  const Answer watched = WatchJobs(context.client, context.output, {ids.begin() + static_cast<std::ptrdiff_t>(jobs.size()), ids.end()}, &rest);
+  if (!watched.ok()) return context.output.Fail(watched);
+  for (json& job : rest) jobs.push_back(std::move(job));
+  return Report(context, jobs, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+}
+
+}  // namespace tierctl

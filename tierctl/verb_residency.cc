@@ -1,0 +1,43 @@
+// evict, pin, unpin: orders about known files.
+#include "tierctl/paths.h"
+#include "tierctl/verbs.h"
+
+namespace tierctl {
+namespace {
+
+using nlohmann::json;
+
+// Below the limits of CONTROL.md.
+constexpr std::size_t kBatchPaths = 1000;
+
+int Order(Context& context, const std::string& end_point, const char* done, const json& more) {
+  std::uint64_t files = 0;
+  const auto& paths = context.command.paths;
+  for (std::size_t at = 0; at < paths.size(); at += kBatchPaths) {
+    json body = more;
+    for (std::size_t i = at; i < std::min(at + kBatchPaths, paths.size()); ++i) body["paths"].push_back(PathJson(AbsolutePath(paths[i], context.working_directory)));
+    const Answer answer = context.client.Post(end_point, body);
+    if (!answer.ok()) return context.output.Fail(answer);
+    files += NumberOf(answer.body, "files");
+  }
+  if (context.output.json()) {
+    context.output.PrintJson({{"files", files}});
+  } else {
+    context.output.Print(std::string(done) + " " + Plural(files, "file") + "\n");
+  }
+  if (files == 0) context.output.Message("nothing is known there; tierctl ls shows what is");
+  return kExitOk;
+}
+
+}  // namespace
+
+int Evict(Context& context) {
+  const bool invalidate = context.command.invalidate;
+  return Order(context, "/v1/evict", invalidate ? "invalidated" : "evicted", {{"invalidate", invalidate}});
+}
+
+int Pin(Context& context) { return Order(context, "/v1/pin", "pinned", json::object()); }
+
+int Unpin(Context& context) { return Order(context, "/v1/unpin", "unpinned", json::object()); }
+
+}  // namespace tierctl

@@ -1,0 +1,112 @@
+// status and version.
+#include "tierctl/paths.h"
+#include "tierctl/verbs.h"
+#include "tierd/config/units.h"
+
+namespace tierctl {
+namespace {
+
+using nlohmann::json;
+using tierd::config::HumanSize;
+
+const json& Member(const json& object, const char* name) {
+  static const json nothing = json::object();
+  const auto member = object.is_object() ? object.find(name) : object.end();
+  return member == object.end() ? nothing : *member;
+}
+
+std::string Size(const json& object, const char* name) { return HumanSize(NumberOf(object, name)); }
+
+std::vector<std::string> TierRow(const char* name, const json& tier) {
+  const std::string state = TextOf(tier, "state");
+  if (state == "off" || state.empty()) return {name, state.empty() ? "?" : state, "", "", "", "", TextOf(tier, "note")};
+  std::string about = std::string(name) == "RAM" ? TextOf(tier, "pages") + " pages" : TextOf(tier, "directory");
+  const std::uint64_t allowed = NumberOf(tier, "allowed_bytes");
+  if (allowed < NumberOf(tier, "capacity_bytes")) {
+    about += ", only " + HumanSize(allowed) + " of " + Size(tier, "capacity_bytes") + " allowed now";
+    if (const std::string bound = TextOf(tier, "bound_by"); !bound.empty()) about += " (" + bound + ")";
+  }
+  if (const std::string note = TextOf(tier, "note"); !note.empty()) about += "; " + note;
+  return {name, state, Size(tier, "used_bytes"), Size(tier, "capacity_bytes"), std::to_string(NumberOf(tier, "objects")), Size(tier, "pinned_bytes"), Escaped(about)};
+}
+
+std::string Reads(const json& status) {
+  const json& reads = Member(status, "reads");
+  std::uint64_t all = 0;
+  for (const char* tier : {"ram", "ssd", "source", "bypass"}) all += NumberOf(Member(reads, tier), "count");
+  Table table(3);
+  table.Row({"READS FROM", "COUNT", "SHARE", "BYTES"});
+  for (const char* tier : {"ram", "ssd", "source", "bypass"}) {
+    const json& row = Member(reads, tier);
+    table.Row({tier, std::to_string(NumberOf(row, "count")), Percent(NumberOf(row, "count"), all), Size(row, "bytes")});
+  }
+  return table.Text();
+}
+
+std::string Sources(const Output& output, const json& status) {
+  Table table(0);
+  table.Row({"SOURCE", "STATE", "FS", "STALENESS", "POLICY", "ENGINE", "IN FLIGHT", "FILES", "READ", "PATH"});
+  for (const json& source : ListOf(status, "sources")) {
+    std::string staleness = TextOf(source, "staleness");
+    if (staleness == "ttl") staleness += " " + Span(RealOf(source, "ttl_s"));
+    std::string flight = std::to_string(NumberOf(source, "in_flight")) + "/" + std::to_string(NumberOf(source, "window"));
+    if (const auto hung = NumberOf(source, "hung"); hung != 0) flight += ", " + std::to_string(hung) + " hung";
+    table.Row({TextOf(source, "name"), TextOf(source, "state"), TextOf(source, "fs"), staleness, TextOf(source, "policy"), TextOf(source, "engine"), flight,
+               std::to_string(NumberOf(source, "files")), Size(source, "read_bytes"), output.Name(PathOf(source))});
+  }
+  return table.Text();
+}
+
+std::string Warnings(const json& status) {
+  std::string text;
+  for (const auto& [reason, count] : Member(status, "fallback").items()) {
+    if (count.is_number()) text += (text.empty() ? "fell back to the source: " : ", ") + reason + " " + count.dump();
+  }
+  if (!text.empty()) text += "\n";
+  if (const auto failures = NumberOf(status, "integrity_failures"); failures != 0) text += "integrity failures (not served): " + std::to_string(failures) + "\n";
+  return text;
+}
+
+}  // namespace
+
+int Status(Context& context) {
+  const Answer answer = context.client.Get("/v1/status");
+  if (!answer.ok()) return context.output.Fail(answer);
+  const json& status = answer.body;
+  if (context.output.json()) {
+    context.output.PrintJson(status);
+    return kExitOk;
+  }
+  std::string text = "tierd " + TextOf(status, "version") + " pid " + std::to_string(NumberOf(status, "pid")) + ": " + TextOf(status, "state") + ", up " +
+                     Span(RealOf(status, "uptime_s")) + ", " + Plural(NumberOf(status, "sessions"), "client") + ", " +
+                     Plural(NumberOf(status, "jobs_running"), "job") + " running\n";
+  const std::string config = TextOf(status, "config_file");
+  const std::string metrics = TextOf(status, "metrics_address");
+  text += "in " + Escaped(TextOf(status, "runtime_directory")) + ", configuration " + (config.empty() ? "none" : Escaped(config)) + ", metrics " +
+          (metrics.empty() ? "off" : "http://" + metrics + "/metrics") + "\n\n";
+  Table tiers(0);
+  tiers.Row({"TIER", "STATE", "USED", "CAPACITY", "OBJECTS", "PINNED", ""});
+  tiers.Row(TierRow("RAM", Member(Member(status, "tiers"), "ram")));
+  tiers.Row(TierRow("SSD", Member(Member(status, "tiers"), "ssd")));
+  text += tiers.Text() + "\n" + Sources(context.output, status) + "\n" + Reads(status);
+  const std::string warnings = Warnings(status);
+  context.output.Print(text + (warnings.empty() ? "" : "\n" + warnings));
+  return kExitOk;
+}
+
+int Version(Context& context) {
+  const Answer answer = context.client.Get("/v1/version");
+  if (context.output.json()) {
+    context.output.PrintJson({{"tierctl", TIERD_VERSION}, {"api", 1}, {"daemon", answer.ok() ? answer.body : json()}});
+    return kExitOk;
+  }
+  context.output.Print("tierctl " TIERD_VERSION "\n");
+  if (answer.ok()) {
+    context.output.Print("tierd " + TextOf(answer.body, "version") + " pid " + std::to_string(NumberOf(answer.body, "pid")) + "\n");
+  } else {
+    context.output.Message(answer.message);
+  }
+  return kExitOk;
+}
+
+}  // namespace tierctl

@@ -1,0 +1,38 @@
+// The verbs: each asks the daemon, writes data to stdout, and returns the exit code.
+#pragma once
+
+#include <string>
+
+#include "tierctl/cli.h"
+#include "tierctl/control_client.h"
+#include "tierctl/output.h"
+
+namespace tierctl {
+
+struct Context {
+  const Command& command;
+  ControlClient& client;
+  Output& output;
+  const std::string working_directory;
+};
+
+int Status(Context& context);
+int Version(Context& context);
+int List(Context& context);
+int Stat(Context& context);
+int Explain(Context& context);
+int DiskUse(Context& context);
+int Prefetch(Context& context);
+int Verify(Context& context);
+int ListJobs(Context& context);
+int WaitJobs(Context& context);
+int CancelJobs(Context& context);
+int Evict(Context& context);
+int Pin(Context& context);
+int Unpin(Context& context);
+int ConfigGet(Context& context);
+int ConfigSet(Context& context);
+int ConfigReload(Context& context);
+int Doctor(Context& context);
+
+}  // namespace tierctl
