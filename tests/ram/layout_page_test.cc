@@ -28,13 +28,13 @@ std::string Hex(std::uint64_t value) {
   return text;
 }
 
-// "00000000  04 00 00 00 ..." as in the page: 16 bytes a line.
+// "    0000  04 00 00 00 ..." as in the page: 16 bytes a line.
 std::string Dump(const void* data, std::size_t bytes) {
   std::string out;
   for (std::size_t i = 0; i < bytes; ++i) {
     char text[16];
     if (i % 16 == 0) {
-      std::snprintf(text, sizeof text, "%s%04zx ", i == 0 ? "" : "\n", i);
+      std::snprintf(text, sizeof text, "%s    %04zx ", i == 0 ? "" : "\n", i);
       out += text;
     }
     std::snprintf(text, sizeof text, " %02x", static_cast<const unsigned char*>(data)[i]);
