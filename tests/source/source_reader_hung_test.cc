@@ -87,6 +87,23 @@ TEST_F(ReaderHung, HungRequestsTakeNoSlotFromOthers) {
   EXPECT_EQ(heard_["d0"].result.error, ReadError::kNone);
 }
 
+TEST_F(ReaderHung, AFullWindowBesideAHungRequestAsksForNoTick) {
+  SourceOptions options = Threads();
+  options.window_start = options.window_max = 4;
+  options.demand_reserve = 1;
+  Open(options);
+  Read("h", Priority::kDemand, In(kSecond));
+  reader_->Flush();
+  Advance(kSecond);
+  Read("d");
+  reader_->Flush();
+  End("d", Good(File(1)));  // the others are well
+  for (int i = 0; i < 20; ++i) Read("p" + std::to_string(i), Priority::kPrefetch);
+  reader_->Flush();
+  EXPECT_EQ(reader_->state(), SourceState::kSlow);
+  EXPECT_GT(reader_->next_tick_ns(), In(9 * kSecond));  // nothing but hung_after: a loop must not spin on us
+}
+
 TEST_F(ReaderHung, PrefetchesWithoutDeadlineAreDeclaredHungAndEndNormally) {
   Open(Threads());
   Read("p", Priority::kPrefetch);

@@ -329,7 +329,9 @@ TEST_P(SourceRig, WindowFindsTheConcurrencyOfTheSource) {
   const pfs_sim::TreeOptions tree{.files = 3000, .dirs = 3, .size = {.mean = 500}};
   std::string why;
   ASSERT_TRUE(pfs_sim::MakeTree(rig_->backing(), tree, &why)) << why;
-  Open(rig_->mount());
+  SourceOptions options;
+  options.window_max = 448;
+  Open(rig_->mount(), options);
   std::byte buffer[4096];
   std::size_t done = 0;
   for (std::uint64_t i = 0; i < tree.files; ++i) {
@@ -451,10 +453,10 @@ TEST_F(WalkerRig, StatsInParallel) {
   StartRig({.latency_us = 2000, .timeout_ms = 0});
   MakeTree();
   TreeWalker walker(OpenSource(rig_->mount()), clock_, WalkerOptions{});
-  const auto time = Time([&] { Walk(&walker, true); });
+  Walk(&walker, true);
   EXPECT_EQ(totals_.files, 600u);
   EXPECT_EQ(totals_.bytes, 60'000u);
-  EXPECT_LT(time, milliseconds(1500)) << "600 stats of 2 ms or more take 1.2 s and more one by one, lookups included 2.4 s";
+  EXPECT_GE(rig_->Counters().max_concurrency, 6u);
 }
 
 TEST_F(WalkerRig, AFailingDirectoryIsCountedAndHiddenNamesAreMissing) {

@@ -226,14 +226,16 @@ bool SourceReaderImpl::ProbeDue(std::int64_t now_ns) const {
   return probes_ < kProbesAtOnce && now_ns - last_probe_ns_ >= probe_wait_ns_;
 }
 
+bool SourceReaderImpl::ProbesOnly(bool low, std::int64_t now_ns) const {
+  // Nobody waits for the low ones: they must not be what fills the cap, and stay away from a source that gives no answer.
+  const bool silent = hung_ > 0 && now_ns - last_completion_ns_ >= options_.probe_interval_ns;
+  return Refusing() || (low && (silent || hung_ >= (options_.hung_cap + 1) / 2));
+}
+
 SourceReaderImpl::Admission SourceReaderImpl::Admit(std::size_t priority, std::int64_t now_ns) const {
   const bool low = priority != static_cast<std::size_t>(Priority::kDemand);
   if (!byte_budget_.Allows(low) || !request_budget_.Allows(low)) return Admission::kWait;
-  // Nobody waits for the low ones: they must not be what fills the cap, and stay away from a source that gives no answer.
-  const bool silent = hung_ > 0 && now_ns - last_completion_ns_ >= options_.probe_interval_ns;
-  if (Refusing() || (low && (silent || hung_ >= (options_.hung_cap + 1) / 2))) {
-    return ProbeDue(now_ns) ? Admission::kProbe : Admission::kWait;
-  }
+  if (ProbesOnly(low, now_ns)) return ProbeDue(now_ns) ? Admission::kProbe : Admission::kWait;
   const std::uint32_t limit = window_.size() + (low ? 0 : options_.demand_reserve);
   return in_flight_ < limit ? Admission::kSend : Admission::kWait;
 }
@@ -364,16 +366,25 @@ void SourceReaderImpl::Tick(std::int64_t now_ns) {
   Flush();
 }
 
+// When time alone lets the next request go. INT64_MAX: only a completion can, or nothing holds it back.
+std::int64_t SourceReaderImpl::NextSendNs() const {
+  constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();
+  const bool low = queued_[0] == 0;
+  std::int64_t at = 0;
+  if (!byte_budget_.Allows(low)) at = byte_budget_.AllowedAt(low);
+  if (!request_budget_.Allows(low)) at = std::max(at, request_budget_.AllowedAt(low));
+  if (ProbesOnly(low, clock_.PreciseNs())) {
+    if (probes_ >= kProbesAtOnce) return kNever;
+    at = std::max(at, last_probe_ns_ + probe_wait_ns_);
+  }
+  return at == 0 ? kNever : at;
+}
+
 std::int64_t SourceReaderImpl::next_tick_ns() const {
   std::int64_t next = std::numeric_limits<std::int64_t>::max();
   if (!deadlines_.empty()) next = deadlines_.begin()->first;
   if (flight_.oldest() != nullptr) next = std::min(next, flight_.oldest()->sent_ns + options_.hung_after_ns);
-  if (Waiting() > 0) {
-    const bool low = queued_[0] == 0;
-    if (!byte_budget_.Allows(low)) next = std::min(next, byte_budget_.AllowedAt(low));
-    if (!request_budget_.Allows(low)) next = std::min(next, request_budget_.AllowedAt(low));
-    if (hung_ > 0 && probes_ < kProbesAtOnce) next = std::min(next, last_probe_ns_ + probe_wait_ns_);
-  }
+  if (Waiting() > 0) next = std::min(next, NextSendNs());
   return next;
 }
 

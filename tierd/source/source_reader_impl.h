@@ -91,7 +91,9 @@ class SourceReaderImpl final : public SourceReader {
   RequestId Enqueue(std::unique_ptr<Operation> op);
   Operation* Front(std::size_t priority);
   Admission Admit(std::size_t priority, std::int64_t now_ns) const;
+  bool ProbesOnly(bool low, std::int64_t now_ns) const;
   bool ProbeDue(std::int64_t now_ns) const;
+  std::int64_t NextSendNs() const;
   void StartProbe(Operation& op, std::int64_t now_ns);
   void Dispatch();
   void Send(Operation& op);
