@@ -191,8 +191,14 @@ bool ThreadEngine::MoreReady() {
 std::size_t ThreadEngine::Wait(int timeout_ms, std::size_t budget) {
   Flush();
   if (const std::size_t ran = Poll(budget); ran > 0 || in_flight() == 0) return ran;
-  state_->event.Wait(timeout_ms);
-  return Poll(budget);
+  // The event may still be signalled for completions that ran already: an empty look is no reason to give up early.
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    if (left <= 0) return Poll(budget);
+    state_->event.Wait(static_cast<int>(left));
+    if (const std::size_t ran = Poll(budget); ran > 0) return ran;
+  }
 }
 
 void ThreadEngine::Complete(Request* request) {
