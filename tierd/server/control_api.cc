@@ -26,6 +26,16 @@ std::string Hex(const std::array<std::uint8_t, 16>& bytes) {
   return text;
 }
 
+// Whether a list such as "GET, PATCH" has exactly this method.
+bool Lists(std::string_view allowed, std::string_view method) {
+  while (!allowed.empty()) {
+    const std::string_view one = allowed.substr(0, allowed.find(','));
+    if (one == method) return true;
+    allowed.remove_prefix(std::min(allowed.size(), one.size() + 2));
+  }
+  return false;
+}
+
 ControlApi::Response Ok(const nlohmann::json& body, unsigned status = 200) { return {status, body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", ""}; }
 
 nlohmann::json JobJson(const engine::JobStatus& job, std::int64_t now_ns) {
@@ -72,7 +82,7 @@ ControlApi::Response ControlApi::Handle(std::string_view method, std::string_vie
   const auto known = kMethods.find(path);
   if (!one_job && known == kMethods.end()) return Error(404, "not_found", "no end point " + path);
   const std::string allowed = one_job ? "GET, DELETE" : known->second;
-  if (allowed.find(method) == std::string::npos || method.empty()) {
+  if (!Lists(allowed, method)) {
     Response response = Error(405, "method", path + " answers " + allowed);
     response.allow = allowed;
     return response;
