@@ -1,4 +1,4 @@
-// Real trees, byte by byte: everything below /usr/share and /usr/lib (TIERD_ORACLE_MB megabytes of each, default 600) through RAM, SSD and after a
+// Real trees, byte by byte: everything below /usr/share and /usr/lib (TIERD_ORACLE_MB megabytes of each, default 150) through RAM, SSD and after a
 // restart, then under each policy through a RAM tier of about 1 % of it.
 #include <gtest/gtest.h>
 
@@ -45,7 +45,7 @@ class OracleTest : public testing::TestWithParam<const char*> {
 
 TEST_P(OracleTest, EveryByteIsTheSource) {
   const char* text = std::getenv("TIERD_ORACLE_MB");
-  const std::uint64_t limit = (text != nullptr ? std::strtoull(text, nullptr, 10) : 600) << 20;
+  const std::uint64_t limit = (text != nullptr ? std::strtoull(text, nullptr, 10) : 150) << 20;
   const std::vector<std::string> files = FilesBelow(GetParam(), limit);
   ASSERT_GT(files.size(), 100u);
   DaemonProcess::Options options;
