@@ -132,9 +132,7 @@ int Client::Connect(std::int64_t now_ns) {
   OpenResult opened = OpenSession(settings_, &Client::ReuseArena, this);
   if (opened.session != nullptr && !TellPending(*opened.session)) {
     // What this process has changed is not known there yet: nothing may be served from it.
-    opened.session->next = sessions_;
-    sessions_ = opened.session;
-    ++opened.session->arena->sessions;
+    Add(*opened.session);
     Close(*opened.session);
     opened = {nullptr, -ETIMEDOUT};
   }
@@ -152,9 +150,7 @@ int Client::Connect(std::int64_t now_ns) {
     return opened.error;
   }
   Session& session = *opened.session;
-  session.next = sessions_;
-  sessions_ = &session;
-  ++session.arena->sessions;
+  Add(session);
   Fold(session.page->counters, own_, true);
   timeouts_.store(0, std::memory_order_relaxed);
   closed_until_ns_.store(0, std::memory_order_relaxed);
@@ -166,6 +162,12 @@ int Client::Connect(std::int64_t now_ns) {
     Sweep();
   }
   return 0;
+}
+
+void Client::Add(Session& session) {
+  session.next = sessions_.load(std::memory_order_relaxed);
+  sessions_.store(&session, std::memory_order_release);
+  ++session.arena->sessions;
 }
 
 Arena* Client::ReuseArena(void* context, const std::uint8_t instance[16]) {

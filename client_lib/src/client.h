@@ -70,6 +70,7 @@ class Client {
  private:
   int Connect(std::int64_t now_ns);  // under the lock
   bool TellPending(Session& session);
+  void Add(Session& session);
   void Close(Session& session);
   void Sweep();
   bool Unmap(Session& session);
@@ -88,7 +89,7 @@ class Client {
   std::atomic<std::uint64_t> sessions_opened_{0};
   // Guarded by mutex_.
   abi::SessionCounters past_{};  // of sessions that are unmapped
-  Session* sessions_ = nullptr;
+  std::atomic<Session*> sessions_{nullptr};  // grows at its head only; read by the fork handlers without the lock
   Arena* arenas_ = nullptr;
   PendingInvalidation* pending_ = nullptr;
   std::uint32_t pending_count_ = 0;

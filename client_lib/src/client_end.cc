@@ -19,10 +19,10 @@ void Client::Close(Session& session) {
 }
 
 void Client::Sweep() {
-  for (Session* session = sessions_; session != nullptr; session = session->next) {
+  for (Session* session = sessions_.load(std::memory_order_acquire); session != nullptr; session = session->next) {
     if (session->closed.load(std::memory_order_relaxed) == 0) continue;
     if (!session->channel_closed && !session->inherited) session->channel_closed = session->channel.TryClose();
-    if (!session->unmapped) session->unmapped = Unmap(*session);
+    if (!session->unmapped.load(std::memory_order_relaxed) && Unmap(*session)) session->unmapped.store(true, std::memory_order_release);
   }
 }
 
@@ -55,8 +55,8 @@ void Client::AddUp(abi::SessionCounters& sum) {
   ::pthread_mutex_lock(&mutex_);
   Fold(sum, own_, false);
   Fold(sum, past_, false);
-  for (Session* session = sessions_; session != nullptr; session = session->next) {
-    if (!session->unmapped && !session->inherited) Fold(sum, session->page->counters, false);
+  for (Session* session = sessions_.load(std::memory_order_acquire); session != nullptr; session = session->next) {
+    if (!session->unmapped.load(std::memory_order_relaxed) && !session->inherited) Fold(sum, session->page->counters, false);
   }
   ::pthread_mutex_unlock(&mutex_);
 }
@@ -66,8 +66,8 @@ void Client::AddUp(abi::SessionCounters& sum) {
 // In the parent, just before: every lease held now may have a view in the child that nobody else vouches for. Takes no lock, since the
 // thread that forks may hold it (a signal handler may fork); sessions are only ever added at the head of the chain.
 void Client::FreezeLeases() {
-  for (Session* session = sessions_; session != nullptr; session = session->next) {
-    if (session->unmapped || session->inherited) continue;
+  for (Session* session = sessions_.load(std::memory_order_acquire); session != nullptr; session = session->next) {
+    if (session->unmapped.load(std::memory_order_acquire) || session->inherited) continue;
     session->freeze_epoch.fetch_add(1, std::memory_order_seq_cst);
     session->leases_at_fork = CountLeases(*session);
     session->page->frozen_leases.store(static_cast<std::uint32_t>(session->leases_at_fork), std::memory_order_relaxed);
@@ -83,8 +83,8 @@ void Client::TakeOverInChild(bool counted) {
   sessions_opened_.store(0, std::memory_order_relaxed);
   std::memset(static_cast<void*>(&own_), 0, sizeof own_);
   std::memset(static_cast<void*>(&past_), 0, sizeof past_);
-  for (Session* session = sessions_; session != nullptr; session = session->next) {
-    if (session->unmapped || session->inherited) continue;
+  for (Session* session = sessions_.load(std::memory_order_acquire); session != nullptr; session = session->next) {
+    if (session->unmapped.load(std::memory_order_acquire) || session->inherited) continue;
     // The conversation is the parent's. Its socket stays open here as long as this process lives if there are views: it tells the daemon that the leases
     // behind them still count (HAZARDS 2.6).
     if (!counted) session->leases_at_fork = ~std::uint64_t{0};
@@ -94,7 +94,7 @@ void Client::TakeOverInChild(bool counted) {
     session->closed.store(1, std::memory_order_seq_cst);
     session->frozen_released.store(0, std::memory_order_relaxed);
     OverlayWithZeros(session->page, sizeof(abi::SessionPage), true);  // never write the parent's page
-    session->unmapped = Unmap(*session);
+    if (Unmap(*session)) session->unmapped.store(true, std::memory_order_release);
   }
 }
 

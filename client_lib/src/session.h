@@ -45,7 +45,7 @@ struct Session {
   std::uint64_t leases_at_fork;                // in a child: what was inherited
   std::int64_t orphan_since_ns;                // the daemon was found gone; 0: it was not
   bool channel_closed;
-  bool unmapped;
+  std::atomic<bool> unmapped;
   bool inherited;                              // opened by a parent of this process
   Session* next;
 

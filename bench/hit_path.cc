@@ -1,0 +1,162 @@
+// The hit path alone, without a daemon process: nanoseconds per get + release and per copy, on an index and segments made in this process.
+// usage: hit_path [--files N] [--rounds N] [--threads N]     one line per measurement on stdout
+//        hit_path --copy                      plain against streaming copies by size of the destination
+// For tuning; bars are measured against the real daemon (bench/lookup.cc, bench/hit.cc).
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client_lib/src/copy.h"
+#include "tests/support/fake_daemon.h"
+#include "tier/tier.h"
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::uint64_t NowNs() { return static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()); }
+
+std::uint64_t Random(std::uint64_t& state) { return state = tierd::abi::Mix64(state + 0x9e3779b97f4a7c15ull); }
+
+struct Percentiles {
+  double p50, p99;
+};
+
+// Cost of `op(i)` for i in random order, each call timed by itself, the price of the clock taken off.
+template <typename Op>
+Percentiles Measure(std::size_t calls, Op op) {
+  std::vector<std::uint32_t> ns(calls);
+  std::vector<std::uint32_t> empty(100'000);
+  for (auto& e : empty) {
+    const std::uint64_t start = NowNs();
+    e = static_cast<std::uint32_t>(NowNs() - start);
+  }
+  for (std::size_t i = 0; i < calls; ++i) {
+    const std::uint64_t start = NowNs();
+    op(i);
+    ns[i] = static_cast<std::uint32_t>(NowNs() - start);
+  }
+  const auto at = [](std::vector<std::uint32_t>& v, double q) {
+    const auto place = v.begin() + static_cast<std::ptrdiff_t>(static_cast<double>(v.size() - 1) * q);
+    std::nth_element(v.begin(), place, v.end());
+    return static_cast<double>(*place);
+  };
+  const double clock = at(empty, 0.5);
+  return {at(ns, 0.5) - clock, at(ns, 0.99) - clock};
+}
+
+void CopyTable() {
+  const std::size_t source_bytes = std::size_t{256} << 20;
+  std::vector<char> source(source_bytes, 's');
+  std::printf("%12s %12s %12s %7s\n", "destination", "plain GB/s", "stream GB/s", "ratio");
+  for (std::size_t bytes = 64 << 10; bytes <= std::size_t{128} << 20; bytes *= 2) {
+    std::vector<char> to(bytes, 't');
+    double best[2] = {0, 0};
+    for (int round = 0; round < 5; ++round) {
+      for (int kind = 0; kind < 2; ++kind) {
+        const std::uint64_t start = NowNs();
+        for (std::size_t at = 0; at + bytes <= source_bytes; at += bytes) {
+          if (kind == 0) std::memcpy(to.data(), source.data() + at, bytes);
+          else tierd::client::CopyStreaming(to.data(), source.data() + at, bytes);
+          __asm__ volatile("" : : "r"(to.data()) : "memory");
+        }
+        best[kind] = std::max(best[kind], static_cast<double>(source_bytes) / static_cast<double>(NowNs() - start));
+      }
+    }
+    std::printf("%10zuKi %12.2f %12.2f %7.2f\n", bytes >> 10, best[0], best[1], best[1] / best[0]);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::size_t files = 10'000;
+  std::size_t rounds = 1'000'000;
+  unsigned threads = 1;
+  for (int i = 1; i < argc; ++i) {
+    const std::string option = argv[i];
+    if (option == "--copy") return CopyTable(), 0;
+    if (i + 1 == argc) return std::fprintf(stderr, "hit_path: %s needs a number\n", argv[i]), 64;
+    const auto value = static_cast<std::size_t>(std::strtoull(argv[++i], nullptr, 10));
+    if (option == "--files") files = value;
+    else if (option == "--rounds") rounds = value;
+    else if (option == "--threads") threads = static_cast<unsigned>(value);
+    else return std::fprintf(stderr, "hit_path: what is %s?\n", option.c_str()), 64;
+  }
+  std::string base = (std::filesystem::temp_directory_path() / "hit_path_XXXXXX").string();
+  if (::mkdtemp(base.data()) == nullptr) return std::perror("hit_path"), 1;
+  std::filesystem::create_directory(base + "/source");
+  tierd::testing::FakeDaemonOptions options;
+  options.root = std::filesystem::canonical(base + "/source");
+  options.socket = base + "/run/tierd.sock";
+  options.initial_slots = files * 2;
+  options.segment_bytes = 128 << 20;
+  options.ttl_ms = 3'600'000;
+  std::vector<std::string> paths;
+  {
+    tierd::testing::FakeDaemon daemon(options);
+    for (std::size_t i = 0; i < files; ++i) {
+      char name[64];
+      std::snprintf(name, sizeof name, "train/class_%03zu/sample_%09zu.jpeg", i / 1000 % 1000, i);
+      daemon.CacheInvented(name, 64);
+      paths.push_back(options.root + "/" + name);
+    }
+    daemon.Start();
+    tier_options client_options{};
+    client_options.size = sizeof client_options;
+    client_options.socket = options.socket.c_str();
+    client_options.flags = TIER_REQUIRE_DAEMON;
+    tier_client* client = nullptr;
+    if (tier_connect(&client_options, &client) != 0) return std::fprintf(stderr, "hit_path: no session\n"), 1;
+    for (const std::string& path : paths) {  // first touch of every page
+      tier_view view;
+      if (tier_get(client, path.c_str(), &view, 0) != 0 || view.origin != TIER_FROM_RAM) return std::fprintf(stderr, "hit_path: a miss\n"), 1;
+      tier_release(&view);
+    }
+    // The bar's order: paths lie in memory one behind the other, slots are where the hash puts them.
+    const auto get_release = [&](std::size_t i) {
+      tier_view view;
+      if (tier_get(client, paths[i % files].c_str(), &view, 0) != 0) std::abort();
+      tier_release(&view);
+    };
+    std::uint64_t state = 1;
+    std::vector<std::uint32_t> order(rounds);
+    for (auto& o : order) o = static_cast<std::uint32_t>(Random(state) % files);
+    char sink = 0;
+    const auto touch = [&](std::size_t i) {
+      tier_view view;
+      if (tier_get(client, paths[i % files].c_str(), &view, 0) != 0) std::abort();
+      sink = static_cast<char>(sink + *static_cast<const char*>(view.data));
+      tier_release(&view);
+    };
+    const auto print = [&](const char* what, Percentiles p) { std::printf("%-34s files=%zu p50=%.0fns p99=%.0fns\n", what, files, p.p50, p.p99); };
+    print("get+release, memory order", Measure(rounds, get_release));
+    print("get+first byte+release", Measure(rounds, touch));
+    print("get+release, random paths", Measure(rounds, [&](std::size_t i) { get_release(order[i]); }));
+    const std::uint64_t start = NowNs();
+    for (std::size_t i = 0; i < rounds; ++i) get_release(i);
+    std::printf("%-34s files=%zu mean=%.1fns\n", "get+release, back to back", files, static_cast<double>(NowNs() - start) / static_cast<double>(rounds));
+    if (threads > 1) {
+      std::vector<std::thread> all;
+      const std::uint64_t begin = NowNs();
+      for (unsigned t = 0; t < threads; ++t) {
+        all.emplace_back([&, t] {
+          for (std::size_t i = 0; i < rounds; ++i) get_release(i + t * 7919);
+        });
+      }
+      for (std::thread& thread : all) thread.join();
+      std::printf("%-34s files=%zu threads=%u mean=%.1fns\n", "get+release, each thread", files, threads, static_cast<double>(NowNs() - begin) / static_cast<double>(rounds));
+    }
+    tier_disconnect(client);
+  }
+  std::filesystem::remove_all(base);
+  return 0;
+}
