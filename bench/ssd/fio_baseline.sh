@@ -10,5 +10,6 @@ import json, sys
 j = json.load(sys.stdin)["jobs"][0]
 r = j["read"]
 gb = r["io_bytes"] / 1e9
-cpu = (j["usr_cpu"] + j["sys_cpu"]) / 100 * j["job_runtime"] / 1000
-print("%.0f requests/s, %.1f MB/s, %.3f CPU-s/GB" % (r["iops"], r["bw_bytes"] / 1e6, cpu / gb))'
+per_gb = j["job_runtime"] / 1e5 / gb
+user, system = j["usr_cpu"] * per_gb, j["sys_cpu"] * per_gb
+print("%.0f requests/s, %.1f MB/s, %.3f CPU-s/GB (user %.3f, system %.3f)" % (r["iops"], r["bw_bytes"] / 1e6, user + system, user, system))'

@@ -13,11 +13,15 @@
 namespace tierd::ssd {
 namespace {
 
-double CpuSeconds() {
+struct Cpu {
+  double user = 0;
+  double system = 0;
+};
+Cpu CpuSeconds() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
   const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6; };
-  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+  return {seconds(usage.ru_utime), seconds(usage.ru_stime)};
 }
 
 struct Object {
@@ -64,15 +68,18 @@ class Reader {
     for (unsigned i = 0; i < depth; ++i) frames_.emplace_back(needs.padded_bytes);
   }
   void Run(double seconds) {
-    const double cpu = CpuSeconds();
+    const Cpu before = CpuSeconds();
     const double start = Now();
     stop_at_ = start + seconds;
     for (std::size_t i = 0; i < frames_.size(); ++i) Next(i);
     bench_.RunUntil([&] { return running_ == 0; });
     const double wall = Now() - start;
     const double gb = static_cast<double>(bytes_) * 1e-9;
-    std::printf("%.0f objects/s, %.1f MB/s, %.3f CPU-s/GB, failed %llu\n", static_cast<double>(done_) / wall, gb * 1000 / wall,
-                (CpuSeconds() - cpu) / gb, static_cast<unsigned long long>(failed_));
+    const Cpu after = CpuSeconds();
+    const double user = (after.user - before.user) / gb;
+    const double system = (after.system - before.system) / gb;
+    std::printf("%.0f objects/s, %.1f MB/s, %.3f CPU-s/GB (user %.3f, system %.3f), failed %llu\n", static_cast<double>(done_) / wall,
+                gb * 1000 / wall, user + system, user, system, static_cast<unsigned long long>(failed_));
   }
 
  private:

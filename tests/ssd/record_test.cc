@@ -95,6 +95,15 @@ TEST(Record, NoticesEveryFlippedBitOfThePayload) {
   }
 }
 
+TEST(Record, ColdAndCachedSumsAgree) {
+  std::vector<std::byte> payload(9000);
+  for (std::size_t i = 0; i < payload.size(); ++i) payload[i] = static_cast<std::byte>(i * 7 + i / 256);
+  for (const std::size_t size : {0u, 1u, 63u, 64u, 1023u, 1024u, 1025u, 2048u, 3071u, 3073u, 4096u, 8999u, 9000u}) {
+    const auto part = std::span<const std::byte>(payload).first(size);
+    EXPECT_EQ(PayloadCrcCold(ExampleSalt(), ExampleIdentity(), part), PayloadCrc(ExampleSalt(), ExampleIdentity(), part)) << size;
+  }
+}
+
 TEST(Record, IsRefusedAtEveryTruncation) {
   const std::vector<std::byte> record = EncodeExample();
   DecodedHeader out;

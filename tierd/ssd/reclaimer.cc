@@ -90,7 +90,6 @@ void Reclaimer::Load(bool drop_all) {
   drop_all_ = drop_all;
   next_ = 0;
   stalled_ = false;
-  sound_.clear();
   if (drop_all) {
     phase_ = Phase::kMoving;
     return;
@@ -102,7 +101,6 @@ void Reclaimer::Load(bool drop_all) {
     image->walked = ReadAndWalkRegion(format, region, address, &image->bytes);
     mailbox.Post([this, image] {
       image_ = std::move(*image);
-      for (const RecoveredRecord& record : image_.walked.records.records()) sound_.push_back(record.location.place);
       phase_ = Phase::kMoving;
     });
   });
@@ -126,6 +124,14 @@ void Reclaimer::Move() {
   }
 }
 
+// The record was found by the walk, where the table of contents has it, and its payload verified.
+bool Reclaimer::IsSound(const SsdRecord& record) const {
+  const std::span<const RecoveredRecord> walked = image_.walked.records.records();
+  const auto at = std::lower_bound(walked.begin(), walked.end(), record.location.offset(),
+                                   [](const RecoveredRecord& r, std::uint32_t offset) { return r.location.offset() < offset; });
+  return at != walked.end() && at->location == record.location && at->identity == record.identity;
+}
+
 bool Reclaimer::MoveOne(const RecoveredRecord& found) {
   // Asked in this very turn: a newer version may have been appended since the region was read (HAZARDS 2.16 c).
   const SsdRecord record{found.identity, found.location};
@@ -135,9 +141,7 @@ bool Reclaimer::MoveOne(const RecoveredRecord& found) {
     Lose(record, worth == 0 ? SsdGone::kReclaimed : SsdGone::kNoRoom);
     return true;
   }
-  if (!std::binary_search(sound_.begin(), sound_.end(), record.location.place, [](std::uint32_t a, std::uint32_t b) {
-        return (a & 0xffffffu) < (b & 0xffffffu);
-      })) {
+  if (!IsSound(record)) {
     Lose(record, SsdGone::kDamaged);
     return true;
   }

@@ -36,13 +36,14 @@ class Reclaimer {
   };
   struct Image {
     io::AlignedBuffer bytes;
-    RegionContents walked;
+    RegionContents walked;  // sound records, by offset
   };
 
   void Look(bool shrink);
   void Choose(std::shared_ptr<std::vector<Candidate>> candidates, bool shrink);
   void Load(bool shrink);
   void Move();
+  bool IsSound(const SsdRecord& record) const;
   // False: try again in a later turn.
   bool MoveOne(const RecoveredRecord& record);
   void Lose(const SsdRecord& record, SsdGone why);
@@ -53,7 +54,6 @@ class Reclaimer {
   Phase phase_ = Phase::kIdle;
   Candidate chosen_;
   Image image_;
-  std::vector<std::uint32_t> sound_;  // places whose payload verified, ascending
   std::size_t next_ = 0;              // record of chosen_ that is moved next
   bool drop_all_ = false;
   bool stalled_ = false;              // waits for a region buffer

@@ -98,4 +98,8 @@ std::uint32_t PayloadCrc(const RecordSalt& salt, const RecordIdentity& identity,
   return Crc32c(payload.data(), payload.size(), IdentitySeed(salt, identity));
 }
 
+std::uint32_t PayloadCrcCold(const RecordSalt& salt, const RecordIdentity& identity, std::span<const std::byte> payload) {
+  return Crc32cCold(payload.data(), payload.size(), IdentitySeed(salt, identity));
+}
+
 }  // namespace tierd::ssd

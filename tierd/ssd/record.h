@@ -154,5 +154,7 @@ HeaderCheck DecodeHeader(const RecordSalt& salt, std::span<const std::byte> byte
 
 // Checksum of a payload under its identity.
 std::uint32_t PayloadCrc(const RecordSalt& salt, const RecordIdentity& identity, std::span<const std::byte> payload);
+// The same for bytes that a device has just written to memory.
+std::uint32_t PayloadCrcCold(const RecordSalt& salt, const RecordIdentity& identity, std::span<const std::byte> payload);
 
 }  // namespace tierd::ssd

@@ -145,7 +145,7 @@ ReadOutcome RecordReader::Check(const ScanFormat& format, Operation& op) {
     return ReadOutcome::kMiss;
   }
   const std::span<const std::byte> payload = op.direct ? std::span<const std::byte>(op.dest).first(h.stored_bytes) : record.subspan(h.header_bytes, h.stored_bytes);
-  if (PayloadCrc(format.salt, h.identity, payload) != h.payload_crc) return ReadOutcome::kCorrupt;
+  if (PayloadCrcCold(format.salt, h.identity, payload) != h.payload_crc) return ReadOutcome::kCorrupt;
   if (!op.direct) std::memcpy(op.dest.data(), payload.data(), payload.size());
   return ReadOutcome::kOk;
 }

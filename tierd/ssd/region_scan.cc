@@ -102,7 +102,7 @@ WalkResult WalkRegion(const ScanFormat& format, std::uint32_t region, std::span<
     const RecordHeader& h = decoded.header;
     RecoveredRecord record{h.identity, LocationOf(h), decoded.path};
     bool sound = true;
-    if (verify) sound = PayloadCrc(format.salt, h.identity, image.subspan(h.offset + h.header_bytes, h.stored_bytes)) == h.payload_crc;
+    if (verify) sound = PayloadCrcCold(format.salt, h.identity, image.subspan(h.offset + h.header_bytes, h.stored_bytes)) == h.payload_crc;
     result.epoch = h.region_epoch;
     ++result.records;
     if (!sound) ++result.damaged;

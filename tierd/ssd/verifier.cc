@@ -1,10 +1,31 @@
 #include "tierd/ssd/verifier.h"
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <memory>
 #include <utility>
 
 namespace tierd::ssd {
+
+namespace {
+
+// I/O priority of the calling thread while it lives: idle class, where the device's scheduler knows such a thing.
+class IdlePriority {
+ public:
+  IdlePriority() : before_(::syscall(SYS_ioprio_get, kThread, 0)) { ::syscall(SYS_ioprio_set, kThread, 0, kIdle); }
+  ~IdlePriority() { ::syscall(SYS_ioprio_set, kThread, 0, before_ < 0 ? 0 : before_); }
+  IdlePriority(const IdlePriority&) = delete;
+  IdlePriority& operator=(const IdlePriority&) = delete;
+
+ private:
+  static constexpr int kThread = 1;       // IOPRIO_WHO_PROCESS: a thread
+  static constexpr int kIdle = 3 << 13;   // IOPRIO_CLASS_IDLE
+  long before_;
+};
+
+}  // namespace
 
 struct Verifier::Found {
   RegionContents walked;           // records that verify
@@ -34,6 +55,7 @@ void Verifier::Next() {
   const std::uint32_t region = next_++;
   ++context_.regions.at(region).readers;
   context_.maintenance.Post([this, region, address = context_.files.AddressOf(region), &format = context_.format, &mailbox = context_.mailbox] {
+    const IdlePriority idle;
     auto found = std::make_shared<Found>();
     io::AlignedBuffer scratch;
     found->walked = ReadAndWalkRegion(format, region, address, &scratch);
