@@ -16,6 +16,12 @@ CLI::App* Verb(CLI::App& parent, const char* name, const char* what, Command& co
 
 CLI::Option* Paths(CLI::App* verb, Command& command) { return verb->add_option("path", command.paths, "files or directories"); }
 
+// "" if it is one. CLI11 would take "-3" for a large number.
+std::string IsJobNumber(const std::string& text) {
+  const bool number = !text.empty() && text.size() <= 19 && text.find_first_not_of("0123456789") == std::string::npos;
+  return number ? "" : "\"" + text + "\" is no number of a job";
+}
+
 void AddLookingVerbs(CLI::App& app, Command& command) {
   Verb(app, "status", "tiers, sources, what readers got, and what is wrong", command)->footer("Example: tierctl status --json | jq .tiers.ram");
   CLI::App* ls = Verb(app, "ls", "known files and how much of each is in which tier", command);
@@ -61,9 +67,9 @@ void AddActingVerbs(CLI::App& app, Command& command) {
   Paths(verify, command);
   Verb(app, "jobs", "prefetch and other jobs, running and finished", command);
   CLI::App* wait = Verb(app, "wait", "wait for jobs; exit 2 if one ends short", command);
-  wait->add_option("job", command.jobs, "numbers of jobs")->required();
+  wait->add_option("job", command.jobs, "numbers of jobs")->required()->check(IsJobNumber);
   CLI::App* cancel = Verb(app, "cancel", "end jobs; what they brought stays", command);
-  cancel->add_option("job", command.jobs, "numbers of jobs")->required();
+  cancel->add_option("job", command.jobs, "numbers of jobs")->required()->check(IsJobNumber);
   CLI::App* config = app.add_subcommand("config", "the daemon's settings: get, set, reload");
   config->fallthrough()->require_subcommand(1);
   CLI::App* get = Verb(*config, "get", "values and where each came from", command);

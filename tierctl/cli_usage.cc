@@ -50,14 +50,17 @@ std::string Complaint(const CLI::App& app, const CLI::ParseError& error, const s
   const bool wants_verb = !verb->get_subcommands([](const CLI::App*) { return true; }).empty();
   const std::vector<std::string> extras = app.remaining(true);
   if (wants_verb) {
-    // The first word that is no option (nor the value of --socket) is what should have been a verb.
+    // The first option that there is not, or the first word (not the value of --socket), which should have been a verb.
+    const std::vector<std::string> options = OptionsOf(app);
     for (std::size_t i = 0; i < arguments.size(); ++i) {
-      if (arguments[i] == "--socket") ++i;
-      const bool is_word = i < arguments.size() && !arguments[i].starts_with('-') && arguments[i] != verb->get_name();
-      if (is_word) return "unknown command \"" + arguments[i] + "\"" + SuggestionText(arguments[i], NamesOf(*verb)) + help;
-    }
-    for (const std::string& extra : extras) {
-      if (extra.starts_with('-')) return "unknown option " + extra + SuggestionText(extra, OptionsOf(app)) + help;
+      const std::string word = arguments[i].substr(0, arguments[i].find('='));
+      if (word == "--socket" && word == arguments[i]) {
+        ++i;
+      } else if (word.starts_with('-')) {
+        if (std::find(options.begin(), options.end(), word) == options.end()) return "unknown option " + word + SuggestionText(word, options) + help;
+      } else if (arguments[i] != verb->get_name()) {
+        return "unknown command \"" + arguments[i] + "\"" + SuggestionText(arguments[i], NamesOf(*verb)) + help;
+      }
     }
     return (verb == &app ? std::string("no command given") : verb->get_name() + " needs one of: get, set, reload") + help;
   }

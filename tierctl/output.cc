@@ -32,7 +32,9 @@ void Output::Message(std::string_view text) {
 
 int Output::Fail(const Answer& answer) {
   Message(answer.message);
-  for (const std::string& line : answer.details) Message(line);
+  for (const std::string& line : answer.details) {
+    if (line != answer.message) Message(line);
+  }
   return answer.exit;
 }
 

@@ -48,6 +48,7 @@ TEST(Units, FormatsSizesExactly) {
 TEST(Units, FormatsSizesForPeople) {
   EXPECT_EQ(HumanSize(0), "0 B");
   EXPECT_EQ(HumanSize(999), "999 B");
+  EXPECT_EQ(HumanSize(1023), "1023 B");
   EXPECT_EQ(HumanSize(1024), "1.00 KiB");
   EXPECT_EQ(HumanSize(1023 * 1024), "1.00 MiB");
   EXPECT_EQ(HumanSize(std::uint64_t{123} << 30), "123 GiB");

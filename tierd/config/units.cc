@@ -91,7 +91,7 @@ std::string HumanSize(std::uint64_t bytes) {
   static constexpr std::array<const char*, 6> kNames = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   double value = static_cast<double>(bytes);
   std::size_t unit = 0;
-  while (value >= 999.5 && unit + 1 < kNames.size()) {
+  while (value >= (unit == 0 ? 1024 : 999.5) && unit + 1 < kNames.size()) {
     value /= 1024;
     ++unit;
   }

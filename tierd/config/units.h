@@ -13,7 +13,7 @@ namespace tierd::config {
 std::optional<std::uint64_t> ParseSize(std::string_view text);
 // Exact: ParseSize(FormatSize(n)) == n. The shortest of the above ("800 GB", "4 MiB", "1234 B").
 std::string FormatSize(std::uint64_t bytes);
-// For people: three digits, binary units ("12.3 GiB").
+// For people: three digits, binary units ("12.3 GiB"); bytes as they are ("1000 B").
 std::string HumanSize(std::uint64_t bytes);
 
 // "250ms", "60s", "5min", "2h", "1d"; "0". Milliseconds; nullopt if it does not parse or exceeds 32 bits (49 days).

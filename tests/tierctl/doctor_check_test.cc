@@ -1,0 +1,95 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "fake_control.h"
+#include "tierctl/doctor/check.h"
+
+namespace tierctl::doctor {
+namespace {
+
+TEST(DoctorCheck, KernelVersions) {
+  EXPECT_EQ(KernelVersion("6.18.0").verdict, Verdict::kOk);
+  EXPECT_EQ(KernelVersion("5.15.0-100-generic").verdict, Verdict::kOk);
+  EXPECT_EQ(KernelVersion("5.14.21-default").verdict, Verdict::kWarn);
+  EXPECT_EQ(KernelVersion("4.18.0-553.el8").verdict, Verdict::kWarn);
+  EXPECT_EQ(KernelVersion("plan9").verdict, Verdict::kWarn);
+}
+
+TEST(DoctorCheck, TimeNamespaces) {
+  const FakeControl directory;
+  const std::string file = directory.directory() + "/offsets";
+  std::ofstream(file) << "monotonic           0         0\nboottime            0         0\n";
+  EXPECT_EQ(TimeNamespace(file).verdict, Verdict::kOk);
+  std::ofstream(file) << "monotonic      100000         0\nboottime       100000         0\n";
+  EXPECT_EQ(TimeNamespace(file).verdict, Verdict::kWarn);
+  EXPECT_EQ(TimeNamespace("/none").verdict, Verdict::kOk);
+}
+
+TEST(DoctorCheck, DiskInMemoryOrForeignFails) {
+  const auto checks = Disk("/dev/shm/tierd-doctor", true);
+  ASSERT_EQ(checks.size(), 1u);
+  EXPECT_EQ(checks[0].verdict, Verdict::kFail);
+  EXPECT_NE(checks[0].remedy, "");
+}
+
+TEST(DoctorCheck, MeasuringADiskLeavesNothing) {
+  const FakeControl directory;
+  const auto checks = Disk(directory.directory() + "/cache", true);
+  if (checks.size() == 1) GTEST_SKIP() << "the temporary directory is on no disk: " << checks[0].detail;
+  EXPECT_EQ(checks[1].name, "ssd.speed");
+  EXPECT_NE(checks[1].detail.find("reads of 4 KiB/s"), std::string::npos) << checks[1].detail;
+  EXPECT_NE(::access((directory.directory() + "/cache").c_str(), F_OK), 0);
+}
+
+TEST(DoctorCheck, SourceIsNamedAndProbed) {
+  const FakeControl directory;
+  std::ofstream(directory.directory() + "/a") << "x";
+  const auto checks = Source(directory.directory());
+  ASSERT_EQ(checks.size(), 2u);
+  EXPECT_EQ(checks[0].name, "source.type");
+  EXPECT_NE(checks[0].detail.find("local file system"), std::string::npos) << checks[0].detail;
+  EXPECT_EQ(checks[1].name, "source.versions");
+  const auto missing = Source(directory.directory() + "/none");
+  ASSERT_EQ(missing.size(), 1u);
+  EXPECT_EQ(missing[0].verdict, Verdict::kFail);
+}
+
+TEST(DoctorCheck, WhatHangsIsLeftBehind) {
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const auto checks = Isolated(
+      [&]() -> std::vector<Check> {
+        char byte = 0;
+        while (::read(ends[0], &byte, 1) < 0) {
+        }
+        return {};
+      },
+      50, {"x", Verdict::kFail, "hangs", "wait"});
+  ::close(ends[0]);
+  ::close(ends[1]);
+  ASSERT_EQ(checks.size(), 1u);
+  EXPECT_EQ(checks[0].detail, "hangs");
+}
+
+TEST(DoctorCheck, IsolatedBringsEverythingBack) {
+  const auto checks = Isolated([]() -> std::vector<Check> { return {{"a", Verdict::kWarn, "line \n \"quoted\" \xff", "r"}, {"b", Verdict::kOk, "", ""}}; }, 5000, {});
+  ASSERT_EQ(checks.size(), 2u);
+  EXPECT_EQ(checks[0].verdict, Verdict::kWarn);
+  EXPECT_EQ(checks[0].remedy, "r");
+  const auto crashed = Isolated([]() -> std::vector<Check> { ::_exit(3); }, 5000, {"x", Verdict::kFail, "died", ""});
+  EXPECT_EQ(crashed.at(0).detail, "died");
+}
+
+TEST(DoctorCheck, TheRestSaysSomething) {
+  for (const Check& check : {IoUring(), UserNamespaces(), FileDescriptors(), LockedMemory(), MemoryLimit(1 << 20, 0), HugePages("/sys").at(0)}) {
+    EXPECT_NE(check.detail, "") << check.name;
+    EXPECT_EQ(check.verdict == Verdict::kOk, check.remedy.empty()) << check.name;
+  }
+  EXPECT_EQ(MemoryLimit(std::uint64_t{1} << 60, 0).verdict, Verdict::kWarn);
+}
+
+}  // namespace
+}  // namespace tierctl::doctor

@@ -1,0 +1,61 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "fake_control.h"
+#include "run_tierctl.h"
+
+namespace tierctl {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+json CheckNamed(const json& document, const std::string& name) {
+  for (const json& check : document["checks"]) {
+    if (check["name"] == name) return check;
+  }
+  return nullptr;
+}
+
+TEST(DoctorVerb, LooksAtTheMachineWithoutADaemon) {
+  const FakeControl directory;
+  const Ran ran = RunTierctl({"--socket", "/none/control.sock", "doctor", "--json", "--no-speed", "--source", directory.directory(), "--config", "/none.toml"});
+  EXPECT_EQ(ran.exit_code, 1);  // the configuration that was named cannot be read
+  const json document = json::parse(ran.out);
+  EXPECT_EQ(document["daemon"], false);
+  for (const char* name : {"kernel", "io_uring", "memory.pages", "namespaces.user", "limits.memlock", "limits.files", "clock", "source.type", "ssd.directory"}) {
+    EXPECT_FALSE(CheckNamed(document, name).is_null()) << name;
+  }
+  EXPECT_EQ(CheckNamed(document, "configuration")["state"], "fail");
+  EXPECT_EQ(CheckNamed(document, "daemon")["state"], "warn");
+}
+
+TEST(DoctorVerb, AMistakeInTheConfigurationIsShownWithItsLine) {
+  const FakeControl directory;
+  const std::string file = directory.directory() + "/t.toml";
+  std::ofstream(file) << "[ram]\ncapacty = 1\n";
+  const json document = json::parse(RunTierctl({"--socket", "/none/control.sock", "doctor", "--json", "--no-speed", "--config", file}).out);
+  EXPECT_EQ(CheckNamed(document, "configuration")["detail"], file + ":2: unknown key ram.capacty; did you mean capacity?");
+}
+
+TEST(DoctorVerb, AddsWhatTheDaemonKnows) {
+  FakeControl fake;
+  fake.Reply("GET /v1/doctor", {{"checks", {{{"name", "daemon.ssd"}, {"state", "warn"}, {"detail", "buffered \x1b"}, {"remedy", "use ext4"}}}}});
+  const std::string file = fake.directory() + "/t.toml";
+  std::ofstream(file) << "[ssd]\ndirectory = \"off\"\n";
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "doctor", "--no-speed", "--config", file});
+  EXPECT_EQ(ran.exit_code, 0) << ran.out;
+  EXPECT_THAT(ran.out, HasSubstr("OK    daemon "));
+  EXPECT_THAT(ran.out, ::testing::ContainsRegex("WARN  daemon.ssd +buffered .x1b\n +-> use ext4\n"));
+}
+
+TEST(DoctorVerb, MissingSourceFails) {
+  const Ran ran = RunTierctl({"--socket", "/none/control.sock", "doctor", "--no-speed", "--source", "/none/such"});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.out, ::testing::ContainsRegex("FAIL  source.type +/none/such: No such file or directory\n"));
+}
+
+}  // namespace
+}  // namespace tierctl

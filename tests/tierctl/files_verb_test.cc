@@ -1,0 +1,118 @@
+// ls, stat, explain, du, evict, pin, unpin.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "fake_control.h"
+#include "run_tierctl.h"
+
+namespace tierctl {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+json File(const std::string& path, std::uint64_t size, std::uint64_t ram, std::uint64_t ssd) {
+  return {{"path", path}, {"kind", "file"}, {"size_bytes", size}, {"ram_bytes", ram}, {"ssd_bytes", ssd}, {"missing_bytes", size - std::max(ram, ssd)}, {"pinned", false}};
+}
+
+json Page(const std::vector<json>& entries, const json& next) { return {{"path", "/d"}, {"entries", entries}, {"next", next}, {"walked", true}}; }
+
+TEST(ListVerb, FollowsPages) {
+  FakeControl fake;
+  json odd = {{"path", "/d/\uFFFD"}, {"path_b64", "L2QvCv8="}, {"kind", "file"}, {"size_bytes", 0}, {"ram_bytes", 0}, {"ssd_bytes", 0}, {"missing_bytes", 0}, {"pinned", true}};
+  fake.Reply("GET /v1/files", Page({File("/d/a", 1000, 1000, 0), {{"path", "/d/sub"}, {"kind", "directory"}}}, "c 1"));
+  fake.Reply("GET /v1/files", Page({odd}, nullptr));
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "ls", "-r", "/d/ä"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(ran.out,
+            "      SIZE     RAM     SSD  P  PATH\n"
+            "    1000 B    100%      0%  -  /d/a\n"
+            "         -       -       -  -  /d/sub/\n"
+            "       0 B       -       -  P  /d/\n\xff\n");
+  EXPECT_THAT(fake.Asked(), ElementsAre("GET /v1/files?path=/d/%C3%A4&limit=1000&recursive=1", "GET /v1/files?path=/d/%C3%A4&limit=1000&recursive=1&after=c%201"));
+}
+
+TEST(ListVerb, NamesOnlyAndJson) {
+  FakeControl fake;
+  fake.Reply("GET /v1/files", Page({File("/d/a", 1, 0, 0), File("/d/b", 1, 0, 0)}, nullptr));
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "ls", "-0", "/d"}).out, std::string("/d/a\0/d/b\0", 10));
+  const Ran ran = RunTierctl({"ls", "/d", "/e", "--json", "--socket", fake.socket()});
+  const json document = json::parse(ran.out);
+  EXPECT_EQ(document["entries"].size(), 4u);
+  EXPECT_EQ(document["walked"], true);
+}
+
+TEST(ListVerb, SaysWhatIsNotKnown) {
+  FakeControl fake;
+  fake.Reply("GET /v1/files", {{"path", "/d"}, {"entries", json::array()}, {"next", nullptr}, {"walked", false}});
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "ls", "/d"}).err, "tierctl: /d: not all of it is known yet; tierctl du /d lists it\n");
+}
+
+TEST(StatVerb, PrintsFactsAndReasons) {
+  FakeControl fake;
+  json file = File("/d/a", 2048, 2048, 0);
+  file["why"] = {"In RAM: yes.", "On SSD: no."};
+  fake.Reply("GET /v1/file", file);
+  const Ran stat = RunTierctl({"--socket", fake.socket(), "stat", "/d/a"});
+  EXPECT_THAT(stat.out, HasSubstr("/d/a\n"));
+  EXPECT_THAT(stat.out, HasSubstr("  size_bytes     2048 (2.00 KiB)\n"));
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "explain", "/d/a"}).out, "/d/a\n  In RAM: yes.\n  On SSD: no.\n");
+}
+
+json Sums(const char* walk, const json& job = nullptr) {
+  return {{"path", "/d"}, {"source", "d"}, {"files", 4}, {"size_bytes", 4096}, {"ram_bytes", 1024}, {"ssd_bytes", 4095}, {"missing_bytes", 1}, {"files_missing", 1}, {"walk", walk}, {"job", job}};
+}
+
+TEST(DuVerb, WalksWhatIsNotKnown) {
+  FakeControl fake;
+  fake.Reply("GET /v1/du", Sums("none"));
+  fake.Reply("GET /v1/du", Sums("complete"));
+  fake.Reply("POST /v1/walk", {{"job", 8}}, 202);
+  fake.Reply("GET /v1/jobs/8", JobJson(8, "walk", "running"));
+  fake.Reply("GET /v1/jobs/8", JobJson(8, "walk", "done"));
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "du", "/d"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(ran.out,
+            "    SIZE    RAM    SSD  MISSING  FILES  MISSING FILES  PATH\n"
+            "4.00 KiB  25.0%  99.9%      1 B      4              1  /d\n");
+  EXPECT_EQ(ran.err, "");
+  EXPECT_THAT(fake.Asked(), ElementsAre("GET /v1/du?path=/d", "POST /v1/walk", "GET /v1/jobs/8", "GET /v1/jobs/8", "GET /v1/du?path=/d"));
+}
+
+TEST(DuVerb, JoinsAWalkUnderWayAndAdmitsWhatIsShort) {
+  FakeControl fake;
+  fake.Reply("GET /v1/du", Sums("running", 9));
+  fake.Reply("GET /v1/jobs/9", JobJson(9, "walk", "partial", {{"error", "/d/x: Input/output error"}}));
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "du", "/d"});
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_EQ(ran.err, "tierctl: /d: could not be listed wholly: /d/x: Input/output error\ntierctl: these are sums of what is known so far, not of everything at the source\n");
+  const Ran asked_so = RunTierctl({"--socket", fake.socket(), "du", "--no-walk", "/d", "--json"});
+  EXPECT_EQ(asked_so.exit_code, 0);
+  EXPECT_EQ(json::parse(asked_so.out)["paths"][0], Sums("running", 9));
+}
+
+TEST(ResidencyVerbs, SendPathsAndSayHowMany) {
+  FakeControl fake;
+  for (const char* end_point : {"POST /v1/evict", "POST /v1/pin", "POST /v1/unpin"}) fake.Reply(end_point, {{"files", 2}});
+  const std::string odd = "/d/\xff";
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "evict", "/d/a", odd}).out, "evicted 2 files\n");
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "free", "--invalidate", "/d"}).out, "invalidated 2 files\n");
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "pin", "/d"}).out, "pinned 2 files\n");
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "unpin", "/d", "--json"}).out, "{\n  \"files\": 2\n}\n");
+  const auto requests = fake.Requests();
+  EXPECT_EQ(requests[0].body, json({{"invalidate", false}, {"paths", {"/d/a", {{"b64", "L2Qv/w=="}}}}}));
+  EXPECT_EQ(requests[1].body, json({{"invalidate", true}, {"paths", json::array({"/d"})}}));
+  EXPECT_EQ(requests[2].body, json({{"paths", json::array({"/d"})}}));
+}
+
+TEST(ResidencyVerbs, NothingThereIsSaid) {
+  FakeControl fake;
+  fake.Reply("POST /v1/evict", {{"files", 0}});
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "evict", "/d"});
+  EXPECT_EQ(ran.exit_code, 0);
+  EXPECT_EQ(ran.err, "tierctl: nothing is known there; tierctl ls shows what is\n");
+}
+
+}  // namespace
+}  // namespace tierctl

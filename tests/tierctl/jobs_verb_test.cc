@@ -1,0 +1,151 @@
+// prefetch, jobs, wait, cancel, verify.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "fake_control.h"
+#include "run_tierctl.h"
+
+namespace tierctl {
+namespace {
+
+using nlohmann::json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(PrefetchVerb, StartsAndLeaves) {
+  FakeControl fake;
+  fake.Reply("POST /v1/prefetch", {{"job", 7}}, 202);
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "prefetch", "--tier", "ssd", "--pin", "--no-evict", "/d/a"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(ran.out, "job 7\n");
+  EXPECT_EQ(fake.Requests().at(0).body, json({{"paths", json::array({"/d/a"})}, {"tier", "ssd"}, {"pin", true}, {"evict", false}}));
+  EXPECT_EQ(json::parse(RunTierctl({"--socket", fake.socket(), "warmup", "/d", "--json"}).out), json({{"jobs", {7}}}));
+}
+
+TEST(PrefetchVerb, WaitEndsWithVerifiedCoverage) {
+  FakeControl fake;
+  fake.Reply("POST /v1/prefetch", {{"job", 7}}, 202);
+  fake.Reply("GET /v1/jobs/7", JobJson(7, "prefetch", "running", {{"files_done", 3}, {"files_expected", 0}, {"files_verified", 0}, {"walking", true}}));
+  fake.Reply("GET /v1/jobs/7", JobJson(7, "prefetch", "verifying"));
+  fake.Reply("GET /v1/jobs/7", JobJson(7, "prefetch", "done", {{"elapsed_s", 1000}, {"files_done", 5000}, {"bytes_done", 2'048'000}}));
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "prefetch", "--wait", "/d"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(ran.out, "verified 10 of 10 files, 1000 B, in 16:40 min: 5 files/s, 2.00 KiB/s\n");
+  EXPECT_EQ(ran.err, "");  // no progress without a terminal
+}
+
+TEST(PrefetchVerb, ShortCoverageIsExitTwo) {
+  const struct {
+    json more;
+    const char* state;
+    std::string message;
+  } rows[] = {
+      {{{"files_failed", 1}, {"files_verified", 9}, {"error", "/d/x: Permission denied"}}, "partial",
+       "tierctl: short: 1 file could not be read; 1 file not wholly in a tier at the end; a job did not run to its end. First: /d/x: Permission denied\n"},
+      {{{"files_no_room", 4}, {"files_verified", 6}}, "done", "tierctl: short: 4 files found no room (tierctl status shows the tiers); 4 files not wholly in a tier at the end.\n"},
+      {{{"files_verified", 9}}, "done", "tierctl: short: 1 file not wholly in a tier at the end.\n"},
+      {json::object(), "cancelled", "tierctl: short: a job did not run to its end.\n"},
+  };
+  for (const auto& row : rows) {
+    FakeControl fake;
+    fake.Reply("POST /v1/prefetch", {{"job", 7}}, 202);
+    fake.Reply("GET /v1/jobs/7", JobJson(7, "prefetch", row.state, row.more));
+    const Ran ran = RunTierctl({"--socket", fake.socket(), "prefetch", "-w", "/d"});
+    EXPECT_EQ(ran.exit_code, 2);
+    EXPECT_EQ(ran.err, row.message);
+    const json document = json::parse(RunTierctl({"--socket", fake.socket(), "prefetch", "-w", "/d", "--json"}).out);
+    EXPECT_EQ(document["complete"], false);
+    EXPECT_EQ(document["jobs"].size(), 1u);
+  }
+}
+
+TEST(PrefetchVerb, ListsComeFromFilesAndStdin) {
+  FakeControl fake;
+  fake.Reply("POST /v1/prefetch", {{"job", 7}}, 202);
+  const std::string list = fake.directory() + "/list";
+  std::ofstream(list) << "/d/a\n\n/d/b c\n";
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "prefetch", "-f", list}).exit_code, 0);
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "prefetch", "-0", "-f", "-", "/first"}, {}, std::string("/d/x\ny\0/d/z", 11)).exit_code, 0);
+  EXPECT_EQ(fake.Requests()[0].body["paths"], json({"/d/a", "/d/b c"}));
+  EXPECT_EQ(fake.Requests()[1].body["paths"], json({"/first", "/d/x\ny", "/d/z"}));
+  const Ran missing = RunTierctl({"--socket", fake.socket(), "prefetch", "-f", fake.directory() + "/none"});
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_EQ(missing.err, "tierctl: " + fake.directory() + "/none: No such file or directory\n");
+}
+
+TEST(PrefetchVerb, LongListsBecomeSeveralJobs) {
+  FakeControl fake;
+  for (int id = 1; id <= 3; ++id) {
+    fake.Reply("POST /v1/prefetch", {{"job", id}}, 202);
+    fake.Reply("GET /v1/jobs/" + std::to_string(id), JobJson(static_cast<std::uint64_t>(id), "prefetch", "done"));
+  }
+  std::string list;
+  for (int i = 0; i < 25'000; ++i) list += "/d/" + std::to_string(i) + "\n";
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "prefetch", "--wait", "-f", "-"}, {}, list);
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("verified 30 of 30 files"));
+  std::vector<std::size_t> sizes;
+  for (const auto& request : fake.Requests()) {
+    if (request.method == "POST") sizes.push_back(request.body["paths"].size());
+  }
+  EXPECT_THAT(sizes, ElementsAre(10'000, 10'000, 5'000));
+}
+
+TEST(PrefetchVerb, WaitsForItsTurn) {
+  FakeControl fake;
+  fake.ReplyError("POST /v1/prefetch", 429, "busy", "256 jobs run");
+  fake.Reply("POST /v1/prefetch", {{"job", 7}}, 202);
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "prefetch", "/d"}).out, "job 7\n");
+}
+
+TEST(JobVerbs, ListWaitCancel) {
+  FakeControl fake;
+  fake.Reply("GET /v1/jobs", {{"jobs", {JobJson(1, "warmup", "running", {{"files_done", 2}, {"walking", true}, {"files_expected", 0}}), JobJson(12, "prefetch", "done")}}});
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "jobs"}).out,
+            "JOB  KIND      STATE    TIME   FILES  BYTES   VERIFIED  FAILED  NO ROOM  ERROR\n"
+            "  1  warmup    running  2.0 s  2/10+  1000 B  -         0       0        \n"
+            " 12  prefetch  done     2.0 s  10/10  1000 B  10/10     0       0        \n");
+  fake.Reply("GET /v1/jobs/1", JobJson(1, "warmup", "running"));
+  fake.Reply("GET /v1/jobs/1", JobJson(1, "warmup", "done"));
+  fake.Reply("GET /v1/jobs/2", JobJson(2, "prefetch", "partial"));
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "wait", "1"}).exit_code, 0);
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "wait", "1", "2"}).exit_code, 2);
+  fake.ReplyError("GET /v1/jobs/3", 404, "not_found", "there is no job 3");
+  const Ran unknown = RunTierctl({"--socket", fake.socket(), "wait", "3"});
+  EXPECT_EQ(unknown.exit_code, 1);
+  EXPECT_EQ(unknown.err, "tierctl: there is no job 3\n");
+  fake.Reply("DELETE /v1/jobs/1", JobJson(1, "prefetch", "cancelled"));
+  fake.ReplyError("DELETE /v1/jobs/2", 409, "conflict", "job 2 is over");
+  const Ran cancel = RunTierctl({"--socket", fake.socket(), "cancel", "2", "1"});
+  EXPECT_EQ(cancel.exit_code, 1);
+  EXPECT_EQ(cancel.err, "tierctl: job 2 is over\n");
+  EXPECT_THAT(cancel.out, HasSubstr("cancelled"));
+}
+
+TEST(VerifyVerb, GoodAndBadRecords) {
+  FakeControl fake;
+  fake.Reply("POST /v1/verify", {{"job", 4}}, 202);
+  fake.Reply("GET /v1/jobs/4", JobJson(4, "verify", "done"));
+  const Ran good = RunTierctl({"--socket", fake.socket(), "verify"});
+  EXPECT_EQ(good.exit_code, 0) << good.err;
+  EXPECT_EQ(good.out, "10 records good, 1000 B; 0 bad\n");
+  EXPECT_EQ(fake.Requests()[0].body, json::object());
+
+  FakeControl failing;
+  failing.Reply("POST /v1/verify", {{"job", 4}}, 202);
+  failing.Reply("GET /v1/jobs/4", JobJson(4, "verify", "partial", {{"files_failed", 2}, {"files_verified", 8}}));
+  const Ran bad = RunTierctl({"--socket", failing.socket(), "verify", "/d"});
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_EQ(bad.out, "8 records good, 1000 B; 2 bad\n");
+  EXPECT_THAT(bad.err, HasSubstr("bad records were dropped"));
+  EXPECT_EQ(failing.Requests()[0].body, json({{"paths", json::array({"/d"})}}));
+
+  FakeControl without;
+  without.ReplyError("POST /v1/verify", 409, "conflict", "there is no SSD tier");
+  EXPECT_EQ(RunTierctl({"--socket", without.socket(), "verify"}).err, "tierctl: there is no SSD tier\n");
+}
+
+}  // namespace
+}  // namespace tierctl
