@@ -2,6 +2,8 @@
 // usage: hit_path [--files N] [--rounds N] [--threads N]     one line per measurement on stdout
 //        hit_path --copy                      plain against streaming copies by size of the destination
 // For tuning; bars are measured against the real daemon (bench/lookup.cc, bench/hit.cc).
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -109,7 +111,9 @@ int main(int argc, char** argv) {
       daemon.CacheInvented(name, 64);
       paths.push_back(options.root + "/" + name);
     }
-    daemon.Start();
+    // Served by a child: this process stays without threads, as the bar has it, until --threads asks for them.
+    const pid_t server = ::fork();
+    if (server == 0) daemon.Serve();
     tier_options client_options{};
     client_options.size = sizeof client_options;
     client_options.socket = options.socket.c_str();
@@ -141,9 +145,17 @@ int main(int argc, char** argv) {
     print("get+release, memory order", Measure(rounds, get_release));
     print("get+first byte+release", Measure(rounds, touch));
     print("get+release, random paths", Measure(rounds, [&](std::size_t i) { get_release(order[i]); }));
+    // On a busy machine the fastest slice says what the code costs, the mean what its neighbours do.
+    constexpr std::size_t kSlice = 1000;
+    double fastest = 1e9;
     const std::uint64_t start = NowNs();
-    for (std::size_t i = 0; i < rounds; ++i) get_release(i);
-    std::printf("%-34s files=%zu mean=%.1fns\n", "get+release, back to back", files, static_cast<double>(NowNs() - start) / static_cast<double>(rounds));
+    for (std::size_t i = 0; i < rounds; i += kSlice) {
+      const std::uint64_t begin = NowNs();
+      for (std::size_t j = i; j < i + kSlice; ++j) get_release(j);
+      fastest = std::min(fastest, static_cast<double>(NowNs() - begin) / kSlice);
+    }
+    std::printf("%-34s files=%zu mean=%.1fns fastest_1000=%.1fns\n", "get+release, back to back", files,
+                static_cast<double>(NowNs() - start) / static_cast<double>(rounds), fastest);
     if (threads > 1) {
       std::vector<std::thread> all;
       const std::uint64_t begin = NowNs();
@@ -156,6 +168,8 @@ int main(int argc, char** argv) {
       std::printf("%-34s files=%zu threads=%u mean=%.1fns\n", "get+release, each thread", files, threads, static_cast<double>(NowNs() - begin) / static_cast<double>(rounds));
     }
     tier_disconnect(client);
+    ::kill(server, SIGKILL);
+    ::waitpid(server, nullptr, 0);
   }
   std::filesystem::remove_all(base);
   return 0;

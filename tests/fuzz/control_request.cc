@@ -1,0 +1,51 @@
+// A request to the control plane: "METHOD TARGET\n" and the body, as Beast hands them on. "@" in it stands for the directory of the source.
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/fuzz/daemon_fixture.h"
+#include "tierd/server/control_json.h"
+
+using namespace tierd;
+
+namespace {
+
+std::string WithPaths(std::string_view text, const std::string& data) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '@') out += data;
+    else out += c;
+  }
+  return out;
+}
+
+void Parsers(std::string_view text) {
+  if (const auto path = server::NormalPath(text)) FUZZ_CHECK(server::NormalPath(*path) == path);
+  (void)server::ParseTarget(text);
+  nlohmann::json object;
+  server::PutPath(object, text);
+  // What was put is taken back exactly, whatever bytes it had.
+  const bool exact = object.contains("path_b64");
+  const auto taken = exact ? server::TakePath(nlohmann::json{{"b64", object["path_b64"]}}) : server::TakePath(object["path"]);
+  FUZZ_CHECK(taken == std::string(text));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  static fuzz::InProcessDaemon daemon;
+  const std::string_view raw(reinterpret_cast<const char*>(data), size);
+  Parsers(raw.substr(0, 512));
+  const std::string request = WithPaths(raw.substr(0, 8192), daemon.data());
+  const std::string_view text = request;
+  const std::string_view line = text.substr(0, text.find('\n'));
+  const std::string_view body = line.size() < text.size() ? text.substr(line.size() + 1) : std::string_view();
+  const std::size_t space = line.find(' ');
+  const std::string_view target = space == line.npos ? std::string_view() : line.substr(space + 1);
+  const server::ControlApi::Response response = daemon.api().Handle(line.substr(0, space), target, body);
+  FUZZ_CHECK(response.status >= 200 && response.status < 600);
+  const auto answer = nlohmann::json::parse(response.body, nullptr, false);
+  FUZZ_CHECK(!answer.is_discarded());
+  FUZZ_CHECK((response.status >= 400) == answer.contains("error"));
+  daemon.Turn();
+  return 0;
+}
