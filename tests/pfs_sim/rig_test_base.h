@@ -48,6 +48,16 @@ class RigTest : public testing::Test {
     std::ofstream(Backing(path), std::ios::binary) << text;
   }
 
+  // The kernel sends release after close has returned, and the rig counts a request as ended after its reply.
+  bool WaitForIdle() const {
+    for (int i = 0; i < 500; ++i) {
+      const RigCounters counters = rig_->Counters();
+      if (counters.open_handles == 0 && counters.in_flight == 0) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return false;
+  }
+
   // `size` bytes of the content of (seed 0, path, version).
   static std::string Sample(const std::string& path, size_t size, uint64_t version = 1) {
     std::string out(size, '\0');
