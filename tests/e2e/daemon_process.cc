@@ -25,8 +25,8 @@ std::string ReadFile(const std::string& path) {
   return text.str();
 }
 
-pid_t Spawn(const std::vector<std::string>& arguments, const std::string& output) {
-  std::vector<std::string> all{TIERD_BINARY};
+pid_t Spawn(const std::string& binary, const std::vector<std::string>& arguments, const std::string& output) {
+  std::vector<std::string> all{binary};
   all.insert(all.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& a : all) argv.push_back(a.data());
@@ -89,7 +89,7 @@ bool DaemonProcess::Start(const Options& options) {
   }
   arguments.insert(arguments.end(), options.more.begin(), options.more.end());
   ++starts_;
-  pid_ = Spawn(arguments, work_ + "/tierd.out");
+  pid_ = Spawn(options.binary.empty() ? TIERD_BINARY : options.binary, arguments, work_ + "/tierd.out");
   for (int waited = 0; waited < 20'000; waited += 5) {
     if (output().find("tierd ready") != std::string::npos) return true;
     int status = 0;
@@ -168,7 +168,7 @@ nlohmann::json DaemonProcess::Prefetch(const std::string& path, const std::strin
 
 ExitedDaemon DaemonProcess::Run(const std::vector<std::string>& arguments, const std::string& work) {
   const std::string output = work + "/run.out";
-  const pid_t pid = Spawn(arguments, output);
+  const pid_t pid = Spawn(TIERD_BINARY, arguments, output);
   int status = 0;
   const bool ended = Eventually(10'000, [&] { return ::waitpid(pid, &status, WNOHANG) == pid; });
   if (!ended) {

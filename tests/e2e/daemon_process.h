@@ -35,6 +35,7 @@ class DaemonProcess {
     std::string ssd = "on";             // "off", "on" = WORK/ssd, or a directory
     std::string ssd_capacity = "1 GiB";
     std::vector<std::string> more;      // further arguments
+    std::string binary = "";            // of another build or installation; default: ours
   };
   explicit DaemonProcess(const std::string& work) : work_(work) {}
   ~DaemonProcess();
