@@ -4,7 +4,7 @@
 # usage: tools/quickstart.sh        needs about 500 MB in ${TMPDIR:-/tmp}; root or sudo only if packages are missing
 # exit 0 when tierd kept its promises; 1 when the source was opened after the first epoch, a result differs in any digit, or tierd was not faster.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 epochs=4
 threads=16
@@ -192,6 +192,8 @@ To go on with data of your own:
   README.md says how to use it from C and C++; client_lib/examples holds two short programs.
 EOF
 }
+
+[ "${BASH_SOURCE[0]}" = "$0" ] || return 0  # its test wants the functions only
 
 trap clean_up EXIT
 trap 'exit 130' INT
