@@ -19,6 +19,9 @@ namespace {
 constexpr std::uint64_t kVolatileSet = 9;  // reclaimed, forgotten, invalidated
 constexpr std::uint64_t kDurableSet = 10;  // a few files that stay: worth more than everything else
 
+// In the list of what was synced: replaced since. The old version is forgotten for good at once, the new one may be in a buffer.
+constexpr std::uint64_t kNotSynced = 0;
+
 bool IsDurable(const std::string& path) { return path[0] == 'd'; }
 
 class Child {
@@ -60,6 +63,7 @@ class Child {
     std::uint64_t version = 0;
     while (lines >> path >> version) synced[path] = version;
     for (const auto& [name, wanted] : synced) {
+      if (wanted == kNotSynced) continue;
       const auto item = life_.items.find({name, 0});
       if (item == life_.items.end()) return Fail(2, name + " had been synced and is lost");
       if (item->second.identity.version.mtime_ns < static_cast<std::int64_t>(wanted) * 1'000'000'000) return Fail(2, name + " came back old");
@@ -93,6 +97,7 @@ class Child {
     const bool durable = random_() % 50 == 0;
     const std::string path = durable ? "d" + std::to_string(random_() % 10) : "v" + std::to_string(random_() % 300);
     life_.dataset = durable ? kDurableSet : kVolatileSet;
+    if (durable && !Note(path + " " + std::to_string(kNotSynced) + "\n")) return Fail(3, "cannot note what is replaced");
     (void)life_.Put(path, ++versions_[path], 1 + random_() % (random_() % 4 == 0 ? 60'000 : 6'000));  // a full tier refuses: no matter
     return 0;
   }
@@ -112,9 +117,11 @@ class Child {
     for (const auto& [name, version] : before) {
       if (life_.items.contains({name, 0})) lines += name + " " + std::to_string(version) + "\n";
     }
-    if (ok && ::write(synced_.get(), lines.data(), lines.size()) < 0) return Fail(3, "cannot note what was synced");
+    if (ok && !Note(lines)) return Fail(3, "cannot note what was synced");
     return 0;
   }
+
+  bool Note(const std::string& lines) const { return ::write(synced_.get(), lines.data(), lines.size()) == static_cast<ssize_t>(lines.size()); }
 
   void Invalidate() {
     bool done = false;

@@ -44,7 +44,7 @@ void Reclaimer::Look(bool shrink) {
   if (context_.regions.at(regions[0]).live_records == 0) {
     chosen_.region = regions[0];
     context_.regions.Set(chosen_.region, RegionState::kReclaiming);
-    return Free();
+    return Settle();
   }
   phase_ = Phase::kLooking;
   std::vector<std::pair<std::uint32_t, RegionAddress>> addresses;
@@ -120,7 +120,7 @@ void Reclaimer::Move() {
   }
   if (next_ == records.size()) {
     TIERD_KILL_POINT("ssd.reclaim.after_move");
-    Free();
+    Settle();
   }
 }
 
@@ -163,6 +163,12 @@ bool Reclaimer::MoveOne(const RecoveredRecord& found) {
 void Reclaimer::Lose(const SsdRecord& record, SsdGone why) {
   context_.regions.RemoveLive(record.location, context_.RecordBytesOf(record.location));
   context_.owner.OnGone(record, why);
+}
+
+// What replaces these records may still be in a buffer: were the region overwritten first, a kill in between would lose both.
+void Reclaimer::Settle() {
+  phase_ = Phase::kSettling;
+  writer_.Sync([this](Status) { Free(); });
 }
 
 void Reclaimer::Free() {

@@ -1,5 +1,6 @@
 // Gets regions back: looks at the few with the fewest live bytes and at some others in turn, asks the owner what their records are
-// worth, takes the one of least future value, moves what is worth keeping into the open region and frees the rest. Reads go on until the end.
+// worth, takes the one of least future value, moves what is worth keeping into the open region and, when that is on the device, frees the
+// region. Reads go on until the end.
 //
 // Part of the tier; loop thread only. Regions are read on the maintenance worker; records are copied in pieces of kMoveQuantum.
 #pragma once
@@ -29,7 +30,7 @@ class Reclaimer {
   void Tick() { looks_ = kLooks; }
 
  private:
-  enum class Phase : std::uint8_t { kIdle, kLooking, kLoading, kMoving };
+  enum class Phase : std::uint8_t { kIdle, kLooking, kLoading, kMoving, kSettling };
   struct Candidate {
     std::uint32_t region = 0;
     RegionContents contents;
@@ -47,6 +48,7 @@ class Reclaimer {
   // False: try again in a later turn.
   bool MoveOne(const RecoveredRecord& record);
   void Lose(const SsdRecord& record, SsdGone why);
+  void Settle();
   void Free();
 
   TierContext& context_;
