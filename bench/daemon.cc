@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -67,13 +68,13 @@ bool WaitReady(int fd) {
 }  // namespace
 
 std::unique_ptr<Daemon> Daemon::Start(const Bench& bench, const DaemonOptions& options) {
-  static int count = 0;
   std::unique_ptr<Daemon> daemon(new Daemon);
   daemon->options_ = options;
-  daemon->run_ = bench.directory() + "/run-" + std::to_string(++count);
+  // Parts run in processes of their own, each with daemons of its own: no counter in memory tells their directories apart.
+  daemon->run_ = bench.directory() + "/run-XXXXXX";
+  if (::mkdtemp(daemon->run_.data()) == nullptr) return Note(daemon->run_ + ": " + std::strerror(errno)), nullptr;
   daemon->socket_ = daemon->run_ + "/tierd.sock";
-  if (::mkdir(daemon->run_.c_str(), 0700) != 0 || !daemon->Launch()) return nullptr;
-  return daemon;
+  return daemon->Launch() ? std::move(daemon) : nullptr;
 }
 
 bool Daemon::Launch() {

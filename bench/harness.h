@@ -111,7 +111,7 @@ struct DaemonOptions {
 
 class Daemon {
  public:
-  // Null, with a note, when it does not become ready within 60 s. Its runtime directory is `bench.directory()`/run-N.
+  // Null, with a note, when it does not become ready within 60 s. It has a runtime directory of its own below `bench.directory()`.
   static std::unique_ptr<Daemon> Start(const Bench& bench, const DaemonOptions& options);
   ~Daemon();  // SIGTERM, SIGKILL after 10 s
   Daemon(const Daemon&) = delete;
