@@ -32,7 +32,7 @@ std::string Hex(std::uint64_t value) {
 std::string Dump(const void* data, std::size_t bytes) {
   std::string out;
   for (std::size_t i = 0; i < bytes; ++i) {
-    char text[16];
+    char text[32];
     if (i % 16 == 0) {
       std::snprintf(text, sizeof text, "%s    %04zx ", i == 0 ? "" : "\n", i);
       out += text;
