@@ -81,7 +81,13 @@ DaemonProcess::~DaemonProcess() {
 }
 
 bool DaemonProcess::Start(const Options& options) {
-  std::vector<std::string> arguments{"--config", "none", "--source", options.source, "--ram", options.ram, "--socket", socket(), "--metrics", "127.0.0.1:0"};
+  Launch(options);
+  return AwaitReady();
+}
+
+void DaemonProcess::Launch(const Options& options) {
+  std::vector<std::string> arguments{"--config", options.config, "--ram", options.ram, "--socket", socket(), "--metrics", "127.0.0.1:0"};
+  if (!options.source.empty()) arguments.insert(arguments.end(), {"--source", options.source});
   if (options.ssd == "off") {
     arguments.insert(arguments.end(), {"--ssd", "off"});
   } else {
@@ -90,6 +96,9 @@ bool DaemonProcess::Start(const Options& options) {
   arguments.insert(arguments.end(), options.more.begin(), options.more.end());
   ++starts_;
   pid_ = Spawn(options.binary.empty() ? TIERD_BINARY : options.binary, arguments, work_ + "/tierd.out");
+}
+
+bool DaemonProcess::AwaitReady() {
   for (int waited = 0; waited < 20'000; waited += 5) {
     if (output().find("tierd ready") != std::string::npos) return true;
     int status = 0;
@@ -100,6 +109,11 @@ bool DaemonProcess::Start(const Options& options) {
     SleepMs(5);
   }
   return false;
+}
+
+bool DaemonProcess::Ended() const {
+  siginfo_t ended{};
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == pid_;
 }
 
 std::string DaemonProcess::output() const { return ReadFile(work_ + "/tierd.out"); }

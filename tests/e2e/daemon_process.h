@@ -30,11 +30,12 @@ struct ExitedDaemon {
 class DaemonProcess {
  public:
   struct Options {
-    std::string source;                 // one source
+    std::string source;                 // one source; "": those of `config`
     std::string ram = "128 MiB";
     std::string ssd = "on";             // "off", "on" = WORK/ssd, or a directory
     std::string ssd_capacity = "1 GiB";
     std::vector<std::string> more;      // further arguments
+    std::string config = "none";        // a file
     std::string binary = "";            // of another build or installation; default: ours
   };
   explicit DaemonProcess(const std::string& work) : work_(work) {}
@@ -44,6 +45,11 @@ class DaemonProcess {
 
   // Starts and waits until it is ready; false (output() says why) when it ended instead or took 20 s.
   bool Start(const Options& options);
+  // The two halves of Start, for who kills it on the way up.
+  void Launch(const Options& options);
+  bool AwaitReady();
+  // True when the process has ended by itself; Kill(SIGKILL) then still has to be called.
+  bool Ended() const;
   // SIGTERM and wait; the exit code.
   int Stop();
   void Kill(int signal_number);  // SIGKILL waits for the end
