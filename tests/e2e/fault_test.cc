@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <set>
 
 #include "tests/e2e/daemon_process.h"
 #include "tests/e2e/reading.h"
@@ -119,6 +120,49 @@ TEST_F(FaultTest, AnIndexThatIsGoneIsRebuiltFromTheRegions) {  // F25
     from_ssd += got.origin == TIER_FROM_SSD ? 1 : 0;
   }
   EXPECT_EQ(from_ssd, 80);
+}
+
+// Flips a byte in the middle, cuts off the second half, or removes.
+void Damage(const std::string& path, int how) {
+  const std::uint64_t bytes = std::filesystem::file_size(path);
+  if (how == 2) {
+    std::filesystem::remove(path);
+  } else if (how == 1) {
+    std::filesystem::resize_file(path, bytes / 2);
+  } else if (bytes > 0) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(static_cast<std::streamoff>(bytes / 2));
+    const int byte = file.get();
+    file.seekp(static_cast<std::streamoff>(bytes / 2));
+    file.put(static_cast<char>(byte ^ 0x20));
+  }
+}
+
+TEST_F(FaultTest, DamageToAnyFileOfTheIndexCostsNoReadAndNoStart) {  // F25
+  MakeFiles(40, 20'000);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  ASSERT_EQ(daemon.Prefetch(source)["files_verified"], 40);
+  EXPECT_EQ(daemon.Stop(), 0);
+  std::set<std::string> names;
+  const std::string index = daemon.ssd_directory() + "/index";
+  for (const auto& entry : std::filesystem::directory_iterator(index)) names.insert(entry.path().filename());
+  names.erase("LOCK");
+  ASSERT_GE(names.size(), 3u);
+  // Names change as the index lives on: kinds of files are gone through instead, as "MANIFEST" in MANIFEST-000002.
+  std::set<std::string> kinds;
+  for (const std::string& name : names) kinds.insert(name.substr(name.find('.') == std::string::npos ? 0 : name.find('.'), name.find('-')));
+  for (const std::string& kind : kinds) {
+    for (int how = 0; how < 3; ++how) {
+      for (const auto& entry : std::filesystem::directory_iterator(index))
+        if (entry.path().filename().string().find(kind) != std::string::npos) Damage(entry.path(), how);
+      ASSERT_TRUE(daemon.Start(Options())) << kind << " " << how << ": " << daemon.output();
+      ASSERT_TRUE(Eventually(10'000, [&] { return daemon.Status()["tiers"]["ssd"]["state"] == "ok"; })) << daemon.output();
+      Client client(daemon.socket());
+      ExpectAll(client, 40);
+      EXPECT_EQ(daemon.Status()["sources"][0]["read_bytes"], 0) << kind << " " << how << ": the regions have it all " << daemon.output();
+      ASSERT_EQ(daemon.Stop(), 0) << daemon.output();
+    }
+  }
 }
 
 class SlowSourceTest : public FaultTest {

@@ -1,0 +1,133 @@
+// Many clients, and few descriptors for them (F15, F52): all are served, from the cache as far as it goes, from the source beyond.
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include "tests/e2e/daemon_process.h"
+#include "tests/e2e/reading.h"
+
+namespace tierd::e2e {
+namespace {
+
+constexpr int kFiles = 20;
+
+class ClientsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (int i = 0; i < kFiles; ++i) Write(Path(i), Content(Path(i), 3000 + static_cast<std::size_t>(i) * 100));
+    options.source = source;
+    options.more = kTrustStamps;
+    ASSERT_EQ(::pipe2(done, O_CLOEXEC), 0);
+    ASSERT_EQ(::pipe2(go, O_CLOEXEC), 0);
+  }
+  void TearDown() override {
+    CloseGo();
+    for (const int fd : {done[0], done[1], go[0]}) ::close(fd);
+    for (const pid_t child : children) ::waitpid(child, nullptr, 0);
+  }
+  std::string Path(int i) const { return source + "/f" + std::to_string(i); }
+  void CloseGo() {
+    if (go[1] >= 0) ::close(go[1]);
+    go[1] = -1;
+  }
+
+  // A client process that reads, says how many reads were wrong, and stays until all may go.
+  void AddClient(int number) {
+    children.push_back(::fork());
+    if (children.back() != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::close(go[1]);
+    Client client(daemon.socket(), 0);
+    std::uint8_t wrong = 0;
+    for (int k = 0; k < 4; ++k) {
+      const std::string path = Path((number * 7 + k * 5) % kFiles);
+      wrong = static_cast<std::uint8_t>(wrong + (Get(client.get(), path).bytes != Plain(path).bytes));
+    }
+    (void)!::write(done[1], &wrong, 1);
+    char end = 0;
+    (void)!::read(go[0], &end, 1);
+    ::_exit(0);
+  }
+  // Waits for the word of `count` clients; how many had wrong reads.
+  int Collect(int count) {
+    int bad = 0;
+    for (int i = 0; i < count; ++i) {
+      pollfd ready{done[0], POLLIN, 0};
+      std::uint8_t wrong = 0;
+      if (::poll(&ready, 1, 60'000) != 1 || ::read(done[0], &wrong, 1) != 1) return -1;
+      bad += wrong != 0;
+    }
+    return bad;
+  }
+
+  ScratchDir scratch;
+  std::string source = scratch.path() + "/data";
+  DaemonProcess daemon{scratch.path()};
+  DaemonProcess::Options options;
+  std::vector<pid_t> children;
+  int done[2] = {-1, -1}, go[2] = {-1, -1};
+};
+
+TEST_F(ClientsTest, AThousandAtOnceAreAllServed) {  // F52
+  constexpr int kClients = 1000;
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  for (int i = 0; i < kClients; ++i) AddClient(i);
+  EXPECT_EQ(Collect(kClients), 0);
+  rlimit limit{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &limit), 0);
+  const auto status = daemon.Status();
+  ASSERT_TRUE(status.is_object()) << "the control plane answers";
+  // Two descriptors each; those for whom there are none read the source.
+  const int sessions = status["sessions"];
+  EXPECT_GE(sessions, limit.rlim_max >= 4096 ? kClients : static_cast<int>(limit.rlim_max / 4)) << status.dump();
+  CloseGo();
+  EXPECT_TRUE(Eventually(10'000, [&] { return daemon.Status()["sessions"] == 0 && daemon.Status()["leases"] == 0; })) << daemon.Status().dump();
+  EXPECT_EQ(daemon.Stop(), 0) << daemon.output();
+}
+
+TEST_F(ClientsTest, SixtyFourDescriptorsAreEnoughToGoOn) {  // F15
+  const std::string script = scratch.path() + "/tierd-64";
+  Write(script, std::string("#!/bin/sh\nulimit -n 64\nexec ") + TIERD_BINARY + " \"$@\"\n");
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  options.binary = script;
+  options.more.insert(options.more.end(), {"--set", "source.warm=off"});
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  constexpr int kClients = 60;
+  for (int i = 0; i < kClients; ++i) AddClient(i);
+  EXPECT_EQ(Collect(kClients), 0);
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(daemon.Status().is_object()) << "the control plane has descriptors of its own";
+  EXPECT_NE(daemon.Metrics().find("tierd_sessions_refused_total"), std::string::npos);
+  CloseGo();
+  EXPECT_TRUE(Eventually(5000, [&] { return daemon.Status()["sessions"] == 0; })) << daemon.Status().dump();
+  // Later clients find room again.
+  Client client(daemon.socket());
+  EXPECT_EQ(client.error(), 0);
+  EXPECT_EQ(Get(client.get(), Path(0)).bytes, Plain(Path(0)).bytes);
+  EXPECT_EQ(Get(client.get(), Path(0)).origin, static_cast<std::uint32_t>(TIER_FROM_RAM));
+  EXPECT_EQ(daemon.Stop(), 0) << daemon.output();
+}
+
+TEST_F(ClientsTest, LeasesOfAKilledClientEndWithinASecond) {  // F50
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  const pid_t holder = ::fork();
+  if (holder == 0) {
+    Client client(daemon.socket());
+    tier_view views[5] = {};
+    int got = 0;
+    for (int i = 0; i < 5; ++i) got += tier_get(client.get(), Path(i).c_str(), &views[i], 0) == 0 && views[i].origin != TIER_FROM_BYPASS;
+    const auto all = static_cast<std::uint8_t>(got);
+    (void)!::write(done[1], &all, 1);
+    for (;;) ::pause();
+  }
+  EXPECT_EQ(Collect(1), 1);  // it has them
+  EXPECT_TRUE(Eventually(1000, [&] { return daemon.Status()["leases"] == 5; })) << daemon.Status().dump();
+  ::kill(holder, SIGKILL);
+  ::waitpid(holder, nullptr, 0);
+  EXPECT_TRUE(Eventually(1000, [&] { return daemon.Status()["leases"] == 0 && daemon.Status()["sessions"] == 0; })) << daemon.Status().dump();
+}
+
+}  // namespace
+}  // namespace tierd::e2e

@@ -1,0 +1,165 @@
+// Memory runs short (F17, F18), in a memory cgroup that daemon and trainer share, as in a batch job. Needs root for the cgroup.
+#include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+
+#include "tests/e2e/memory_cgroup.h"
+#include "tests/e2e/reading.h"
+
+namespace tierd::e2e {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+class MemoryTest : public testing::Test {
+ protected:
+  std::string Path(int i) const { return source + "/f" + std::to_string(i); }
+  void MakeFiles(int count, std::size_t bytes) {
+    files = count;
+    for (int i = 0; i < count; ++i) Write(Path(i), Content(Path(i), bytes));
+  }
+  void StartIn(const MemoryCgroup& cgroup, const std::string& ram, int oom_score_adj, const std::vector<std::string>& more) {
+    DaemonProcess::Options options;
+    options.source = source;
+    options.ram = ram;
+    options.binary = cgroup.Launcher(scratch.path(), TIERD_BINARY, oom_score_adj);
+    options.more = kTrustStamps;
+    options.more.insert(options.more.end(), {"--set", "source.warm=off", "--set", "ram.segment_size=8 MiB", "--policy", "lru"});
+    options.more.insert(options.more.end(), more.begin(), more.end());
+    ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+    ASSERT_TRUE(Eventually(10'000, [&] { return daemon.Status()["tiers"]["ssd"]["state"] == "ok"; })) << daemon.output();
+  }
+  // Every file once; the longest read in seconds.
+  double ReadAll(const Client& client, std::map<std::uint32_t, int>* origins = nullptr) {
+    double longest = 0;
+    for (int i = 0; i < files; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      const Got got = Get(client.get(), Path(i));
+      longest = std::max(longest, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+      EXPECT_EQ(got.error, 0) << Path(i);
+      EXPECT_TRUE(got.bytes == Content(Path(i), got.bytes.size()) && !got.bytes.empty()) << Path(i);
+      if (origins != nullptr) ++(*origins)[got.origin];
+    }
+    return longest;
+  }
+  std::uint64_t TierBytes() const { return daemon.Status()["tiers"]["ram"]["allocated_bytes"]; }
+
+  ScratchDir scratch;
+  std::string source = scratch.path() + "/data";
+  DaemonProcess daemon{scratch.path()};
+  int files = 0;
+};
+
+// A process in the cgroup that takes memory in steps and keeps it, until it is told by the pipe's end to go.
+class Trainer {
+ public:
+  Trainer(const MemoryCgroup& cgroup, std::uint64_t bytes, std::uint64_t step_bytes, int pause_ms) {
+    (void)!::pipe2(pipe_, O_CLOEXEC);
+    pid_ = ::fork();
+    if (pid_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (!cgroup.Enter(::getpid())) ::_exit(2);
+    for (std::uint64_t taken = 0; taken < bytes; taken += step_bytes) {
+      void* memory = ::mmap(nullptr, step_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (memory == MAP_FAILED) ::_exit(3);
+      std::memset(memory, 0x5a, step_bytes);
+      SleepMs(pause_ms);
+    }
+    char done = 1;
+    (void)!::write(pipe_[1], &done, 1);
+    for (;;) ::pause();
+  }
+  ~Trainer() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    ::close(pipe_[0]);
+    ::close(pipe_[1]);
+  }
+  Trainer(const Trainer&) = delete;
+  Trainer& operator=(const Trainer&) = delete;
+  // It has all it wanted.
+  bool Satisfied() const {
+    int ready = 0;
+    (void)::ioctl(pipe_[0], FIONREAD, &ready);
+    return ready > 0;
+  }
+  bool Alive() const {
+    siginfo_t ended{};
+    return ::waitid(P_PID, static_cast<id_t>(pid_), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid == 0;
+  }
+
+ private:
+  int pipe_[2] = {-1, -1};
+  pid_t pid_ = -1;
+};
+
+TEST_F(MemoryTest, AnOomKilledDaemonCostsReadersNoSecondAndComesBackWarm) {  // F17
+  const MemoryCgroup cgroup(320 * kMiB);
+  if (!cgroup.ok()) GTEST_SKIP() << cgroup.reason();
+  MakeFiles(100, 500'000);
+  // The kernel is told to choose it; left to itself, the tier would give way before that (below).
+  ASSERT_NO_FATAL_FAILURE(StartIn(cgroup, "128 MiB", 1000, {"--set", "ram.min_available=0 MiB"}));
+  ASSERT_EQ(daemon.Prefetch(source)["files_verified"], 100);
+  Client client(daemon.socket());
+  ASSERT_EQ(client.error(), 0);
+  ReadAll(client);
+  {
+    const Trainer trainer(cgroup, 300 * kMiB, 30 * kMiB, 5);
+    double longest = 0;
+    EXPECT_TRUE(Eventually(20'000, [&] {
+      longest = std::max(longest, ReadAll(client));
+      return daemon.Ended();
+    })) << cgroup.used();
+    for (int round = 0; round < 3; ++round) longest = std::max(longest, ReadAll(client));
+    EXPECT_LT(longest, 1.0);
+    EXPECT_GE(cgroup.oom_kills(), 1u);
+  }
+  daemon.Kill(SIGKILL);
+  ASSERT_NO_FATAL_FAILURE(StartIn(cgroup, "128 MiB", 0, {"--set", "ram.min_available=0 MiB"}));
+  Client fresh(daemon.socket());
+  std::map<std::uint32_t, int> origins;
+  ReadAll(fresh, &origins);
+  EXPECT_EQ(origins[TIER_FROM_SSD], 100) << "a warm restart";
+  EXPECT_TRUE(Eventually(8000, [&] { return Get(client.get(), Path(0)).origin == TIER_FROM_RAM; })) << "the old client finds the new daemon";
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
+TEST_F(MemoryTest, TheTierGivesWayToATrainerInItsCgroup) {  // F18
+  const MemoryCgroup cgroup(448 * kMiB);
+  if (!cgroup.ok()) GTEST_SKIP() << cgroup.reason();
+  MakeFiles(400, 500'000);
+  ASSERT_NO_FATAL_FAILURE(StartIn(cgroup, "240 MiB", 0, {"--set", "ram.min_available=96 MiB"}));
+  Client client(daemon.socket());
+  ASSERT_EQ(client.error(), 0);
+  for (int round = 0; round < 2; ++round) ReadAll(client);
+  EXPECT_GT(TierBytes(), 160 * kMiB) << daemon.Status()["tiers"]["ram"].dump();
+  {
+    // Takes 320 MiB of the 448, in steps as large as three quarters of what is always left free.
+    const Trainer trainer(cgroup, 320 * kMiB, 64 * kMiB, 400);
+    EXPECT_TRUE(Eventually(30'000, [&] {
+      ReadAll(client);
+      return trainer.Satisfied() || !trainer.Alive();
+    }));
+    EXPECT_TRUE(trainer.Alive());
+    EXPECT_TRUE(Eventually(5000, [&] { return TierBytes() <= 64 * kMiB; })) << daemon.Status()["tiers"]["ram"].dump();
+    ReadAll(client);
+    EXPECT_EQ(cgroup.oom_kills(), 0u);
+    EXPECT_FALSE(daemon.Ended());
+  }
+  // And takes its room back when the trainer is gone.
+  EXPECT_TRUE(Eventually(20'000, [&] {
+    ReadAll(client);
+    return TierBytes() > 160 * kMiB;
+  })) << daemon.Status()["tiers"]["ram"].dump();
+  EXPECT_EQ(cgroup.oom_kills(), 0u);
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
+}  // namespace
+}  // namespace tierd::e2e
