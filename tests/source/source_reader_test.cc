@@ -320,6 +320,7 @@ TEST_F(ReaderTest, LatencyHistogramCounts) {
   EXPECT_EQ(counters.latency[0], 1u);
   EXPECT_EQ(counters.latency[14], 1u);  // 100 us * 2^13 = 0.82 s < 1 s <= 1.64 s
   EXPECT_EQ(counters.latency_ns_sum, 50'000u + 50'000u + 1'000'000'000u);
+  EXPECT_EQ(counters.stat_latency_ns_sum, 0u);
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ struct EngineCounters {
   std::array<std::array<std::uint64_t, kEvictCauses>, 2> evictions{};       // [tier][cause]
   std::array<std::uint64_t, 2> evicted_bytes{};
   std::uint64_t prefetch_files = 0, prefetch_bytes = 0;
+  std::uint64_t prefetch_late = 0;           // brought ahead, but a reader asked before it was there
   std::uint64_t prefetch_unused_bytes = 0;   // brought ahead and gone before anybody read it
   std::uint64_t invalidated_changed = 0, invalidated_request = 0, invalidated_racy = 0;
   std::uint64_t integrity_ssd = 0;           // records that did not verify

@@ -18,6 +18,7 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
     FillPtr fill = it->second;
     if (fill->late) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, file);
     ++counters_.fetch_joined;
+    if (waiter.is_client() && !fill->has_client()) ++counters_.prefetch_late;
     if (waiter.is_client()) unit.reader->Promote(fill->request, priority, waiter.deadline_ns);
     fill->evict |= waiter.evict;
     fill->ssd_only &= waiter.ssd_only;

@@ -84,7 +84,7 @@ void AddTiers(Table& table, engine::Engine& engine) {
   table.Gauge("tierd_tier_limbo_bytes", "Memory of objects that have left RAM but are still leased by a client or under I/O.");
   table.Add(ram.allocator.limbo_bytes, {{"tier", "ram"}});
   table.Gauge("tierd_tier_hung_frames", "Frames that a request to a hung device or source still owns.");
-  table.Add(ram.held_limbo_frames, {{"tier", "ram"}});
+  table.Add(ram.held_limbo_frames + engine.fetcher().hung_frames(), {{"tier", "ram"}});
   table.Gauge("tierd_tier_state", "1 for the state a tier is in.");
   const char* const states[] = {"healthy", "degraded", "out", "off"};
   const std::size_t ssd_state = ssd == nullptr ? 3 : static_cast<std::size_t>(status.health);
@@ -125,6 +125,7 @@ void AddMovement(Table& table, engine::Engine& engine) {
   table.Counter("tierd_transit_frames_total", "Objects that passed through RAM to one reader without staying.").Add(c.transit_frames);
   table.Counter("tierd_prefetch_objects_total", "Objects brought ahead of use.").Add(c.prefetch_files);
   table.Counter("tierd_prefetch_bytes_total", "Payload of those objects.").Add(c.prefetch_bytes);
+  table.Counter("tierd_prefetch_late_total", "Objects on their way ahead of use when a reader asked for them: it had to wait.").Add(c.prefetch_late);
   table.Counter("tierd_prefetch_unused_bytes_total", "Payload brought ahead of use that left before anybody read it.").Add(c.prefetch_unused_bytes);
   table.Counter("tierd_invalidations_total", "Files whose cached bytes were given up, by reason.");
   table.Add(c.invalidated_changed, {{"reason", "changed"}}).Add(c.invalidated_request, {{"reason", "request"}}).Add(c.invalidated_racy, {{"reason", "racy"}});
@@ -141,8 +142,8 @@ void AddMovement(Table& table, engine::Engine& engine) {
 void AddSources(Table& table, engine::Engine& engine) {
   table.Counter("tierd_source_requests_total", "Requests to the sources, by how they ended.");
   std::array<std::uint64_t, source::kReadErrors> reads{}, stats{};
-  std::array<std::uint64_t, source::kLatencyBuckets> latency{};
-  std::uint64_t bytes = 0, latency_sum = 0, hung = 0, in_flight = 0, discarded = 0, window = 0;
+  std::array<std::uint64_t, source::kLatencyBuckets> latency{}, stat_latency{};
+  std::uint64_t bytes = 0, latency_sum = 0, stat_latency_sum = 0, hung = 0, in_flight = 0, discarded = 0, window = 0;
   std::array<std::uint64_t, 3> states{};
   for (const auto& unit : engine.sources()) {
     const source::SourceCounters c = unit->reader->counters();
@@ -150,10 +151,14 @@ void AddSources(Table& table, engine::Engine& engine) {
       reads[i] += c.reads[i];
       stats[i] += c.stats[i];
     }
-    for (std::size_t i = 0; i < source::kLatencyBuckets; ++i) latency[i] += c.latency[i];
+    for (std::size_t i = 0; i < source::kLatencyBuckets; ++i) {
+      latency[i] += c.latency[i];
+      stat_latency[i] += c.stat_latency[i];
+    }
     bytes += c.bytes_read;
     discarded += c.bytes_discarded;
     latency_sum += c.latency_ns_sum;
+    stat_latency_sum += c.stat_latency_ns_sum;
     hung += c.hung;
     in_flight += c.in_flight;
     window += c.window;
@@ -166,12 +171,23 @@ void AddSources(Table& table, engine::Engine& engine) {
   table.Counter("tierd_source_read_bytes_total", "Bytes read from the sources by the daemon.").Add(bytes);
   table.Counter("tierd_source_discarded_bytes_total", "Of those, bytes thrown away: the file changed while it was read, or they came too late.").Add(discarded);
   table.Family("tierd_source_request_duration_seconds", "From sending a request to the source to its completion.", prometheus::MetricType::Histogram);
-  table.AddHistogram(latency, 100e-6, Seconds(latency_sum));
+  table.AddHistogram(latency, 100e-6, Seconds(latency_sum), {{"op", "read"}});
+  table.AddHistogram(stat_latency, 100e-6, Seconds(stat_latency_sum), {{"op", "stat"}});
   table.Gauge("tierd_source_requests_in_flight", "Requests to the sources under way, hung ones not counted.").Add(in_flight);
   table.Gauge("tierd_source_requests_hung", "Requests to the sources that hang.").Add(hung);
   table.Gauge("tierd_source_window", "Requests that adaptation allows in flight.").Add(window);
   table.Gauge("tierd_source_states", "Sources in each state.");
   for (std::size_t i = 0; i < states.size(); ++i) table.Add(states[i], {{"state", source::SourceStateName(static_cast<source::SourceState>(i))}});
+}
+
+// Names of sources are the user's own labels of the configuration, never paths.
+void AddEngines(Table& table, engine::Engine& engine) {
+  const auto is_uring = [](std::string_view name) { return name == "io_uring" ? 1.0 : 0.0; };
+  table.Gauge("tierd_uring_used", "1 where io_uring does the I/O, 0 where a pool of threads does.");
+  if (engine.ssd() != nullptr) table.Add(is_uring(engine.ssd_engine_name()), {{"device", "ssd"}, {"source", ""}});
+  for (const auto& unit : engine.sources()) table.Add(is_uring(unit->reader->counters().engine), {{"device", "source"}, {"source", unit->options.name}});
+  table.Gauge("tierd_policy_info", "1; the policy of each source is in the label.");
+  for (const auto& unit : engine.sources()) table.Add(1.0, {{"source", unit->options.name}, {"policy", unit->options.policy}, {"mode", "blind"}});
 }
 
 }  // namespace
@@ -199,8 +215,7 @@ std::vector<prometheus::MetricFamily> CollectFamilies(engine::Engine& engine, Se
   table.Gauge("tierd_files", "Files, directories and links in the catalogue.").Add(static_cast<std::uint64_t>(engine.catalogue().file_count()));
   table.Gauge("tierd_index_bytes", "Memory of the shared index, with the daemon's part.").Add(engine.index().memory_bytes());
   table.Gauge("tierd_index_recovery_seconds", "How long reading the SSD index took at the start.").Add(engine.recovery().seconds);
-  table.Gauge("tierd_policy_info", "1; the policy of each source is in the label.");
-  for (const auto& unit : engine.sources()) table.Add(1.0, {{"source", unit->options.name}, {"policy", unit->options.policy}, {"mode", "blind"}});
+  AddEngines(table, engine);
   table.Gauge("tierd_build_info", "1; the version is in the label.").Add(1.0, {{"version", TIERD_VERSION}});
   return table.Take();
 }

@@ -1,5 +1,5 @@
 // The metric table: every family tierd exports, with its help text, made from the engine's counters. tierd/server/metrics.cc serves it.
-// Loop thread only. Names: docs/metrics and the dashboard list the same ones (a test compares).
+// Loop thread only. docs/metrics.md lists the same ones (a test compares).
 #pragma once
 
 #include <prometheus/metric_family.h>

@@ -152,8 +152,10 @@ struct SourceCounters {
   std::uint64_t late_completions = 0;              // of those, how many came back
   std::uint64_t refused_hung = 0;
   std::uint64_t window_cuts = 0;
-  std::array<std::uint64_t, kLatencyBuckets> latency{};  // request latency, send to completion
+  std::array<std::uint64_t, kLatencyBuckets> latency{};  // of reads, send to completion
   std::uint64_t latency_ns_sum = 0;
+  std::array<std::uint64_t, kLatencyBuckets> stat_latency{};
+  std::uint64_t stat_latency_ns_sum = 0;
   // Gauges.
   std::array<std::uint64_t, kPriorities> queued{};
   std::uint64_t in_flight = 0;                     // hung ones not included

@@ -111,8 +111,8 @@ void SourceReaderImpl::OnStat(std::uint64_t id, const io::StatResult& r) {
 void SourceReaderImpl::Land(Operation& op, std::size_t bytes, bool good) {
   const std::int64_t now_ns = clock_.PreciseNs();
   const std::int64_t latency_ns = now_ns - op.sent_ns;
-  ++counters_.latency[LatencyBucket(latency_ns)];
-  counters_.latency_ns_sum += static_cast<std::uint64_t>(std::max<std::int64_t>(latency_ns, 0));
+  ++(op.is_stat ? counters_.stat_latency : counters_.latency)[LatencyBucket(latency_ns)];
+  (op.is_stat ? counters_.stat_latency_ns_sum : counters_.latency_ns_sum) += static_cast<std::uint64_t>(std::max<std::int64_t>(latency_ns, 0));
   counters_.bytes_read += bytes;
   byte_budget_.Take(static_cast<std::int64_t>(bytes) - op.charged);
   last_completion_ns_ = now_ns;
