@@ -315,7 +315,7 @@ void AddRest(std::vector<Entry>& entries) {
   SectionTable<LimitSettings, LimitSettings& (*)(Settings&, SourceOptions*)> limits(
       entries, "limits", +[](Settings& settings, SourceOptions*) -> LimitSettings& { return settings.limits; });
   limits.Add("sessions", &LimitSettings::sessions, Number<std::uint32_t>("a number of 1 to 65536", 1, 65536), kRestart,
-             "Client processes at a time; further ones read the source. More: 64 KiB of memory and three descriptors each.");
+             "Client processes at a time; further ones read the source. More: 64 KiB of memory and two descriptors each.");
   limits.Add("control_connections", &LimitSettings::control_connections, Number<std::uint32_t>("a number of 1 to 1024", 1, 1024), kRestart,
              "Connections of tierctl and the like at a time.");
 }

@@ -405,6 +405,7 @@ void Placement::Tick() {
                  bound_by_ = room.bound_by;
                  const std::uint64_t held = ram_.segment_bytes();
                  const std::uint64_t floor = options_.min_available_bytes;
+                 memory_is_tight_ = room.room_bytes < 4 * floor;
                  if (room.room_bytes < floor) {
                    const std::uint64_t missing = floor - room.room_bytes;
                    allowed_bytes_ = held > missing ? held - missing : 0;

@@ -28,6 +28,8 @@ class SessionPage {
 
   // For SCM_RIGHTS.
   int client_fd() const { return fd_.get(); }
+  // Once the client has it: the mapping stays.
+  void CloseFile() { fd_.Reset(); }
   // The mapping. Copy each word once, then bound the copy.
   abi::SessionPage* page() const { return page_; }
   static constexpr std::uint64_t kBytes = sizeof(abi::SessionPage);

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,20 +21,27 @@ constexpr int kBacklog = 1024;
 constexpr int kDatagramsPerTurn = 32;
 constexpr std::size_t kMaxQueuedDatagrams = 4096;  // a client that does not read its replies is cut off
 constexpr std::int64_t kMaxClockDifference = 100'000'000;
+constexpr rlim_t kReservedDescriptors = 128;  // for the control plane, the source and the SSD tier, however many clients come (F15)
+
+// The kernel gives the lowest free number: a high one says that few are left.
+bool DescriptorsRunShort(int newest) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  return static_cast<rlim_t>(newest) + std::min(kReservedDescriptors, limit.rlim_cur / 4) >= limit.rlim_cur;
+}
 
 }  // namespace
 
 struct SessionHub::Session {
   Session(boost::asio::io_context& loop, UniqueFd fd, Peer who, ram::SessionPage the_page, std::uint32_t the_id)
-      : id(the_id), peer(std::move(who)), page(std::move(the_page)), socket(loop, fd.Release()), process(loop) {
-    if (peer.pidfd.valid()) process.assign(::dup(peer.pidfd.get()));
+      : id(the_id), page(std::move(the_page)), socket(loop, fd.Release()), process(loop) {
+    if (who.pidfd.valid()) process.assign(who.pidfd.Release());
   }
 
   std::uint32_t id;
-  Peer peer;
   ram::SessionPage page;
   boost::asio::posix::stream_descriptor socket;
-  boost::asio::posix::stream_descriptor process;  // readable when the process has ended
+  boost::asio::posix::stream_descriptor process;  // a pidfd, readable when the process has ended; not open: the kernel gave none
   bool welcomed = false;
   bool closed = false;
   bool process_gone = false;
@@ -93,7 +101,7 @@ void SessionHub::Accept() {
 
 void SessionHub::Welcome(UniqueFd fd) {
   auto peer = PeerOf(fd.get());
-  if (!peer.ok() || peer->uid != ::geteuid() || sessions_.size() >= options_.max_sessions) {
+  if (!peer.ok() || peer->uid != ::geteuid() || sessions_.size() >= options_.max_sessions || DescriptorsRunShort(fd.get())) {
     ++refused_;
     return;  // closing says it: the client goes on with the source
   }
@@ -147,9 +155,9 @@ void SessionHub::CloseSocket(Session& session) {
   MaybeEnd(session);
 }
 
-bool SessionHub::ProcessGone(const Session& session) const {
-  if (session.process_gone || !session.peer.pidfd.valid()) return true;  // without a pidfd no mapping was handed out
-  pollfd poll_fd{session.peer.pidfd.get(), POLLIN, 0};
+bool SessionHub::ProcessGone(Session& session) const {
+  if (session.process_gone || !session.process.is_open()) return true;  // without a pidfd no mapping was handed out
+  pollfd poll_fd{session.process.native_handle(), POLLIN, 0};
   return ::poll(&poll_fd, 1, 0) == 1;
 }
 
@@ -220,7 +228,7 @@ bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std
   if (!hello.ok() || session.welcomed) return false;
   if (hello->version_min > abi::kProtocolVersion || hello->version_max < abi::kProtocolVersionMin || hello->layout_version != abi::kLayoutVersion)
     return Refuse(session, EPROTO, "this tierd speaks another protocol version; use the libtier that came with it");
-  if (!session.peer.pidfd.valid())
+  if (!session.process.is_open())
     return Refuse(session, EACCES, "no pidfd for this process (foreign pid namespace, or a kernel before 5.3): its leases could not be watched");
   const std::int64_t now = clock_.MonotonicNs();
   abi::Welcome welcome{};
@@ -238,6 +246,7 @@ bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std
   writer.Add(welcome);
   const int fds[2] = {engine_.index().client_fd(), session.page.client_fd()};
   if (!Send(session, writer.Finish(), fds)) return false;
+  session.page.CloseFile();
   session.welcomed = true;
   return SendSources(session);
 }

@@ -79,7 +79,7 @@ class SessionHub final : public engine::ReplySink {
   // The conversation is over; the page stays until the process is gone too.
   void CloseSocket(Session& session);
   void MaybeEnd(Session& session);
-  bool ProcessGone(const Session& session) const;
+  bool ProcessGone(Session& session) const;
   void DrainRing(Session& session);
   void AddCounters(Session& session, engine::ReadTotals& totals);
   void Log(std::string line) const {
