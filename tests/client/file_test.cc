@@ -73,10 +73,11 @@ TEST_F(FileTest, LargeFileAsOneView) {
     tier_view view;
     ASSERT_EQ(0, tier_get(client_, Path("large").c_str(), &view, 0));
     if (Disturbed()) GTEST_SKIP();
-    EXPECT_EQ(5u, daemon_->Leases());  // in place: chunks mapped side by side; the short tail is copied
+    const std::size_t leases = daemon_->Leases();  // in place: chunks mapped side by side; a short tail that begins no page is copied
+    EXPECT_TRUE(leases == 5 || leases == 6) << leases;
     EXPECT_TRUE(ContentOf("large", kLarge) == std::string(static_cast<const char*>(view.data), view.size));
     daemon_->Evict("large");
-    EXPECT_EQ(5u, daemon_->Recycle());
+    EXPECT_EQ(leases, daemon_->Recycle());
     EXPECT_TRUE(ContentOf("large", kLarge) == std::string(static_cast<const char*>(view.data), view.size));
     tier_release(&view);
     EXPECT_EQ(0u, daemon_->Leases());
@@ -151,6 +152,44 @@ TEST_F(FileTest, KeepsItsVersionOverReplace) {
   tier_close(small);
   tier_close(large);
   EXPECT_EQ(0u, daemon_->Leases());
+}
+
+TEST_F(FileTest, RewriteInPlaceUnderAnOpenFileIsStale) {
+  Write("large", ContentOf("large", kLarge));
+  Write("moved", ContentOf("moved", kLarge));
+  StartDaemon();
+  Client();
+  tier_file* large = Open(Path("large"));
+  tier_file* moved = Open(Path("moved"));
+  daemon_->bypass_reason = static_cast<std::uint32_t>(abi::Fallback::kOverload);
+  std::string bytes(1000, '\0');
+  ASSERT_EQ(1000, tier_file_pread(large, bytes.data(), 1000, 200'000));
+  EXPECT_EQ(ContentOf("large", kLarge).substr(200'000, 1000), bytes);
+  ::usleep(20'000);
+  Write("large", ContentOf("large", kLarge, 2));  // the same inode, the same size
+  EXPECT_EQ(-ESTALE, tier_file_pread(large, bytes.data(), 1000, 200'000));
+  std::filesystem::remove(Path("moved"));  // another ctime, the same bytes
+  ASSERT_EQ(1000, tier_file_pread(moved, bytes.data(), 1000, 200'000));
+  EXPECT_EQ(ContentOf("moved", kLarge).substr(200'000, 1000), bytes);
+  tier_close(large);
+  tier_close(moved);
+}
+
+TEST_F(FileTest, DaemonThatCutsFilesDifferently) {
+  Write("large", ContentOf("large", kLarge));
+  Write("other", ContentOf("other", 1000));
+  StartDaemon();
+  Client();
+  tier_file* large = Open(Path("large"));
+  EXPECT_TRUE(ContentOf("large", kLarge).substr(0, 100) == ReadAll(large, 100, 100));
+  daemon_.reset();
+  options_.chunk_bytes = 2 * kChunk;
+  StartDaemon();
+  daemon_->CacheAll();
+  for (int tries = 0; tries < 700 && Stats().sessions < 2; ++tries, ::usleep(10'000)) Get(Path("other"));
+  ASSERT_EQ(2u, Stats().sessions);
+  EXPECT_TRUE(ContentOf("large", kLarge) == ReadAll(large, 30'000, kLarge));
+  tier_close(large);
 }
 
 TEST_F(FileTest, PinWalksThroughALargeFile) {

@@ -75,7 +75,7 @@ void RecordBatch::Add(const RecoveredRecord& record) {
     next_ = blocks_.back().get();
     room_ = kBlock;
   }
-  std::memcpy(next_, record.path.data(), record.path.size());
+  std::copy(record.path.begin(), record.path.end(), next_);
   records_.push_back(record);
   records_.back().path = {next_, record.path.size()};
   next_ += record.path.size();
