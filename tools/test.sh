@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds with warnings as errors, and runs every test: plain, ASan+UBSan, TSan.
-# usage: tools/test.sh [plain|asan|tsan|all]     default: all      build trees: $TIERD_BUILD or ./build
+# Installs what is missing, builds with warnings as errors, and runs every test: plain, in a restricted environment, ASan+UBSan, TSan.
+# usage: tools/test.sh [plain|restricted|asan|tsan|all]     default: all      build trees: $TIERD_BUILD or ./build
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools/deps.sh test
@@ -22,20 +22,32 @@ build() {  # name, target, cmake options...
   ninja -C "$root/$name" -j "$jobs" --quiet "$target" >"$root/$name.log" 2>&1 || { tail -n 60 "$root/$name.log"; exit 1; }
 }
 
+under=()  # a program that the tests are started by
 run() {  # name, ctest options...
   local name=$1
   shift
-  echo "== test $name"
+  echo "== test $name ${under[*]##*/}"
   # The machines are noisy: what fails once is tried twice more, and ctest says so.
-  ctest --test-dir "$root/$name" --output-on-failure --no-tests=error --repeat until-pass:3 "$@"
+  "${under[@]}" ctest --test-dir "$root/$name" --output-on-failure --no-tests=error --repeat until-pass:3 "$@"
 }
 
 sanitizer_flags=(-DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="-O1 -g1 -Wno-error=maybe-uninitialized" -DCMAKE_C_FLAGS="-O1 -g1 -Wno-error=maybe-uninitialized" -DTIERD_BENCH=OFF -DTIERD_KILL_POINTS=ON)
 mkdir -p "$root"
-case "$suite" in plain | asan | tsan | all) ;; *) echo "usage: tools/test.sh [plain|asan|tsan|all]" >&2; exit 64 ;; esac
-if [ "$suite" = plain ] || [ "$suite" = all ]; then
+case "$suite" in plain | restricted | asan | tsan | all) ;; *) echo "usage: tools/test.sh [plain|restricted|asan|tsan|all]" >&2; exit 64 ;; esac
+if [ "$suite" != asan ] && [ "$suite" != tsan ]; then
   build plain all -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTIERD_KILL_POINTS=ON
+fi
+if [ "$suite" = plain ] || [ "$suite" = all ]; then
   run plain
+fi
+# Every suite once more where io_uring, namespaces, huge pages and large limits are refused (tests/restricted). The long loops are shorter here, not out.
+# Out are only tests that ask nothing of the system: what the source looks like (floors), models of the protocol (*model*), and the rig's speed (selftest).
+if [ "$suite" = restricted ] || [ "$suite" = all ]; then
+  under=("$root/plain/tests/restricted/restricted_exec")
+  export TIERD_CRASH_KILLS=24 TIERD_ORACLE_MB=60 TIERD_ORACLE_SAMPLE_MB=30
+  run plain --exclude-regex '^(floors|slot_model_test|session_model_test|pfs_sim_selftest)$'
+  unset TIERD_CRASH_KILLS TIERD_ORACLE_MB TIERD_ORACLE_SAMPLE_MB
+  under=()
 fi
 # Sanitizers run what is labelled unit (every component, both I/O engines) and san (end-to-end cases sized for them).
 if [ "$suite" = asan ] || [ "$suite" = all ]; then
