@@ -61,24 +61,27 @@ void Jobs::WalkItem(const JobPtr& job, const Item& item) {
   SourceUnit* unit = item.unit;
   source::WalkRequest walk;
   walk.path = item.path;
-  walk.on_batch = [job, unit](const source::WalkBatch& batch) {
+  const std::string path = item.path;
+  walk.on_batch = [job, unit, path](const source::WalkBatch& batch) {
     if (job->over()) return;
     for (const source::WalkEntry& entry : batch.entries) {
       if (entry.type != DT_REG) continue;
       job->queue.emplace_back(unit, batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name);
       ++job->status.files_total;
     }
-    if (batch.last && batch.error != 0 && job->status.error.empty())
+    const bool is_file = batch.error == ENOTDIR && batch.directory == path;
+    if (batch.last && batch.error != 0 && !is_file && job->status.error.empty())
       job->status.error = tierd::Status::FromErrno(batch.error, "list " + unit->options.path + "/" + batch.directory).ToString();
   };
-  const std::string path = item.path;
   walk.on_done = [this, job, unit, path](const source::WalkTotals& totals) {
     if (job->over()) return;
     --job->walks_under_way;
     if (totals.directories == 0 && totals.first_error == ENOTDIR) {  // the item is a file
       job->queue.emplace_back(unit, path);
       ++job->status.files_total;
-      job->status.error.clear();
+    } else if (totals.directories == 0 && totals.first_error != 0) {  // nothing is there, or it cannot be listed
+      ++job->status.files_total;
+      ++job->status.files_failed;
     } else if (!totals.complete() && !totals.cancelled && job->status.error.empty()) {
       job->status.error = "could not list everything below " + unit->options.path + "/" + path;
     }

@@ -166,6 +166,7 @@ void Placement::EvictRam(ObjectId object, EvictCause cause) {
 
 void Placement::DropSsdFlag(ObjectId object) {
   ObjectRecord& record = catalogue_.object(object);
+  if ((record.flags & kObjectUnread) != 0 && !InRam(object)) counters_.prefetch_unused_bytes += record.bytes;
   record.flags &= ~std::uint32_t{kObjectOnSsd};
   record.ssd = ssd::SsdLocation{};
   resident_bytes_[kSsd] -= record.bytes;
@@ -230,7 +231,10 @@ void Placement::CopyToSsd(ObjectId object, std::span<const std::byte> payload, s
   if (ssd_ == nullptr || OnSsd(object)) return;
   ObjectRecord& record = catalogue_.object(object);
   SourceUnit& unit = UnitOf(object);
-  if (!unit.policy->Admit(kSsd, Raw(object), ssd_->FreeBytes())) return;
+  if (!unit.policy->Admit(kSsd, Raw(object), ssd_->FreeBytes())) {
+    backfill_wanted_ |= ssd_->status().recovering;  // until then nothing is free: asked again when something is
+    return;
+  }
   ssd::RecordIdentity identity = IdentityOf(object, generation);
   identity.fill_sequence = ssd_->NextFillSequence();
   const auto appended = ssd_->Append(identity, catalogue_.PathOf(record.file), payload);
@@ -279,7 +283,6 @@ void Placement::OnGone(const ssd::SsdRecord& record, ssd::SsdGone why) {
   if (object == kNoObject) return;
   const EvictCause cause = why == ssd::SsdGone::kDamaged || why == ssd::SsdGone::kWriteFailed ? EvictCause::kDamaged : EvictCause::kCapacity;
   if (why == ssd::SsdGone::kDamaged) ++counters_.integrity_ssd;
-  if ((catalogue_.object(object).flags & kObjectUnread) != 0 && !InRam(object)) counters_.prefetch_unused_bytes += catalogue_.object(object).bytes;
   DropSsdFlag(object);
   ++counters_.evictions[kSsd][static_cast<std::size_t>(cause)];
   counters_.evicted_bytes[kSsd] += catalogue_.object(object).bytes;
