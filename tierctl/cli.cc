@@ -38,7 +38,7 @@ void AddLookingVerbs(CLI::App& app, Command& command) {
   CLI::App* explain = Verb(app, "explain", "why a file is or is not cached", command);
   Paths(explain, command)->required();
   Verb(app, "version", "versions of tierctl and of the daemon", command);
-  CLI::App* doctor = Verb(app, "doctor", "looks at this machine: what will be slow or not work, and the remedy (needs no daemon)", command);
+  CLI::App* doctor = Verb(app, "doctor", "looks at this machine and at a running daemon: what is slow or will not work, and the remedy (needs no daemon)", command);
   doctor->add_option("--config", command.config_file, "configuration file to judge by; default: the one tierd would read");
   doctor->add_option("--source", command.source, "a directory on the parallel file system to look at");
   doctor->add_option("--cache", command.cache, "directory meant for the SSD tier");

@@ -1,10 +1,14 @@
 #include "tierctl/paths.h"
 
+#include <sys/stat.h>
+
 #include <array>
+#include <cerrno>
 #include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -78,6 +82,13 @@ std::string AbsolutePath(std::string_view path, const std::string& working_direc
     }
   }
   return Joined(kept);
+}
+
+std::string WhyAbsent(const std::string& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) == 0) return "";
+  const bool absent = errno == ENOENT || errno == ENOTDIR || errno == ENAMETOOLONG;
+  return absent ? path + ": " + std::strerror(errno) : "";
 }
 
 std::string PercentEncoded(std::string_view bytes) {

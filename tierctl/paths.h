@@ -1,5 +1,5 @@
 // File names on their way between command line, JSON, URLs and the terminal. Names are bytes; see CONTROL.md for how JSON carries them. Pure, but for
-// AbsolutePath, which may resolve symbolic links.
+// AbsolutePath, which may resolve symbolic links, and WhyAbsent.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -10,6 +10,9 @@ namespace tierctl {
 
 // Absolute, without "." and "..": relative to `working_directory`. ".." behind a symbolic link is resolved by the file system, and lexically if that fails.
 std::string AbsolutePath(std::string_view path, const std::string& working_directory);
+
+// "PATH: No such file or directory", or "" if there is something. For paths of which the daemon knows nothing: a slip of the pen is then said to be one.
+std::string WhyAbsent(const std::string& path);
 
 // Percent-encodes all but letters, digits and "-._~/".
 std::string PercentEncoded(std::string_view bytes);

@@ -17,11 +17,31 @@ using doctor::Check;
 using doctor::Verdict;
 using nlohmann::json;
 
-// The settings the daemon would start with; on a mistake in the file the defaults, and a check that says so.
-tierd::config::Config LoadConfig(const Command& command, std::vector<Check>* checks) {
+// What is looked at: the command line says it, else a running daemon, else the configuration that one would start with.
+struct Subject {
+  std::string config_file;  // "": none
+  tierd::config::Overrides overrides;
+};
+
+Subject FindSubject(Context& context) {
+  const Command& command = context.command;
+  Subject subject;
+  subject.config_file = command.config_file.empty() ? tierd::config::Config::FindFile(tierd::config::ProcessEnvironment()) : command.config_file;
+  if (!command.source.empty()) subject.overrides.sources = {command.source};
+  if (!command.cache.empty()) subject.overrides.ssd = command.cache;
+  if (!command.config_file.empty() || !command.source.empty() || !command.cache.empty()) return subject;
+  const Answer status = context.client.Get("/v1/status");
+  if (!status.ok()) return subject;
+  subject.config_file = TextOf(status.body, "config_file");
+  for (const json& source : ListOf(status.body, "sources")) subject.overrides.sources.push_back(TextOf(source, "path"));
+  const json ssd = status.body.value(json::json_pointer("/tiers/ssd"), json::object());
+  subject.overrides.ssd = TextOf(ssd, "state") == "off" ? "off" : TextOf(ssd, "directory");
+  return subject;
+}
+
+// The settings of that file; on a mistake in it the defaults, and a check that says so.
+tierd::config::Config LoadConfig(const std::string& file, std::vector<Check>* checks) {
   using tierd::config::Config;
-  const auto environment = tierd::config::ProcessEnvironment();
-  const std::string file = command.config_file.empty() ? Config::FindFile(environment) : command.config_file;
   if (file.empty()) {
     checks->push_back({"configuration", Verdict::kOk, "none: defaults", ""});
     return Config::Defaults();
@@ -37,15 +57,15 @@ tierd::config::Config LoadConfig(const Command& command, std::vector<Check>* che
 }
 
 void CheckMachine(Context& context, std::vector<Check>* checks) {
-  const Command& command = context.command;
-  tierd::config::Config config = LoadConfig(command, checks);
-  tierd::config::Overrides overrides;
-  if (!command.source.empty()) overrides.sources = {command.source};
-  if (!command.cache.empty()) overrides.ssd = command.cache;
-  if (tierd::Status status = config.Apply(overrides, context.working_directory); !status.ok()) {
+  Subject subject = FindSubject(context);
+  tierd::config::Config config = LoadConfig(subject.config_file, checks);
+  std::erase_if(subject.overrides.sources, [&](const std::string& path) {  // those of the file
+    return std::any_of(config.settings().sources.begin(), config.settings().sources.end(), [&](const auto& listed) { return listed.path == path; });
+  });
+  if (tierd::Status status = config.Apply(subject.overrides, context.working_directory); !status.ok()) {
     checks->push_back({"configuration", Verdict::kFail, status.message().substr(0, status.message().find('\n')), "correct the option"});
   }
-  config.AdoptMounts(tierd::config::NetworkMountPoints());
+  if (subject.overrides.sources.empty()) config.AdoptMounts(tierd::config::NetworkMountPoints());
 
   utsname system{};
   ::uname(&system);
@@ -66,7 +86,7 @@ void CheckMachine(Context& context, std::vector<Check>* checks) {
     for (const std::string& note : resolved->notes) why += "; " + note;
     checks->push_back({"ssd.directory", Verdict::kWarn, "no SSD tier" + why, "name a local directory: ssd.directory or tierd --ssd DIR"});
   } else {
-    for (Check& check : doctor::Disk(resolved->engine.ssd.directory, !command.no_speed)) checks->push_back(std::move(check));
+    for (Check& check : doctor::Disk(resolved->engine.ssd.directory, !context.command.no_speed)) checks->push_back(std::move(check));
   }
   for (const auto& source : config.settings().sources) {
     for (Check& check : doctor::Source(source.path)) checks->push_back(std::move(check));

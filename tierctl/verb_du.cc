@@ -23,7 +23,7 @@ Answer Sums(Context& context, const std::string& path) {
   std::vector<json> jobs;
   const Answer watched = WatchJobs(context.client, context.output, {job}, &jobs);
   if (!watched.ok()) return watched;
-  if (TextOf(jobs[0], "state") != "done") {
+  if (TextOf(jobs[0], "state") != "done" && WhyAbsent(path).empty()) {
     const std::string error = TextOf(jobs[0], "error");
     context.output.Message(path + ": could not be listed wholly" + (error.empty() ? "" : ": " + error));
   }
@@ -39,13 +39,18 @@ int DiskUse(Context& context) {
   Table table(6);
   table.Row({"SIZE", "RAM", "SSD", "MISSING", "FILES", "MISSING FILES", "PATH"});
   for (const std::string& given : context.command.paths) {
-    const Answer answer = Sums(context, AbsolutePath(given, context.working_directory));
+    const std::string path = AbsolutePath(given, context.working_directory);
+    const Answer answer = Sums(context, path);
     if (answer.exit == kExitUnreachable) return context.output.Fail(answer);
     if (!answer.ok()) {
       exit_code = context.output.Fail(answer);
       continue;
     }
     const json& sums = answer.body;
+    if (const std::string absent = NumberOf(sums, "files") == 0 ? WhyAbsent(path) : ""; !absent.empty()) {
+      exit_code = context.output.Fail(kExitError, absent);
+      continue;
+    }
     const std::uint64_t size = NumberOf(sums, "size_bytes");
     complete = complete && TextOf(sums, "walk") == "complete";
     rows.push_back(sums);

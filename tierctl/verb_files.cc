@@ -36,17 +36,26 @@ void PrintEntries(Context& context, const json& page, bool* first) {
   }
 }
 
+// Nothing is known there: is there something at all?
+Answer OrAbsent(Answer answer, const std::string& path) {
+  answer.message = WhyAbsent(path);
+  if (!answer.message.empty()) answer.exit = kExitError;
+  return answer;
+}
+
 // All pages of one path.
 Answer ListPath(Context& context, const std::string& path, bool* first, bool* walked) {
   std::string after;
+  bool none = true;
   for (;;) {
     Answer page = context.client.GetPath("/v1/files", path, std::string("&limit=1000") + (context.command.recursive ? "&recursive=1" : "") +
                                                                 (after.empty() ? "" : "&after=" + PercentEncoded(after)));
     if (!page.ok()) return page;
     PrintEntries(context, page.body, first);
+    none = none && ListOf(page.body, "entries").empty();
     *walked = FlagOf(page.body, "walked");
     const std::string next = TextOf(page.body, "next");
-    if (next.empty() || next == after) return page;
+    if (next.empty() || next == after) return none ? OrAbsent(std::move(page), path) : page;
     after = next;
   }
 }
@@ -73,7 +82,9 @@ int ForEachFile(Context& context, void (*print)(Context&, const json&)) {
   json files = json::array();
   int exit_code = kExitOk;
   for (const std::string& given : context.command.paths) {
-    const Answer answer = context.client.GetPath("/v1/file", AbsolutePath(given, context.working_directory));
+    const std::string path = AbsolutePath(given, context.working_directory);
+    Answer answer = context.client.GetPath("/v1/file", path);
+    if (answer.ok() && !answer.body.value("known", true)) answer = OrAbsent(std::move(answer), path);
     if (answer.exit == kExitUnreachable) return context.output.Fail(answer);
     if (!answer.ok()) {
       exit_code = context.output.Fail(answer);

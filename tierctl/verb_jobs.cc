@@ -83,6 +83,11 @@ int Verify(Context& context) {
     context.output.Print(Plural(NumberOf(job, "files_verified"), "record") + " good, " + HumanSize(NumberOf(job, "bytes_verified")) + "; " + std::to_string(bad) + " bad\n");
   }
   if (bad != 0) return context.output.Fail(kExitPartial, "bad records were dropped: their next read goes to the source; is the disk failing? (tierctl status, dmesg)");
+  if (bad == 0 && NumberOf(job, "files_verified") == 0) {
+    for (const std::string& given : context.command.paths) {
+      if (const std::string absent = WhyAbsent(AbsolutePath(given, context.working_directory)); !absent.empty()) return context.output.Fail(kExitError, absent);
+    }
+  }
   if (TextOf(job, "state") != "done") return context.output.Fail(kExitPartial, "not everything was checked: " + TextOf(job, "state") + (TextOf(job, "error").empty() ? "" : ": " + TextOf(job, "error")));
   return kExitOk;
 }

@@ -25,8 +25,13 @@ int Order(Context& context, const std::string& end_point, const char* done, cons
   } else {
     context.output.Print(std::string(done) + " " + Plural(files, "file") + "\n");
   }
-  if (files == 0) context.output.Message("nothing is known there; tierctl ls shows what is");
-  return kExitOk;
+  // Some path concerned no file: was it a slip of the pen?
+  int exit_code = kExitOk;
+  for (std::size_t i = 0; i < paths.size() && files < paths.size(); ++i) {
+    if (const std::string absent = WhyAbsent(AbsolutePath(paths[i], context.working_directory)); !absent.empty()) exit_code = context.output.Fail(kExitError, absent);
+  }
+  if (files == 0 && exit_code == kExitOk) context.output.Message("nothing is known there; tierctl ls shows what is");
+  return exit_code;
 }
 
 }  // namespace

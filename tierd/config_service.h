@@ -33,7 +33,7 @@ class ConfigService final : public server::ConfigHost {
   std::vector<Value> values() const override;
   Result<Applied> Set(const std::string& key, const std::string& value) override;
   Result<Applied> Reload() override;
-  std::string runtime_directory() const override { return inputs_.resolved.runtime_dir; }
+  std::string runtime_directory() const override { return inputs_.resolved.control_socket.substr(0, inputs_.resolved.control_socket.rfind('/')); }
   std::string metrics_address() const override { return metrics_address_; }
   std::string ssd_refused() const override;
 

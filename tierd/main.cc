@@ -106,6 +106,18 @@ Result<config::Config> LoadConfig(const CommandLine& line) {
   return config;
 }
 
+// --check-config: the rest of it. Policies that cannot be loaded cost the daemon nothing but themselves, unless a source names one.
+int CheckPolicies(const config::Config& config, const config::Resolved& resolved) {
+  policies::Registry policies;
+  if (!resolved.policy_directory.empty()) {
+    for (const Status& status : policies.LoadDirectory(resolved.policy_directory))
+      if (!status.ok()) std::fprintf(stderr, "tierd: %s\n", status.message().c_str());
+  }
+  if (Status status = config::Check(config, &policies); !status.ok()) return Complain(status);
+  std::puts("configuration ok");
+  return 0;
+}
+
 void RaiseFileLimit() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
@@ -225,10 +237,7 @@ int Main(int argc, char** argv) {
     std::fputs(config::PrintToml(*config, resolved->here).c_str(), stdout);
     return 0;
   }
-  if (line.check_config) {
-    std::puts("configuration ok");
-    return 0;
-  }
+  if (line.check_config) return CheckPolicies(*config, *resolved);
   ::prctl(PR_SET_DUMPABLE, 0);  // segments must not be reopened through /proc by another process of the user (HAZARDS 2.8)
   ::signal(SIGPIPE, SIG_IGN);
   RaiseFileLimit();

@@ -1,10 +1,14 @@
 // Bad input at the start: one clear line, the right exit code, nothing left behind.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <algorithm>
 
 #include "tests/e2e/daemon_process.h"
 #include "tests/e2e/reading.h"
+#include "tests/pfs_sim/rig.h"
+#include "tests/tierctl/run_tierctl.h"
 
 namespace tierd::e2e {
 namespace {
@@ -56,9 +60,90 @@ TEST_F(StartTest, SaysInOneLineWhatIsWrong) {
     EXPECT_NE(exited.output.find(bad.says), std::string::npos) << bad.name << ": " << exited.output;
     EXPECT_EQ(std::count(exited.output.begin(), exited.output.end(), '\n'), 1) << bad.name << ": " << exited.output;
   }
+  const ExitedDaemon policy = DaemonProcess::Run(Arguments({"--source", source, "--ssd", "off", "--policy", "fleeze", "--check-config"}), scratch.path());
+  EXPECT_EQ(policy.code, 64);
+  EXPECT_NE(policy.output.find("did you mean \"freeze\"?"), std::string::npos) << policy.output;
   const ExitedDaemon toml = DaemonProcess::Run({"--config", scratch.path() + "/bad.toml", "--check-config"}, scratch.path());
   EXPECT_EQ(toml.code, 64);
   EXPECT_NE(toml.output.find("bad.toml:2"), std::string::npos) << toml.output;
+}
+
+// Runs tierd to its end as somebody who is not root.
+tierctl::Ran RunUnprivileged(const std::vector<std::string>& command, const std::vector<std::string>& environment = {}) {
+  std::vector<std::string> all{"/usr/bin/timeout", "20"};
+  if (::geteuid() == 0) all.insert(all.end(), {"/usr/bin/setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"});
+  all.insert(all.end(), command.begin(), command.end());
+  return tierctl::RunProgram(all, environment, "");
+}
+
+TEST_F(StartTest, SaysInOneLineWhatItMayNot) {
+  namespace fs = std::filesystem;
+  fs::permissions(scratch.path(), fs::perms::all);  // for nobody's sake
+  if (RunUnprivileged({TIERD_BINARY, "--version"}).exit_code != 0) GTEST_SKIP() << "this build cannot be run by other users";
+  const std::string shut = scratch.path() + "/shut";
+  fs::create_directories(shut + "/below");
+  fs::permissions(shut, ::geteuid() == 0 ? fs::perms::owner_all : fs::perms::none);
+  struct Row {
+    const char* name;
+    std::vector<std::string> arguments;
+    std::string says;
+  };
+  const std::vector<Row> rows{
+      {"source", {"--source", shut, "--ssd", "off"}, shut + ": "},
+      {"source below", {"--source", shut + "/below", "--ssd", "off"}, "ermission denied"},
+      {"cache", {"--source", source, "--ssd", shut + "/cache"}, "ermission denied"},
+      {"configuration", {"--config", shut + "/t.toml"}, "ermission denied"},
+      {"socket", {"--source", source, "--ssd", "off", "--socket", shut + "/run/tierd.sock"}, shut + "/run"},
+  };
+  for (const Row& row : rows) {
+    std::vector<std::string> command{TIERD_BINARY};
+    if (row.arguments[0] != "--config") {
+      command = {TIERD_BINARY, "--config", "none", "--metrics", "off"};
+      if (std::string(row.name) != "socket") command.insert(command.end(), {"--socket", scratch.path() + "/run-n/tierd.sock"});
+    }
+    command.insert(command.end(), row.arguments.begin(), row.arguments.end());
+    const tierctl::Ran ran = RunUnprivileged(command);
+    EXPECT_TRUE(ran.exit_code == 1 || ran.exit_code == 64) << row.name << " " << ran.exit_code;
+    EXPECT_NE(ran.err.find(row.says), std::string::npos) << row.name << ": " << ran.err;
+    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << row.name << ": " << ran.err;
+  }
+  // Somebody else's daemon serves nobody.
+  DaemonProcess daemon(scratch.path());
+  DaemonProcess::Options options;
+  options.source = source;
+  options.ssd = "off";
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  if (::geteuid() == 0) {
+    const tierctl::Ran ran = RunUnprivileged({TIERCTL_BINARY, "status"}, {"TIERD_SOCKET=" + daemon.socket()});
+    EXPECT_EQ(ran.exit_code, 3);
+    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+    EXPECT_NE(ran.err.find("ermission"), std::string::npos) << ran.err;
+  }
+  fs::permissions(shut, fs::perms::owner_all);
+}
+
+TEST_F(StartTest, RefusesANetworkFileSystemAndAFullDiskForTheCache) {
+  std::string why;
+  auto rig = pfs_sim::Rig::Start({.latency_us = 0}, &why);
+  if (rig != nullptr) {
+    const ExitedDaemon exited = DaemonProcess::Run(Arguments({"--source", source, "--ssd", rig->mount() + "/cache"}), scratch.path());
+    EXPECT_EQ(exited.code, 64) << exited.output;
+    EXPECT_NE(exited.output.find("fuse"), std::string::npos) << exited.output;
+    EXPECT_EQ(std::count(exited.output.begin(), exited.output.end(), '\n'), 1) << exited.output;
+    EXPECT_FALSE(std::filesystem::exists(rig->mount() + "/cache")) << "nothing is left on it";
+  }
+  // A disk of 24 MiB, for those who may mount one.
+  const std::string disk = scratch.path() + "/disk";
+  std::filesystem::create_directories(disk);
+  const auto shell = [](const std::string& command) { return tierctl::RunProgram({"/bin/sh", "-c", "PATH=$PATH:/sbin:/usr/sbin; " + command}, {}, "").exit_code; };
+  const std::string image = scratch.path() + "/image";
+  if (shell("truncate -s 24M " + image + " && mkfs.ext4 -q " + image + " && mount -o loop " + image + " " + disk) == 0) {
+    const ExitedDaemon exited = DaemonProcess::Run(Arguments({"--source", source, "--ssd", disk + "/cache"}), scratch.path());
+    EXPECT_EQ(shell("umount " + disk), 0);
+    EXPECT_EQ(exited.code, 1) << exited.output;
+    EXPECT_NE(exited.output.find("too little"), std::string::npos) << exited.output;
+    EXPECT_EQ(std::count(exited.output.begin(), exited.output.end(), '\n'), 1) << exited.output;
+  }
 }
 
 TEST_F(StartTest, ASecondDaemonEndsWithOneLine) {  // F28
@@ -83,6 +168,41 @@ TEST_F(StartTest, PrintsAndChecksTheConfiguration) {
   EXPECT_NE(printed.output.find("64 MiB"), std::string::npos) << printed.output;
   EXPECT_NE(printed.output.find("command line"), std::string::npos) << printed.output;
   EXPECT_EQ(DaemonProcess::Run(Arguments({"--source", source, "--ssd", "off", "--check-config"}), scratch.path()).code, 0);
+}
+
+// What systemd hears from a service of Type=notify. The watchdog is not answered: units must not set WatchdogSec.
+TEST_F(StartTest, TellsTheServiceManager) {
+#ifndef TIERD_HAVE_SYSTEMD
+  GTEST_SKIP() << "built without libsystemd";
+#endif
+  const int listener = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string path = scratch.path() + "/notify";
+  path.copy(address.sun_path, sizeof address.sun_path - 1);
+  ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ::setenv("NOTIFY_SOCKET", path.c_str(), 1);
+  DaemonProcess daemon(scratch.path());
+  DaemonProcess::Options options;
+  options.source = source;
+  options.ssd = "off";
+  const bool started = daemon.Start(options);
+  ::unsetenv("NOTIFY_SOCKET");
+  ASSERT_TRUE(started) << daemon.output();
+  const auto hears = [&](const std::string& word) {
+    return Eventually(3000, [&] {
+      char text[256];
+      const ssize_t n = ::recv(listener, text, sizeof text, MSG_DONTWAIT);
+      return n > 0 && std::string(text, static_cast<std::size_t>(n)) == word;
+    });
+  };
+  EXPECT_TRUE(hears("READY=1"));
+  ::kill(daemon.pid(), SIGHUP);
+  EXPECT_TRUE(hears("RELOADING=1"));
+  EXPECT_TRUE(hears("READY=1"));
+  EXPECT_EQ(daemon.Stop(), 0);
+  EXPECT_TRUE(hears("STOPPING=1"));
+  ::close(listener);
 }
 
 TEST_F(StartTest, ReloadsCapacityAndPolicyAtRunTime) {

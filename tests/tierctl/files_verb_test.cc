@@ -46,7 +46,7 @@ TEST(ListVerb, NamesOnlyAndJson) {
 TEST(ListVerb, SaysWhatIsNotKnown) {
   FakeControl fake;
   fake.Reply("GET /v1/files", {{"path", "/d"}, {"entries", json::array()}, {"next", nullptr}, {"walked", false}});
-  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "ls", "/d"}).err, "tierctl: /d: not all of it is known yet; tierctl du /d lists it\n");
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "ls", "/usr"}).err, "tierctl: /usr: not all of it is known yet; tierctl du /usr lists it\n");
 }
 
 TEST(StatVerb, PrintsFactsAndReasons) {
@@ -109,9 +109,12 @@ TEST(ResidencyVerbs, SendPathsAndSayHowMany) {
 TEST(ResidencyVerbs, NothingThereIsSaid) {
   FakeControl fake;
   fake.Reply("POST /v1/evict", {{"files", 0}});
-  const Ran ran = RunTierctl({"--socket", fake.socket(), "evict", "/d"});
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "evict", "/usr"});
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_EQ(ran.err, "tierctl: nothing is known there; tierctl ls shows what is\n");
+  const Ran slip = RunTierctl({"--socket", fake.socket(), "evict", "/usr", "/none/such"});
+  EXPECT_EQ(slip.exit_code, 1);
+  EXPECT_EQ(slip.err, "tierctl: /none/such: No such file or directory\n");
 }
 
 }  // namespace

@@ -1,16 +1,20 @@
-"""validate.py SCHEMA DOCUMENT: exit 0 if the JSON document is as the schema says and the schema itself is sound."""
+"""validate.py SCHEMA DOCUMENT [SCHEMA DOCUMENT]...: exit 0 if each JSON document is as its schema says and the schemas themselves are sound."""
 import json
 import sys
 
 import jsonschema
 
-with open(sys.argv[1], encoding="utf-8") as file:
-    schema = json.load(file)
-with open(sys.argv[2], encoding="utf-8") as file:
-    document = json.load(file)
-validator = jsonschema.Draft202012Validator
-validator.check_schema(schema)
-errors = list(validator(schema).iter_errors(document))
-for error in errors:
-    print(f"{sys.argv[1]}: {error.json_path}: {error.message}", file=sys.stderr)
-sys.exit(1 if errors else 0)
+
+def load(path):
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+bad = False
+for schema_path, document_path in zip(sys.argv[1::2], sys.argv[2::2], strict=True):
+    schema = load(schema_path)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    for error in jsonschema.Draft202012Validator(schema).iter_errors(load(document_path)):
+        print(f"{document_path} as {schema_path}: {error.json_path}: {error.message}", file=sys.stderr)
+        bad = True
+sys.exit(1 if bad else 0)

@@ -1,0 +1,408 @@
+// tierctl against the real daemon: each verb, its schema, its exit code, and sums that agree with the disk and with the source to the byte.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/wait.h>
+
+#include <fstream>
+#include <regex>
+
+#include "tests/e2e/daemon_process.h"
+#include "tests/e2e/reading.h"
+#include "tests/e2e/region_walk.h"
+#include "tests/pfs_sim/rig.h"
+#include "tests/tierctl/run_tierctl.h"
+
+namespace tierd::e2e {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using tierctl::Ran;
+
+int Occurrences(const std::string& text, const std::string& of) {
+  int count = 0;
+  for (std::size_t at = text.find(of); at != std::string::npos; at = text.find(of, at + 1)) ++count;
+  return count;
+}
+
+// What the source delivered of the small files. (Of a large one, whose chunks are read side by side, the kernel's read-ahead may fetch parts twice.)
+std::uint64_t SmallBytesRead(const pfs_sim::Rig& rig) {
+  std::uint64_t bytes = 0;
+  for (const auto& [path, counters] : rig.PathCounters("dir")) bytes += counters.bytes;
+  return bytes;
+}
+
+class CliTest : public testing::Test {
+ protected:
+  std::string Path(int i) const { return source + "/dir" + std::to_string(i % 3) + "/f" + std::to_string(i); }
+  static std::size_t SizeOf(int i) { return 2000 + static_cast<std::size_t>(i) * 331; }
+  // Returns the sum of the sizes.
+  std::uint64_t MakeFiles(int count) {
+    std::uint64_t bytes = 0;
+    for (int i = 0; i < count; ++i) {
+      Write(Path(i), Content(std::to_string(i), SizeOf(i)));
+      bytes += SizeOf(i);
+    }
+    return bytes;
+  }
+  DaemonProcess::Options Options() const {
+    DaemonProcess::Options options;
+    options.source = source;
+    options.more = kTrustStamps;
+    options.more.insert(options.more.end(), {"--set", "source.warm=off"});
+    return options;
+  }
+  Ran Ctl(const std::vector<std::string>& arguments, const std::string& input = "") const { return tierctl::RunTierctl(arguments, {"TIERD_SOCKET=" + daemon.socket()}, input); }
+  json CtlJson(std::vector<std::string> arguments) const {
+    arguments.push_back("--json");
+    const Ran ran = Ctl(arguments);
+    return json::parse(ran.out, nullptr, false);
+  }
+  json Du(const std::string& path) const {
+    const json document = CtlJson({"du", path});
+    return document.is_object() && document["paths"].size() == 1 ? document["paths"][0] : json::object();
+  }
+
+  ScratchDir scratch;
+  std::string source = scratch.path() + "/data";
+  DaemonProcess daemon{scratch.path()};
+};
+
+TEST_F(CliTest, EveryVerbAnswersAsItsSchemaSays) {
+  MakeFiles(12);
+  Write(source + "/dir0/odd \xff name", "x");
+  Write(scratch.path() + "/t.toml", "[ram]\ncapacity = \"96 MiB\"\n");
+  auto options = Options();
+  options.config = scratch.path() + "/t.toml";
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  struct Row {
+    const char* schema;
+    std::vector<std::string> arguments;
+  };
+  const std::vector<Row> rows{{"status", {"status"}},
+                              {"version", {"version"}},
+                              {"stat", {"stat", Path(1)}},
+                              {"du", {"du", source}},
+                              {"prefetch", {"prefetch", source + "/dir1"}},
+                              {"prefetch", {"prefetch", "--wait", source}},
+                              {"ls", {"ls", "-r", source}},
+                              {"stat", {"stat", Path(1), source, source + "/dir0/odd \xff name"}},
+                              {"stat", {"explain", Path(1)}},
+                              {"affected", {"pin", Path(1), Path(2)}},
+                              {"affected", {"unpin", Path(1)}},
+                              {"verify", {"verify"}},
+                              {"verify", {"verify", source + "/dir2"}},
+                              {"jobs", {"jobs"}},
+                              {"jobs", {"wait", "1"}},
+                              {"affected", {"evict", source + "/dir1"}},
+                              {"config_get", {"config", "get"}},
+                              {"config_get", {"config", "get", "ram"}},
+                              {"config_changes", {"config", "set", "ssd.min_free", "2 MiB"}},
+                              {"config_changes", {"config", "reload"}},
+                              {"doctor", {"doctor", "--no-speed"}}};
+  std::vector<std::string> command{"/usr/bin/python3", TIERCTL_VALIDATE};
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::vector<std::string> arguments = rows[i].arguments;
+    arguments.push_back("--json");
+    const Ran ran = Ctl(arguments);
+    EXPECT_EQ(ran.exit_code, 0) << arguments[0] << ": " << ran.err;
+    const std::string document = scratch.path() + "/" + std::to_string(i) + "-" + arguments[0] + ".json";
+    Write(document, ran.out);
+    command.insert(command.end(), {std::string(TIERCTL_SCHEMAS) + "/" + rows[i].schema + ".json", document});
+    const Ran human = Ctl(rows[i].arguments);
+    EXPECT_EQ(human.exit_code, 0) << arguments[0] << ": " << human.err;
+    EXPECT_FALSE(human.out.empty() && rows[i].arguments[0] != "config") << arguments[0];
+  }
+  const Ran valid = tierctl::RunProgram(command, {}, "");
+  EXPECT_EQ(valid.exit_code, 0) << valid.err;
+}
+
+TEST_F(CliTest, DuAgreesWithTheRegionFilesAndWithTheSource) {
+  constexpr int kFiles = 60;
+  std::string why;
+  auto rig = pfs_sim::Rig::Start({.latency_us = 0}, &why);
+  if (rig == nullptr) GTEST_SKIP() << why;
+  source = rig->backing();
+  const std::uint64_t bytes = MakeFiles(kFiles) + 9'000'001;
+  Write(rig->backing() + "/large", Content("large", 9'000'001));
+  source = rig->mount();
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  json sums = Du(source);
+  EXPECT_EQ(sums["files"], kFiles + 1);
+  EXPECT_EQ(sums["size_bytes"], bytes);
+  EXPECT_EQ(sums["missing_bytes"], bytes);
+  EXPECT_EQ(rig->Counters().bytes_read, 0u) << "du reads no file";
+
+  // A part: what du says is missing is what reading the rest takes from the source.
+  ASSERT_EQ(Ctl({"prefetch", "--wait", source + "/dir0", source + "/large"}).exit_code, 0);
+  sums = Du(source);
+  const std::uint64_t missing = sums["missing_bytes"];
+  EXPECT_EQ(bytes - missing, SmallBytesRead(*rig) + 9'000'001);
+  EXPECT_EQ(sums["ram_bytes"], bytes - missing);
+  EXPECT_EQ(sums["files_missing"], kFiles - kFiles / 3);
+  rig->Control("counters reset");
+  {
+    Client client(daemon.socket());
+    for (int i = 0; i < kFiles; ++i) ASSERT_EQ(Get(client.get(), Path(i)).bytes.size(), SizeOf(i));
+  }
+  EXPECT_EQ(SmallBytesRead(*rig), missing);
+  EXPECT_EQ(Du(source)["missing_bytes"], 0);
+
+  // And the SSD column is what lies on the disk, file by file.
+  ASSERT_TRUE(Eventually(5000, [&] { return Du(source)["ssd_bytes"] == bytes; }));
+  const json listed = CtlJson({"ls", "-r", source});
+  EXPECT_EQ(daemon.Stop(), 0);
+  const auto on_disk = RegionPayloads(daemon.ssd_directory());
+  EXPECT_EQ(on_disk.size(), kFiles + 1u);
+  std::uint64_t sum = 0, files = 0;
+  for (const json& entry : listed["entries"]) {
+    if (entry["kind"] != "file") continue;
+    const auto it = on_disk.find(entry["path"].get<std::string>().substr(source.size() + 1));
+    ASSERT_TRUE(it != on_disk.end()) << entry;
+    EXPECT_EQ(entry["ssd_bytes"], it->second) << entry;
+    sum += it->second;
+    ++files;
+  }
+  EXPECT_EQ(files, kFiles + 1u);
+  EXPECT_EQ(sum, bytes);
+}
+
+TEST_F(CliTest, MissingIsExactWhenNotEverythingFits) {
+  constexpr int kFiles = 40;  // 40 MB into 16 MiB of RAM and nothing else
+  std::string why;
+  auto rig = pfs_sim::Rig::Start({.latency_us = 0}, &why);
+  if (rig == nullptr) GTEST_SKIP() << why;
+  for (int i = 0; i < kFiles; ++i) Write(rig->backing() + "/f" + std::to_string(i), Content(std::to_string(i), 1'000'000 + static_cast<std::size_t>(i)));
+  source = rig->mount();
+  auto options = Options();
+  options.ram = "16 MiB";
+  options.ssd = "off";
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  const Ran ran = Ctl({"prefetch", "--wait", source});
+  EXPECT_EQ(ran.exit_code, 2) << ran.out;
+  EXPECT_THAT(ran.err, HasSubstr("found no room"));
+  const json sums = Du(source);
+  const std::uint64_t missing = sums["missing_bytes"];
+  EXPECT_GT(missing, 20'000'000u);
+  EXPECT_EQ(sums["size_bytes"].get<std::uint64_t>() - missing, sums["ram_bytes"].get<std::uint64_t>());
+  rig->Control("counters reset");
+  Client client(daemon.socket());
+  for (int i = 0; i < kFiles; ++i) EXPECT_EQ(Get(client.get(), source + "/f" + std::to_string(i)).error, 0);
+  EXPECT_EQ(rig->Counters().bytes_read, missing) << "freeze lets nobody else in: what was missing is read past the tier";
+  std::uint64_t uncached = 0;
+  for (int i = 0; i < kFiles; ++i) {
+    const std::string path = source + "/f" + std::to_string(i);
+    const Got got = Get(client.get(), path, TIER_NOWAIT);
+    if (got.error == -ENODATA) {
+      uncached += 1'000'000 + static_cast<std::uint64_t>(i);
+      EXPECT_THAT(Ctl({"explain", path}).out, ::testing::ContainsRegex("In RAM: no.*\n")) << i;
+    } else {
+      EXPECT_EQ(got.error, 0);
+    }
+  }
+  EXPECT_EQ(uncached, missing);
+}
+
+TEST_F(CliTest, PrefetchTakesListsTiersAndTellsWhatIsShort) {
+  MakeFiles(12);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  Write(scratch.path() + "/list", Path(0) + "\n" + Path(1) + "\n\n");
+  const Ran listed = Ctl({"prefetch", "--wait", "-f", scratch.path() + "/list"});
+  EXPECT_EQ(listed.exit_code, 0) << listed.err;
+  EXPECT_THAT(listed.out, HasSubstr("verified 2 of 2 files"));
+  const Ran piped = Ctl({"prefetch", "--wait", "-0", "-f", "-", Path(4)}, Path(2) + std::string(1, '\0') + Path(3) + std::string(1, '\0'));
+  EXPECT_THAT(piped.out, HasSubstr("verified 3 of 3 files"));
+
+  const Ran ssd_only = Ctl({"prefetch", "--wait", "--tier", "ssd", Path(5)});
+  EXPECT_EQ(ssd_only.exit_code, 0) << ssd_only.err;
+  const json sums = Du(Path(5));
+  EXPECT_EQ(sums["ram_bytes"], 0);
+  EXPECT_EQ(sums["ssd_bytes"], SizeOf(5));
+
+  const Ran gone = Ctl({"prefetch", "--wait", Path(6), source + "/gone"});
+  EXPECT_EQ(gone.exit_code, 2);
+  EXPECT_THAT(gone.out, HasSubstr("verified 1 of 1 file"));
+  EXPECT_THAT(gone.err, ::testing::StartsWith("tierctl: short: 1 file could not be read;"));
+  EXPECT_THAT(gone.err, HasSubstr("No such file"));
+  const Ran no_list = Ctl({"prefetch", "-f", scratch.path() + "/nolist"});
+  EXPECT_EQ(no_list.exit_code, 1);
+  EXPECT_EQ(no_list.err, "tierctl: " + scratch.path() + "/nolist: No such file or directory\n");
+}
+
+TEST_F(CliTest, EvictPinVerifyAndExplainDoWhatTheySay) {
+  constexpr int kFiles = 20;
+  for (int i = 0; i < kFiles; ++i) Write(Path(i), Content(std::to_string(i), 1'500'000));
+  auto options = Options();
+  options.ram = "16 MiB";
+  options.ssd = "off";
+  options.more.insert(options.more.end(), {"--policy", "lru"});
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  Client client(daemon.socket());
+  ASSERT_EQ(Get(client.get(), Path(0)).error, 0);
+  EXPECT_EQ(Ctl({"pin", Path(0)}).out, "pinned 1 file\n");
+  EXPECT_EQ(CtlJson({"stat", Path(0)})["files"][0]["pinned"], true);
+  for (int round = 0; round < 2; ++round)
+    for (int i = 1; i < kFiles; ++i) ASSERT_EQ(Get(client.get(), Path(i)).error, 0);
+  EXPECT_EQ(Get(client.get(), Path(0), TIER_NOWAIT).error, 0) << "pinned: thirty megabytes later it is still there";
+  EXPECT_THAT(Ctl({"explain", Path(0)}).out, HasSubstr("In RAM: yes"));
+  EXPECT_THAT(Ctl({"explain", Path(1)}).out, HasSubstr("In RAM: no"));
+  EXPECT_EQ(Ctl({"unpin", Path(0)}).out, "unpinned 1 file\n");
+  EXPECT_EQ(CtlJson({"stat", Path(0)})["files"][0]["pinned"], false);
+  EXPECT_EQ(Ctl({"evict", source}).exit_code, 0);
+  EXPECT_EQ(Du(source)["ram_bytes"], 0);
+  EXPECT_EQ(Get(client.get(), Path(0), TIER_NOWAIT).error, -ENODATA);
+}
+
+TEST_F(CliTest, VerifyFindsADamagedRecord) {
+  MakeFiles(12);
+  auto options = Options();
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  ASSERT_EQ(Ctl({"prefetch", "--wait", source}).exit_code, 0);
+  EXPECT_EQ(Ctl({"verify"}).out.substr(0, 15), "12 records good");
+  EXPECT_EQ(daemon.Stop(), 0);
+  const std::string victim = Content("7", SizeOf(7));
+  int damaged = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(daemon.ssd_directory())) {
+    if (entry.path().filename().string().rfind("regions-", 0) != 0) continue;
+    const std::string bytes = Plain(entry.path()).bytes;
+    const std::size_t at = bytes.find(victim);
+    if (at == std::string::npos) continue;
+    std::fstream file(entry.path(), std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(at + 100));
+    file.put(static_cast<char>(~victim[100]));
+    ++damaged;
+  }
+  ASSERT_EQ(damaged, 1);
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  ASSERT_TRUE(Eventually(5000, [&] { return daemon.Status()["tiers"]["ssd"]["state"] == "ok"; }));
+  const Ran verified = Ctl({"verify"});
+  EXPECT_EQ(verified.exit_code, 2);
+  EXPECT_THAT(verified.out, HasSubstr("11 records good"));
+  EXPECT_THAT(verified.out, HasSubstr("1 bad"));
+  EXPECT_EQ(Du(source)["missing_bytes"], SizeOf(7));
+  Client client(daemon.socket());
+  EXPECT_EQ(Get(client.get(), Path(7)).bytes, victim);
+}
+
+TEST_F(CliTest, ConfigIsSetReloadedAndNeverHalfChanged) {  // F36
+  MakeFiles(3);
+  const std::string file = scratch.path() + "/tierd.toml";
+  const std::string good = "[[source]]\npath = \"" + source + "\"\nname = \"d\"\n[limits]\nsessions = 16\n[ssd]\nmin_free = \"3 MiB\"\n";
+  Write(file, good);
+  DaemonProcess::Options options;
+  options.config = file;
+  options.ssd_capacity = "512 MiB";
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  EXPECT_EQ(Ctl({"config", "get", "limits.sessions"}).out, "16\n");
+  EXPECT_EQ(CtlJson({"config", "get", "source.d.policy"})["values"][0]["origin"], "default");
+  EXPECT_EQ(Ctl({"config", "set", "source.d.policy", "lru"}).out, "source.d.policy: freeze -> lru\n");
+  EXPECT_EQ(daemon.Status()["sources"][0]["policy"], "lru");
+  const json before = CtlJson({"config", "get"});
+  struct Bad {
+    std::string text, says;
+  };
+  const std::vector<Bad> bads{{good + "[ram]\ncapacty = \"1 GiB\"\n", file + ":9: "},          {good + "[ram]\npages = 7\n", file + ":9: "},
+                              {good + "[ram\n", file + ":8"},                                   {good + "[ram]\ncapacity = \"lots\"\n", file + ":9: "},
+                              {"[[source]]\nname = \"d\"\n", file + ":1: "},                  {"[[source]]\npath = \"" + source + "\"\nname = \"d\"\npolicy = \"magic\"\n", "magic"}};
+  int refused = 0;
+  for (const Bad& bad : bads) {
+    Write(file, bad.text);
+    const Ran reload = Ctl({"config", "reload"});
+    EXPECT_EQ(reload.exit_code, 1) << bad.text;
+    EXPECT_EQ(reload.out, "");
+    EXPECT_THAT(reload.err, HasSubstr(bad.says));
+    EXPECT_EQ(CtlJson({"config", "get"}), before) << bad.text;
+    ::kill(daemon.pid(), SIGHUP);
+    ++refused;
+    ASSERT_TRUE(Eventually(10'000, [&] { return Occurrences(daemon.output(), "reload refused, nothing changed") == refused; })) << daemon.output();
+  }
+  EXPECT_EQ(CtlJson({"config", "get"}), before);
+  // A right one is taken: what was set by hand goes back to the file, what needs a restart is said to.
+  Write(file, std::regex_replace(good, std::regex("16"), "32") + "[policy]\nseed = 2\n");
+  const Ran reload = Ctl({"config", "reload"});
+  EXPECT_EQ(reload.exit_code, 0) << reload.err;
+  EXPECT_THAT(reload.out, HasSubstr("source.d.policy: lru -> freeze\n"));
+  EXPECT_THAT(reload.err, HasSubstr("at the next start: limits.sessions: 16 -> 32\n"));
+  EXPECT_EQ(daemon.Status()["sources"][0]["policy"], "freeze");
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
+TEST_F(CliTest, DoctorLooksAtEverythingAndNamesRemedies) {
+  MakeFiles(3);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  const json document = CtlJson({"doctor"});
+  ASSERT_TRUE(document.is_object());
+  std::map<std::string, json> checks;
+  for (const json& check : document["checks"]) {
+    checks[check["name"]] = check;
+    EXPECT_FALSE(check["detail"].get<std::string>().empty()) << check;
+    EXPECT_EQ(check["remedy"].get<std::string>().empty(), check["state"] == "ok") << check;
+  }
+  for (const char* name : {"kernel", "io_uring", "memory.pages", "limits.memlock", "limits.files", "ssd.directory", "ssd.speed", "source.type", "memory.room", "daemon", "daemon.ram",
+                           "daemon.ssd", "daemon.source.data"})
+    EXPECT_TRUE(checks.contains(name)) << name;
+  // With a daemon it is the daemon's directories that are looked at.
+  EXPECT_THAT(checks["ssd.directory"]["detail"].get<std::string>(), HasSubstr(daemon.ssd_directory()));
+  EXPECT_THAT(checks["source.type"]["detail"].get<std::string>(), HasSubstr(source));
+}
+
+// On a terminal the progress line has rate and time to go; elsewhere nothing is written but the result.
+TEST_F(CliTest, ProgressIsForTerminals) {
+  std::string why;
+  auto rig = pfs_sim::Rig::Start({.latency_us = 0, .bandwidth = 4'000'000}, &why);
+  if (rig == nullptr) GTEST_SKIP() << why;
+  for (int i = 0; i < 60; ++i) Write(rig->backing() + "/f" + std::to_string(i), Content(std::to_string(i), 80'000));
+  source = rig->mount();
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  int terminal = -1;
+  const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (pid == 0) {
+    ::setenv("TIERD_SOCKET", daemon.socket().c_str(), 1);
+    ::execl(TIERCTL_BINARY, "tierctl", "prefetch", "--wait", source.c_str(), nullptr);
+    ::_exit(127);
+  }
+  std::string seen;
+  char buffer[4096];
+  ssize_t n;
+  while ((n = ::read(terminal, buffer, sizeof buffer)) > 0) seen.append(buffer, static_cast<std::size_t>(n));
+  ::close(terminal);
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0) << seen;
+  EXPECT_TRUE(std::regex_search(seen, std::regex("\r[0-9]+/60 files, [0-9.]+ [KMG]?i?B, [0-9]+ files/s, [0-9.]+ [KMG]?i?B/s, [0-9.]+ s to go"))) << seen;
+  EXPECT_THAT(seen, HasSubstr("verified 60 of 60 files"));
+  ASSERT_EQ(Ctl({"evict", source}).exit_code, 0);
+  const Ran piped = Ctl({"prefetch", "--wait", source});
+  EXPECT_EQ(piped.err, "");
+  EXPECT_EQ(std::count(piped.out.begin(), piped.out.end(), '\n'), 1);
+}
+
+TEST_F(CliTest, WrongPathsAndAMissingDaemonAreOneLineEach) {
+  MakeFiles(3);
+  Write(scratch.path() + "/outside", "x");
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  const std::string outside = scratch.path() + "/outside", gone = source + "/gone";
+  for (const char* verb : {"ls", "stat", "explain", "du", "evict", "pin", "unpin", "verify", "prefetch"}) {
+    const Ran ran = Ctl({verb, outside});
+    EXPECT_EQ(ran.exit_code, 1) << verb;
+    EXPECT_EQ(ran.err, "tierctl: " + outside + " is below no source\n") << verb;
+    if (std::string(verb) == "prefetch") continue;  // its job fails: PrefetchTakesListsTiersAndTellsWhatIsShort
+    const Ran slip = Ctl({verb, gone});
+    EXPECT_EQ(slip.exit_code, 1) << verb;
+    EXPECT_EQ(slip.err, "tierctl: " + gone + ": No such file or directory\n") << verb;
+  }
+  EXPECT_EQ(daemon.Stop(), 0);
+  for (const char* verb : {"status", "jobs", "verify"}) {
+    const Ran ran = Ctl({verb});
+    EXPECT_EQ(ran.exit_code, 3) << verb;
+    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr("no tierd is running here")) << verb;
+  }
+  EXPECT_EQ(Ctl({"stat"}).exit_code, 64);
+  EXPECT_EQ(Ctl({"statsu"}).exit_code, 64);
+  EXPECT_EQ(Ctl({"version"}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace tierd::e2e

@@ -1,0 +1,241 @@
+// /metrics: what the clients did and what the source saw, exactly; the names that are documented; nobody but this machine is served.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <sys/socket.h>
+
+#include <filesystem>
+#include <map>
+#include <regex>
+
+#include "tests/e2e/daemon_process.h"
+#include "tests/e2e/exposition.h"
+#include "tests/e2e/reading.h"
+#include "tests/pfs_sim/rig.h"
+#include "tests/tierctl/run_tierctl.h"
+
+namespace tierd::e2e {
+namespace {
+
+constexpr const char* kTierNames[] = {"ram", "ssd", "source", "bypass"};
+std::string Labels(int tier) { return std::string("{tier=\"") + kTierNames[tier] + "\""; }
+
+class MetricsTest : public testing::Test {
+ protected:
+  Exposition Scrape() const { return ParseExposition(daemon.Metrics()); }
+  DaemonProcess::Options Options(const std::string& of) const {
+    DaemonProcess::Options options;
+    options.source = of;
+    options.more = kTrustStamps;
+    options.more.insert(options.more.end(), {"--set", "source.warm=off", "--set", "source.staleness=immutable"});
+    return options;
+  }
+  // What clients saw, by tier.
+  struct Done {
+    double reads[4] = {}, bytes[4] = {};
+    void Add(const Got& got) {
+      ++reads[got.origin];
+      bytes[got.origin] += static_cast<double>(got.bytes.size());
+    }
+  };
+  static void ExpectReads(const Exposition& page, const Done& done) {
+    for (int tier = 0; tier < 4; ++tier) {
+      const std::string result = tier < 2 ? ",result=\"hit\"}" : ",result=\"miss\"}";
+      EXPECT_EQ(page.Value("tierd_reads_total" + Labels(tier) + result), done.reads[tier]) << kTierNames[tier];
+      EXPECT_EQ(page.Value("tierd_read_bytes_total" + Labels(tier) + "}"), done.bytes[tier]) << kTierNames[tier];
+      // Of RAM hits one in 64 is timed.
+      const double timed = page.Value("tierd_read_duration_seconds_count" + Labels(tier) + "}");
+      if (tier == 0) {
+        EXPECT_LE(timed, done.reads[0]);
+      } else {
+        EXPECT_EQ(timed, done.reads[tier]) << kTierNames[tier];
+      }
+    }
+  }
+
+  ScratchDir scratch;
+  DaemonProcess daemon{scratch.path()};
+};
+
+// Sizes that differ, so that a sum of bytes belongs to one set of files only.
+std::size_t SizeOf(int i) { return 1000 + static_cast<std::size_t>(i) * 37; }
+
+TEST_F(MetricsTest, CountsAreThoseOfTheClientsAndOfTheSource) {
+  constexpr int kFiles = 120, kUnreadable = 3;
+  std::string why;
+  auto rig = pfs_sim::Rig::Start({.latency_us = 0}, &why);
+  if (rig == nullptr) GTEST_SKIP() << why;
+  const auto path = [&](int i) { return rig->mount() + "/f" + std::to_string(i); };
+  for (int i = 0; i < kFiles; ++i) Write(rig->backing() + "/f" + std::to_string(i), Content(std::to_string(i), SizeOf(i)));
+  ASSERT_TRUE(daemon.Start(Options(rig->mount()))) << daemon.output();
+  rig->Control("counters reset");
+  Done done;
+  {
+    Client one(daemon.socket()), two(daemon.socket());
+    for (int i = 0; i < kFiles; ++i) done.Add(Get(one.get(), path(i)));                  // from the source
+    for (int i = 0; i < kFiles; i += 2) done.Add(Get(two.get(), path(i)));               // from RAM, by another client
+    EXPECT_EQ(done.reads[TIER_FROM_SOURCE], kFiles);
+    EXPECT_EQ(done.reads[TIER_FROM_RAM], kFiles / 2);
+    for (int i = 0; i < kUnreadable; ++i) EXPECT_EQ(Get(one.get(), rig->mount() + "/none" + std::to_string(i)).error, -ENOENT);
+    const auto sees = rig->Counters();
+    const Exposition page = Scrape();
+    ExpectReads(page, done);
+    EXPECT_EQ(sees.opens, kFiles);
+    EXPECT_EQ(page.Value("tierd_source_requests_total{op=\"read\",result=\"ok\"}"), static_cast<double>(sees.opens));
+    EXPECT_EQ(page.Value("tierd_source_read_bytes_total"), static_cast<double>(sees.bytes_read));
+    EXPECT_EQ(page.Value("tierd_sessions"), 2);
+    EXPECT_EQ(page.Value("tierd_tier_objects{tier=\"ram\"}"), kFiles);
+    EXPECT_EQ(page.Value("tierd_tier_used_bytes{tier=\"ram\"}"), done.bytes[TIER_FROM_SOURCE]);
+    EXPECT_EQ(page.Value("tierd_promotions_total{from=\"source\",to=\"ram\",result=\"ok\"}"), kFiles);
+    EXPECT_EQ(page.Value("tierd_promotions_bytes_total{from=\"source\",to=\"ram\"}"), done.bytes[TIER_FROM_SOURCE]);
+  }
+  // Clients that are gone stay in the sums. After a restart the SSD tier serves, and everything counts from nought.
+  EXPECT_TRUE(Eventually(3000, [&] { return Scrape().Value("tierd_sessions") == 0; }));
+  ExpectReads(Scrape(), done);
+  ASSERT_TRUE(Eventually(5000, [&] { return Scrape().Value("tierd_tier_objects{tier=\"ssd\"}") == kFiles; })) << Scrape().Value("tierd_tier_objects{tier=\"ssd\"}");
+  EXPECT_EQ(daemon.Stop(), 0);
+  rig->Control("counters reset");
+  ASSERT_TRUE(daemon.Start(Options(rig->mount()))) << daemon.output();
+  ASSERT_TRUE(Eventually(5000, [&] { return daemon.Status()["tiers"]["ssd"]["state"] == "ok"; }));
+  Client client(daemon.socket());
+  Done again;
+  for (int i = 0; i < kFiles; ++i) again.Add(Get(client.get(), path(i)));
+  for (int i = 0; i < 10; ++i) again.Add(Get(client.get(), path(i)));
+  EXPECT_EQ(again.reads[TIER_FROM_SSD], kFiles);
+  EXPECT_EQ(again.reads[TIER_FROM_RAM], 10);
+  const Exposition page = Scrape();
+  ExpectReads(page, again);
+  EXPECT_EQ(page.Value("tierd_promotions_total{from=\"ssd\",to=\"ram\",result=\"ok\"}"), kFiles);
+  EXPECT_EQ(page.Value("tierd_source_read_bytes_total"), 0);
+  EXPECT_EQ(rig->Counters().opens, 0u);
+}
+
+TEST_F(MetricsTest, OrdersFallbacksAndLeasesAreCounted) {
+  constexpr int kFiles = 50;
+  const std::string source = scratch.path() + "/data";
+  double bytes = 0;
+  for (int i = 0; i < kFiles; ++i) {
+    Write(source + "/f" + std::to_string(i), Content(std::to_string(i), SizeOf(i)));
+    bytes += static_cast<double>(SizeOf(i));
+  }
+  auto options = Options(source);
+  options.more.back() = "source.staleness=ttl";
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  ASSERT_EQ(daemon.Prefetch(source)["files_verified"], kFiles);
+  Exposition page = Scrape();
+  EXPECT_EQ(page.Value("tierd_prefetch_objects_total"), kFiles);
+  EXPECT_EQ(page.Value("tierd_prefetch_bytes_total"), bytes);
+  daemon.Control("POST", "/v1/pin", nlohmann::json{{"paths", {source + "/f1"}}}.dump());
+  EXPECT_EQ(Scrape().Value("tierd_tier_pinned_bytes{tier=\"ram\"}"), static_cast<double>(SizeOf(1)));
+
+  Client client(daemon.socket());
+  tier_view view;
+  ASSERT_EQ(tier_get(client.get(), (source + "/f2").c_str(), &view, 0), 0);
+  EXPECT_TRUE(Eventually(2000, [&] { return Scrape().Value("tierd_leases") == 1; }));
+  tier_release(&view);
+  EXPECT_TRUE(Eventually(2000, [&] { return Scrape().Value("tierd_leases") == 0; }));
+
+  // What goes past the cache is counted with its reason. (A file below no source is nobody's business: it has none.)
+  EXPECT_EQ(Get(client.get(), source + "/../data/f3").origin, static_cast<std::uint32_t>(TIER_FROM_BYPASS));
+  page = Scrape();
+  EXPECT_EQ(page.Value("tierd_fallback_total{reason=\"path\"}"), 1);
+  double fallbacks = 0;
+  for (const auto& [sample, value] : page.samples)
+    if (sample.rfind("tierd_fallback_total{", 0) == 0) fallbacks += value;
+  EXPECT_EQ(fallbacks, page.Value("tierd_reads_total{tier=\"bypass\",result=\"miss\"}"));
+
+  daemon.Control("POST", "/v1/evict", nlohmann::json{{"paths", {source}}}.dump());
+  page = Scrape();
+  EXPECT_EQ(page.Value("tierd_evictions_total{tier=\"ram\",cause=\"request\"}"), kFiles);
+  EXPECT_EQ(page.Value("tierd_evicted_bytes_total{tier=\"ram\"}"), bytes);
+  // f2 was read; all others were brought for nothing.
+  EXPECT_EQ(page.Value("tierd_prefetch_unused_bytes_total"), bytes - static_cast<double>(SizeOf(2)));
+  EXPECT_EQ(page.Value("tierd_tier_used_bytes{tier=\"ram\"}"), 0);
+}
+
+// Rows of docs/metrics.md: | `name` | type | labels | meaning |
+std::map<std::string, Family> Documented() {
+  const std::string text = Plain(std::string(TIERD_SOURCE_DIR) + "/docs/metrics.md").bytes;
+  std::map<std::string, Family> rows;
+  const std::regex row("\\| `(tierd_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*) \\| ([^|\n]*) \\|");
+  for (std::sregex_iterator it(text.begin(), text.end(), row), end; it != end; ++it) {
+    Family& family = rows[(*it)[1]];
+    family.type = (*it)[2];
+    family.help = (*it)[4];
+    const std::string labels = (*it)[3];
+    const std::regex label("`([a-z_]+)`");
+    for (std::sregex_iterator l(labels.begin(), labels.end(), label); l != end; ++l) family.labels.insert((*l)[1]);
+  }
+  return rows;
+}
+
+TEST_F(MetricsTest, DocsListWhatIsServedAndTheFormatIsSound) {
+  const std::string source = scratch.path() + "/data set with a telling name";
+  Write(source + "/secret_file", "x");
+  Write(scratch.path() + "/t.toml", "[[source]]\npath = \"" + source + "\"\nname = \"d1\"\n");
+  auto options = Options("");
+  options.config = scratch.path() + "/t.toml";
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  Client client(daemon.socket());
+  EXPECT_EQ(Get(client.get(), source + "/secret_file").bytes, "x");
+  const std::string text = daemon.Metrics();
+  const Exposition page = ParseExposition(text);
+  EXPECT_EQ(page.problem, "");
+  const auto documented = Documented();
+  for (const auto& [name, family] : page.families) {
+    EXPECT_FALSE(family.help.empty()) << name;
+    EXPECT_GT(family.samples, 0u) << name;
+    if (name.rfind("exposer_", 0) == 0) continue;  // the server library's own
+    EXPECT_EQ(name.rfind("tierd_", 0), 0u) << name;
+    EXPECT_EQ(family.type == "counter", name.size() > 6 && name.substr(name.size() - 6) == "_total") << name;
+    const auto row = documented.find(name);
+    ASSERT_TRUE(row != documented.end()) << name << " is missing in docs/metrics.md";
+    EXPECT_EQ(row->second.type, family.type) << name;
+    EXPECT_EQ(row->second.labels, family.labels) << name;
+  }
+  for (const auto& [name, family] : documented) EXPECT_TRUE(page.families.contains(name)) << name << " is documented but not served";
+  for (const std::string& secret : {std::string("telling"), std::string("secret"), scratch.path()}) EXPECT_EQ(text.find(secret), std::string::npos) << secret;
+
+  // Others' opinion of the format: the official parser, and promtool where it is installed.
+  Write(scratch.path() + "/page", text);
+  const auto parsed = tierctl::RunProgram({"/usr/bin/python3", "-c",
+                                           "import sys\nfrom prometheus_client.parser import text_string_to_metric_families as f\n"
+                                           "n = sum(len(m.samples) for m in f(sys.stdin.read()))\nsys.exit(0 if n > 100 else 1)"},
+                                          {}, text);
+  EXPECT_EQ(parsed.exit_code, 0) << parsed.err;
+  const auto checked = tierctl::RunProgram({"/bin/sh", "-c", "command -v promtool >/dev/null || exit 0; promtool check metrics"}, {}, text);
+  EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;
+}
+
+TEST_F(MetricsTest, IsServedToThisMachineAlone) {
+  const std::string source = scratch.path() + "/data";
+  std::filesystem::create_directories(source);
+  ASSERT_TRUE(daemon.Start(Options(source))) << daemon.output();
+  const std::string address = daemon.Status()["metrics_address"];
+  EXPECT_EQ(address.rfind("127.0.0.1:", 0), 0u) << address;
+  const auto connects = [&](in_addr to) {
+    sockaddr_in in{};
+    in.sin_family = AF_INET;
+    in.sin_addr = to;
+    in.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const bool connected = ::connect(fd, reinterpret_cast<const sockaddr*>(&in), sizeof in) == 0;
+    ::close(fd);
+    return connected;
+  };
+  in_addr loopback{};
+  ::inet_pton(AF_INET, "127.0.0.1", &loopback);
+  EXPECT_TRUE(connects(loopback));
+  ifaddrs* interfaces = nullptr;
+  ASSERT_EQ(::getifaddrs(&interfaces), 0);
+  for (const ifaddrs* i = interfaces; i != nullptr; i = i->ifa_next) {
+    if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET) continue;
+    const in_addr own = reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr;
+    if ((ntohl(own.s_addr) >> 24) == 127) continue;
+    EXPECT_FALSE(connects(own)) << i->ifa_name;
+  }
+  ::freeifaddrs(interfaces);
+}
+
+}  // namespace
+}  // namespace tierd::e2e
