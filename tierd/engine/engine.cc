@@ -14,6 +14,8 @@ namespace tierd::engine {
 namespace {
 
 constexpr std::size_t kCompletionsPerTurn = 256;
+constexpr std::size_t kCompletionsAtOnce = 16;
+constexpr std::int64_t kTurnNs = 2'000'000;
 constexpr std::size_t kWalkBatchesPerTurn = 4;
 constexpr std::uint32_t kGrowSlotsPerTurn = 8192;   // ~0.5 ms
 constexpr std::int64_t kMs = 1'000'000;
@@ -25,7 +27,8 @@ constexpr std::int64_t kIdleTick = 200 * kMs;       // the heartbeat's period (L
 Engine::Engine(boost::asio::io_context& loop, const Clock& clock, const policies::Registry& policies, EngineOptions options)
     : loop_(loop), clock_(clock), policies_(policies), options_(std::move(options)), workers_(loop, 3), timer_(loop) {}
 
-Engine::~Engine() = default;
+// Jobs refer to the parts that are destroyed before the workers: a segment may be in the making.
+Engine::~Engine() { workers_.Stop(); }
 
 // ---- clients ---------------------------------------------------------------------------------------------------------------
 
@@ -68,6 +71,7 @@ std::uint64_t Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_vie
     const bool pin = op == abi::AdviseOp::kPin;
     return jobs_->Prefetch({{&unit, std::string(path)}}, {.ssd_only = false, .pin = pin, .evict = true}) != 0 ? 1 : 0;
   }
+  if (op == abi::AdviseOp::kInvalidate) fetcher_->NoteInvalidation(unit, path, recursive);
   std::vector<FileId> files;
   if (recursive) {
     ForEachBelow(unit, path, [&](FileId id) {
@@ -92,6 +96,7 @@ std::uint64_t Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_vie
     const std::size_t slash = path.rfind('/');
     const std::string_view parent = slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
     unit.listings.Forget(parent);
+    fetcher_->SpoilListings(path);
     if (const FileId dir = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, parent)); dir != kNoFile) fetcher_->Invalidate(unit, dir, EvictCause::kChanged);
   }
   return files.size();
@@ -111,6 +116,7 @@ void Engine::OnAccess(SessionId session, std::uint64_t entry) {
   if ((record.flags & kObjectListing) != 0) return;
   SourceUnit& unit = *sources_[catalogue_->file(record.file).source];
   placement_->NoteRead(object);
+  refresher_->OnRead(unit);
   unit.policy->Accessed({Raw(object), static_cast<std::uint32_t>(session), clock_.MonotonicNs(), tier});
 }
 
@@ -151,8 +157,17 @@ void Engine::ScheduleTurn() {
 void Engine::Turn() {
   const std::int64_t begin = clock_.PreciseNs();
   bool more = false;
+  // A completion may mean copying and summing a whole chunk: the clock is looked at in between (HAZARDS 5).
+  const auto drain = [&](source::SourceReader& reader) {
+    std::size_t taken = 0, part = 0;
+    do {
+      part = reader.Poll(kCompletionsAtOnce);
+      taken += part;
+    } while (part == kCompletionsAtOnce && taken < kCompletionsPerTurn && clock_.PreciseNs() - begin < kTurnNs);
+    return part == kCompletionsAtOnce;
+  };
   for (const auto& unit : sources_) {
-    more |= unit->reader->Poll(kCompletionsPerTurn) == kCompletionsPerTurn;
+    more |= drain(*unit->reader);
     more |= unit->walker->Poll(kWalkBatchesPerTurn) == kWalkBatchesPerTurn;
     if (!jobs_->walks_paused()) more |= unit->job_walker->Poll(kWalkBatchesPerTurn) == kWalkBatchesPerTurn;
     unit->resolver->Poll(kCompletionsPerTurn);
@@ -163,6 +178,7 @@ void Engine::Turn() {
   }
   more |= jobs_->Pump();
   more |= placement_->Turn();
+  more |= refresher_->Step();
   if (index_->growing()) {
     if (index_->GrowStep(kGrowSlotsPerTurn)) {
       index_growth_under_way_ = false;
@@ -217,6 +233,7 @@ void Engine::OnTimer() {
     if (unit->resolver->next_tick_ns() <= now) unit->resolver->Tick(now);
   }
   if (!fetcher_->idle()) fetcher_->Tick();
+  if (refresher_->Step()) ScheduleTurn();
   if (on_timer) on_timer();
   const std::int64_t precise = clock_.PreciseNs();
   if (precise - last_tenth_ns_ >= 100 * kMs) {

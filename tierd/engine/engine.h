@@ -25,6 +25,7 @@
 #include "tierd/engine/jobs.h"
 #include "tierd/engine/options.h"
 #include "tierd/engine/placement.h"
+#include "tierd/engine/refresher.h"
 #include "tierd/engine/requests.h"
 #include "tierd/engine/source_unit.h"
 #include "tierd/engine/workers.h"
@@ -157,6 +158,7 @@ class Engine {
   std::unique_ptr<ssd::SsdTier> ssd_;
   std::unique_ptr<Fetcher> fetcher_;
   std::unique_ptr<Jobs> jobs_;
+  std::unique_ptr<Refresher> refresher_;
   std::vector<std::unique_ptr<boost::asio::posix::stream_descriptor>> watched_;
   boost::asio::steady_timer timer_;
   ssd::RecoveryReport recovery_;

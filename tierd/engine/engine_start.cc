@@ -61,6 +61,7 @@ Status Engine::Start(ReplySink& replies) {
   ram_options.budget_bytes = options_.ram.capacity_bytes;
   ram_options.segment_bytes = std::min(Placement::SegmentBytes(options_.ram), std::max<std::uint64_t>(options_.ram.capacity_bytes, 64 << 10));
   ram_options.max_frame_bytes = largest;
+  ram_options.largest_bytes = Fetcher::kLargestListing;
   ram_ = std::make_unique<ram::RamTier>(ram_options, [this](ram::OwnerId owner, ram::FrameId from, ram::FrameId to) {
     placement_->OnFrameMoved(static_cast<ObjectId>(owner), from, to);
   });
@@ -76,8 +77,9 @@ Status Engine::Start(ReplySink& replies) {
   }
   if (Status status = CreateIndex(); !status.ok()) return status;
   if (Status status = placement_->CreateFirstSegment(); !status.ok()) return status;
-  fetcher_ = std::make_unique<Fetcher>(Fetcher::Parts{*catalogue_, *placement_, replies, clock_, counters_});
+  fetcher_ = std::make_unique<Fetcher>(Fetcher::Parts{*catalogue_, *placement_, replies, workers_, clock_, counters_});
   jobs_ = std::make_unique<Jobs>(*catalogue_, *placement_, *fetcher_, sources_, clock_);
+  refresher_ = std::make_unique<Refresher>(*catalogue_, *placement_, *fetcher_, sources_, clock_);
   placement_->SetSsd(ssd_.get());
   fetcher_->SetSsd(ssd_.get());
   jobs_->SetSsd(ssd_.get());
@@ -120,7 +122,11 @@ Status Engine::OpenSource(const SourceOptions& options, std::uint16_t index) {
   unit->dataset_id = DigestOf(unit->options.name + "\n" + unit->source->identity());
   unit->wire_id = static_cast<std::uint32_t>(unit->persistent_id);
   if (FindSource(unit->wire_id) != nullptr) return Status(Code::kInvalid, "source " + options.path + " is given twice");
-  auto reader = source::SourceReader::Create(unit->source, io::MakeEngine, clock_, ReaderOptions(options));
+  const auto make_io = [faults = options_.source_faults](io::EngineKind kind, io::EngineOptions io_options) {
+    io_options.faults = faults;
+    return io::MakeEngine(kind, io_options);
+  };
+  auto reader = source::SourceReader::Create(unit->source, make_io, clock_, ReaderOptions(options));
   if (!reader.ok()) return reader.status();
   unit->reader = std::move(reader).value();
   unit->walker = std::make_unique<source::TreeWalker>(unit->source, clock_, source::WalkerOptions{.threads = 8});
@@ -137,7 +143,7 @@ Status Engine::OpenSsd() {
       return Status(Code::kInvalid, "ssd.directory " + options_.ssd.directory + " is inside the source " + unit->options.path + "; the cache must not be cached");
   }
   const EngineChoice choice = options_.ssd.engine;
-  const io::EngineOptions io_options{.depth = 256, .workers = 32, .max_replacements = 32};
+  const io::EngineOptions io_options{.depth = 256, .workers = 32, .max_replacements = 32, .faults = options_.ssd_faults};
   auto io = choice == EngineChoice::kThreads ? io::MakeEngine(io::EngineKind::kThreads, io_options) : io::MakeEngine(io::EngineKind::kUring, io_options);
   if (!io.ok() && choice == EngineChoice::kAuto) {
     Log("ssd engine=threads reason=\"" + io.status().message() + "\"");
@@ -211,9 +217,11 @@ Status Engine::SwitchPolicy(SourceUnit& unit, const std::string& name, const std
 
 void Engine::Recover() {
   recovering_ = true;
+  fetcher_->BeginRecovery();
   ssd_->Recover([this](std::span<const ssd::RecoveredRecord> batch) { OnRecovered(batch); },
                 [this](const ssd::RecoveryReport& report) {
                   recovering_ = false;
+                  fetcher_->EndRecovery();
                   recovery_ = report;
                   Log("recovered records=" + std::to_string(report.records) + " seconds=" + std::to_string(report.seconds) +
                       (report.status.ok() ? "" : " error=\"" + report.status.message() + "\"") + (report.note.empty() ? "" : " note=\"" + report.note + "\""));
@@ -263,6 +271,7 @@ void Engine::AdoptRecord(SourceUnit& unit, const ssd::RecoveredRecord& record) {
   if (version != record.identity.version || object == kNoObject || placement_->OnSsd(object) || record.location.stored_bytes != catalogue_->object(object).bytes)
     return ssd_->Forget(record.location);
   placement_->AdoptSsd(object, record.location);
+  fetcher_->OnRecovered(file);
 }
 
 // During recovery nobody may wait for a growth in the background: the batch is at hand now.
@@ -284,12 +293,15 @@ void Engine::Stop(int timeout_ms) {
   timer_.cancel();
   for (const auto& descriptor : watched_) descriptor->cancel();
   index_->Retire();
+  // However many sources hang, they get a quarter of the time together; what is in the SSD tier's buffers needs the rest.
+  const std::int64_t begin = clock_.PreciseNs();
+  const auto left_of = [&](int budget_ms) { return std::max(0, budget_ms - static_cast<int>((clock_.PreciseNs() - begin) / 1'000'000)); };
   for (const auto& unit : sources_) {
-    if (const std::size_t left = unit->reader->Stop(timeout_ms / 4); left != 0)
-      Log("stop source=" + unit->options.name + " hung_requests=" + std::to_string(left));
+    if (const std::size_t left = unit->reader->Stop(left_of(timeout_ms / 4)); left != 0)
+      Log("stop source=" + unit->options.name + " unfinished_requests=" + std::to_string(left));
   }
   if (ssd_) {
-    if (Status status = ssd_->Stop(timeout_ms / 2); !status.ok()) Log("stop ssd error=\"" + status.message() + "\"");
+    if (Status status = ssd_->Stop(left_of(timeout_ms)); !status.ok()) Log("stop ssd reason=\"" + status.message() + "\"");
   }
 }
 

@@ -10,7 +10,7 @@
 namespace tierd::engine {
 
 Fetcher::Fetcher(const Parts& parts)
-    : catalogue_(parts.catalogue), placement_(parts.placement), replies_(parts.replies), clock_(parts.clock), counters_(parts.counters) {}
+    : catalogue_(parts.catalogue), placement_(parts.placement), replies_(parts.replies), workers_(parts.workers), clock_(parts.clock), counters_(parts.counters) {}
 
 Fetcher::~Fetcher() = default;
 
@@ -51,6 +51,13 @@ void Fetcher::Refresh(SourceUnit& unit, FileId file, std::function<void(BringOut
   waiter.op = abi::FetchOp::kStat;
   waiter.done = std::move(done);
   ServeFile(unit, file, std::move(waiter), source::Priority::kPrefetch);
+}
+
+void Fetcher::RefreshAhead(SourceUnit& unit, FileId file, std::function<void(BringOutcome, FileId)> done) {
+  Waiter waiter;
+  waiter.op = abi::FetchOp::kStat;
+  waiter.done = std::move(done);
+  Revalidate(unit, file, std::move(waiter), source::Priority::kPrefetch);
 }
 
 void Fetcher::Serve(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter, source::Priority priority) {
@@ -143,6 +150,10 @@ std::uint32_t Fetcher::DeadlineFor(const SourceUnit& unit, std::int64_t stat_sen
 }
 
 void Fetcher::Confirm(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, bool racy) {
+  if (invalidations_.Any(stat_sent_ns) && invalidations_.Covers(unit.index, catalogue_.PathOf(file), stat_sent_ns)) {
+    catalogue_.SetDeadline(file, abi::kDeadlineExpired);  // older than what a client knows: the next one to ask compares again
+    return;
+  }
   FileRecord& record = catalogue_.file(file);
   record.flags |= kFileChecked;
   record.flags = static_cast<std::uint16_t>(racy ? record.flags | kFileRacy : record.flags & ~kFileRacy);
@@ -153,7 +164,7 @@ void Fetcher::Revalidate(SourceUnit& unit, FileId file, Waiter waiter, source::P
   auto [it, first] = revalidations_.try_emplace(Raw(file));
   const std::int64_t deadline_ns = waiter.deadline_ns;
   it->second.waiters.push_back(std::move(waiter));
-  if (!first) return;
+  if (!first) return unit.reader->Promote(it->second.request, priority, deadline_ns);
   ++counters_.revalidations;
   const std::uint64_t tag = catalogue_.file(file).version_tag;
   it->second.tag = tag;
@@ -162,7 +173,7 @@ void Fetcher::Revalidate(SourceUnit& unit, FileId file, Waiter waiter, source::P
   query.priority = priority;
   query.deadline_ns = deadline_ns;
   query.done = [this, &unit, file, tag](const source::StatReply& reply) { OnRevalidated(unit, file, tag, reply); };
-  unit.reader->Stat(std::move(query));
+  it->second.request = unit.reader->Stat(std::move(query));
 }
 
 void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, const source::StatReply& reply) {
@@ -174,7 +185,7 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
   const bool offline = unit.options.offline_ok && unit.options.staleness == abi::Staleness::kImmutable;
   if (reply.error != source::ReadError::kNone) {
     if (offline && reply.error != source::ReadError::kErrno) {
-      Confirm(unit, file, clock_.MonotonicNs(), false);
+      Confirm(unit, file, clock_.MonotonicNs(), (record.flags & kFileRacy) != 0);
     } else {
       for (const Waiter& waiter : waiters) {
         // An ENOENT is passed on, never believed (HAZARDS 2.15): what is cached stays, unserved, until a stat confirms it.
@@ -258,6 +269,10 @@ void Fetcher::Orphan(ObjectId object, Waiters* waiters) {
   fill->waiters.clear();
 }
 
+void Fetcher::NoteInvalidation(const SourceUnit& unit, std::string_view path, bool recursive) {
+  invalidations_.Add(unit.index, path, recursive, clock_.PreciseNs());
+}
+
 bool Fetcher::Invalidate(SourceUnit& unit, FileId file, EvictCause cause) {
   Waiters orphans;
   const std::uint32_t chunks = catalogue_.ChunkCount(file);
@@ -301,7 +316,10 @@ void Fetcher::Tick() {
   for (auto& [key, discovery] : discoveries_) collect(discovery->waiters);
   for (auto& [id, revalidation] : revalidations_) collect(revalidation.waiters);
   for (auto& [key, listing] : listings_) collect(listing->waiters);
+  for (auto& [key, parked] : parked_) collect(parked.waiters);
   for (const Waiter& waiter : expired) ReplyBypass(waiter, abi::Fallback::kSourceSlow);
+  if (recovery_wait_until_ns_ != 0 && now >= recovery_wait_until_ns_) EndRecovery();
+  if (!waiting_for_memory_.empty() || !staged_.empty()) Resume();  // staging buffers come back without a word
 }
 
 // ---- answers ---------------------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -23,10 +24,13 @@
 #include "tierd/base/clock.h"
 #include "tierd/engine/catalogue.h"
 #include "tierd/engine/counters.h"
+#include "tierd/engine/invalidation_log.h"
 #include "tierd/engine/placement.h"
 #include "tierd/engine/requests.h"
+#include "tierd/engine/service_pace.h"
 #include "tierd/engine/staging.h"
 #include "tierd/engine/waiter.h"
+#include "tierd/engine/workers.h"
 
 namespace tierd::engine {
 
@@ -36,9 +40,12 @@ class Fetcher {
     Catalogue& catalogue;
     Placement& placement;
     ReplySink& replies;
+    Workers& workers;
     const Clock& clock;
     EngineCounters& counters;
   };
+  // A million names of 40 bytes. Larger listings are left to the client.
+  static constexpr std::uint64_t kLargestListing = std::uint64_t{64} << 20;
   explicit Fetcher(const Parts& parts);
   ~Fetcher();
   void SetSsd(ssd::SsdTier* ssd) { ssd_ = ssd; }
@@ -58,11 +65,18 @@ class Fetcher {
   // Compares a known file with the source if its deadline is over (restart, ttl), ahead of use. `done` runs exactly once.
   void Refresh(SourceUnit& unit, FileId file, std::function<void(BringOutcome, FileId)> done);
 
+  // Asks the source about a known file whose deadline is not over yet, at low priority. `done` runs exactly once.
+  void RefreshAhead(SourceUnit& unit, FileId file, std::function<void(BringOutcome, FileId)> done);
+
   // A walk has seen this entry: it becomes known, or its version and deadline follow.
   void Observe(SourceUnit& unit, std::string_view path, const io::FileStat& stat, std::int64_t stat_sent_ns);
 
   // The source changed under our eyes (tier_invalidate, control plane): drops what is cached of the file; returns whether it was known.
   bool Invalidate(SourceUnit& unit, FileId file, EvictCause cause);
+  // Answers of the source that were asked for before now prove nothing about `path` (and what is below it).
+  void NoteInvalidation(const SourceUnit& unit, std::string_view path, bool recursive);
+  // Listings under way that may miss a change of ours at or below `changed`: nobody gets them.
+  void SpoilListings(std::string_view changed);
   // Forgets a file altogether: policy, slots, record.
   void Forget(SourceUnit& unit, FileId file);
 
@@ -71,13 +85,22 @@ class Fetcher {
   // Every SSD record of the source's dataset has become void.
   std::function<void(SourceUnit&)> on_dataset_void;
 
+  // While the SSD's records are coming in, a path that is not known yet may be one of them: who asks for it waits for its record, at most kRecoveryWaitNs
+  // from the begin, instead of reading the source.
+  static constexpr std::int64_t kRecoveryWaitNs = 1'000'000'000;
+  void BeginRecovery() { recovery_wait_until_ns_ = clock_.MonotonicNs() + kRecoveryWaitNs; }
+  void OnRecovered(FileId file);
+  void EndRecovery();
+
   // Deadlines of waiting clients. About 20 times a second while anybody waits.
   void Tick();
   // Memory came: resumes fills that waited for it.
   void Resume();
-  bool idle() const { return fills_.empty() && discoveries_.empty() && revalidations_.empty() && listings_.empty(); }
+  bool idle() const { return fills_.empty() && discoveries_.empty() && revalidations_.empty() && listings_.empty() && parked_.empty(); }
   std::size_t fills_in_flight() const { return fills_.size() + discoveries_.size(); }
   const StagingPool& staging() const { return staging_; }
+  // Frames that reads nobody waits for any more still own: the source hangs. At an eighth of the RAM tier no new read from the source gets one (HAZARDS 2.7).
+  std::size_t hung_frames() const { return hung_frames_; }
 
  private:
   struct Fill;
@@ -100,6 +123,7 @@ class Fetcher {
   void Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const source::ReadResult& result);
   void ResolveAlias(SourceUnit& unit, const DiscoveryPtr& discovery);
   void PlaceDiscovered(SourceUnit& unit, const DiscoveryPtr& discovery);
+  void PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery);
   void EndDiscovery(const DiscoveryPtr& discovery);
   void EndStaging(const DiscoveryPtr& discovery);
   // Waiters go round again after what they waited for has changed.
@@ -115,6 +139,8 @@ class Fetcher {
   void StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source::Priority priority);
   void RunFill(SourceUnit& unit, const FillPtr& fill);
   bool FillFromSsd(SourceUnit& unit, const FillPtr& fill);
+  bool SsdIsSlower(const SourceUnit& unit, const Fill& fill);
+  bool HungFramesFull() const { return hung_bytes_ > 0 && hung_bytes_ >= placement_.ram_capacity() / 8; }
   void FillFromSource(SourceUnit& unit, const FillPtr& fill);
   void OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadResult& result);
   void OnSourceRead(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result);
@@ -128,8 +154,13 @@ class Fetcher {
   void Orphan(ObjectId object, Waiters* waiters);
 
   void ServeListing(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter);
+  void StartListing(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter);
   void OnListed(SourceUnit& unit, abi::FileKey key, const source::WalkTotals& totals);
-  void PublishListing(SourceUnit& unit, abi::FileKey key, Listing& listing);
+  void OnEncoded(SourceUnit& unit, abi::FileKey key, std::vector<std::uint64_t> hashes);
+  // The directory's record, ready to take a listing; nothing when it cannot be.
+  std::optional<FileId> ListedDirectory(SourceUnit& unit, abi::FileKey key, const Listing& listing);
+  void CopyListing(SourceUnit& unit, abi::FileKey key);
+  void EndListing(abi::FileKey key, const std::function<void(const Waiter&)>& answer);
 
   void ReplyFrame(const Waiter& waiter, ObjectId object, std::uint64_t word, abi::Tier tier);
   void ReplyMeta(const Waiter& waiter, FileId file);
@@ -150,19 +181,35 @@ class Fetcher {
   Catalogue& catalogue_;
   Placement& placement_;
   ReplySink& replies_;
+  Workers& workers_;
   const Clock& clock_;
   EngineCounters& counters_;
   ssd::SsdTier* ssd_ = nullptr;
   StagingPool staging_;
+  ServicePace ssd_pace_;
+  std::uint32_t slow_ssd_reads_ = 0;
+  InvalidationLog invalidations_;
+  std::size_t hung_frames_ = 0;
+  std::uint64_t hung_bytes_ = 0;
 
   std::unordered_map<std::uint32_t, FillPtr> fills_;  // by ObjectId
   std::unordered_map<abi::FileKey, DiscoveryPtr, KeyHash> discoveries_;
   struct Revalidation {
     Waiters waiters;
     std::uint64_t tag = 0;
+    source::RequestId request{};
   };
   std::unordered_map<std::uint32_t, Revalidation> revalidations_;  // by FileId
-  std::unordered_map<abi::FileKey, std::unique_ptr<Listing>, KeyHash> listings_;
+  std::unordered_map<abi::FileKey, std::shared_ptr<Listing>, KeyHash> listings_;  // shared with the worker that sorts it
+  struct Parked {  // until recovery has told whether the path is known
+    SourceUnit* unit = nullptr;
+    std::string path;
+    source::Priority priority = source::Priority::kDemand;
+    Waiters waiters;
+  };
+  void ServeParked(Parked parked, abi::FileKey key);
+  std::unordered_map<abi::FileKey, Parked, KeyHash> parked_;
+  std::int64_t recovery_wait_until_ns_ = 0;
   std::vector<std::pair<SourceUnit*, FillPtr>> waiting_for_memory_;
   std::vector<std::pair<SourceUnit*, DiscoveryPtr>> staged_;  // bytes are there, a frame is not yet
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 
 #include "tierd/base/check.h"
 #include "tierd/engine/fetcher_impl.h"
@@ -26,7 +27,33 @@ std::size_t GuessBytes(const SourceUnit& unit) {
 
 }  // namespace
 
+void Fetcher::OnRecovered(FileId file) {
+  if (parked_.empty() || catalogue_.ChunkCount(file) != 1) return;  // of a large file more records may come
+  const abi::FileKey key = catalogue_.file(file).key;
+  auto found = parked_.extract(key);
+  if (!found.empty()) ServeParked(std::move(found.mapped()), key);
+}
+
+void Fetcher::EndRecovery() {
+  recovery_wait_until_ns_ = 0;
+  auto parked = std::move(parked_);
+  parked_.clear();
+  for (auto& [key, of_path] : parked) ServeParked(std::move(of_path), key);
+}
+
+void Fetcher::ServeParked(Parked parked, abi::FileKey key) {
+  for (Waiter& waiter : parked.waiters) Serve(*parked.unit, key, parked.path, std::move(waiter), parked.priority);
+}
+
 void Fetcher::Discover(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter, source::Priority priority) {
+  if (recovery_wait_until_ns_ != 0) {
+    Parked& parked = parked_[key];
+    parked.unit = &unit;
+    parked.path = std::string(path);
+    parked.priority = parked.waiters.empty() ? priority : std::min(parked.priority, priority);
+    parked.waiters.push_back(std::move(waiter));
+    return;
+  }
   if (const auto it = discoveries_.find(key); it != discoveries_.end()) {
     if (it->second->late) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, kNoFile);
     ++counters_.fetch_joined;
@@ -95,7 +122,10 @@ void Fetcher::DiscoverByRead(SourceUnit& unit, const DiscoveryPtr& discovery, so
     if (discovery->staging.size() == 0) discovery->staging = staging_.Take(discovery->capacity);
     return discovery->staging.size() == 0 ? nullptr : discovery->staging.data();
   };
+  discovery->timing = {unit.pace.Begin(), 0, clock_.PreciseNs()};
   request.done = [this, &unit, discovery](const source::ReadResult& result) {
+    discovery->timing.bytes = result.bytes;
+    discovery->timing.End(unit.pace, result.error, clock_.PreciseNs());
     if (!result.buffer_held) return OnDiscoveredRead(unit, discovery, result);
     discovery->late = true;
     Waiters waiters = std::move(discovery->waiters);
@@ -131,6 +161,16 @@ void Fetcher::OnDiscoveredRead(SourceUnit& unit, const DiscoveryPtr& discovery, 
 
 // The bytes (or the first of them) are in the staging buffer: the file becomes known.
 void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const source::ReadResult& result) {
+  if (invalidations_.Covers(unit.index, discovery->path, result.stat_sent_ns)) {  // these may be the bytes from before it
+    EndDiscovery(discovery);
+    EndStaging(discovery);
+    for (Waiter& waiter : discovery->waiters) {
+      const auto priority = waiter.is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
+      if (++waiter.attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
+      else Serve(unit, discovery->key, discovery->path, std::move(waiter), priority);
+    }
+    return;
+  }
   FileId file = catalogue_.Find(discovery->key);
   if (file == kNoFile) {
     const auto added = catalogue_.Add(unit.index, discovery->path, discovery->key, result.version, unit.options.chunk_bytes);
@@ -156,8 +196,21 @@ void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const sourc
   PlaceDiscovered(unit, discovery);
 }
 
-// Moves the staged bytes on as the head of an ordinary fill of the file's first chunk; everybody who waited joins it.
+// Whoever asked for the first chunk by its path is answered with these bytes. Others joined to learn of the file: another chunk of an open file, its size.
 void Fetcher::PlaceDiscovered(SourceUnit& unit, const DiscoveryPtr& discovery) {
+  const auto others = std::stable_partition(discovery->waiters.begin(), discovery->waiters.end(), [](const Waiter& waiter) {
+    return waiter.op == abi::FetchOp::kChunk && waiter.chunk == 0 && (waiter.flags & abi::kFetchHandle) == 0;
+  });
+  Waiters later(std::make_move_iterator(others), std::make_move_iterator(discovery->waiters.end()));
+  discovery->waiters.erase(others, discovery->waiters.end());
+  const FileId file = discovery->file;
+  PlaceStaged(unit, discovery);
+  if (catalogue_.Find(discovery->key) == file) return Again(unit, file, std::move(later));
+  for (const Waiter& waiter : later) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
+}
+
+// Moves the staged bytes on as the head of an ordinary fill of the file's first chunk; everybody who waited joins it.
+void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
   const FileId file = discovery->file;
   const bool same = catalogue_.Find(discovery->key) == file && catalogue_.file(file).version_tag == discovery->tag;
   const ObjectId object = same ? catalogue_.ObjectOf(file, 0) : kNoObject;

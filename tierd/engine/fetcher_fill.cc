@@ -1,10 +1,19 @@
 // Fills: one chunk from the SSD tier or the source into a frame (or, for the SSD tier alone, a staging buffer).
 #include <algorithm>
+#include <utility>
 
 #include "tierd/base/check.h"
 #include "tierd/engine/fetcher_impl.h"
 
 namespace tierd::engine {
+namespace {
+
+// The SSD tier is compared with the source from here on; a device that answers faster is left alone.
+constexpr double kSlowSsdNs = 5e6;
+constexpr double kVerySlowSsdNs = 20e6;        // reason enough to try a source that was not measured yet
+constexpr std::uint32_t kSlowSsdLookAgain = 16;  // one in so many reads still goes to the SSD: it may have recovered
+
+}  // namespace
 
 void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source::Priority priority) {
   const bool satisfied = waiter.ssd_only ? placement_.OnSsd(object) : placement_.InRam(object);
@@ -22,7 +31,10 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
     if (waiter.is_client()) unit.reader->Promote(fill->request, priority, waiter.deadline_ns);
     fill->evict |= waiter.evict;
     fill->ssd_only &= waiter.ssd_only;
+    const bool client = waiter.is_client();
     fill->waiters.push_back(std::move(waiter));
+    // A client may have what the promotion may not, a frame in transit: it does not wait for memory.
+    if (client && std::erase_if(waiting_for_memory_, [&](const auto& waiting) { return waiting.second == fill; }) != 0) RunFill(unit, fill);
     return;
   }
   auto fill = std::make_shared<Fill>();
@@ -69,8 +81,24 @@ void Fetcher::ReleaseMemory(const FillPtr& fill) {
   fill->staging = {};
 }
 
+// F08: a reader waits, and by what was measured the source answers sooner.
+bool Fetcher::SsdIsSlower(const SourceUnit& unit, const Fill& fill) {
+  if (fill.priority != source::Priority::kDemand) return false;
+  const std::uint32_t bytes = catalogue_.object(fill.object).bytes;
+  const double ssd_ns = ssd_pace_.PerRequestNs(bytes);
+  if (ssd_ns < kSlowSsdNs || unit.reader->state() != source::SourceState::kUp) return false;
+  const double source_ns = unit.pace.PerRequestNs(bytes);
+  if (source_ns == 0 ? ssd_ns < kVerySlowSsdNs : ssd_ns < 2 * source_ns) return false;
+  return ++slow_ssd_reads_ % kSlowSsdLookAgain != 0;
+}
+
 bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
   if (fill->skip_ssd || fill->ssd_only || ssd_ == nullptr || !placement_.OnSsd(fill->object)) return false;
+  if (SsdIsSlower(unit, *fill)) {
+    ++counters_.ssd_slow_bypass;
+    fill->skip_ssd = true;
+    return false;
+  }
   if (!AcquireFor(fill)) {
     if (fill->no_memory) {
       waiting_for_memory_.emplace_back(&unit, fill);
@@ -83,7 +111,10 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
   const auto expected = placement_.IdentityOf(fill->object, GenerationOf(unit));
   const auto dest = placement_.FrameSpan(fill->grant.frame);
   const Status status = ssd_->Read(record.ssd, expected, dest, [this, &unit, fill](const ssd::ReadResult& result) { OnSsdRead(unit, fill, result); });
-  if (status.ok()) return true;
+  if (status.ok()) {
+    fill->timing = {ssd_pace_.Begin(), record.bytes, clock_.PreciseNs()};
+    return true;
+  }
   if (status.code() == Code::kNotFound && !fill->orphan) placement_.EvictSsd(fill->object, EvictCause::kDamaged);
   if (status.code() == Code::kBusy) ++counters_.ssd_slow_bypass;
   fill->skip_ssd = true;
@@ -91,6 +122,7 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
 }
 
 void Fetcher::OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadResult& result) {
+  ssd_pace_.End(fill->timing.depth, fill->timing.bytes, clock_.PreciseNs() - fill->timing.begun_ns);
   if (fill->orphan) return ReleaseMemory(fill);
   if (result.outcome == ssd::ReadOutcome::kOk && result.bytes == catalogue_.object(fill->object).bytes) {
     ++counters_.promotions_ssd_ram;
@@ -109,6 +141,7 @@ void Fetcher::OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadRe
 }
 
 void Fetcher::FillFromSource(SourceUnit& unit, const FillPtr& fill) {
+  if (HungFramesFull() && fill->priority != source::Priority::kPrefetch) return Fail(fill, abi::Fallback::kSourceSlow, BringOutcome::kFailed);
   const ObjectRecord& record = catalogue_.object(fill->object);
   const bool chunked = (catalogue_.file(fill->file).flags & kFileChunked) != 0;
   source::ReadRequest request;
@@ -123,18 +156,25 @@ void Fetcher::FillFromSource(SourceUnit& unit, const FillPtr& fill) {
   }
   fill->generation = GenerationOf(unit);
   request.acquire_buffer = [this, fill]() -> std::byte* {
-    if (fill->orphan || !AcquireFor(fill)) return nullptr;
+    if (fill->orphan || HungFramesFull() || !AcquireFor(fill)) return nullptr;
     return (fill->staging.size() != 0 ? fill->staging.data() : placement_.FrameSpan(fill->grant.frame).data()) + fill->head;
   };
   request.done = [this, &unit, fill](const source::ReadResult& result) { OnSourceRead(unit, fill, result); };
   request.on_buffer_free = [this, &unit, fill](const source::ReadResult& result) { OnLateRead(unit, fill, result); };
+  fill->timing = {unit.pace.Begin(), record.bytes, clock_.PreciseNs()};
   fill->request = unit.reader->Read(std::move(request));
 }
 
 void Fetcher::OnSourceRead(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result) {
+  fill->timing.End(unit.pace, result.error, clock_.PreciseNs());
   if (result.buffer_held) {
     // The I/O goes on without anybody waiting; a late success may still be published (OnLateRead).
     fill->late = true;
+    if (fill->grant.outcome == Placement::Outcome::kGranted) {
+      fill->hung_bytes = placement_.FrameSpan(fill->grant.frame).size();
+      hung_bytes_ += fill->hung_bytes;
+      ++hung_frames_;
+    }
     Waiters waiters = std::move(fill->waiters);
     fill->waiters.clear();
     for (const Waiter& waiter : waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, fill->orphan ? kNoFile : fill->file);
@@ -145,6 +185,10 @@ void Fetcher::OnSourceRead(SourceUnit& unit, const FillPtr& fill, const source::
 
 void Fetcher::OnLateRead(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result) {
   fill->late = false;
+  if (fill->hung_bytes != 0) {
+    hung_bytes_ -= std::exchange(fill->hung_bytes, 0);
+    --hung_frames_;
+  }
   OnFilled(unit, fill, result);
 }
 
@@ -193,7 +237,9 @@ void Fetcher::OnFilled(SourceUnit& unit, const FillPtr& fill, const source::Read
   ++counters_.promotions_source_ram;
   counters_.promotion_bytes_source_ram += record.bytes;
   catalogue_.CompleteAttributes(fill->file, result.version);
-  Confirm(unit, fill->file, result.stat_sent_ns, result.racy);
+  // One chunk of a racy file says nothing about the others, which were read earlier: only all of it, read again, ends that (HAZARDS 2.12).
+  const FileRecord& owner = catalogue_.file(fill->file);
+  if ((owner.flags & kFileChunked) == 0 || (owner.flags & kFileRacy) == 0) Confirm(unit, fill->file, result.stat_sent_ns, result.racy);
   Complete(unit, fill, abi::Tier::kSource, true);
 }
 

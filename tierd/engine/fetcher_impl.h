@@ -9,6 +9,18 @@ namespace tierd::engine {
 
 inline constexpr std::uint8_t kMaxAttempts = 5;  // rounds through Serve before a waiter bypasses
 
+// One request on its way, for ServicePace.
+struct Timing {
+  std::uint32_t depth = 0;
+  std::uint64_t bytes = 0;
+  std::int64_t begun_ns = 0;
+  // A read of the source has ended. What was refused says nothing about its pace.
+  void End(ServicePace& pace, source::ReadError error, std::int64_t now_ns) const {
+    if (error == source::ReadError::kNone || error == source::ReadError::kTimeout) pace.End(depth, bytes, now_ns - begun_ns);
+    else pace.Drop();
+  }
+};
+
 // One chunk on its way into a tier. In fills_ while its object is what it was; an orphan (the version changed under it) only waits for its I/O.
 struct Fetcher::Fill {
   ObjectId object = kNoObject;
@@ -26,6 +38,8 @@ struct Fetcher::Fill {
   std::size_t head = 0;     // bytes that are in the frame already (discovery's read)
   std::uint64_t generation = 0;  // of the dataset when the bytes were asked for
   source::RequestId request{};
+  Timing timing;
+  std::uint64_t hung_bytes = 0;  // of its frame, while late
   // Where the bytes go: a frame, or a staging buffer for the SSD tier alone.
   Placement::Grant grant;
   io::AlignedBuffer staging;
@@ -47,6 +61,7 @@ struct Fetcher::Discovery {
   bool late = false;
   std::uint64_t generation = 0;
   source::RequestId request{};
+  Timing timing;
   io::AlignedBuffer staging;
   std::size_t capacity = 0;
   // Once the bytes are in the staging buffer.
@@ -55,16 +70,29 @@ struct Fetcher::Discovery {
   std::size_t bytes = 0;
 };
 
-// A directory being listed.
+// A directory being listed: walked, then sorted and encoded (by a worker when it is large), then copied into a frame.
 struct Fetcher::Listing {
+  struct Name {
+    std::string name;
+    std::uint64_t ino = 0;
+    std::uint8_t type = 0;
+  };
   std::string path;
-  std::uint16_t unit = 0;
   Waiters waiters;
-  std::vector<source::WalkEntry> entries;
   io::FileStat stat;
   int error = 0;
   bool complete = false;
+  bool spoiled = false;
   std::int64_t sent_ns = 0;
+  std::vector<Name> names;          // until they are encoded
+  std::vector<std::byte> encoded;
+  // While it is copied.
+  FileId directory = kNoFile;
+  std::uint64_t tag = 0;            // version_tag of the directory then
+  ObjectId object = kNoObject;
+  Placement::Grant grant;
+  std::size_t copied = 0;
+  bool durable = false;
 };
 
 }  // namespace tierd::engine

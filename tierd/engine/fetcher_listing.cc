@@ -1,28 +1,45 @@
 // Listings: a directory's names, read once, published as a frame, and believed only as far as HAZARDS 2.15 allows.
-#include <dirent.h>
-
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "tierd/engine/fetcher_impl.h"
 
 namespace tierd::engine {
 namespace {
 
-std::size_t EntryBytes(const source::WalkEntry& entry) { return abi::PadTo8(sizeof(abi::ListingEntry) + entry.name.size()); }
+constexpr std::size_t kSortedHere = 4096;             // more names are sorted and encoded by a worker
+constexpr std::size_t kCopiedPerTurn = 4 << 20;  // ~1 ms
 
-void Encode(const std::vector<source::WalkEntry>& entries, std::byte* out) {
-  for (const source::WalkEntry& entry : entries) {
-    const std::size_t bytes = EntryBytes(entry);
-    std::memset(out, 0, bytes);
+std::size_t EntryBytes(std::size_t name_bytes) { return abi::PadTo8(sizeof(abi::ListingEntry) + name_bytes); }
+
+template <typename Names>
+void EncodeNames(const Names& names, std::vector<std::byte>* out) {
+  std::size_t bytes = 0;
+  for (const auto& entry : names) bytes += EntryBytes(entry.name.size());
+  out->assign(bytes, std::byte{0});
+  std::byte* at = out->data();
+  for (const auto& entry : names) {
     abi::ListingEntry head{};
     head.ino = entry.ino;
     head.name_bytes = static_cast<std::uint16_t>(entry.name.size());
     head.d_type = entry.type;
-    std::memcpy(out, &head, sizeof head);
-    std::memcpy(out + sizeof head, entry.name.data(), entry.name.size());
-    out += bytes;
+    std::memcpy(at, &head, sizeof head);
+    std::memcpy(at + sizeof head, entry.name.data(), entry.name.size());
+    at += EntryBytes(entry.name.size());
   }
+}
+
+// Sorts, encodes and drops the names; returns their hashes, sorted. Touches nothing that is shared.
+template <typename Names>
+std::vector<std::uint64_t> SortAndEncode(Names names, std::vector<std::byte>* encoded) {
+  std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  EncodeNames(names, encoded);
+  std::vector<std::uint64_t> hashes;
+  hashes.reserve(names.size());
+  for (const auto& entry : names) hashes.push_back(source::ListingMemory::HashName(entry.name));
+  std::sort(hashes.begin(), hashes.end());
+  return hashes;
 }
 
 }  // namespace
@@ -40,84 +57,113 @@ void Fetcher::ServeListing(SourceUnit& unit, abi::FileKey key, std::string_view 
     it->second->waiters.push_back(std::move(waiter));
     return;
   }
-  auto listing = std::make_unique<Listing>();
+  StartListing(unit, key, path, std::move(waiter));
+}
+
+void Fetcher::StartListing(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter) {
+  auto listing = std::make_shared<Listing>();
   listing->path = std::string(path);
-  listing->unit = unit.index;
   listing->waiters.push_back(std::move(waiter));
   listing->sent_ns = clock_.MonotonicNs();
-  listings_.emplace(key, std::move(listing));
+  listings_.emplace(key, listing);
   source::WalkRequest walk;
   walk.path = std::string(path);
   walk.recursive = false;
-  walk.on_batch = [this, key](const source::WalkBatch& batch) {
-    const auto it = listings_.find(key);
-    if (it == listings_.end()) return;
-    Listing& under_way = *it->second;
-    under_way.entries.insert(under_way.entries.end(), batch.entries.begin(), batch.entries.end());
+  walk.on_batch = [listing](const source::WalkBatch& batch) {
+    for (const source::WalkEntry& entry : batch.entries) listing->names.push_back({entry.name, entry.ino, entry.type});
     if (!batch.last) return;
-    under_way.error = batch.error;
-    under_way.stat = batch.stat;
-    under_way.complete = batch.error == 0;
+    listing->error = batch.error;
+    listing->stat = batch.stat;
+    listing->complete = batch.error == 0;
   };
   walk.on_done = [this, &unit, key](const source::WalkTotals& totals) { OnListed(unit, key, totals); };
   unit.walker->Start(std::move(walk));
 }
 
-void Fetcher::OnListed(SourceUnit& unit, abi::FileKey key, const source::WalkTotals& totals) {
-  const auto it = listings_.find(key);
-  if (it == listings_.end()) return;
-  const std::unique_ptr<Listing> listing = std::move(it->second);
-  listings_.erase(it);
-  if (!listing->complete || !totals.complete()) {
-    for (const Waiter& waiter : listing->waiters) {
-      if (listing->error != 0) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNone, kNoFile, listing->error);
-      else Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, kNoFile);
-    }
-    return;
-  }
-  std::sort(listing->entries.begin(), listing->entries.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
-  PublishListing(unit, key, *listing);
+void Fetcher::EndListing(abi::FileKey key, const std::function<void(const Waiter&)>& answer) {
+  const auto found = listings_.extract(key);
+  const Listing& listing = *found.mapped();
+  if (listing.grant.outcome == Placement::Outcome::kGranted) placement_.Abandon(listing.grant);
+  for (const Waiter& waiter : listing.waiters) answer(waiter);
 }
 
-void Fetcher::PublishListing(SourceUnit& unit, abi::FileKey key, Listing& listing) {
-  std::vector<std::uint64_t> hashes;
-  hashes.reserve(listing.entries.size());
-  std::size_t bytes = 0;
-  for (const source::WalkEntry& entry : listing.entries) {
-    hashes.push_back(source::ListingMemory::HashName(entry.name));
-    bytes += EntryBytes(entry);
+void Fetcher::SpoilListings(std::string_view changed) {
+  const std::size_t slash = changed.rfind('/');
+  const std::string_view parent = slash == std::string_view::npos ? std::string_view() : changed.substr(0, slash);
+  for (auto& [key, listing] : listings_) {
+    std::string_view rest;
+    listing->spoiled |= listing->path == parent || changed.empty() || source::RelativeTo(changed, listing->path, &rest);
   }
-  const auto verdict = unit.listings.Observe(listing.path, std::move(hashes), clock_.MonotonicNs());
-  const auto refuse = [&](abi::Fallback reason) {
-    for (const Waiter& waiter : listing.waiters) Finish(waiter, BringOutcome::kFailed, reason, kNoFile);
-  };
-  // Names are missing that were there: passed on by the client's own listing, never from here.
-  if (verdict == source::ListingVerdict::kLostNames) return refuse(abi::Fallback::kChanged);
-  if (bytes > unit.options.chunk_bytes) return refuse(abi::Fallback::kTooLarge);
+}
+
+void Fetcher::OnListed(SourceUnit& unit, abi::FileKey key, const source::WalkTotals& totals) {
+  const std::shared_ptr<Listing> listing = listings_.at(key);
+  if (!listing->complete || !totals.complete()) {
+    return EndListing(key, [this, error = listing->error](const Waiter& waiter) {
+      if (error != 0) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNone, kNoFile, error);
+      else Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, kNoFile);
+    });
+  }
+  if (listing->names.size() <= kSortedHere) return OnEncoded(unit, key, SortAndEncode(std::move(listing->names), &listing->encoded));
+  workers_.Run([listing] { return SortAndEncode(std::move(listing->names), &listing->encoded); },
+               [this, &unit, key](std::vector<std::uint64_t> hashes) { OnEncoded(unit, key, std::move(hashes)); });
+}
+
+std::optional<FileId> Fetcher::ListedDirectory(SourceUnit& unit, abi::FileKey key, const Listing& listing) {
   FileId directory = catalogue_.Find(key);
   if (directory == kNoFile) {
     const auto added = catalogue_.Add(unit.index, listing.path, key, listing.stat, unit.options.chunk_bytes);
-    if (!added) return refuse(abi::Fallback::kNoFrame);
+    if (!added) return std::nullopt;
     directory = *added;
   } else if (!unit.reader->SameVersion(catalogue_.StatOf(directory), listing.stat)) {
     ApplyVersion(unit, directory, listing.stat);
   }
-  if ((catalogue_.file(directory).flags & kFileDirectory) == 0) return refuse(abi::Fallback::kNotRegular);
-  Confirm(unit, directory, listing.sent_ns, false);
-  const ObjectId object = catalogue_.ListingOf(directory, true);
-  if (placement_.InRam(object)) placement_.EvictRam(object, EvictCause::kChanged);
-  catalogue_.object(object).bytes = static_cast<std::uint32_t>(bytes);
-  if (bytes == 0) {
-    for (const Waiter& waiter : listing.waiters) ReplyMeta(waiter, directory);
-    return;
+  if ((catalogue_.file(directory).flags & kFileDirectory) == 0) return std::nullopt;
+  return directory;
+}
+
+void Fetcher::OnEncoded(SourceUnit& unit, abi::FileKey key, std::vector<std::uint64_t> hashes) {
+  const std::shared_ptr<Listing> listing = listings_.at(key);
+  const auto refuse = [&](abi::Fallback reason) {
+    EndListing(key, [this, reason](const Waiter& waiter) { Finish(waiter, BringOutcome::kFailed, reason, kNoFile); });
+  };
+  if (listing->spoiled) return refuse(abi::Fallback::kChanged);
+  const auto verdict = unit.listings.Observe(listing->path, std::move(hashes), clock_.MonotonicNs());
+  // Names are missing that were there: passed on by the client's own listing, never from here.
+  if (verdict == source::ListingVerdict::kLostNames) return refuse(abi::Fallback::kChanged);
+  if (listing->encoded.size() > kLargestListing) return refuse(abi::Fallback::kTooLarge);
+  const auto directory = ListedDirectory(unit, key, *listing);
+  if (!directory) return refuse(abi::Fallback::kNoFrame);
+  Confirm(unit, *directory, listing->sent_ns, false);
+  listing->directory = *directory;
+  listing->tag = catalogue_.file(*directory).version_tag;
+  listing->object = catalogue_.ListingOf(*directory, true);
+  if (placement_.InRam(listing->object)) placement_.EvictRam(listing->object, EvictCause::kChanged);
+  catalogue_.object(listing->object).bytes = static_cast<std::uint32_t>(listing->encoded.size());
+  if (listing->encoded.empty()) return EndListing(key, [this, directory](const Waiter& waiter) { ReplyMeta(waiter, *directory); });
+  listing->grant = placement_.Acquire(listing->object, {.may_transit = true, .may_evict = true});
+  if (listing->grant.outcome != Placement::Outcome::kGranted) return refuse(abi::Fallback::kNoFrame);
+  listing->durable = verdict == source::ListingVerdict::kDurable && unit.options.staleness == abi::Staleness::kImmutable;
+  CopyListing(unit, key);
+}
+
+// A piece per turn of the loop; then it is published.
+void Fetcher::CopyListing(SourceUnit& unit, abi::FileKey key) {
+  const std::shared_ptr<Listing> listing = listings_.at(key);
+  const bool same = catalogue_.Find(key) == listing->directory && catalogue_.file(listing->directory).version_tag == listing->tag;
+  if (listing->spoiled || !same) {
+    return EndListing(key, [this](const Waiter& waiter) { Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile); });
   }
-  const auto grant = placement_.Acquire(object, {.may_transit = true, .may_evict = true});
-  if (grant.outcome != Placement::Outcome::kGranted) return refuse(abi::Fallback::kNoFrame);
-  Encode(listing.entries, placement_.FrameSpan(grant.frame).data());
-  const std::uint64_t word = placement_.Publish(object, grant);
-  const bool durable = verdict == source::ListingVerdict::kDurable && unit.options.staleness == abi::Staleness::kImmutable;
-  catalogue_.SetListingDeadline(object, durable ? abi::kDeadlineNever : DeadlineFor(unit, listing.sent_ns, true));
-  for (const Waiter& waiter : listing.waiters) ReplyFrame(waiter, object, word, abi::Tier::kSource);
+  const std::size_t piece = std::min(kCopiedPerTurn, listing->encoded.size() - listing->copied);
+  std::memcpy(placement_.FrameSpan(listing->grant.frame).data() + listing->copied, listing->encoded.data() + listing->copied, piece);
+  listing->copied += piece;
+  if (listing->copied < listing->encoded.size()) {
+    return workers_.Run([] { return true; }, [this, &unit, key](bool) { CopyListing(unit, key); });
+  }
+  const ObjectId object = listing->object;
+  const std::uint64_t word = placement_.Publish(object, std::exchange(listing->grant, {}));
+  catalogue_.SetListingDeadline(object, listing->durable ? abi::kDeadlineNever : DeadlineFor(unit, listing->sent_ns, true));
+  EndListing(key, [this, object, word](const Waiter& waiter) { ReplyFrame(waiter, object, word, abi::Tier::kSource); });
 }
 
 }  // namespace tierd::engine

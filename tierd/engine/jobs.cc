@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 namespace tierd::engine {
 namespace {
 constexpr std::uint64_t kBytesAhead = std::uint64_t{64} << 20;  // on their way at a time, by the mean size seen
 constexpr std::size_t kMinAhead = 16;
-constexpr std::size_t kMaxAhead = 512;
+constexpr std::size_t kMaxAhead = 1536;
 constexpr std::size_t kPerTurn = 256;
 constexpr std::size_t kChunksAhead = 4;       // of one large file
 constexpr std::size_t kQueueHigh = 100'000;   // names waiting before the walk pauses
@@ -101,6 +102,10 @@ bool Jobs::Pump() {
   }
   for (const JobPtr& job : active) {
     const std::size_t before = job->queue.size();
+    for (const std::shared_ptr<File>& file : std::exchange(job->paused, {})) {
+      if (!file->in_turn) BringMore(job, file);
+    }
+    more |= !job->paused.empty();
     PumpJob(job);
     if (job->status.kind == JobKind::kPrefetch || job->status.kind == JobKind::kWarmup) MaybeVerify(job);
     more |= before - std::min(before, job->queue.size()) >= kPerTurn;
@@ -159,7 +164,17 @@ void Jobs::OnChunk(const JobPtr& job, const std::shared_ptr<File>& file, BringOu
   ++file->ended;
   if (outcome != BringOutcome::kCached && file->worst != BringOutcome::kFailed) file->worst = outcome;
   if (file->worst != BringOutcome::kCached || job->over()) file->next = file->chunks;  // no more of it
-  while (file->next < file->chunks && file->under_way < kChunksAhead) {
+  if (!file->in_turn) BringMore(job, file);
+}
+
+// Chunks that are cached already are answered inside the call: a turn takes a bounded number of them (HAZARDS 5), and none recurses.
+void Jobs::BringMore(const JobPtr& job, const std::shared_ptr<File>& file) {
+  file->in_turn = true;
+  for (std::size_t asked = 0; file->next < file->chunks && file->under_way < kChunksAhead; ++asked) {
+    if (asked == kPerTurn) {
+      job->paused.push_back(file);
+      break;
+    }
     ++file->under_way;
     const std::uint32_t chunk = file->next++;
     fetcher_.Bring(*file->unit, {.path = file->path,
@@ -169,6 +184,7 @@ void Jobs::OnChunk(const JobPtr& job, const std::shared_ptr<File>& file, BringOu
                                  .priority = source::Priority::kPrefetch,
                                  .done = [this, job, file](BringOutcome result, FileId) { OnChunk(job, file, result); }});
   }
+  file->in_turn = false;
   if (file->under_way == 0 && file->next >= file->chunks && !file->closed) {
     file->closed = true;
     EndFile(job, file);

@@ -95,6 +95,7 @@ class Jobs {
   void BringFile(const JobPtr& job, SourceUnit& unit, std::string path);
   void OnFirstChunk(const JobPtr& job, const std::shared_ptr<File>& file, BringOutcome outcome, FileId id);
   void OnChunk(const JobPtr& job, const std::shared_ptr<File>& file, BringOutcome outcome);
+  void BringMore(const JobPtr& job, const std::shared_ptr<File>& file);
   void EndFile(const JobPtr& job, const std::shared_ptr<File>& file);
   void MaybeVerify(const JobPtr& job);
   void Verify(const JobPtr& job);

@@ -21,6 +21,7 @@ struct Jobs::File {
   std::uint32_t ended = 0;
   BringOutcome worst = BringOutcome::kCached;
   bool closed = false;
+  bool in_turn = false;  // its chunks are being asked for: answers that come at once are only noted
 };
 
 struct Jobs::Job {
@@ -28,6 +29,7 @@ struct Jobs::Job {
   PrefetchOptions options;
   std::vector<Item> items;
   std::deque<std::pair<SourceUnit*, std::string>> queue;
+  std::deque<std::shared_ptr<File>> paused;  // have had their share of a turn
   std::size_t files_under_way = 0;
   std::size_t walks_under_way = 0;
   std::vector<std::pair<SourceUnit*, source::WalkId>> walks;

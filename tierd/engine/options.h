@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client_lib/abi/messages.h"
+#include "tierd/io/engine_faults.h"
 
 namespace tierd::engine {
 
@@ -54,6 +55,9 @@ struct EngineOptions {
   RamOptions ram;
   SsdOptions ssd;
   std::uint64_t policy_seed = 1;
+  // Tests only; outlive the engine and every request it abandoned.
+  io::EngineFaults* source_faults = nullptr;
+  io::EngineFaults* ssd_faults = nullptr;
 };
 
 }  // namespace tierd::engine

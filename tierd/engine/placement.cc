@@ -100,9 +100,12 @@ bool Placement::MakeRoom(SourceUnit& unit, std::uint64_t bytes) {
   const std::uint64_t needed = bytes + TransitReserve();
   std::uint32_t ids[kVictimBatch];
   for (int round = 0; round < kVictimRounds && ram_.free_bytes() < needed; ++round) {
-    const std::size_t count = unit.policy->Victims(kRam, needed - ram_.free_bytes(), ids);
+    // Each round asks for twice as many: those named so far may all be pinned.
+    const std::uint64_t missing = needed - ram_.free_bytes();
+    const std::size_t count = unit.policy->Victims(kRam, missing << round, ids);
     if (count == 0) return false;
-    for (std::size_t i = 0; i < count; ++i) {
+    const std::uint64_t resident = resident_bytes_[kRam];
+    for (std::size_t i = 0; i < count && resident - resident_bytes_[kRam] < missing; ++i) {
       const auto victim = static_cast<ObjectId>(ids[i]);
       if ((catalogue_.file(catalogue_.object(victim).file).flags & kFilePinned) != 0) {
         unit.policy->Accessed({Raw(victim), 0, clock_.MonotonicNs(), 0});  // so that it is not named again at once
@@ -230,6 +233,8 @@ ssd::RecordIdentity Placement::IdentityOf(ObjectId object, std::uint64_t generat
 void Placement::CopyToSsd(ObjectId object, std::span<const std::byte> payload, std::uint64_t generation) {
   if (ssd_ == nullptr || OnSsd(object)) return;
   ObjectRecord& record = catalogue_.object(object);
+  // After a restart a stat would confirm it for good; it may come when it has been read again (HAZARDS 2.12).
+  if ((catalogue_.file(record.file).flags & kFileRacy) != 0) return;
   SourceUnit& unit = UnitOf(object);
   if (!unit.policy->Admit(kSsd, Raw(object), ssd_->FreeBytes())) {
     backfill_wanted_ |= ssd_->status().recovering;  // until then nothing is free: asked again when something is

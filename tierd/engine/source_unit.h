@@ -11,6 +11,7 @@
 
 #include "policies/policy_instance.h"
 #include "tierd/engine/options.h"
+#include "tierd/engine/service_pace.h"
 #include "tierd/engine/warmup.h"
 #include "tierd/source/listing_memory.h"
 #include "tierd/source/path_resolver.h"
@@ -37,6 +38,7 @@ struct SourceUnit {
   std::optional<policies::PolicyInstance> policy;
   source::ReadAhead read_ahead{source::ReadAheadOptions{}};
   source::ListingMemory listings{source::ListingMemoryOptions{}};
+  ServicePace pace;
   WarmupTrigger warmup;
   std::unordered_map<std::string, std::int64_t> walked;  // directory -> when a walk with stats of all of it ended (MonotonicNs)
   // Whether all of `path` was walked within the staleness bound.
@@ -47,6 +49,10 @@ struct SourceUnit {
       if (at.empty()) return false;
     }
   }
+
+  // What reads by clients have bought in refreshes ahead of the deadline, and when the last of them was (Refresher).
+  std::uint64_t refresh_credit = 0;
+  std::int64_t last_read_ns = 0;
 
   // Sizes seen, to guess how much to read of a file whose size is not known yet.
   std::uint64_t files_read = 0;

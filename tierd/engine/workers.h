@@ -17,12 +17,16 @@ namespace tierd::engine {
 class Workers {
  public:
   Workers(boost::asio::io_context& loop, unsigned threads) : loop_(loop), pool_(threads), alive_(std::make_shared<bool>(true)) {}
-  ~Workers() {
-    *alive_ = false;
-    pool_.join();
-  }
+  ~Workers() { Stop(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
+
+  // Drops what has not begun and waits for the jobs that run. Idempotent.
+  void Stop() {
+    *alive_ = false;
+    pool_.stop();
+    pool_.join();
+  }
 
   // `work` returns a value (move-only is fine); `then` gets it on the loop thread, unless this object is gone by then.
   template <typename Work, typename Then>

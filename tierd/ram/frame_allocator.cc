@@ -29,9 +29,14 @@ std::uint32_t GranulesFor(const FrameRequest& request) {
 
 bool IsFreeState(FrameState state) { return state == FrameState::kHole || state == FrameState::kGap; }
 
+AllocatorOptions WithLargest(AllocatorOptions options) {
+  options.largest_bytes = std::max(options.largest_bytes, options.max_frame_bytes);
+  return options;
+}
+
 }  // namespace
 
-FrameAllocator::FrameAllocator(AllocatorOptions options) : options_(options) {
+FrameAllocator::FrameAllocator(AllocatorOptions options) : options_(WithLargest(options)) {
   TIERD_CHECK(options_.max_frame_bytes >= abi::kGranule && options_.max_frame_bytes <= (std::uint64_t{64} << 20));
   lists_.fill(kNone);
   occupied_.fill(0);
@@ -223,7 +228,7 @@ FrameId FrameAllocator::Carve(FrameId free_block, std::uint32_t start, std::uint
 }
 
 FrameId FrameAllocator::Allocate(const FrameRequest& request, bool into_reserve) {
-  TIERD_CHECK(request.bytes > 0 && request.bytes <= options_.max_frame_bytes);
+  TIERD_CHECK(request.bytes > 0 && request.bytes <= options_.largest_bytes);
   TIERD_CHECK(request.align == 64 || request.align == 512 || request.align == 4096);
   const FrameId in_hole = AllocateInHole(request, Span{});
   if (in_hole != kNoFrame) return in_hole;

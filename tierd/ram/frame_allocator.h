@@ -31,13 +31,15 @@ enum class FrameState : std::uint8_t {
 };
 
 struct AllocatorOptions {
-  // Largest frame there can be (the largest chunk size of any source). Range 64 B..64 MiB.
+  // Largest frame that room is kept for (the largest chunk size of any source). Range 64 B..64 MiB.
   std::uint64_t max_frame_bytes = 4 << 20;
+  // Largest frame that is granted when there happens to be room; 0: the same.
+  std::uint64_t largest_bytes = 0;
 };
 
 struct FrameRequest {
   OwnerId owner = 0;
-  std::uint64_t bytes = 0;      // payload, 1..max_frame_bytes
+  std::uint64_t bytes = 0;      // payload, 1..largest_bytes
   std::uint32_t align = 64;     // 64, 512 or 4096: of start *and* capacity
   std::uint64_t lease_word = 0; // abi::EncodeLease(key, fill) of this frame; opaque here
 };

@@ -16,7 +16,7 @@ constexpr std::uint64_t kSmallestSegment = 64 << 10;
 }  // namespace
 
 RamTier::RamTier(RamTierOptions options, MoveCallback on_move)
-    : options_(options), on_move_(std::move(on_move)), allocator_(AllocatorOptions{options.max_frame_bytes}), compactor_(allocator_, *this) {
+    : options_(options), on_move_(std::move(on_move)), allocator_(AllocatorOptions{options.max_frame_bytes, options.largest_bytes}), compactor_(allocator_, *this) {
   options_.segment_bytes = std::clamp(options_.segment_bytes, kSmallestSegment, abi::kMaxSegmentBytes);
   if (options_.segment_bytes >= kHugePage) options_.segment_bytes = options_.segment_bytes / kHugePage * kHugePage;
 }
@@ -29,7 +29,7 @@ RamTier::~RamTier() = default;
 std::uint16_t RamTier::NextFill() { return static_cast<std::uint16_t>(fills_++ % 65535 + 1); }
 
 FrameId RamTier::Allocate(OwnerId owner, abi::FileKey chunk_key, std::uint64_t bytes, std::uint32_t align) {
-  if (bytes == 0 || bytes > options_.max_frame_bytes) return kNoFrame;
+  if (bytes == 0 || bytes > std::max(options_.max_frame_bytes, options_.largest_bytes)) return kNoFrame;
   return allocator_.Allocate({owner, bytes, align, abi::EncodeLease(abi::LeaseKeyOf(chunk_key), NextFill())}, may_use_reserve_);
 }
 

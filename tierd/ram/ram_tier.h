@@ -34,8 +34,10 @@ struct RamTierOptions {
   // Size of a segment, rounded to 2 MiB; the last one may be smaller. Range 64 KiB..256 MiB. Smaller ones return sooner under pressure; below
   // 80 MiB room for a 4 MiB frame cannot be promised at 10 % free.
   std::uint64_t segment_bytes = abi::kMaxSegmentBytes;
-  // Largest frame. Range 64 KiB..64 MiB.
+  // Largest frame that room is kept for. Range 64 KiB..64 MiB.
   std::uint64_t max_frame_bytes = 4 << 20;
+  // Largest frame that is granted when there happens to be room (listings); 0: the same.
+  std::uint64_t largest_bytes = 0;
 };
 
 struct RamTierStats {
@@ -64,7 +66,7 @@ class RamTier final : private FrameMover {
   ~RamTier() override;
 
   // ---- frames
-  // A frame in state filling, for bytes 1..max_frame_bytes, start and capacity a multiple of `align` (64, 512, 4096: O_DIRECT needs the block
+  // A frame in state filling, for bytes 1..largest_bytes, start and capacity a multiple of `align` (64, 512, 4096: O_DIRECT needs the block
   // size, mmap 4096). `chunk_key` is the key that clients lease: of the chunk, of the file if it has one chunk, of the listing. kNoFrame when there is no room:
   // then in this order ReclaimLimbo, CompactStep(bytes), AddSegment, evict.
   FrameId Allocate(OwnerId owner, abi::FileKey chunk_key, std::uint64_t bytes, std::uint32_t align = 64);

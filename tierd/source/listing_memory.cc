@@ -43,7 +43,7 @@ ListingVerdict ListingMemory::Compare(Listing& listing, std::vector<std::uint64_
 
 ListingVerdict ListingMemory::Observe(std::string_view directory, std::vector<std::uint64_t> name_hashes,
                                       std::int64_t now_ns) {
-  std::sort(name_hashes.begin(), name_hashes.end());
+  if (!std::is_sorted(name_hashes.begin(), name_hashes.end())) std::sort(name_hashes.begin(), name_hashes.end());
   const auto found = known_.find(directory);
   if (found == known_.end()) {
     order_.push_front(Listing{std::string(directory), std::move(name_hashes), now_ns, {}, 0});

@@ -29,7 +29,8 @@ class ListingMemory {
  public:
   explicit ListingMemory(const ListingMemoryOptions& options) : options_(options) {}
 
-  // A complete, error-free listing of `directory` ended at `now_ns` (MonotonicNs). `name_hashes` in any order, made by HashName.
+  // A complete, error-free listing of `directory` ended at `now_ns` (MonotonicNs). `name_hashes` made by HashName, in any order; a sorted million of them
+  // costs little.
   // A loss that a second listing at least confirm_after later repeats exactly is believed: kDurable, and the set is replaced.
   ListingVerdict Observe(std::string_view directory, std::vector<std::uint64_t> name_hashes, std::int64_t now_ns);
   // Names that were added or removed with our knowledge (invalidate, read-your-writes): the directory starts over.

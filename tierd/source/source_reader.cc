@@ -104,9 +104,9 @@ Status SourceReaderImpl::MakeEngine(io::EngineKind kind) {
 }
 
 void SourceReaderImpl::MaybeStartTrial() {
-  // Enough work for all turns, so that a trial seldom starts in vain.
-  constexpr std::size_t kEnough = std::size_t{EngineTrial::kMeasured} * EngineTrial::kTurns;
-  const bool ramped_up = counters_.reads[0] >= kEnough / 2;
+  // Enough work for a turn, so that a trial seldom starts in vain: whoever brings a tree up keeps a few hundred waiting, and adds to them.
+  constexpr std::size_t kEnough = EngineTrial::kMeasured;
+  const bool ramped_up = counters_.reads[0] >= 2 * kEnough;
   if (trial_.decided() || trial_.running() || !ramped_up || Waiting() < kEnough || hung_ > 0) return;
   for (const io::EngineKind kind : {io::EngineKind::kUring, io::EngineKind::kThreads}) {
     if (engines_[static_cast<std::size_t>(kind)] != nullptr) continue;
@@ -282,6 +282,7 @@ void SourceReaderImpl::Send(Operation& op) {
     op.read.buffer = op.read.acquire_buffer();
     if (op.read.buffer == nullptr) {
       op.in_flight = true;  // no longer queued
+      if (std::exchange(op.probe, false)) --probes_;  // nothing was asked
       EndLater(op, ReadError::kNoBuffer);
       return;
     }

@@ -1,0 +1,171 @@
+// Files that change: while they are read, after they were cached, by others and by ourselves (FAULTS F41, F42, F43, F45).
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace tierd::engine {
+namespace {
+
+class ChangeTest : public EngineTest {
+ protected:
+  static constexpr std::uint32_t kTtlMs = 200;
+  ChangeTest() { source_options().ttl_ms = kTtlMs; }
+  // Overwrites in place: same inode.
+  void Rewrite(const std::string& name, const std::string& bytes) const {
+    const int fd = ::open((tree_ / name).c_str(), O_WRONLY | O_CLOEXEC);
+    ASSERT_GE(fd, 0);
+    ASSERT_EQ(::pwrite(fd, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+    ASSERT_EQ(::ftruncate(fd, static_cast<off_t>(bytes.size())), 0);
+    ::close(fd);
+  }
+  // What a reader gets once the bound is over.
+  Answer FetchLater(const std::string& name) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(kTtlMs + 40));
+    return Fetch(name);
+  }
+};
+
+TEST_F(ChangeTest, RewrittenDuringTheReadIsReadAgain) {  // F41
+  const std::string name = Write("file", Bytes("file", 40'000, 1));
+  StartEngine();
+  source_io_.Hold(io::Step::kStatAfter);  // the bytes of version 1 are in the frame
+  const std::uint64_t id = Ask(name);
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
+  Rewrite(name, Bytes(name, 40'000, 2));
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(id); }));
+  // The held stat may have been made before the write: then version 1 was a moment of the file, and the bound holds.
+  const bool first = answers()[id].bytes == Bytes(name, 40'000, 1);
+  EXPECT_TRUE(first || answers()[id].bytes == Bytes(name, 40'000, 2)) << "never a mixture";
+  EXPECT_TRUE(FetchLater(name).bytes == Bytes(name, 40'000, 2));
+}
+
+TEST_F(ChangeTest, RewrittenBetweenStatAndReadIsReadAgain) {  // F41
+  const std::string name = Write("file", Bytes("file", 40'000, 1));
+  StartEngine();
+  source_io_.Hold(io::Step::kStatBefore);
+  const std::uint64_t id = Ask(name);
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
+  Rewrite(name, Bytes(name, 40'000, 2));
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(id); }));
+  EXPECT_TRUE(answers()[id].bytes == Bytes(name, 40'000, 2));
+  EXPECT_GE(unit().reader->counters().version_retries, 1u);
+}
+
+TEST_F(ChangeTest, TruncatedBetweenStatAndReadIsReadAgain) {  // F42
+  const std::string name = Write("file", Bytes("file", 40'000, 1));
+  StartEngine();
+  source_io_.Hold(io::Step::kStatBefore);
+  const std::uint64_t id = Ask(name);
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
+  Rewrite(name, Bytes(name, 17, 2));
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(id); }));
+  EXPECT_EQ(answers()[id].bytes, Bytes(name, 17, 2));
+}
+
+TEST_F(ChangeTest, ALargeFileThatChangesIsNeverAMixture) {  // F41, several chunks
+  source_options().chunk_bytes = 64 << 10;
+  const std::size_t bytes = 3 * (64 << 10);
+  const std::string name = Write("large", Bytes("large", bytes, 1));
+  StartEngine();
+  const Answer first = Fetch(name, abi::FetchOp::kChunk, 0);
+  ASSERT_EQ(first.status(), abi::FetchStatus::kFrame);
+  Rewrite(name, Bytes(name, bytes, 2));
+  // Chunk 1 is of the new version: what is known of the file follows, and chunk 0 of the old one is gone.
+  const Answer second = Fetch(name, abi::FetchOp::kChunk, 1);
+  ASSERT_EQ(second.status(), abi::FetchStatus::kFrame);
+  EXPECT_TRUE(second.bytes == Bytes(name, bytes, 2).substr(64 << 10, 64 << 10));
+  EXPECT_NE(second.reply.ctime_ns, first.reply.ctime_ns) << "the client sees that its two chunks are of two versions";
+  EXPECT_TRUE(Fetch(name, abi::FetchOp::kChunk, 0).bytes == Bytes(name, bytes, 2).substr(0, 64 << 10));
+}
+
+TEST_F(ChangeTest, ReplacedByRenameWithSameSizeAndMtime) {  // F43
+  const std::string name = Write("file", Bytes("file", 5000, 1));
+  StartEngine();
+  ASSERT_EQ(Fetch(name).bytes, Bytes(name, 5000, 1));
+  Write("other", Bytes(name, 5000, 2));
+  struct stat before {};
+  ASSERT_EQ(::stat((tree_ / name).c_str(), &before), 0);
+  const timespec times[2] = {before.st_atim, before.st_mtim};
+  ASSERT_EQ(::utimensat(AT_FDCWD, (tree_ / "other").c_str(), times, 0), 0);
+  ASSERT_EQ(::rename((tree_ / "other").c_str(), (tree_ / name).c_str()), 0);
+  EXPECT_EQ(FetchLater(name).bytes, Bytes(name, 5000, 2));
+  EXPECT_EQ(engine().counters().invalidated_changed, 1u);
+}
+
+TEST_F(ChangeTest, DeletedIsAnErrorWhenTheBoundIsOverAndTheCopyIsKept) {  // F45; HAZARDS 2.15
+  UseSsd();
+  const std::string name = Write("file", Bytes("file", 5000));
+  StartEngine();
+  ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  const std::string hidden = tree_.path() + "-hidden";
+  ASSERT_EQ(::rename((tree_ / name).c_str(), hidden.c_str()), 0);
+  const Answer answer = FetchLater(name);
+  EXPECT_EQ(answer.status(), abi::FetchStatus::kError);
+  EXPECT_EQ(answer.reply.sys_errno, ENOENT);
+  EXPECT_TRUE(InRam(name)) << "an ENOENT proves nothing";
+  ASSERT_EQ(::rename(hidden.c_str(), (tree_ / name).c_str()), 0);  // ctime moves: it is read again
+  EXPECT_EQ(Fetch(name).bytes, Bytes(name, 5000));
+}
+
+TEST_F(ChangeTest, ModeAndOwnerFollowWithinTheBound) {  // F45
+  const std::string name = Write("file", Bytes("file", 5000));
+  StartEngine();
+  ASSERT_EQ(::chmod((tree_ / name).c_str(), 0640), 0);
+  EXPECT_EQ(Fetch(name).reply.mode & 07777u, 0640u);
+  ASSERT_EQ(::chmod((tree_ / name).c_str(), 0600), 0);
+  const Answer answer = FetchLater(name);
+  EXPECT_EQ(answer.reply.mode & 07777u, 0600u);
+  EXPECT_EQ(answer.bytes, Bytes(name, 5000));
+  if (::geteuid() == 0) return;  // may read everything
+  ASSERT_EQ(::chmod((tree_ / name).c_str(), 0), 0);
+  EXPECT_EQ(FetchLater(name).reply.sys_errno, EACCES);
+}
+
+TEST_F(ChangeTest, ImmutableIsNotAskedAboutAgain) {  // F45
+  source_options().staleness = abi::Staleness::kImmutable;
+  const std::string name = Write("file", Bytes("file", 5000));
+  StartEngine();
+  ASSERT_EQ(Fetch(name).reply.deadline, abi::kDeadlineNever);
+  ASSERT_EQ(::unlink((tree_ / name).c_str()), 0);
+  EXPECT_EQ(FetchLater(name).bytes, Bytes(name, 5000));
+  EXPECT_EQ(source_io_.count(io::Step::kStat), 0u);
+}
+
+TEST_F(ChangeTest, OurOwnWriteIsSeenAtOnceAlsoByAReadUnderWay) {
+  source_options().ttl_ms = 60'000;
+  const std::string name = Write("d/file", Bytes("d/file", 9000, 1));
+  StartEngine();
+  ASSERT_EQ(Fetch(name).bytes, Bytes(name, 9000, 1));
+  Write(name, Bytes(name, 7000, 2));
+  EXPECT_EQ(engine().Advise(unit(), abi::AdviseOp::kInvalidate, name, false), 1u);
+  EXPECT_FALSE(InRam(name));
+  EXPECT_EQ(Fetch(name).bytes, Bytes(name, 7000, 2));
+  // A read that began before the write must not bring the old bytes back after it.
+  engine().Advise(unit(), abi::AdviseOp::kInvalidate, name, false);
+  source_io_.Hold(io::Step::kStatAfter);
+  const std::uint64_t id = Ask(name);
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
+  Write(name, Bytes(name, 7000, 3));
+  engine().Advise(unit(), abi::AdviseOp::kInvalidate, name, false);
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(id); }));
+  EXPECT_NE(answers()[id].bytes, Bytes(name, 7000, 2));
+  EXPECT_EQ(Fetch(name).bytes, Bytes(name, 7000, 3));
+}
+
+TEST_F(ChangeTest, AnErrorIsPassedOnAndNotRemembered) {  // F40
+  StartEngine();
+  const Answer missing = Fetch("not/there");
+  EXPECT_EQ(missing.status(), abi::FetchStatus::kError);
+  EXPECT_EQ(missing.reply.sys_errno, ENOENT);
+  Write("not/there", "now it is");
+  EXPECT_EQ(Fetch("not/there").bytes, "now it is");
+}
+
+}  // namespace
+}  // namespace tierd::engine

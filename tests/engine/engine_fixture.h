@@ -1,0 +1,210 @@
+// A whole Engine in the test's process: real tiers in a temporary directory, a temporary directory as source, the test as the server. What the
+// source and the SSD are asked for can be counted, held and delayed (SteppedFaults).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <boost/asio/io_context.hpp>
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "policies/registry.h"
+#include "tests/source/temp_tree.h"
+#include "tierd/base/clock.h"
+#include "tierd/engine/engine.h"
+#include "tierd/io/engine_faults.h"
+
+namespace tierd::engine {
+
+// Counts the steps of an engine's requests; a step may be held until released, or take longer.
+class SteppedFaults final : public io::EngineFaults {
+ public:
+  long Outcome(io::Step step, long result) override {
+    ++counts_[static_cast<std::size_t>(step)];
+    if (const int us = delay_us[static_cast<std::size_t>(step)]; us > 0) std::this_thread::sleep_for(std::chrono::microseconds(us));
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (held_ != step) return result;
+    ++waiting;
+    released_.wait(lock, [&] { return held_ != step; });
+    --waiting;
+    return result;
+  }
+  unsigned SubmitLimit(unsigned pending) override { return pending; }
+  unsigned CompletionEntries() override { return 0; }
+
+  // Requests that come to this step stay there until Release.
+  void Hold(io::Step step) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    held_ = step;
+  }
+  void Release() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    held_ = io::Step::kClose;  // never asked about
+    released_.notify_all();
+  }
+  std::uint64_t count(io::Step step) const { return counts_[static_cast<std::size_t>(step)]; }
+
+  std::array<std::atomic<int>, 9> delay_us{};
+  std::atomic<int> waiting = 0;
+
+ private:
+  std::array<std::atomic<std::uint64_t>, 9> counts_{};
+  std::mutex mutex_;
+  std::condition_variable released_;
+  io::Step held_ = io::Step::kClose;
+};
+
+class EngineTest : public testing::Test, private ReplySink {
+ protected:
+  static constexpr SessionId kReader{1};
+
+  EngineTest() {
+    options_.sources.push_back({});
+    SourceOptions& source = options_.sources.back();
+    source.path = tree_.path();
+    source.name = "data";
+    source.racy_window_ms = 0;
+    source.warm = false;
+    source.engine = EngineChoice::kThreads;  // a held step holds a worker, not the loop
+    options_.ram.capacity_bytes = 64 << 20;
+    options_.ram.segment_bytes = 16 << 20;
+    options_.ram.pages = PagesChoice::k4KiB;
+    options_.ram.min_available_bytes = 0;
+    options_.ssd.engine = EngineChoice::kThreads;
+    options_.ssd.capacity_bytes = 128 << 20;
+    options_.ssd.min_free_bytes = 0;
+    options_.ssd.min_free_inodes = 0;
+    options_.source_faults = &source_io_;
+    options_.ssd_faults = &ssd_io_;
+  }
+  ~EngineTest() override { StopEngine(); }
+
+  void UseSsd() { options_.ssd.directory = cache_.path() + "/ssd"; }
+  SourceOptions& source_options() { return options_.sources.back(); }
+
+  void StartEngine() {
+    engine_ = std::make_unique<Engine>(loop_, clock_, registry_, options_);
+    const Status status = engine_->Start(*this);
+    ASSERT_TRUE(status.ok()) << status.ToString();
+    ASSERT_TRUE(RunUntil([&] { return !engine_->recovering(); }));
+  }
+  void StopEngine() {
+    source_io_.Release();
+    ssd_io_.Release();
+    if (engine_) engine_->Stop(2000);
+    engine_.reset();
+  }
+  Engine& engine() { return *engine_; }
+  SourceUnit& unit() { return *engine_->sources().front(); }
+
+  // Turns the loop until the condition holds; false after `ms`.
+  template <typename Condition>
+  bool RunUntil(Condition condition, int ms = 10'000) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
+    loop_.restart();
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > until) return false;
+      loop_.run_for(std::chrono::milliseconds(1));
+      loop_.restart();
+    }
+    return true;
+  }
+
+  std::string Write(const std::string& name, const std::string& bytes) {
+    tree_.Write(name, bytes);
+    return name;
+  }
+  static std::string Bytes(const std::string& name, std::size_t count, int version = 1) {
+    std::string bytes;
+    std::uint64_t state = std::hash<std::string>{}(name) * 31 + static_cast<std::uint64_t>(version);
+    while (bytes.size() < count) {
+      state = state * 6364136223846793005ull + 1442695040888963407ull;
+      bytes.append(reinterpret_cast<const char*>(&state), sizeof state);
+    }
+    bytes.resize(count);
+    return bytes;
+  }
+  std::vector<std::string> MakeFiles(int count, std::size_t bytes) {
+    std::vector<std::string> names;
+    for (int i = 0; i < count; ++i) names.push_back("d" + std::to_string(i % 8) + "/f" + std::to_string(i));
+    for (const std::string& name : names) Write(name, Bytes(name, bytes));
+    return names;
+  }
+
+  // Asks as a client does; the answer is in replies() once it came.
+  std::uint64_t Ask(const std::string& path, abi::FetchOp op = abi::FetchOp::kChunk, std::uint32_t chunk = 0, SessionId session = kReader) {
+    FetchRequest request;
+    request.session = session;
+    request.path = path;
+    request.entry.op = static_cast<std::uint8_t>(op);
+    request.entry.chunk = chunk;
+    request.entry.request_id = ++last_request_;
+    engine_->Fetch(unit(), request);
+    engine_->EndTurn();
+    return last_request_;
+  }
+  struct Answer {
+    abi::FetchReply reply{};
+    std::string bytes;  // of a frame, copied when the answer came
+    abi::FetchStatus status() const { return static_cast<abi::FetchStatus>(reply.status); }
+    abi::Tier tier() const { return static_cast<abi::Tier>(reply.tier); }
+  };
+  std::map<std::uint64_t, Answer>& answers() { return answers_; }
+  Answer Fetch(const std::string& path, abi::FetchOp op = abi::FetchOp::kChunk, std::uint32_t chunk = 0) {
+    const std::uint64_t id = Ask(path, op, chunk);
+    EXPECT_TRUE(RunUntil([&] { return answers_.contains(id); })) << path;
+    Answer answer = answers_[id];
+    answers_.erase(id);
+    return answer;
+  }
+  // As the access ring says it: the bytes of that answer were read (again).
+  void NoteRead(const Answer& answer) {
+    engine_->OnAccess(kReader, std::uint64_t{answer.reply.ordinal} | std::uint64_t{answer.reply.generation & 0xffu} << 32 |
+                                   std::uint64_t{answer.reply.tier} << 52);
+    engine_->EndTurn();
+  }
+  FileId FileOf(const std::string& path) { return engine_->catalogue().Find(engine_->catalogue().KeyOf(unit().wire_id, path)); }
+  ObjectId ObjectOf(const std::string& path, std::uint32_t chunk = 0) { return engine_->catalogue().ObjectOf(FileOf(path), chunk); }
+  bool InRam(const std::string& path) { return engine_->placement().InRam(ObjectOf(path)); }
+  bool OnSsd(const std::string& path) { return engine_->placement().OnSsd(ObjectOf(path)); }
+  JobStatus WaitForJob(std::uint64_t id) {
+    EXPECT_TRUE(RunUntil([&] { return engine_->jobs().Find(id)->ended_ns != 0; }, 30'000));
+    return *engine_->jobs().Find(id);
+  }
+
+  source::TempTree tree_;
+  source::TempTree cache_;
+  SteppedFaults source_io_;
+  SteppedFaults ssd_io_;
+  EngineOptions options_;
+
+ private:
+  void OnFetchReply(SessionId, const abi::FetchReply& reply) override {
+    Answer& answer = answers_[reply.request_id];
+    EXPECT_EQ(answer.reply.status, 0) << "two answers to request " << reply.request_id;
+    answer.reply = reply;
+    if (answer.status() != abi::FetchStatus::kFrame) return;
+    const abi::Location at = abi::DecodeLocation(reply.location);
+    const ram::Segment* segment = engine_->ram().FindSegment(at.segment);
+    ASSERT_NE(segment, nullptr);
+    answer.bytes.assign(reinterpret_cast<const char*>(segment->data()) + at.offset, reply.length);
+  }
+
+  boost::asio::io_context loop_;
+  SystemClock clock_;
+  policies::Registry registry_;
+  std::unique_ptr<Engine> engine_;
+  std::uint64_t last_request_ = 0;
+  std::map<std::uint64_t, Answer> answers_;
+};
+
+}  // namespace tierd::engine

@@ -1,0 +1,66 @@
+// Listings: from one walk for all who ask, believed only as far as HAZARDS 2.15 allows.
+#include <cstring>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace tierd::engine {
+namespace {
+
+class ListingTest : public EngineTest {
+ protected:
+  ListingTest() { source_options().ttl_ms = 500; }
+  static std::vector<std::string> NamesOf(const Answer& answer) {
+    std::vector<std::string> names;
+    for (std::size_t at = 0; at + sizeof(abi::ListingEntry) <= answer.bytes.size();) {
+      abi::ListingEntry head;
+      std::memcpy(&head, answer.bytes.data() + at, sizeof head);
+      names.push_back(answer.bytes.substr(at + sizeof head, head.name_bytes));
+      at += abi::PadTo8(sizeof head + head.name_bytes);
+    }
+    return names;
+  }
+  Answer List(const std::string& path) { return Fetch(path, abi::FetchOp::kList); }
+};
+
+TEST_F(ListingTest, IsSortedAndServedFromRamUntilItsTimeIsOver) {
+  for (const char* name : {"d/b", "d/a", "d/c/inner"}) Write(name, "x");
+  StartEngine();
+  EXPECT_EQ(NamesOf(List("d")), (std::vector<std::string>{"a", "b", "c"}));
+  Write("d/late", "x");
+  EXPECT_EQ(List("d").tier(), abi::Tier::kRam);
+  std::this_thread::sleep_for(std::chrono::milliseconds(540));
+  EXPECT_EQ(NamesOf(List("d")), (std::vector<std::string>{"a", "b", "c", "late"}));
+  std::filesystem::remove(tree_ / "d/a");
+  std::this_thread::sleep_for(std::chrono::milliseconds(540));
+  EXPECT_EQ(List("d").status(), abi::FetchStatus::kBypass) << "names are missing: the client lists by itself";
+  EXPECT_EQ(List("missing").reply.sys_errno, ENOENT);
+}
+
+TEST_F(ListingTest, AWriteOfOursDuringTheWalkIsNotMissed) {
+  for (const char* name : {"d/a", "d/b"}) Write(name, "x");
+  StartEngine();
+  const std::uint64_t id = Ask("d", abi::FetchOp::kList);
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the walk has ended; the loop has not looked yet
+  Write("d/new", "x");
+  engine().Advise(unit(), abi::AdviseOp::kInvalidate, "d/new", false);
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(id); }));
+  EXPECT_EQ(answers()[id].status(), abi::FetchStatus::kBypass);
+  EXPECT_EQ(NamesOf(List("d")), (std::vector<std::string>{"a", "b", "new"}));
+}
+
+TEST_F(ListingTest, LargerThanAChunk) {
+  source_options().chunk_bytes = 64 << 10;
+  std::vector<std::string> expected;
+  for (int i = 0; i < 600; ++i) {  // 224 bytes each: two chunks
+    expected.push_back("name-" + std::to_string(1000 + i) + std::string(191, 'x'));
+    Write("many/" + expected.back(), "");
+  }
+  StartEngine();
+  const Answer answer = List("many");
+  ASSERT_EQ(answer.status(), abi::FetchStatus::kFrame);
+  EXPECT_TRUE(NamesOf(answer) == expected);
+  EXPECT_EQ(List("many").tier(), abi::Tier::kRam);
+}
+
+}  // namespace
+}  // namespace tierd::engine

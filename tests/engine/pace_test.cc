@@ -1,0 +1,61 @@
+// F08: an SSD that answers later than the source is passed by, by what was measured, and taken again when it has recovered.
+#include "tests/engine/engine_fixture.h"
+#include "tierd/engine/service_pace.h"
+
+namespace tierd::engine {
+namespace {
+
+TEST(ServicePace, AQueueOfOurOwnMakesNothingSlow) {
+  ServicePace pace;
+  EXPECT_EQ(pace.PerRequestNs(1000), 0);
+  std::vector<std::uint32_t> depths;
+  for (int i = 0; i < 100; ++i) depths.push_back(pace.Begin());
+  for (const std::uint32_t depth : depths) pace.End(depth, 1000, std::int64_t{depth} * 1'000'000);  // each waits for those before it
+  EXPECT_NEAR(pace.PerRequestNs(1000), 1e6, 1);
+  for (int i = 0; i < 50; ++i) pace.End(pace.Begin(), 1000, 8'000'000);  // alone, and slow
+  EXPECT_GT(pace.PerRequestNs(1000), 7e6);
+  EXPECT_EQ(pace.PerRequestNs(1 << 20), 0) << "another size";
+}
+
+class PaceTest : public EngineTest {
+ protected:
+  PaceTest() {
+    UseSsd();
+    // RAM for a few files: the rest is read from the SSD again and again.
+    options_.ram.capacity_bytes = 16 << 20;
+    source_options().policy = "freeze";
+  }
+};
+
+TEST_F(PaceTest, ReadersGoToTheSourceWhileTheSsdIsSlower) {
+  const auto names = MakeFiles(60, 400'000);
+  StartEngine();
+  ASSERT_EQ(WaitForJob(engine().jobs().Prefetch({{&unit(), ""}}, {})).state, JobState::kDone);
+  std::vector<std::string> on_ssd;
+  for (const std::string& name : names) {
+    if (!InRam(name)) on_ssd.push_back(name);
+  }
+  ASSERT_GT(on_ssd.size(), 10u);
+  const auto read_all = [&] {
+    for (const std::string& name : on_ssd) EXPECT_TRUE(Fetch(name).bytes == Bytes(name, 400'000)) << name;
+  };
+  read_all();
+  EXPECT_EQ(engine().counters().ssd_slow_bypass, 0u);
+  const std::uint64_t opens = source_io_.count(io::Step::kOpen);
+  ssd_io_.delay_us[static_cast<std::size_t>(io::Step::kReadv)] = 40'000;
+  read_all();
+  read_all();
+  EXPECT_GT(engine().counters().ssd_slow_bypass, on_ssd.size() / 2);
+  EXPECT_EQ(source_io_.count(io::Step::kOpen) - opens, engine().counters().ssd_slow_bypass);
+  for (const std::string& name : on_ssd) EXPECT_TRUE(OnSsd(name)) << "the copies stay";
+  // It answers again as it should: one read in sixteen finds out.
+  ssd_io_.delay_us[static_cast<std::size_t>(io::Step::kReadv)] = 0;
+  EXPECT_TRUE(RunUntil([&] {
+    const std::uint64_t before = engine().counters().ssd_slow_bypass;
+    read_all();
+    return engine().counters().ssd_slow_bypass == before;
+  }, 30'000));
+}
+
+}  // namespace
+}  // namespace tierd::engine

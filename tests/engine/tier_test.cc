@@ -1,0 +1,105 @@
+// Two tiers: what leaves RAM is on the SSD, the SSD gives up first what RAM holds too, and RAM shrinks when it must.
+#include <algorithm>
+#include <numeric>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace tierd::engine {
+namespace {
+
+class TierTest : public EngineTest {
+ protected:
+  static constexpr std::size_t kBytes = 100'000;
+  TierTest() {
+    options_.ram.capacity_bytes = 32 << 20;
+    options_.ram.segment_bytes = 16 << 20;
+    source_options().policy = "lru";
+    source_options().staleness = abi::Staleness::kImmutable;
+  }
+  void ReadAll(const std::vector<std::string>& names) {
+    for (const std::string& name : names) {
+      const Answer answer = Fetch(name);
+      ASSERT_EQ(answer.status(), abi::FetchStatus::kFrame) << name;
+      ASSERT_TRUE(answer.bytes == Bytes(name, kBytes)) << name;
+    }
+  }
+  std::size_t Count(const std::vector<std::string>& names, bool ram, bool ssd) {
+    return static_cast<std::size_t>(std::count_if(names.begin(), names.end(), [&](const std::string& name) { return (ram && InRam(name)) || (ssd && OnSsd(name)); }));
+  }
+};
+
+TEST_F(TierTest, WhatLeavesRamIsReadFromTheSsd) {
+  UseSsd();
+  const auto names = MakeFiles(600, kBytes);  // 60 MB through 32 MiB
+  StartEngine();
+  ReadAll(names);
+  EXPECT_LT(Count(names, true, false), names.size());
+  EXPECT_EQ(Count(names, true, true), names.size());
+  ReadAll(names);
+  // Once, but for readers who were sent there because the device was busy with something else (F08).
+  EXPECT_EQ(source_io_.count(io::Step::kOpen), names.size() + engine().counters().ssd_slow_bypass);
+  EXPECT_GT(engine().counters().promotions_ssd_ram, 0u);
+}
+
+TEST_F(TierTest, TheTiersHoldMoreTogetherThanTheLargerOne) {
+  UseSsd();
+  options_.ssd.capacity_bytes = 96 << 20;
+  options_.ram.capacity_bytes = 64 << 20;
+  const auto names = MakeFiles(1200, kBytes);  // 120 MB: more than the SSD tier, less than both
+  StartEngine();
+  for (int pass = 0; pass < 3; ++pass) {
+    ReadAll(names);
+    RunUntil([] { return false; }, 200);  // reclaim in the background
+  }
+  const std::size_t cached = Count(names, true, true);
+  const std::size_t on_ssd = Count(names, false, true);
+  EXPECT_GT(cached, on_ssd + 100) << "copies that RAM holds too make room";
+}
+
+TEST_F(TierTest, RamShrinksByEvictingAndTheSsdServes) {
+  UseSsd();
+  const auto names = MakeFiles(250, kBytes);
+  StartEngine();
+  ReadAll(names);
+  const std::size_t before = Count(names, true, false);
+  EXPECT_GT(before, 200u);
+  engine().placement().SetRamCapacity(16 << 20);
+  ASSERT_TRUE(RunUntil([&] { return engine().ram().segment_bytes() <= (16u << 20); }));
+  EXPECT_LT(Count(names, true, false), before);
+  EXPECT_GT(engine().counters().evictions[0][static_cast<std::size_t>(EvictCause::kPressure)], 0u);
+  ReadAll(names);
+  EXPECT_EQ(source_io_.count(io::Step::kOpen), names.size() + engine().counters().ssd_slow_bypass);
+  EXPECT_LE(engine().ram().segment_bytes(), 16u << 20);
+}
+
+TEST_F(TierTest, PinnedFilesStayWhenOthersLeave) {
+  const auto names = MakeFiles(600, kBytes);
+  StartEngine();
+  const std::vector<std::string> pinned(names.begin(), names.begin() + 20);
+  for (const std::string& name : pinned) {
+    ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+    engine().placement().SetPinned(FileOf(name), true);
+  }
+  ReadAll(names);
+  EXPECT_EQ(Count(pinned, true, false), pinned.size());
+  EXPECT_GT(engine().counters().evictions[0][static_cast<std::size_t>(EvictCause::kCapacity)], 100u);
+}
+
+TEST_F(TierTest, FreezeKeepsWhatCameFirstAndPassesTheRestThrough) {
+  source_options().policy = "freeze";
+  const auto names = MakeFiles(600, kBytes);
+  StartEngine();
+  for (const std::string& name : names) Fetch(name);
+  std::vector<std::string> first;
+  for (const std::string& name : names) {
+    if (InRam(name)) first.push_back(name);
+  }
+  EXPECT_GT(first.size(), 250u);
+  for (const std::string& name : names) Fetch(name);
+  EXPECT_EQ(Count(first, true, false), first.size());
+  EXPECT_EQ(engine().placement().ram_resident_objects(), first.size());
+  EXPECT_EQ(engine().counters().evictions[0][static_cast<std::size_t>(EvictCause::kCapacity)], 0u);
+}
+
+}  // namespace
+}  // namespace tierd::engine
