@@ -227,13 +227,15 @@ struct SessionPage {
   alignas(64) std::atomic<std::uint32_t> lease_high;   // lease slots [0, lease_high) may be in use; raised (seq_cst) before the first use of a slot
   std::atomic<std::uint32_t> frozen_leases;            // held over a fork (HAZARDS 2.6)
   std::atomic<std::uint64_t> leased_bytes;
+  std::atomic<std::uint32_t> left;                     // 1: the client has given up the page and reads nothing through it (LAYOUT 4)
+  std::uint32_t reserved1;
   alignas(64) std::atomic<std::uint64_t> ring_head;    // entries ever appended; position p lives at ring[p % kRingEntries]; old ones are overwritten
   alignas(64) SessionCounters counters;
   alignas(4096) std::atomic<std::uint64_t> leases[kLeaseSlots];
   alignas(4096) std::atomic<std::uint64_t> ring[kRingEntries];
 };
 static_assert(sizeof(SessionPage) == 4096 + 8 * kLeaseSlots + 8 * kRingEntries && sizeof(SessionPage) <= 65536);
-static_assert(offsetof(SessionPage, lease_high) == 64 && offsetof(SessionPage, ring_head) == 128);
+static_assert(offsetof(SessionPage, lease_high) == 64 && offsetof(SessionPage, left) == 80 && offsetof(SessionPage, ring_head) == 128);
 static_assert(offsetof(SessionPage, counters) == 192 && offsetof(SessionPage, leases) == 4096);
 
 }  // namespace tierd::abi

@@ -168,14 +168,19 @@ class Advice {
   std::int64_t Unheard(const char* const* paths, std::size_t count, std::int64_t now_ns, std::int64_t error) {
     if (op_ != abi::AdviseOp::kInvalidate) return error;
     if (client_.settings().disabled) return 0;
+    bool understood = true;
     for (std::size_t i = 0; i < count; ++i) {
       PathText text;
       std::size_t bytes = std::strlen(paths[i]);
       const bool canonical = IsCanonical(paths[i], bytes);
-      if (!canonical && !MakeCanonical(paths[i], text, &bytes)) continue;
+      if (!canonical && !MakeCanonical(paths[i], text, &bytes)) {
+        understood = false;
+        continue;
+      }
       client_.PostponeInvalidation(canonical ? paths[i] : text.text, recursive_, now_ns);
     }
-    return error == -ENOTCONN ? 0 : error;
+    if (error != -ENOTCONN) return error;
+    return understood ? 0 : -EINVAL;
   }
 
   Client& client_;

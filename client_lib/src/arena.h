@@ -33,7 +33,7 @@ class Arena {
       const Entry& entry = entries_[i];
       const std::uint32_t serial = entry.serial.load(std::memory_order_acquire);
       if (serial == location.segment) {
-        if (location.offset + bytes > entry.bytes) return nullptr;
+        if (bytes > entry.bytes || location.offset > entry.bytes - bytes) return nullptr;
         return entry.data + location.offset;
       }
       if (serial == 0) return nullptr;

@@ -20,12 +20,13 @@ struct Miss {
   Target target;
   Piece whole;
   Piece first;  // chunk 0, should the file have several
+  bool taken;   // the answer was all there is to do
 };
 
 bool ClaimAny(Session& session, abi::FileKey key, Piece& piece) {
   piece = {};
   piece.session = &session;
-  piece.epoch = session.freeze_epoch.load(std::memory_order_relaxed);
+  piece.epoch = ForkWord();
   piece.lease = ClaimForView(*session.page, abi::EncodeLease(abi::LeaseKeyOf(key), 0));
   return piece.held();
 }
@@ -75,19 +76,21 @@ class Batch {
       questions_[i].target = &misses_[i].target;
       new (&waiters_[i]) Waiter;
     }
-    {
-      const SlowPath slow;
-      abi::Fallback why;
-      if (slow.entered() && client_.MayAsk(*session, call.now_ns, &why)) (void)Ask(client_, *session, questions_, waiters_, count_, call.deadline_ns());
-    }
     const std::uint32_t count = count_;
     count_ = 0;
+    {
+      const SlowPath slow;  // until the last answer is taken: that may need the lock, to map a segment
+      abi::Fallback why;
+      if (slow.entered() && client_.MayAsk(*session, call.now_ns, &why)) (void)Ask(client_, *session, questions_, waiters_, count, call.deadline_ns());
+      for (std::uint32_t i = 0; i < count; ++i) {
+        Miss& miss = misses_[i];
+        miss.taken = waiters_[i].done && Take(call, miss, waiters_[i].fetch);
+        miss.whole.Free();
+        miss.first.Free();
+      }
+    }
     for (std::uint32_t i = 0; i < count; ++i) {
-      Miss& miss = misses_[i];
-      const bool taken = waiters_[i].done && Take(call, miss, waiters_[i].fetch);
-      miss.whole.Free();
-      miss.first.Free();
-      if (!taken) One(miss.at);
+      if (!misses_[i].taken) One(misses_[i].at);
     }
   }
 
@@ -120,7 +123,7 @@ class Batch {
     if (static_cast<abi::FetchStatus>(reply.status) != abi::FetchStatus::kFrame || static_cast<abi::SlotKind>(reply.kind) != abi::SlotKind::kFile) return false;
     const abi::Location location = abi::DecodeLocation(reply.location);
     if (location.segment == 0 || location.fill == 0 || reply.length != reply.size || reply.length == 0 || reply.tier >= abi::kTiers) return false;
-    if (!session.arena->Knows(location.segment) && !client_.Map(session, location.segment, call.deadline_ns())) return false;
+    if (client_.Map(session, location.segment, call.deadline_ns()) != abi::Fallback::kNone) return false;
     Piece& piece = miss.whole;
     piece.data = session.arena->Find(location, reply.length);
     if (piece.data == nullptr || !session.serves()) return false;

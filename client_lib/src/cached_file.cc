@@ -31,20 +31,15 @@ abi::Fallback Overcome(const Call& call, Target& target, PathText& text, Look lo
   if (look == Look::kLeasesTaken) return abi::Fallback::kPinCap;
   if (!call.may_ask()) return abi::Fallback::kNoFrame;
   Session& session = *target.session;
-  if (look == Look::kUnmapped) return call.client.Map(session, piece.segment, call.deadline_ns()) ? abi::Fallback::kNone : abi::Fallback::kNoFrame;
-  if (look == Look::kRetired) {
-    if (session.serves() && call.client.NewerIndex(session, call.deadline_ns())) return abi::Fallback::kNone;
-    // A daemon that goes away retires its index last of all: nothing of it may be served.
-    call.client.Drop(session, call.now_ns);
-    return abi::Fallback::kNoDaemon;
-  }
+  if (look == Look::kUnmapped) return call.client.Map(session, piece.segment, call.deadline_ns());
+  if (look == Look::kRetired) return call.client.NewerIndex(session, call.deadline_ns());
   return FindTarget(call, target, &text);  // kClosed: another session took over
 }
 
 // Leases for an answer: "any fill" of the key, taken before asking (HAZARDS 2.4).
 bool ClaimAny(Session& session, abi::FileKey key, LeaseUse use, Piece& piece) {
   piece = {};
-  piece.epoch = session.freeze_epoch.load(std::memory_order_relaxed);
+  piece.epoch = ForkWord();
   const std::uint64_t word = abi::EncodeLease(abi::LeaseKeyOf(key), 0);
   piece.lease = use == LeaseUse::kView ? ClaimForView(*session.page, word) : ClaimForCall(*session.page, word);
   piece.session = &session;
@@ -55,7 +50,7 @@ bool ClaimAny(Session& session, abi::FileKey key, LeaseUse use, Piece& piece) {
 abi::Fallback TakeFrame(const Call& call, Session& session, const abi::FetchReply& reply, abi::FileKey key, Piece& piece) {
   const abi::Location location = abi::DecodeLocation(reply.location);
   if (location.segment == 0 || location.fill == 0 || reply.tier >= abi::kTiers) return abi::Fallback::kProtocol;
-  if (!session.arena->Knows(location.segment) && !call.client.Map(session, location.segment, call.deadline_ns())) return abi::Fallback::kNoFrame;
+  if (const abi::Fallback reason = call.client.Map(session, location.segment, call.deadline_ns()); reason != abi::Fallback::kNone) return reason;
   piece.data = session.arena->Find(location, reply.length);
   if (piece.data == nullptr) return abi::Fallback::kProtocol;
   if (!session.serves()) return abi::Fallback::kNoDaemon;
@@ -228,13 +223,20 @@ class Finder {
 void FindCached(const Call& call, const Wish& wish, Cached& cached) { Finder(call, wish, cached).Run(); }
 
 abi::Fallback FindChunk(const Call& call, Target& target, PathText& text, const FileFacts& facts, const ChunkWish& wish, Piece& piece) {
+  const std::uint64_t chunk_bytes = target.source->chunk_bytes;
+  const std::uint64_t length = ChunkLength(facts, chunk_bytes, wish.chunk);
   for (int round = 0; round < kRounds; ++round) {
+    if (target.source->chunk_bytes != chunk_bytes) return abi::Fallback::kChanged;  // another session, of a daemon that cuts files differently
     Session& session = *target.session;
     // The version is what the caller compares: of an open file at its opening, else a moment ago at the source.
     const bool any_age = wish.any_age || target.needs_check();
     const LookUp look_up{session, *session.index.load(std::memory_order_acquire), call.now_ns, any_age, nullptr};
     const Look look = LookUpChunk(look_up, target.file_key, wish.chunk, facts, wish.use, piece);
-    if (look == Look::kHit) return abi::Fallback::kNone;
+    if (look == Look::kHit) {
+      if (piece.bytes == length) return abi::Fallback::kNone;
+      piece.Free();
+      return abi::Fallback::kProtocol;
+    }
     if (look != Look::kMiss) {
       const abi::Fallback reason = Overcome(call, target, text, look, piece);
       if (reason != abi::Fallback::kNone) return reason;
@@ -255,7 +257,7 @@ abi::Fallback FindChunk(const Call& call, Target& target, PathText& text, const 
       const abi::FetchReply& reply = waiter.fetch;
       if (static_cast<abi::FetchStatus>(reply.status) != abi::FetchStatus::kFrame) reason = ReasonOf(reply);
       else if (!FactsOf(reply).SameVersion(facts)) reason = abi::Fallback::kChanged;
-      else if (reply.length != ChunkLength(facts, target.source->chunk_bytes, wish.chunk)) reason = abi::Fallback::kProtocol;
+      else if (reply.length != length) reason = abi::Fallback::kProtocol;
       else reason = TakeFrame(call, session, reply, key, piece);
     }
     if (reason != abi::Fallback::kNone) piece.Free();

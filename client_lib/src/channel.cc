@@ -79,9 +79,22 @@ bool Channel::Open(int fd, std::uint16_t version, Listener listener) {
   return true;
 }
 
-void Channel::Shutdown() {
-  Die(false);
-  if (StillOurs()) (void)::shutdown(fd_, SHUT_RDWR);  // wakes the leader, which wakes the others
+bool Channel::PeerGone() {
+  {
+    const Lock lock(mutex_);
+    if (dead()) return true;
+    ++inside_;  // the descriptor stays meanwhile
+  }
+  pollfd state{fd_, POLLIN, 0};
+  bool gone = !StillOurs();
+  if (!gone && ::poll(&state, 1, 0) == 1) {
+    std::byte first;
+    gone = (state.revents & (POLLHUP | POLLERR)) != 0 || ::recv(fd_, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT) == 0;
+  }
+  if (gone) Die(false);
+  const Lock lock(mutex_);
+  --inside_;
+  return gone;
 }
 
 bool Channel::TryClose() {

@@ -58,8 +58,11 @@ class Channel {
 
   // Takes the connected, greeted socket over; `version` is the agreed one. False: no memory (the socket is closed).
   bool Open(int fd, std::uint16_t version, Listener listener);
-  // Ends the conversation for everybody: whoever waits is told at once.
-  void Shutdown();
+  // Ends the conversation for everybody here: whoever waits notices within a receive slice (50 ms). The socket itself is left alone: shutdown(2) would act
+  // on the descriptor of forked children too, which vouches for the views that they inherited (HAZARDS 2.6).
+  void End() { Die(false); }
+  // Whether the peer has closed its end, by a look that does not wait. Ends the conversation then.
+  bool PeerGone();
   // Closes the descriptor if it is still ours, and frees what the channel holds; false while somebody is still inside.
   bool TryClose();
   // In a forked child: another process's conversation. Gives up the descriptor (if `close_socket`) and every lock without looking at them.

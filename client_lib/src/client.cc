@@ -16,6 +16,7 @@ namespace tierd::client {
 namespace {
 
 constexpr std::int64_t kProbeEveryNs = 5'000'000'000;      // looking for a daemon while there is none
+constexpr std::int64_t kLookEveryNs = 500'000'000;         // at a daemon that nobody needs to ask, since all are hits
 constexpr std::int64_t kFirstPauseNs = 100'000'000;        // of the breaker, doubled at each further timeout
 constexpr std::int64_t kLongestPauseNs = kProbeEveryNs;
 constexpr std::uint32_t kMaxPending = 256;                 // more unconfirmed invalidations become one of everything
@@ -35,7 +36,8 @@ class Lock {
 };
 
 void BeforeFork() {
-  for (Client* client = FirstClient(); client != nullptr; client = client->next_client) client->FreezeLeases();
+  ForkBegins();
+  for (Client* client = FirstClient(); client != nullptr; client = client->next_client) client->CountFrozenLeases();
 }
 
 void TakeOver(bool counted) {
@@ -50,7 +52,7 @@ void InChild() {
 
 void InstallForkHandlers() {
   InitForkMark();
-  (void)::pthread_atfork(&BeforeFork, nullptr, &InChild);
+  (void)::pthread_atfork(&BeforeFork, &ForkIsOver, &InChild);
 }
 
 }  // namespace
@@ -84,6 +86,11 @@ void Client::Init(const Settings& settings) {
 }
 
 void Client::Shutdown() {
+  EndAll();
+  in_use.store(false, std::memory_order_release);  // from here on tier_connect may make it anew, lock and all
+}
+
+void Client::EndAll() {
   const Lock lock(mutex_);
   if (Session* const session = session_.exchange(nullptr, std::memory_order_acq_rel); session != nullptr) Close(*session);
   Sweep();
@@ -96,7 +103,6 @@ void Client::Shutdown() {
   pending_count_ = 0;
   std::memset(static_cast<void*>(&own_), 0, sizeof own_);
   std::memset(static_cast<void*>(&past_), 0, sizeof past_);
-  in_use.store(false, std::memory_order_release);
 }
 
 // ---- finding the daemon ----------------------------------------------------------------------------------------------------
@@ -112,12 +118,23 @@ Session* Client::Acquire(std::int64_t now_ns, abi::Fallback* why) {
     if (!SameProcess()) return nullptr;  // another thread of a raw clone is at it
   }
   Session* session = session_.load(std::memory_order_acquire);
+  if (session != nullptr && now_ns >= session->look_at_ns.load(std::memory_order_relaxed)) {
+    LookAtDaemon(*session, now_ns);
+    session = session_.load(std::memory_order_acquire);
+  }
   if (session != nullptr && !session->channel.dead()) return session;
   if (now_ns < next_probe_ns_.load(std::memory_order_acquire)) return session;
   const Lock lock(mutex_);
   session = session_.load(std::memory_order_acquire);
   if ((session == nullptr || session->channel.dead()) && now_ns >= next_probe_ns_.load(std::memory_order_acquire)) (void)Connect(now_ns);
   return session_.load(std::memory_order_acquire);
+}
+
+// Hits ask nobody: without this, a process that only hits would never learn that its daemon has died, and that a successor knows of a change.
+void Client::LookAtDaemon(Session& session, std::int64_t now_ns) {
+  std::int64_t due_ns = session.look_at_ns.load(std::memory_order_relaxed);
+  if (now_ns < due_ns || !session.look_at_ns.compare_exchange_strong(due_ns, now_ns + kLookEveryNs, std::memory_order_relaxed)) return;
+  if (!session.channel.dead() && session.Hung(now_ns) && session.channel.PeerGone()) NoteDead(session, now_ns);
 }
 
 int Client::ConnectNow() {
@@ -249,7 +266,7 @@ void Client::NoteTimeout(std::int64_t now_ns) {
 void Client::NoteDead(Session& session, std::int64_t now_ns) {
   const Lock lock(mutex_);
   if (session_.load(std::memory_order_acquire) != &session) return;
-  if (session.page->revoked.load(std::memory_order_acquire) != 0) session.channel.Shutdown();
+  if (session.page->revoked.load(std::memory_order_acquire) != 0) session.channel.End();
   if (session.orphan_since_ns == 0) {
     session.orphan_since_ns = now_ns;
     Log(settings_, "session %u: the daemon has gone", session.session_id);
@@ -271,14 +288,39 @@ void Client::Drop(Session& session, std::int64_t next_probe_ns) {
   Sweep();
 }
 
-bool Client::NewerIndex(Session& session, std::int64_t deadline_ns) {
-  const Lock lock(mutex_);
-  return session.serves() && RefreshIndex(session, deadline_ns);
+// Of a question that was put under the lock; without the lock.
+void Client::NoteOutcome(Session& session, abi::Fallback outcome) {
+  if (outcome == abi::Fallback::kTimeout) NoteTimeout(CoarseNs());
+  else if (outcome == abi::Fallback::kNoDaemon) NoteDead(session, CoarseNs());
+  else NoteAnswer();
 }
 
-bool Client::Map(Session& session, std::uint32_t serial, std::int64_t deadline_ns) {
-  const Lock lock(mutex_);
-  return session.serves() && MapSegment(session, serial, deadline_ns);
+abi::Fallback Client::NewerIndex(Session& session, std::int64_t deadline_ns) {
+  abi::Fallback outcome;
+  {
+    const Lock lock(mutex_);
+    if (!session.serves()) return abi::Fallback::kNoDaemon;
+    if (!session.index.load(std::memory_order_acquire)->Retired()) return abi::Fallback::kNone;  // another thread was here first
+    if (!MayAsk(session, CoarseNs(), &outcome) && outcome == abi::Fallback::kHung) return outcome;
+    outcome = session.channel.dead() ? abi::Fallback::kNoDaemon : RefreshIndex(session, deadline_ns);
+  }
+  NoteOutcome(session, outcome);
+  if (outcome != abi::Fallback::kNoFrame) return outcome;
+  Drop(session, CoarseNs());
+  return abi::Fallback::kNoDaemon;
+}
+
+abi::Fallback Client::Map(Session& session, std::uint32_t serial, std::int64_t deadline_ns) {
+  if (session.arena->Knows(serial)) return abi::Fallback::kNone;
+  abi::Fallback outcome;
+  {
+    const Lock lock(mutex_);
+    if (session.arena->Knows(serial)) return abi::Fallback::kNone;
+    if (!MayAsk(session, CoarseNs(), &outcome)) return outcome;
+    outcome = MapSegment(session, serial, deadline_ns);
+  }
+  NoteOutcome(session, outcome);
+  return outcome;
 }
 
 }  // namespace tierd::client

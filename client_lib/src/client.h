@@ -33,6 +33,13 @@ class Client {
   // Checks that the process is the one that opened the session; null when it is not.
   Session* session() const { return SameProcess() ? session_.load(std::memory_order_acquire) : nullptr; }
 
+  // Why the source is all there is, known without asking anybody: no session, and none is due to be looked for. kNone: look closer (Acquire). A load and
+  // a comparison: all that an open costs without a daemon.
+  abi::Fallback WithoutDaemon(std::int64_t now_ns) const {
+    if (session_.load(std::memory_order_acquire) != nullptr || !SameProcess()) return abi::Fallback::kNone;
+    if (settings_.disabled) return abi::Fallback::kDisabled;
+    return now_ns < next_probe_ns_.load(std::memory_order_acquire) ? abi::Fallback::kNoDaemon : abi::Fallback::kNone;
+  }
   // The session, opened or renewed if that is due. Null: `why` says the reason. It may be one whose daemon is gone: hits go on.
   Session* Acquire(std::int64_t now_ns, abi::Fallback* why);
   // Connects now, whatever the probe clock says. 0 or -errno.
@@ -47,8 +54,10 @@ class Client {
   // Nothing more may be served from this session.
   void Drop(Session& session, std::int64_t next_probe_ns);
 
-  bool NewerIndex(Session& session, std::int64_t deadline_ns);
-  bool Map(Session& session, std::uint32_t serial, std::int64_t deadline_ns);
+  // Makes the newer index, the segment, known; asks the daemon for it if that may be asked. kNone: it is there. Without a newer index the session is
+  // dropped: a daemon that goes away retires its index last of all.
+  abi::Fallback NewerIndex(Session& session, std::int64_t deadline_ns);
+  abi::Fallback Map(Session& session, std::uint32_t serial, std::int64_t deadline_ns);
 
   // Counters to write to: the session page's, or private ones while there is no session.
   abi::SessionCounters& Counters(Session* session) { return session != nullptr && session->serves() ? session->page->counters : own_; }
@@ -60,8 +69,8 @@ class Client {
   void PostponeInvalidation(const char* path, bool recursive, std::int64_t now_ns);
 
   // Around fork().
-  void FreezeLeases();
-  // `counted`: FreezeLeases ran before the fork; else nobody knows how many views were inherited.
+  void CountFrozenLeases();
+  // `counted`: the fork handlers ran; else nobody knows how many views were inherited.
   void TakeOverInChild(bool counted);
 
   std::atomic<bool> in_use{false};
@@ -69,7 +78,10 @@ class Client {
 
  private:
   int Connect(std::int64_t now_ns);  // under the lock
+  void LookAtDaemon(Session& session, std::int64_t now_ns);
+  void NoteOutcome(Session& session, abi::Fallback outcome);
   bool TellPending(Session& session);
+  void EndAll();
   void Add(Session& session);
   void Close(Session& session);
   void Sweep();

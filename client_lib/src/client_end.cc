@@ -1,4 +1,4 @@
-// How sessions end: closed at once, their mappings given back when no view points into them any more; and what a fork does to them.
+// How sessions end: closed at once, their mappings and their socket given back when no view points into them any more; and what a fork does to them.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -15,14 +15,17 @@ namespace tierd::client {
 // Under the lock, as all here but the fork handlers.
 void Client::Close(Session& session) {
   session.closed.store(1, std::memory_order_seq_cst);
-  if (!session.inherited) session.channel.Shutdown();
+  if (!session.inherited) session.channel.End();
 }
 
 void Client::Sweep() {
   for (Session* session = sessions_.load(std::memory_order_acquire); session != nullptr; session = session->next) {
     if (session->closed.load(std::memory_order_relaxed) == 0) continue;
+    if (!session->unmapped.load(std::memory_order_relaxed)) {
+      if (!Unmap(*session)) continue;  // the socket stays too: as long as it is open, the leases count
+      session->unmapped.store(true, std::memory_order_release);
+    }
     if (!session->channel_closed && !session->inherited) session->channel_closed = session->channel.TryClose();
-    if (!session->unmapped.load(std::memory_order_relaxed) && Unmap(*session)) session->unmapped.store(true, std::memory_order_release);
   }
 }
 
@@ -34,6 +37,7 @@ bool Client::Unmap(Session& session) {
   if (held != released) return false;
   if (!session.inherited) {
     Fold(past_, session.page->counters, false);
+    session.page->left.store(1, std::memory_order_release);  // what is still leased there is frozen: the children's socket speaks for it
     OverlayWithZeros(session.page, sizeof(abi::SessionPage), true);
   }
   for (IndexView* view = session.index_views; view != nullptr; view = view->next) RetireIndex(*view);
@@ -63,14 +67,12 @@ void Client::AddUp(abi::SessionCounters& sum) {
 
 // ---- fork ------------------------------------------------------------------------------------------------------------------
 
-// In the parent, just before: every lease held now may have a view in the child that nobody else vouches for. Takes no lock, since the
-// thread that forks may hold it (a signal handler may fork); sessions are only ever added at the head of the chain.
-void Client::FreezeLeases() {
+// In the parent, just before, after ForkBegins: every lease held now, or taken until the fork is over, may have a view in the child that nobody else
+// vouches for. Takes no lock, since the thread that forks may hold it (a signal handler may fork); sessions are only ever added at the head of the chain.
+void Client::CountFrozenLeases() {
   for (Session* session = sessions_.load(std::memory_order_acquire); session != nullptr; session = session->next) {
     if (session->unmapped.load(std::memory_order_acquire) || session->inherited) continue;
-    session->freeze_epoch.fetch_add(1, std::memory_order_seq_cst);
-    session->leases_at_fork = CountLeases(*session);
-    session->page->frozen_leases.store(static_cast<std::uint32_t>(session->leases_at_fork), std::memory_order_relaxed);
+    session->page->frozen_leases.store(static_cast<std::uint32_t>(CountLeases(*session)), std::memory_order_relaxed);
   }
 }
 
@@ -84,13 +86,15 @@ void Client::TakeOverInChild(bool counted) {
   std::memset(static_cast<void*>(&own_), 0, sizeof own_);
   std::memset(static_cast<void*>(&past_), 0, sizeof past_);
   for (Session* session = sessions_.load(std::memory_order_acquire); session != nullptr; session = session->next) {
-    if (session->unmapped.load(std::memory_order_acquire) || session->inherited) continue;
+    if (session->inherited) continue;
     // The conversation is the parent's. Its socket stays open here as long as this process lives if there are views: it tells the daemon that the leases
-    // behind them still count (HAZARDS 2.6).
-    if (!counted) session->leases_at_fork = ~std::uint64_t{0};
+    // behind them still count (HAZARDS 2.6). What the parent's other threads have leased since counts along: that only keeps more.
+    const bool unmapped = session->unmapped.load(std::memory_order_acquire);
+    session->leases_at_fork = unmapped ? 0 : counted ? CountLeases(*session) : ~std::uint64_t{0};
     if (!session->channel_closed) session->channel.Abandon(session->leases_at_fork == 0);
     session->channel_closed = true;
     session->inherited = true;
+    if (unmapped) continue;
     session->closed.store(1, std::memory_order_seq_cst);
     session->frozen_released.store(0, std::memory_order_relaxed);
     OverlayWithZeros(session->page, sizeof(abi::SessionPage), true);  // never write the parent's page

@@ -31,7 +31,6 @@ int File::BindToSource(abi::Fallback reason) {
   if (const int fd = fd_.exchange(-1, std::memory_order_acq_rel); fd >= 0) ::close(fd);
   const int fd = OpenSourceFile(path_, attr_);
   if (fd < 0) return fd;
-  facts_ = FactsFromAttr(attr_);
   fd_.store(fd, std::memory_order_release);
   return 0;
 }
@@ -65,9 +64,19 @@ int File::NeedDescriptor() {
     ::close(fd);
     return 1;
   }
+  links_.store(attr.nlink, std::memory_order_relaxed);  // the same in every thread: they saw the same version
   int none = -1;
   if (!fd_.compare_exchange_strong(none, fd, std::memory_order_acq_rel)) ::close(fd);  // another thread was here first
   return 0;
+}
+
+bool File::DescriptorKeepsVersion() const {
+  tier_attr attr;
+  if (StatDescriptor(descriptor(), attr) != 0) return false;
+  FileFacts now = FactsFromAttr(attr);
+  // A name was added or taken away (unlink, replaced by rename): that moves the ctime, and leaves the bytes alone.
+  if (attr.nlink != links_.load(std::memory_order_relaxed)) now.ctime_ns = facts_.ctime_ns;
+  return now.SameVersion(facts_);
 }
 
 int File::Keep(const Call& call) {
@@ -125,6 +134,7 @@ abi::Fallback File::Chunk(const Call& call, std::uint32_t chunk, LeaseUse use, b
   Target target;
   PathText text;
   if (const abi::Fallback reason = FindTarget(call, target, &text); reason != abi::Fallback::kNone) return reason;
+  if (target.source->chunk_bytes != chunk_bytes_) return abi::Fallback::kChanged;  // a daemon that cuts files differently
   if (alias_) {
     // The key of what the link named was hashed with the secret of that instance.
     if (!target.session->arena->IsOf(instance_)) return abi::Fallback::kChanged;
@@ -174,7 +184,12 @@ File::Done File::Read(const Call& call, void* buffer, std::size_t count, std::ui
       done.bytes = error < 0 ? error : 0;
       if (error != 0) return done;
       const ssize_t got = ReadSource(descriptor(), static_cast<char*>(buffer) + copied, part, static_cast<std::int64_t>(at));
-      if (got < static_cast<ssize_t>(part)) {  // an error, or the file was truncated under its open descriptor: what the source gives
+      if (got >= 0 && !DescriptorKeepsVersion()) {
+        done.changed = true;
+        done.bytes = 0;
+        return done;
+      }
+      if (got < static_cast<ssize_t>(part)) {  // an error, or an end where the size says there is none: what the source gives
         done.bytes = got < 0 && copied == 0 ? got : static_cast<ssize_t>(copied) + (got > 0 ? got : 0);
         return done;
       }

@@ -32,6 +32,7 @@ class File {
   const tier_attr& attr() const { return attr_; }
   std::uint64_t size() const { return attr_.bytes; }
   bool from_source() const { return mode_ == Mode::kSource; }
+  abi::Fallback source_reason() const { return source_reason_; }
   // The piece of a file of one chunk, null for others.
   const Piece* whole() const { return mode_ == Mode::kWhole && first_.session != nullptr ? &first_ : nullptr; }
 
@@ -48,6 +49,8 @@ class File {
   abi::Fallback Pin(const Call& call, std::uint64_t offset, std::size_t count, Piece& piece, const std::byte** data, std::size_t* bytes);
   // Sets the descriptor up if there is none: 0, -errno, or 1 when the source has another version.
   int NeedDescriptor();
+  // Looked at after each read from the descriptor: the file may have been written in place.
+  bool DescriptorKeepsVersion() const;
   int descriptor() const { return fd_.load(std::memory_order_acquire); }
   // The chunk, looked up anew if the session has changed since the file was bound.
   abi::Fallback Chunk(const Call& call, std::uint32_t chunk, LeaseUse use, bool any_age, Piece& piece);
@@ -76,6 +79,7 @@ class File {
   void* copy_ = nullptr;  // of the whole file, when no more memory of the cache may be held
   Piece* held_ = nullptr;  // all chunks, malloc'ed
   std::atomic<int> fd_{-1};
+  std::atomic<std::uint32_t> links_{0};  // to the file behind fd_ when that was opened
   std::atomic<std::uint32_t> last_chunk_{0xfffffffeu};  // for read-ahead
 };
 

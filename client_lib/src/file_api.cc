@@ -5,6 +5,7 @@
 #include <cstring>
 #include <new>
 
+#include "client_lib/src/clock.h"
 #include "client_lib/src/file.h"
 #include "client_lib/src/finish.h"
 #include "client_lib/src/process.h"
@@ -21,7 +22,12 @@ namespace tierd::client {
 namespace {
 
 // Binds and keeps: 0 or -errno.
-int OpenFile(const Call& call, bool entered, File& file) {
+int OpenFile(Client& client, const char* path, unsigned flags, File& file) {
+  if (const abi::Fallback why = client.WithoutDaemon(CoarseNs()); why != abi::Fallback::kNone)
+    return (flags & (TIER_NOWAIT | TIER_CACHED)) == 0 ? file.BindToSource(why) : -ENODATA;
+  const SlowPath slow;
+  const bool entered = slow.entered();
+  const Call call(client, path, flags);
   abi::Fallback reason = abi::Fallback::kOverload;
   if (entered) {
     Cached cached;
@@ -58,7 +64,16 @@ void Count(const Call& call, const File& file, const File::Done& done) {
   CountSlowRead(call, done.tier, bytes, done.reason);
 }
 
+// No lock is taken on the way, so there is no need to hold off signals and cancellation.
+ssize_t ReadAtSource(tier_file& file, void* buffer, std::size_t count, std::int64_t offset) {
+  const std::int64_t start_ns = file.client.session() != nullptr || SampleThisHit() ? PreciseNs() : 0;
+  const ssize_t got = ReadSource(file.file.descriptor(), buffer, count, offset);
+  if (got >= 0) CountSourceRead(file.client, static_cast<std::uint64_t>(got), file.file.source_reason(), start_ns);
+  return got;
+}
+
 ssize_t ReadOpen(tier_file& file, void* buffer, std::size_t count, std::int64_t offset) {
+  if (file.file.from_source()) return ReadAtSource(file, buffer, count, offset);
   const SlowPath slow;
   Call call(file.client, file.path, file.flags);
   if (!slow.entered()) call.flags |= TIER_NOWAIT;
@@ -85,9 +100,7 @@ int tier_open(tier_client* client, const char* path, tier_file** file, unsigned 
   char* const copy = static_cast<char*>(memory) + sizeof(tier_file);
   std::memcpy(copy, path, bytes);
   auto* const opened = new (memory) tier_file{{c, copy, flags}, c, flags, copy};
-  const SlowPath slow;
-  const Call call(c, copy, flags);
-  const int error = OpenFile(call, slow.entered(), opened->file);
+  const int error = OpenFile(c, copy, flags, opened->file);
   if (error != 0) {
     opened->file.Close();
     std::free(memory);

@@ -13,6 +13,14 @@ void CountSlowRead(const Call& call, abi::Tier tier, std::uint64_t bytes, abi::F
 // The same with its place in the access ring.
 void CountSlowPiece(const Call& call, const Piece& piece, std::uint64_t bytes);
 
+// A read of a file that was opened at the source: no session is needed for it. `start_ns` != 0 if it is timed.
+inline void CountSourceRead(Client& client, std::uint64_t bytes, abi::Fallback reason, std::int64_t start_ns) {
+  abi::SessionCounters& counters = client.Counters(client.session());
+  CountRead(counters, abi::Tier::kBypass, bytes);
+  if (reason != abi::Fallback::kNone) CountFallback(counters, reason);
+  if (start_ns != 0) CountLatency(counters, abi::Tier::kBypass, PreciseNs() - start_ns);
+}
+
 // A hit of the fast path; `start_ns` != 0 if it is timed.
 inline void CountHit(Session& session, const Piece& piece, std::uint64_t bytes, std::int64_t now_ns, std::int64_t start_ns) {
   AppendToRing(*session.page, piece.ordinal, piece.generation, now_ns, abi::Tier::kRam);

@@ -45,6 +45,9 @@ struct SlotRef {
   bool Unchanged() const { return slot->seq.load(std::memory_order_acquire) == seq; }
 };
 
+// A hint: the line that a search for `key` begins with will be read soon.
+inline void PrefetchSlot(const IndexView& index, abi::FileKey key) { __builtin_prefetch(index.slots + abi::HomeSlot(key, index.slot_count)); }
+
 // Finds the slot of `key`. A slot under change counts as absent: the caller asks the daemon, which is right and rare.
 inline SlotRef FindSlot(const IndexView& index, abi::FileKey key) {
   const abi::Slot* slot = index.slots + abi::HomeSlot(key, index.slot_count);

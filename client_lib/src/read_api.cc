@@ -21,15 +21,19 @@ inline Session* Hit(Client& client, const char* path, Piece& piece, std::int64_t
   Session* const session = client.session();
   if (session == nullptr || session->check_all) [[unlikely]] return nullptr;
   const std::size_t bytes = std::strlen(path);
-  if (!IsCanonical(path, bytes)) [[unlikely]] return nullptr;
   const char* relative;
   std::size_t relative_bytes;
   const Source* const source = session->sources.load(std::memory_order_acquire)->Match(path, bytes, &relative, &relative_bytes);
   if (source == nullptr || !source->Plain()) [[unlikely]] return nullptr;
   const IndexView& index = *session->index.load(std::memory_order_acquire);
+  const abi::FileKey key = index.KeyOf(source->id, relative, relative_bytes);
+  PrefetchSlot(index, key);
+  // While the slot comes from memory: the root is canonical and was matched byte by byte, so the '/' behind it and the rest are what is left to look at.
+  if (!IsCanonical(path + source->root_bytes, bytes - source->root_bytes)) [[unlikely]] return nullptr;
   *now_ns = CoarseNs();
+  if (*now_ns >= session->look_at_ns.load(std::memory_order_relaxed)) [[unlikely]] return nullptr;  // Acquire looks at the daemon
   const LookUp look_up{*session, index, *now_ns, false, nullptr};
-  if (LookUpFile<kUse>(look_up, index.KeyOf(source->id, relative, relative_bytes), piece, nullptr) != Look::kHit) return nullptr;
+  if (LookUpFile<kUse>(look_up, key, piece, nullptr) != Look::kHit) return nullptr;
   return session;
 }
 

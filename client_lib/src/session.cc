@@ -1,5 +1,6 @@
 #include "client_lib/src/session.h"
 
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "client_lib/src/clock.h"
@@ -14,14 +15,16 @@ struct Question {
 };
 static_assert(sizeof(Question) == 32);
 
-bool AskById(Session& session, abi::MessageType question, Waiter& waiter, std::uint64_t id, std::int64_t deadline_ns) {
+abi::Fallback AskById(Session& session, abi::MessageType question, Waiter& waiter, std::uint64_t id, std::int64_t deadline_ns) {
   Group group;
   session.channel.Register(group, &waiter, 1);
   Question datagram{};
   datagram.header = {abi::kMessageMagic, static_cast<std::uint16_t>(question), session.channel.version(), sizeof datagram, 1};
   datagram.entry = {waiter.id, id};
   const bool sent = session.channel.Send(&datagram, sizeof datagram, deadline_ns) == SendOutcome::kSent;
-  return session.channel.Wait(group, &waiter, 1, sent ? deadline_ns : 0) == WaitOutcome::kAll;
+  const WaitOutcome outcome = session.channel.Wait(group, &waiter, 1, sent ? deadline_ns : 0);
+  if (outcome == WaitOutcome::kAll) return abi::Fallback::kNone;
+  return outcome == WaitOutcome::kDead ? abi::Fallback::kNoDaemon : abi::Fallback::kTimeout;
 }
 
 }  // namespace
@@ -32,35 +35,35 @@ bool Session::Hung(std::int64_t now_ns) const {
   return now > beat && now - beat > abi::kHeartbeatStaleTicks;
 }
 
-bool RefreshIndex(Session& session, std::int64_t deadline_ns) {
+abi::Fallback RefreshIndex(Session& session, std::int64_t deadline_ns) {
   const IndexView* const old = session.index.load(std::memory_order_acquire);
-  if (!old->Retired()) return true;  // another thread was here first
   Waiter waiter;
   waiter.answer = abi::MessageType::kIndex;
-  if (!AskById(session, abi::MessageType::kGetIndex, waiter, old->generation, deadline_ns)) return false;
+  const abi::Fallback asked = AskById(session, abi::MessageType::kGetIndex, waiter, old->generation, deadline_ns);
+  if (asked != abi::Fallback::kNone) return asked;
   IndexView* const view =
       MapIndex(waiter.fd, waiter.index.bytes, session.arena->instance(), (session.settings->flags & TIER_POPULATE) != 0);
   ::close(waiter.fd);
-  if (view == nullptr) return false;
+  if (view == nullptr) return abi::Fallback::kNoFrame;
   if (view->generation == old->generation) {  // the daemon is going away, there is no newer one
     view->next = session.index_views;
     session.index_views = view;
     RetireIndex(*view);
-    return false;
+    return abi::Fallback::kNoFrame;
   }
   view->next = session.index_views;
   session.index_views = view;
   session.index.store(view, std::memory_order_release);
   RetireIndex(*view->next);
-  return true;
+  return abi::Fallback::kNone;
 }
 
-bool MapSegment(Session& session, std::uint32_t serial, std::int64_t deadline_ns) {
-  if (session.arena->Knows(serial)) return true;
+abi::Fallback MapSegment(Session& session, std::uint32_t serial, std::int64_t deadline_ns) {
   Waiter waiter;
   waiter.answer = abi::MessageType::kSegment;
-  if (!AskById(session, abi::MessageType::kGetSegment, waiter, serial, deadline_ns)) return false;
-  if (waiter.fd < 0) return false;
+  const abi::Fallback asked = AskById(session, abi::MessageType::kGetSegment, waiter, serial, deadline_ns);
+  if (asked != abi::Fallback::kNone) return asked;
+  if (waiter.fd < 0) return abi::Fallback::kNoFrame;
   const abi::SegmentEntry& entry = waiter.segment;
   void* data = nullptr;
   if (entry.serial == serial && entry.bytes <= abi::kMaxSegmentBytes) {
@@ -68,11 +71,11 @@ bool MapSegment(Session& session, std::uint32_t serial, std::int64_t deadline_ns
     data = MapShared(waiter.fd, entry.bytes, false, kind != abi::PageKind::kHugetlb);
   }
   ::close(waiter.fd);
-  if (data == nullptr) return false;
+  if (data == nullptr) return abi::Fallback::kNoFrame;
   if ((session.settings->flags & TIER_POPULATE) != 0) PopulateForReading(data, entry.bytes);
-  if (session.arena->Add(serial, {static_cast<const std::byte*>(data), entry.bytes})) return true;
-  OverlayWithZeros(data, entry.bytes, false);
-  return false;
+  if (session.arena->Add(serial, {static_cast<const std::byte*>(data), entry.bytes})) return abi::Fallback::kNone;
+  ::munmap(data, entry.bytes);  // nobody points into it yet
+  return abi::Fallback::kNoFrame;
 }
 
 std::uint64_t CountLeases(const Session& session) {

@@ -28,8 +28,8 @@ struct Session {
   std::uint64_t account_from;               // smaller views are not counted against the pin cap: 2,048 of them stay below half of it
   std::uint64_t pin_cap_bytes;
   std::uint32_t fork_generation;            // of the process that opened it
-  std::atomic<std::uint32_t> freeze_epoch;  // +1 at each fork: leases taken before are never cleared (HAZARDS 2.6)
   std::atomic<std::uint32_t> closed;        // looked at after the lease: 1 = give it back, the mappings may go
+  std::atomic<std::int64_t> look_at_ns;     // from then on a hit goes the slow way once: is the daemon still there?
   bool check_all;                           // no use without a look at the source: foreign clock, or TIER_CHECK_OPEN
   bool foreign_clock;                       // another time namespace: deadlines mean nothing here, everything is checked at the source
   std::int64_t clock_offset_ns;             // daemon's clock - ours
@@ -62,10 +62,11 @@ struct OpenResult {
 // Connects and greets within the timeout. `reuse` finds the arena of an instance that is known already, or null.
 OpenResult OpenSession(const Settings& settings, Arena* (*reuse)(void* context, const std::uint8_t instance[16]), void* context);
 
-// Asks for the newer index if the present one is retired; under the lock of the client. False: it could not be had.
-bool RefreshIndex(Session& session, std::int64_t deadline_ns);
-// Maps the segment of a location if it is not; under the lock of the client. False: gone, or no answer.
-bool MapSegment(Session& session, std::uint32_t serial, std::int64_t deadline_ns);
+// Under the lock of the client. kNone: done; kNoFrame: the daemon says there is none, or it cannot be mapped; kTimeout, kNoDaemon: no answer.
+// Asks for the index that replaces the retired one.
+abi::Fallback RefreshIndex(Session& session, std::int64_t deadline_ns);
+// Maps a segment that the arena does not know.
+abi::Fallback MapSegment(Session& session, std::uint32_t serial, std::int64_t deadline_ns);
 
 // Lease words that are not 0.
 std::uint64_t CountLeases(const Session& session);

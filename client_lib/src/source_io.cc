@@ -62,6 +62,13 @@ int StatSource(const char* path, bool follow, tier_attr& attr) {
   return 0;
 }
 
+int StatDescriptor(int fd, tier_attr& attr) {
+  struct stat st;
+  if (::fstat(fd, &st) != 0) return -errno;
+  AttrFromStat(st, attr);
+  return 0;
+}
+
 ssize_t ReadSource(int fd, void* buffer, std::size_t count, std::int64_t offset) {
   std::size_t done = 0;
   while (done < count) {

@@ -16,6 +16,8 @@ namespace tierd::client {
 int OpenSourceFile(const char* path, tier_attr& attr);
 // stat or lstat.
 int StatSource(const char* path, bool follow, tier_attr& attr);
+// fstat.
+int StatDescriptor(int fd, tier_attr& attr);
 // Up to `count` bytes: fewer only at the end of the file.
 ssize_t ReadSource(int fd, void* buffer, std::size_t count, std::int64_t offset);
 

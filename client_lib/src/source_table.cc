@@ -59,7 +59,6 @@ SourceTable* SourceTable::Create(const std::byte* entries, std::size_t bytes, st
     while (root_bytes > 0 && text[root_bytes - 1] == '/') --root_bytes;
     text[root_bytes] = '\0';
     if (std::memchr(text, '\0', root_bytes) != nullptr || (root_bytes > 0 && text[0] != '/')) return std::free(memory), nullptr;
-    if (!prefixes.Touches(text, root_bytes)) continue;
     std::uint32_t place = table->count_++;
     Source* const sources = table->sources_;
     for (; place > 0 && sources[place - 1].root_bytes < root_bytes; --place) std::memcpy(static_cast<void*>(&sources[place]), &sources[place - 1], sizeof(Source));
@@ -73,6 +72,7 @@ SourceTable* SourceTable::Create(const std::byte* entries, std::size_t bytes, st
     source->staleness = static_cast<abi::Staleness>(entry.staleness);
     source->ttl_ms = entry.ttl_ms;
     source->partly = !prefixes.Covers(text, root_bytes);
+    source->advice_only = !prefixes.Touches(text, root_bytes);
     text += root_bytes + 1;
   }
   return table;
@@ -81,6 +81,7 @@ SourceTable* SourceTable::Create(const std::byte* entries, std::size_t bytes, st
 std::int64_t SourceTable::LongestValidityNs() const {
   std::int64_t longest = 0;
   for (std::uint32_t i = 0; i < count_; ++i) {
+    if (sources_[i].advice_only) continue;
     if (sources_[i].staleness == abi::Staleness::kImmutable) return -1;
     const std::int64_t ttl_ns = std::int64_t{sources_[i].ttl_ms} * 1'000'000;
     if (ttl_ns > longest) longest = ttl_ns;

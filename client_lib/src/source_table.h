@@ -22,6 +22,7 @@ struct Source {
   abi::Staleness staleness;
   std::uint32_t ttl_ms;
   bool partly;               // TIERD_PREFIX lets only some of its paths through
+  bool advice_only;          // it lets none through: what is invalidated there still has to be told
   enum Namespace : std::uint8_t { kUnknown = 0, kSame = 1, kForeign = 2 };
   mutable std::atomic<std::uint8_t> where;
 

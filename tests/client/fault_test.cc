@@ -7,6 +7,7 @@
 #include <chrono>
 #include <thread>
 
+#include "client_lib/src/arena.h"
 #include "tests/client/client_rig.h"
 
 namespace tierd::testing {
@@ -80,6 +81,17 @@ TEST_F(FaultTest, PrefixesLimitTheCache) {
   EXPECT_EQ(ContentOf("a", 100), Get(Path("in/a"), TIER_FROM_SOURCE));
   EXPECT_EQ(ContentOf("a", 100), Get(Path("in/a"), TIER_FROM_RAM));
   EXPECT_EQ(ContentOf("b", 100), Get(Path("inside/b"), TIER_FROM_BYPASS));
+  // What is changed is told, whatever this process reads through the cache.
+  const std::string beside = Path("inside/b");
+  const char* paths[] = {beside.c_str()};
+  EXPECT_EQ(1, tier_invalidate(client_, paths, 1, 0));
+  tier_disconnect(client_);
+  ::setenv("TIERD_PREFIX", "/nowhere", 1);
+  Client();
+  ::unsetenv("TIERD_PREFIX");
+  EXPECT_EQ(ContentOf("b", 100), Get(beside, TIER_FROM_BYPASS));
+  EXPECT_EQ(1, tier_invalidate(client_, paths, 1, 0));
+  EXPECT_EQ(2u, daemon_->invalidations);
 }
 
 TEST_F(FaultTest, SocketDirectoryMustBeOurs) {
@@ -229,6 +241,54 @@ TEST_F(FaultTest, DeadDaemonAndSuccessor) {
   tier_release(&held);
 }
 
+TEST_F(FaultTest, HitsAloneNoticeADeadDaemon) {
+  options_.staleness = abi::Staleness::kImmutable;
+  process_ = std::make_unique<FakeDaemonProcess>(options_);
+  Client();
+  GetAll(0, 20, TIER_FROM_RAM);
+  process_->Kill();
+  Write(Name(1), ContentOf(Name(1), 3000, 2));
+  process_ = std::make_unique<FakeDaemonProcess>(options_);  // knows the new version: as after an invalidation there
+  const auto start = Clock::now();
+  while (SecondsSince(start) < 6 && Get(Path(Name(1))) != ContentOf(Name(1), 3000, 2)) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_LT(SecondsSince(start), 3);  // 0.8 s without a heartbeat, looked at every 0.5 s, and a busy machine
+  EXPECT_EQ(ContentOf(Name(1), 3000, 2), Get(Path(Name(1)), TIER_FROM_RAM));
+  EXPECT_EQ(2u, Stats().sessions);
+}
+
+TEST_F(FaultTest, StoppedDaemonAndASegmentNotMappedYet) {
+  process_ = std::make_unique<FakeDaemonProcess>(options_);
+  Client(0, 400);
+  tier_attr attr{};
+  attr.size = sizeof attr;
+  ASSERT_EQ(0, tier_stat(client_, Path(Name(0)).c_str(), &attr, 0));  // a session, and nothing mapped
+  process_->Pause();
+  GetAll(0, 1, TIER_FROM_BYPASS);
+  EXPECT_EQ(1u, Fallbacks(abi::Fallback::kTimeout));
+  const auto start = Clock::now();
+  GetAll(1, 2, TIER_FROM_BYPASS);
+  EXPECT_LT(SecondsSince(start), 0.3);
+  EXPECT_EQ(1u, Stats().sessions);
+  process_->Resume();
+  for (int tries = 0; tries < 500 && Stats().mapped_bytes == 0; ++tries, std::this_thread::sleep_for(std::chrono::milliseconds(10))) GetAll(1, 2);
+  GetAll(0, 20, TIER_FROM_RAM);
+  EXPECT_EQ(1u, Stats().sessions);
+}
+
+TEST_F(FaultTest, LocationsBeyondTheEndOfTheirSegment) {
+  const std::uint8_t instance[16] = {1};
+  client::Arena* const arena = client::Arena::Create(instance);
+  ASSERT_NE(nullptr, arena);
+  alignas(64) static const std::byte segment[4096] = {};
+  ASSERT_TRUE(arena->Add(3, {segment, sizeof segment}));
+  EXPECT_EQ(segment + 64, arena->Find({3, 64, 1}, 4032));
+  EXPECT_EQ(nullptr, arena->Find({3, 64, 1}, 4033));
+  EXPECT_EQ(nullptr, arena->Find({3, 64, 1}, ~std::uint64_t{0}));
+  EXPECT_EQ(nullptr, arena->Find({3, 64, 1}, ~std::uint64_t{0} - 63));
+  EXPECT_EQ(nullptr, arena->Find({3, 8192, 1}, 0));
+  EXPECT_EQ(nullptr, arena->Find({4, 0, 1}, 0));
+}
+
 class HostileTest : public FaultTest, public ::testing::WithParamInterface<Mischief> {};
 
 TEST_P(HostileTest, EndsTheConversationOrTheRequest) {
@@ -344,6 +404,9 @@ TEST_F(FaultTest, Advice) {
   daemon_.reset();
   EXPECT_EQ(-ENOTCONN, tier_prefetch(client_, paths, 1, 0));
   EXPECT_EQ(0, tier_invalidate(client_, paths, 1, 0));
+  const std::string upwards = Path("x/../" + Name(1));
+  const char* unresolved[] = {path.c_str(), upwards.c_str()};
+  EXPECT_EQ(-EINVAL, tier_invalidate(client_, unresolved, 2, 0));
 }
 
 }  // namespace
