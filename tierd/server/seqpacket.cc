@@ -7,11 +7,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
+#endif
+#ifndef SO_PEERGROUPS
+#define SO_PEERGROUPS 59
 #endif
 
 namespace tierd::server {
@@ -31,6 +35,27 @@ bool SomebodyListens(const sockaddr_un& address) {
   if (!probe.valid()) return false;
   if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return true;
   return errno == EAGAIN || errno == EPROTOTYPE;  // full backlog, or another kind of server
+}
+
+// Whether the peer, by its own opens, could read all that our groups let us read (HAZARDS 2.14). Without SO_PEERGROUPS (kernels before 4.13) the uid is all
+// there is to go by.
+bool HasOurGroups(int fd, gid_t peer_gid) {
+  std::vector<gid_t> theirs(64);
+  socklen_t bytes = static_cast<socklen_t>(theirs.size() * sizeof(gid_t));
+  int error = ::getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, theirs.data(), &bytes) == 0 ? 0 : errno;
+  if (error == ERANGE) {  // `bytes` says how many there are
+    theirs.resize(bytes / sizeof(gid_t));
+    error = ::getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, theirs.data(), &bytes) == 0 ? 0 : errno;
+  }
+  if (error != 0) return error == ENOPROTOOPT;
+  theirs.resize(bytes / sizeof(gid_t));
+  theirs.push_back(peer_gid);
+  const int count = ::getgroups(0, nullptr);
+  if (count < 0) return false;
+  std::vector<gid_t> ours(static_cast<std::size_t>(count));
+  if (::getgroups(count, ours.data()) != count) return false;
+  ours.push_back(::getegid());
+  return std::all_of(ours.begin(), ours.end(), [&](gid_t gid) { return std::find(theirs.begin(), theirs.end(), gid) != theirs.end(); });
 }
 
 }  // namespace
@@ -121,6 +146,7 @@ Result<Peer> PeerOf(int fd) {
   peer.pid = static_cast<std::uint32_t>(credentials.pid);
   peer.uid = credentials.uid;
   peer.gid = credentials.gid;
+  peer.has_our_groups = HasOurGroups(fd, credentials.gid);
   int pidfd = -1;
   length = sizeof pidfd;
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0) {

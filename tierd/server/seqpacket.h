@@ -31,6 +31,7 @@ struct Peer {
   std::uint32_t pid = 0;
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
+  bool has_our_groups = true;  // its groups were all of this process's when it connected
   UniqueFd pidfd;  // invalid when the kernel gives none (foreign pid namespace)
 };
 Result<Peer> PeerOf(int fd);

@@ -20,6 +20,7 @@ namespace {
 constexpr int kBacklog = 1024;
 constexpr int kDatagramsPerTurn = 32;
 constexpr std::size_t kMaxQueuedDatagrams = 4096;  // a client that does not read its replies is cut off
+constexpr std::size_t kMaxQueuedDescriptors = 16;  // on their way to one client
 constexpr std::int64_t kMaxClockDifference = 100'000'000;
 constexpr rlim_t kReservedDescriptors = 128;  // for the control plane, the source and the SSD tier, however many clients come (F15)
 
@@ -34,28 +35,42 @@ bool DescriptorsRunShort(int newest) {
 
 struct SessionHub::Session {
   Session(boost::asio::io_context& loop, UniqueFd fd, Peer who, ram::SessionPage the_page, std::uint32_t the_id)
-      : id(the_id), page(std::move(the_page)), socket(loop, fd.Release()), process(loop) {
+      : id(the_id), has_our_groups(who.has_our_groups), page(std::move(the_page)), socket(loop, fd.Release()), process(loop) {
     if (who.pidfd.valid()) process.assign(who.pidfd.Release());
   }
 
+  struct Queued {
+    std::vector<std::byte> datagram;
+    std::vector<UniqueFd> fds;
+  };
+
   std::uint32_t id;
+  bool has_our_groups;
   ram::SessionPage page;
   boost::asio::posix::stream_descriptor socket;
   boost::asio::posix::stream_descriptor process;  // a pidfd, readable when the process has ended; not open: the kernel gave none
   bool welcomed = false;
-  bool closed = false;
+  bool closed = false;   // no conversation any more
+  bool hung_up = false;  // the socket is closed at both ends
+  bool ended = false;
   bool process_gone = false;
   bool waiting_to_send = false;
   std::uint64_t ring_tail = 0;
   engine::ReadTotals seen;  // what was taken over from the page so far
   MessageWriter replies{abi::MessageType::kFetchReply};
-  std::deque<std::vector<std::byte>> queue;  // the peer's queue was full
+  std::deque<Queued> queue;  // the peer's queue was full
+  std::size_t queued_fds = 0;
 };
 
 SessionHub::SessionHub(boost::asio::io_context& loop, engine::Engine& engine, const Clock& clock, SessionOptions options)
     : loop_(loop), engine_(engine), clock_(clock), options_(std::move(options)), buffer_(abi::kMaxMessageBytes + 1) {}
 
-SessionHub::~SessionHub() { Close(); }
+SessionHub::~SessionHub() {
+  Close();
+  for (auto& [id, session] : sessions_) {
+    if (!session->ended) engine_.ram().leases().Remove(session->page.page());
+  }
+}
 
 Status SessionHub::Listen() {
   auto fd = ListenSeqpacket(options_.socket_path, kBacklog);
@@ -70,8 +85,11 @@ void SessionHub::Close() {
   if (listener_ == nullptr) return;
   listener_.reset();
   ::unlink(options_.socket_path.c_str());
-  for (auto& [id, session] : sessions_) engine_.ram().leases().Remove(session->page.page());
-  sessions_.clear();
+  for (auto& [id, session] : sessions_) {
+    boost::system::error_code ignored;
+    session->closed = true;
+    session->socket.close(ignored);
+  }
 }
 
 // ---- connections -----------------------------------------------------------------------------------------------------------
@@ -127,12 +145,13 @@ void SessionHub::WatchSocket(Session& session) {
   const std::uint32_t id = session.id;
   session.socket.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this, id](const boost::system::error_code& error) {
     const auto it = sessions_.find(id);
-    if (error || it == sessions_.end() || it->second->closed) return;
+    if (error || it == sessions_.end() || it->second->hung_up) return;
     Session& current = *it->second;
-    const bool open = Receive(current);
+    if (current.closed) Discard(current);
+    else Receive(current);
     engine_.EndTurn();
     FlushReplies();
-    if (open) WatchSocket(current);
+    if (!current.hung_up) WatchSocket(current);
   });
 }
 
@@ -146,12 +165,21 @@ void SessionHub::WatchProcess(Session& session) {
   });
 }
 
-void SessionHub::CloseSocket(Session& session) {
+void SessionHub::CutOff(Session& session) {
   if (session.closed) return;
   session.closed = true;
   session.page.Revoke();
-  session.socket.close();
   session.queue.clear();
+  session.queued_fds = 0;
+  if (session.welcomed) ::shutdown(session.socket.native_handle(), SHUT_WR);
+  else HangUp(session);  // it never got a page
+}
+
+void SessionHub::HangUp(Session& session) {
+  if (session.hung_up) return;
+  session.hung_up = true;
+  CutOff(session);
+  session.socket.close();
   MaybeEnd(session);
 }
 
@@ -161,9 +189,13 @@ bool SessionHub::ProcessGone(Session& session) const {
   return ::poll(&poll_fd, 1, 0) == 1;
 }
 
-// Leases end with the process, not with the socket; and a child that inherited views keeps the socket open (HAZARDS 2.5, 2.6).
+// Leases end with the process, not with the socket; and a child that inherited views keeps the socket open (HAZARDS 2.5, 2.6). A client that says that it
+// has given up its page is through with it, whatever its process does next.
 void SessionHub::MaybeEnd(Session& session) {
-  if (!session.closed || !ProcessGone(session)) return;
+  if (session.ended || !session.hung_up) return;
+  const bool left = !session.welcomed || session.page.page()->left.load(std::memory_order_acquire) != 0;
+  if (!left && !ProcessGone(session)) return;
+  session.ended = true;
   DrainRing(session);
   AddCounters(session, ended_);
   engine_.ram().leases().Remove(session.page.page());
@@ -174,26 +206,25 @@ void SessionHub::MaybeEnd(Session& session) {
 
 // ---- messages --------------------------------------------------------------------------------------------------------------
 
-bool SessionHub::Receive(Session& session) {
+void SessionHub::Receive(Session& session) {
   DrainRing(session);  // the policy hears of hits before it is asked because of a miss
   for (int i = 0; i < kDatagramsPerTurn && !session.closed; ++i) {
     const auto datagram = ReceiveDatagram(session.socket.native_handle(), buffer_);
-    if (!datagram.ok()) {
-      if (datagram.status().code() == Code::kBusy) return true;
-      CloseSocket(session);
-      return false;
-    }
-    if (datagram->bytes == 0) {
-      CloseSocket(session);
-      return false;
-    }
+    if (!datagram.ok() && datagram.status().code() == Code::kBusy) return;
+    if (!datagram.ok() || datagram->bytes == 0) return HangUp(session);
     if (datagram->truncated || datagram->surplus_fds != 0 || !Handle(session, std::span(buffer_).first(datagram->bytes))) {
       if (!session.closed) ++protocol_errors_;
-      CloseSocket(session);
-      return false;
+      CutOff(session);
     }
   }
-  return !session.closed;
+}
+
+void SessionHub::Discard(Session& session) {
+  for (int i = 0; i < kDatagramsPerTurn; ++i) {
+    const auto datagram = ReceiveDatagram(session.socket.native_handle(), buffer_);
+    if (!datagram.ok() && datagram.status().code() == Code::kBusy) return;
+    if (!datagram.ok() || datagram->bytes == 0) return HangUp(session);
+  }
 }
 
 bool SessionHub::Handle(Session& session, std::span<const std::byte> datagram) {
@@ -218,6 +249,7 @@ bool SessionHub::Refuse(Session& session, std::uint32_t reason, const char* text
   MessageWriter writer(abi::MessageType::kRefuse);
   writer.Add(refuse);
   Send(session, writer.Finish());
+  CutOff(session);
   ++refused_;
   return false;
 }
@@ -230,6 +262,8 @@ bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std
     return Refuse(session, EPROTO, "this tierd speaks another protocol version; use the libtier that came with it");
   if (!session.process.is_open())
     return Refuse(session, EACCES, "no pidfd for this process (foreign pid namespace, or a kernel before 5.3): its leases could not be watched");
+  if (!session.has_our_groups)
+    return Refuse(session, EACCES, "this process lacks a group of tierd's: what it may read is for the source to decide");
   const std::int64_t now = clock_.MonotonicNs();
   abi::Welcome welcome{};
   welcome.version = abi::kProtocolVersion;
@@ -365,40 +399,64 @@ void SessionHub::FlushReplies() {
   }
 }
 
-// False when the session must end. Descriptors go only with the first datagrams of a session or on request, when the queue is not full.
+// False when the session has been cut off.
 bool SessionHub::Send(Session& session, std::span<const std::byte> datagram, std::span<const int> fds) {
   if (session.closed) return false;
   if (session.queue.empty()) {
     const Status status = SendDatagram(session.socket.native_handle(), datagram, fds);
     if (status.ok()) return true;
-    if (status.code() != Code::kBusy || !fds.empty()) return false;
-  } else if (!fds.empty()) {
+    if (status.code() != Code::kBusy) {
+      CutOff(session);
+      return false;
+    }
+  }
+  return Enqueue(session, datagram, fds);
+}
+
+bool SessionHub::Enqueue(Session& session, std::span<const std::byte> datagram, std::span<const int> fds) {
+  Session::Queued queued;
+  for (const int fd : fds) {
+    // A copy: what it stands for may be closed here before the client has read so far.
+    queued.fds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+    if (!queued.fds.back().valid()) break;
+  }
+  const bool copied = queued.fds.empty() || queued.fds.back().valid();
+  if (!copied || session.queue.size() >= kMaxQueuedDatagrams || session.queued_fds + fds.size() > kMaxQueuedDescriptors) {
+    CutOff(session);
     return false;
   }
-  if (session.queue.size() >= kMaxQueuedDatagrams) {
-    CloseSocket(session);
-    return false;
-  }
-  session.queue.emplace_back(datagram.begin(), datagram.end());
-  if (session.waiting_to_send) return true;
+  queued.datagram.assign(datagram.begin(), datagram.end());
+  session.queued_fds += fds.size();
+  session.queue.push_back(std::move(queued));
+  if (!session.waiting_to_send) WatchForRoom(session);
+  return true;
+}
+
+void SessionHub::WatchForRoom(Session& session) {
   session.waiting_to_send = true;
   const std::uint32_t id = session.id;
   session.socket.async_wait(boost::asio::posix::stream_descriptor::wait_write, [this, id](const boost::system::error_code& error) {
     const auto it = sessions_.find(id);
     if (error || it == sessions_.end() || it->second->closed) return;
-    Session& current = *it->second;
-    current.waiting_to_send = false;
-    std::deque<std::vector<std::byte>> queue = std::exchange(current.queue, {});
-    while (!queue.empty()) {
-      const std::vector<std::byte> next = std::move(queue.front());
-      queue.pop_front();
-      if (!Send(current, next)) return;
-      if (current.queue.empty()) continue;
-      for (auto& rest : queue) current.queue.push_back(std::move(rest));  // full again: the order stays
+    it->second->waiting_to_send = false;
+    SendQueued(*it->second);
+  });
+}
+
+void SessionHub::SendQueued(Session& session) {
+  while (!session.queue.empty()) {
+    const Session::Queued& next = session.queue.front();
+    std::vector<int> fds;
+    for (const UniqueFd& fd : next.fds) fds.push_back(fd.get());
+    const Status status = SendDatagram(session.socket.native_handle(), next.datagram, fds);
+    if (!status.ok()) {
+      if (status.code() == Code::kBusy) WatchForRoom(session);
+      else CutOff(session);
       return;
     }
-  });
-  return true;
+    session.queued_fds -= fds.size();
+    session.queue.pop_front();
+  }
 }
 
 // ---- rings and counters ----------------------------------------------------------------------------------------------------

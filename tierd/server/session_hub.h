@@ -44,6 +44,7 @@ class SessionHub final : public engine::ReplySink {
 
   // Binds the socket. The runtime directory has been prepared.
   Status Listen();
+  // Ends all connections: clients go on with the source. Their leases count until this object dies: frames are still filled while tiers stop.
   void Close();
 
   void OnFetchReply(engine::SessionId session, const abi::FetchReply& reply) override;
@@ -65,8 +66,10 @@ class SessionHub final : public engine::ReplySink {
   void Welcome(UniqueFd fd);
   void WatchSocket(Session& session);
   void WatchProcess(Session& session);
-  // Reads a bounded number of datagrams; false when the session was closed.
-  bool Receive(Session& session);
+  // Reads a bounded number of datagrams.
+  void Receive(Session& session);
+  // The same of a session that was cut off.
+  void Discard(Session& session);
   bool Handle(Session& session, std::span<const std::byte> datagram);
   bool OnHello(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram);
   bool OnFetch(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram);
@@ -76,8 +79,14 @@ class SessionHub final : public engine::ReplySink {
   bool SendSources(Session& session);
   bool Refuse(Session& session, std::uint32_t reason, const char* text);
   bool Send(Session& session, std::span<const std::byte> datagram, std::span<const int> fds = {});
-  // The conversation is over; the page stays until the process is gone too.
-  void CloseSocket(Session& session);
+  bool Enqueue(Session& session, std::span<const std::byte> datagram, std::span<const int> fds);
+  void WatchForRoom(Session& session);
+  void SendQueued(Session& session);
+  // Ends the conversation from our side: the client sees the end of it and connects anew. The socket is kept until all who hold its other end have
+  // closed it: it alone tells whether a forked child still looks at inherited views.
+  void CutOff(Session& session);
+  // The other end is closed in every process; the page stays until its process is gone too, or has left it.
+  void HangUp(Session& session);
   void MaybeEnd(Session& session);
   bool ProcessGone(Session& session) const;
   void DrainRing(Session& session);

@@ -1,0 +1,145 @@
+// When a session ends (HAZARDS 2.5, 2.6, 2.14): not before the last process that may look at its frames is gone, and at once when its client has left in order.
+#include <grp.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <functional>
+
+#include "tests/e2e/daemon_process.h"
+#include "tests/e2e/reading.h"
+
+namespace tierd::e2e {
+namespace {
+
+constexpr int kFiles = 40;
+constexpr std::size_t kBytes = 200'000;
+
+class SessionEndTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (int i = 0; i < kFiles; ++i) Write(Path(i), Content(Path(i), kBytes));
+    options.source = source;
+    options.more = kTrustStamps;
+    options.ssd = "off";
+    ASSERT_EQ(::pipe2(up, O_CLOEXEC), 0);
+    ASSERT_EQ(::pipe2(go, O_CLOEXEC), 0);
+  }
+  void TearDown() override {
+    for (const int fd : {up[0], up[1], go[0], go[1]}) ::close(fd);
+  }
+  std::string Path(int i) const { return source + "/f" + std::to_string(i); }
+  // A child that says 'r' when it is asked and the view is still right.
+  void Grandchild(const tier_view& view) {
+    if (::fork() != 0) return;
+    ::close(go[1]);
+    char c = 0;
+    if (::read(go[0], &c, 1) == 1) {
+      c = std::string(static_cast<const char*>(view.data), view.size) == Content(Path(0), kBytes) ? 'r' : 'w';
+      (void)!::write(up[1], &c, 1);
+    }
+    (void)!::read(go[0], &c, 1);  // until the test ends it
+    ::_exit(0);
+  }
+  // Drops the file from RAM and lets others take its place.
+  void ReuseFrames() {
+    EXPECT_TRUE(daemon.Control("POST", "/v1/evict", R"({"paths": [")" + source + R"("]})").is_object());
+    Client client(daemon.socket());
+    for (int i = 1; i < kFiles; ++i) EXPECT_EQ(Get(client.get(), Path(i)).bytes, Plain(Path(i)).bytes);
+    EXPECT_TRUE(daemon.Control("POST", "/v1/evict", R"({"paths": [")" + source + R"("]})").is_object());
+    for (int i = 1; i < kFiles; ++i) EXPECT_EQ(Get(client.get(), Path(i)).bytes, Plain(Path(i)).bytes);
+  }
+  void ExpectTheChildSeesItsBytes(const std::function<void(Client&, tier_view&)>& part) {
+    const pid_t parent = ::fork();
+    if (parent == 0) {
+      auto* const client = new Client(daemon.socket());
+      tier_view view{};
+      if (tier_get(client->get(), Path(0).c_str(), &view, 0) != 0 || view.origin == TIER_FROM_BYPASS) ::_exit(1);
+      Grandchild(view);
+      part(*client, view);
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(parent, &status, 0), parent);
+    ASSERT_EQ(status, 0);
+    SleepMs(50);
+    EXPECT_EQ(daemon.Status()["leases"], 1) << "the child's view is all that is left";
+    ReuseFrames();
+    char verdict = 'a';
+    ASSERT_EQ(::write(go[1], &verdict, 1), 1);
+    ASSERT_EQ(::read(up[0], &verdict, 1), 1);
+    EXPECT_EQ(verdict, 'r');
+    EXPECT_EQ(daemon.Status()["leases"], 1);
+    ASSERT_EQ(::write(go[1], &verdict, 1), 1);
+    EXPECT_TRUE(Eventually(5000, [&] { return daemon.Status()["leases"] == 0 && Lingering() == 0; })) << daemon.Status().dump();
+  }
+  int Lingering() const { return static_cast<int>(Metric("tierd_sessions_lingering ")); }
+  double Metric(const std::string& name) const {
+    const std::string text = daemon.Metrics();
+    const std::size_t at = text.find("\n" + name);
+    return at == std::string::npos ? -1 : std::strtod(text.c_str() + at + 1 + name.size(), nullptr);
+  }
+
+  ScratchDir scratch;
+  std::string source = scratch.path() + "/data";
+  DaemonProcess daemon{scratch.path()};
+  DaemonProcess::Options options;
+  int up[2] = {-1, -1}, go[2] = {-1, -1};
+};
+
+TEST_F(SessionEndTest, ParentLeavesInOrderWhileItsChildHasAView) {
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  ExpectTheChildSeesItsBytes([](Client& client, tier_view& view) {
+    tier_release(&view);
+    client.~Client();
+  });
+}
+
+TEST_F(SessionEndTest, ParentIsCutOffWhileItsChildHasAView) {
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  ExpectTheChildSeesItsBytes([](Client&, tier_view&) {
+    // Something that is no message, on every socket that is not the test's.
+    for (int fd = 3; fd < 1100; ++fd) {
+      int type = 0;
+      socklen_t bytes = sizeof type;
+      if (::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 && type == SOCK_SEQPACKET) (void)!::send(fd, "nonsense", 8, MSG_NOSIGNAL);
+    }
+    SleepMs(50);
+  });
+}
+
+TEST_F(SessionEndTest, SessionsThatWereLeftDoNotLinger) {
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  for (int i = 0; i < 200; ++i) {
+    Client client(daemon.socket());
+    ASSERT_EQ(client.error(), 0);
+    EXPECT_EQ(Get(client.get(), Path(i % 3)).bytes, Plain(Path(i % 3)).bytes);
+  }
+  EXPECT_TRUE(Eventually(2000, [&] { return daemon.Status()["sessions"] == 0 && Lingering() == 0; })) << Lingering();
+  EXPECT_EQ(Metric("tierd_sessions_refused_total "), 0);
+}
+
+TEST_F(SessionEndTest, ClientWithoutAGroupOfTheDaemonReadsTheSource) {
+  if (::geteuid() != 0) GTEST_SKIP() << "groups are root's to change";
+  const gid_t extra = 54321;
+  std::vector<gid_t> ours(static_cast<std::size_t>(::getgroups(0, nullptr)));
+  ASSERT_EQ(::getgroups(static_cast<int>(ours.size()), ours.data()), static_cast<int>(ours.size()));
+  std::vector<gid_t> more = ours;
+  more.push_back(extra);
+  if (::setgroups(more.size(), more.data()) != 0) GTEST_SKIP() << "not permitted here";
+  const bool started = daemon.Start(options);
+  Client member(daemon.socket());
+  ASSERT_EQ(::setgroups(ours.size(), ours.data()), 0);
+  ASSERT_TRUE(started) << daemon.output();
+  EXPECT_EQ(member.error(), 0);
+  Client stranger(daemon.socket(), 0);
+  const Got got = Get(stranger.get(), Path(1));
+  EXPECT_EQ(got.bytes, Plain(Path(1)).bytes);
+  EXPECT_EQ(got.origin, static_cast<std::uint32_t>(TIER_FROM_BYPASS));
+  Client insisting(daemon.socket());
+  EXPECT_EQ(insisting.error(), -EACCES);
+}
+
+}  // namespace
+}  // namespace tierd::e2e
