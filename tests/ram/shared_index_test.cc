@@ -136,6 +136,29 @@ TEST(SharedIndex, ClientDescriptorIsSealed) {
   }
 }
 
+// A large index has 2 MiB pages where the machine gives them: by a memfd that is sealed, or by a tmpfs file whose only descriptor is behind a read-only mount.
+TEST(SharedIndex, LargeIndexHasHugePagesAndCannotBeWrittenByClients) {
+  constexpr std::uint64_t kSlots = 200'000;
+  auto index = Make(kSlots);
+  if (!index->huge_pages()) GTEST_SKIP() << "no 2 MiB pages for shared memory here";
+  EXPECT_GE(index->shared_bytes(), kSlots * sizeof(abi::Slot));
+  EXPECT_EQ(index->header()->total_bytes, index->shared_bytes());
+  const int fd = index->client_fd();
+  struct stat st {};
+  ASSERT_EQ(::fstat(fd, &st), 0);
+  EXPECT_EQ(static_cast<std::uint64_t>(st.st_size), index->shared_bytes());
+  EXPECT_EQ(st.st_mode & 0777, 0400u);
+  EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), MAP_FAILED);
+  EXPECT_NE(::ftruncate(fd, 0), 0);
+  EXPECT_NE(::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 2 << 20), 0);
+  const int again = ::open(("/proc/self/fd/" + std::to_string(fd)).c_str(), O_RDWR | O_CLOEXEC);
+  if (again >= 0) {
+    EXPECT_EQ(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, again, 0), MAP_FAILED);
+    EXPECT_NE(::fallocate(again, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 2 << 20), 0);
+    ::close(again);
+  }
+}
+
 TEST(SharedIndex, ErasedSlotsAreUsedAgain) {
   auto index = Make(1024);
   for (std::uint64_t round = 0; round < 50; ++round) {

@@ -1,4 +1,4 @@
-// One generation of the shared index: the memfd, its mapping, and the daemon-private owner of each slot. Writes slots by the protocol of HAZARDS 2.1;
+// One generation of the shared index: the memory file, its mapping, and the daemon-private owner of each slot. Writes slots by the protocol of HAZARDS 2.1;
 // SharedIndex decides which table is written and when clients see it.
 //
 // Owner: SharedIndex. Created (and destroyed) by a worker thread: 0.5 s per GiB of first touch; afterwards loop thread only.
@@ -40,7 +40,8 @@ struct IndexTableOptions {
 
 class IndexTable {
  public:
-  // Allocates, touches, seals (SHRINK|GROW|FUTURE_WRITE|SEAL). Blocking, pure; any thread.
+  // Allocates and touches. A memfd, sealed SHRINK|GROW|FUTURE_WRITE|SEAL; large tables, where memfds have no huge pages, a tmpfs file with 2 MiB pages of
+  // which only a descriptor behind a read-only mount is left. Blocking, pure; any thread.
   static Result<std::unique_ptr<IndexTable>> Create(const IndexTableOptions& options);
   ~IndexTable();
   IndexTable(const IndexTable&) = delete;
@@ -77,8 +78,11 @@ class IndexTable {
   IndexTable() = default;
   void WriteSlot(abi::Slot& slot, abi::FileKey key, const SlotValues& values);
 
+  // Each allocates, maps and touches the memory and makes the read-only descriptor; nothing changes when it fails.
+  Status MakeMemfdMemory(std::uint64_t bytes);
+  Status MakeTmpfsMemory(std::uint64_t bytes);
+
   // Constant after Create.
-  UniqueFd fd_;
   UniqueFd client_fd_;
   std::byte* data_ = nullptr;
   std::uint64_t bytes_ = 0;

@@ -18,19 +18,6 @@ namespace {
 constexpr std::uint64_t kHugePage = 2 << 20;
 constexpr std::uint64_t kSmallest = 64 << 10;
 
-// The word in brackets of a knob such as "always within_size [advise] never".
-std::string ChosenWord(const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "re");
-  if (file == nullptr) return "";
-  char text[256] = {};
-  const std::size_t size = std::fread(text, 1, sizeof text - 1, file);
-  std::fclose(file);
-  const std::string all(text, size);
-  const std::size_t open = all.find('[');
-  const std::size_t close = all.find(']');
-  return open == std::string::npos || close == std::string::npos || close < open ? "" : all.substr(open + 1, close - open - 1);
-}
-
 // Huge pages are promised only where they were seen: hints are ignored silently when a knob is off or memory is in pieces.
 Result<std::string> CheckHuge(const std::byte* data, std::uint64_t bytes) {
   const std::uint64_t percent = HugeMappedBytes(data, bytes) * 100 / bytes;
@@ -99,7 +86,7 @@ Status SegmentFactory::FillHugetlb(Segment& segment) const {
 // A memfd whose mapping is advised before its pages exist: fallocate would make small ones.
 Status SegmentFactory::FillShmemHuge(Segment& segment) const {
   const std::string knob = ChosenWord(options_.shmem_enabled_path);
-  if (knob != "advise" && knob != "always" && knob != "within_size" && knob != "force") {
+  if (!GivesHugePages(knob)) {
     return Status(Code::kUnsupported, "shmem_enabled is " + (knob.empty() ? std::string("unreadable") : knob));
   }
   Result<UniqueFd> fd = MakeMemfd("tierd-segment", segment.bytes_);
@@ -118,7 +105,7 @@ Status SegmentFactory::FillShmemHuge(Segment& segment) const {
 }
 
 Status SegmentFactory::FillTmpfsHuge(Segment& segment) const {
-  Result<TmpfsFile> file = MakeTmpfsFile(segment.bytes_);
+  Result<TmpfsFile> file = MakeTmpfsFile("segment", segment.bytes_);
   if (!file.ok()) return file.status();
   segment.fd_ = std::move(file->writable);
   segment.client_fd_ = std::move(file->read_only);

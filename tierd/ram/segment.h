@@ -14,6 +14,7 @@
 #include "client_lib/abi/messages.h"
 #include "tierd/base/status.h"
 #include "tierd/base/unique_fd.h"
+#include "tierd/ram/shared_file.h"
 
 namespace tierd::ram {
 
@@ -60,7 +61,7 @@ struct SegmentOptions {
   // Adds F_SEAL_FUTURE_WRITE: nobody, tierd included, can punch or map writable again. Default off (HAZARDS 2.8).
   bool seal_write = false;
   // Knob of shmem huge pages; a path only so that tests can point it at a file of theirs.
-  std::string shmem_enabled_path = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+  std::string shmem_enabled_path = kShmemEnabledPath;
 };
 
 class SegmentFactory {

@@ -98,6 +98,22 @@ Result<UniqueFd> OpenReadOnly(int fd) {
   return UniqueFd(opened);
 }
 
+std::string ChosenWord(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "re");
+  if (file == nullptr) return "";
+  char text[256] = {};
+  const std::size_t size = std::fread(text, 1, sizeof text - 1, file);
+  std::fclose(file);
+  const std::string all(text, size);
+  const std::size_t open = all.find('[');
+  const std::size_t close = all.find(']');
+  return open == std::string::npos || close == std::string::npos || close < open ? "" : all.substr(open + 1, close - open - 1);
+}
+
+bool GivesHugePages(const std::string& shmem_enabled) {
+  return shmem_enabled == "advise" || shmem_enabled == "always" || shmem_enabled == "within_size" || shmem_enabled == "force";
+}
+
 std::uint64_t HugeMappedBytes(const std::byte* data, std::uint64_t bytes) {
   std::FILE* file = std::fopen("/proc/self/smaps", "re");
   if (file == nullptr) return 0;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "tierd/base/status.h"
 #include "tierd/base/unique_fd.h"
@@ -21,6 +22,12 @@ Status TouchPages(std::byte* data, std::uint64_t bytes);
 Status SealFile(int fd, bool future_write);
 // Another open file of the same inode, O_RDONLY: the one that leaves the process.
 Result<UniqueFd> OpenReadOnly(int fd);
+// The knob that lets memfds have huge pages.
+inline constexpr const char* kShmemEnabledPath = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+// The word in brackets of a knob such as "always within_size [advise] never"; "" when it cannot be read.
+std::string ChosenWord(const std::string& path);
+// Whether a memfd that asks for huge pages (MADV_HUGEPAGE) gets them under that setting.
+bool GivesHugePages(const std::string& shmem_enabled);
 // Bytes of [data, data + bytes) that are mapped by 2 MiB entries, from /proc/self/smaps; 0 when it cannot be read.
 std::uint64_t HugeMappedBytes(const std::byte* data, std::uint64_t bytes);
 

@@ -33,6 +33,8 @@ struct Plan {
   char uid_map[64];
   char gid_map[64];
   char mount_options[96];
+  char path[64];  // of the file, writable
+  char view[64];  // the same behind the read-only mount
   std::uint64_t bytes = 0;
   int socket = -1;
 };
@@ -76,11 +78,11 @@ Report Prepare(const Plan& plan, int fds[2]) {
   if (::mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0) return {3, errno};
   constexpr unsigned long kFlags = MS_NOSUID | MS_NODEV | MS_NOEXEC;
   if (::mount("tierd", "/tmp", "tmpfs", kFlags, plan.mount_options) != 0) return {4, errno};
-  fds[0] = ::open("/tmp/segment", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
+  fds[0] = ::open(plan.path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0400);
   if (fds[0] < 0 || ::ftruncate(fds[0], static_cast<off_t>(plan.bytes)) != 0) return {5, errno};
   if (::mkdir("/tmp/view", 0700) != 0 || ::mount("/tmp", "/tmp/view", nullptr, MS_BIND, nullptr) != 0) return {6, errno};
   if (::mount(nullptr, "/tmp/view", nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY | kFlags, nullptr) != 0) return {6, errno};
-  fds[1] = ::open("/tmp/view/segment", O_RDONLY | O_CLOEXEC);
+  fds[1] = ::open(plan.view, O_RDONLY | O_CLOEXEC);
   if (fds[1] < 0) return {7, errno};
   return {};
 }
@@ -115,7 +117,7 @@ Result<TmpfsFile> Receive(int socket) {
 
 }  // namespace
 
-Result<TmpfsFile> MakeTmpfsFile(std::uint64_t bytes) {
+Result<TmpfsFile> MakeTmpfsFile(const char* name, std::uint64_t bytes) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return Status::FromErrno(errno, "socketpair for the tmpfs helper");
   const UniqueFd ours(ends[0]);
@@ -126,9 +128,11 @@ Result<TmpfsFile> MakeTmpfsFile(std::uint64_t bytes) {
   // Two pages more than the file: directories and the like take some.
   std::snprintf(plan.mount_options, sizeof plan.mount_options, "huge=always,mode=0700,size=%llu",
                 static_cast<unsigned long long>(bytes + (std::uint64_t{4} << 20)));
+  std::snprintf(plan.path, sizeof plan.path, "/tmp/tierd-%s", name);
+  std::snprintf(plan.view, sizeof plan.view, "/tmp/view/tierd-%s", name);
   plan.bytes = bytes;
   plan.socket = theirs.get();
-  const pid_t child = ::fork();
+  const pid_t child = ::_Fork();  // the child is no continuation of this process: nobody's atfork handlers have to do with it
   if (child < 0) return Status::FromErrno(errno, "fork the tmpfs helper");
   if (child == 0) {
     int fds[2] = {-1, -1};

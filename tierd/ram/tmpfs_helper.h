@@ -17,6 +17,7 @@ struct TmpfsFile {
 
 // An empty file of `bytes` (not yet allocated). kUnsupported with the failed step where namespaces or the mount option are refused. Blocking; any
 // thread; forks, so a large private heap costs copy-on-write faults for the few milliseconds that the child lives.
-Result<TmpfsFile> MakeTmpfsFile(std::uint64_t bytes);
+// `name`: shown in /proc/PID/fd and maps; one path component, no '/'.
+Result<TmpfsFile> MakeTmpfsFile(const char* name, std::uint64_t bytes);
 
 }  // namespace tierd::ram
