@@ -32,7 +32,7 @@ std::uint64_t StatusKib(pid_t pid, const std::string& key) {
   return 0;
 }
 
-// Bytes that the memfds of a process hold, of those whose name `wanted` takes.
+// Bytes that the shared memory files of a process hold, of those whose name `wanted` takes.
 template <typename Wanted>
 std::uint64_t MemfdBytes(pid_t pid, Wanted wanted) {
   std::uint64_t bytes = 0;
@@ -41,7 +41,9 @@ std::uint64_t MemfdBytes(pid_t pid, Wanted wanted) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/" + std::to_string(pid) + "/fd", error)) {
     const std::string target = std::filesystem::read_symlink(entry.path(), error).string();
     struct stat st {};
-    if (target.rfind("/memfd:", 0) != 0 || !wanted(target) || ::stat(entry.path().c_str(), &st) != 0) continue;
+    // Files of 2 MiB pages may lie in a tmpfs that only tierd has mounted.
+    const bool memory = target.rfind("/memfd:", 0) == 0 || target.find("/tierd-index") != std::string::npos;
+    if (!memory || !wanted(target) || ::stat(entry.path().c_str(), &st) != 0) continue;
     if (std::find(seen.begin(), seen.end(), st.st_ino) != seen.end()) continue;
     seen.push_back(st.st_ino);
     bytes += static_cast<std::uint64_t>(st.st_blocks) * 512;

@@ -30,14 +30,26 @@ struct Sums {
   std::uint32_t p50_ns = 0;
 };
 
+struct Files {
+  std::vector<std::string> paths;
+  std::vector<BareSide::Place> places;  // in the mappings of this process
+};
+
+enum class Kind { kTier = 0, kPosix = 1, kBare = 2 };
+
+double FilesPerSecond(const Sums& sums) { return static_cast<double>(sums.files) / sums.seconds; }
+double CpuPerGb(double cpu_seconds, const Sums& sums) { return cpu_seconds / (static_cast<double>(sums.bytes) / 1e9); }
+
 // `epochs` passes in one long-lived process per reader, or each in processes of its own.
-std::optional<Sums> Measure(const Setting& setting, const std::vector<std::string>& paths, bool tier, int readers, bool forked) {
-  FileSideOptions options{.paths = &paths, .epochs = forked ? 1 : setting.epochs, .warm = !forked};
+std::optional<Sums> Measure(const Setting& setting, const Files& files, Kind kind, int readers, bool forked) {
+  FileSideOptions options{.paths = &files.paths, .epochs = forked ? 1 : setting.epochs, .warm = !forked};
   Sums sums;
   for (int repeat = 0; repeat < (forked ? setting.epochs : 1); ++repeat) {
     TierSide tier_side(options, true);
     PosixSide posix_side(options);
-    const RunResult result = RunReaders(readers, tier ? static_cast<Side&>(tier_side) : static_cast<Side&>(posix_side));
+    BareSide bare_side(options, files.places);
+    Side* const sides[] = {&tier_side, &posix_side, &bare_side};
+    const RunResult result = RunReaders(readers, *sides[static_cast<int>(kind)]);
     if (!result.good) return std::nullopt;
     sums.seconds += result.seconds;
     sums.cpu += result.cpu_seconds;
@@ -48,63 +60,89 @@ std::optional<Sums> Measure(const Setting& setting, const std::vector<std::strin
   return sums;
 }
 
+// One row: our side, the page cache, and what the bare mapping allows, in turns.
+struct Row {
+  std::string id;
+  std::string what;
+  int readers;
+  bool forked;
+};
+
+struct Measured {
+  Comparison files_per_second;
+  Samples bare_ratio;  // bare mapping against the baseline
+  Samples p50_us, bare_p50_us, posix_p50_us;
+  Samples cpu, bare_cpu, posix_cpu;  // CPU-s/GB; ours with the daemon's
+};
+
+Measured MeasureRow(Bench& bench, const Daemon& daemon, const Setting& setting, const Files& files, const Row& row) {
+  Measured all;
+  const auto ours = [&]() -> std::optional<double> {
+    const double daemon_before = daemon.cpu_seconds();
+    const auto sums = Measure(setting, files, Kind::kTier, row.readers, row.forked);
+    if (!sums) return std::nullopt;
+    all.p50_us.values.push_back(sums->p50_ns / 1000.0);
+    all.cpu.values.push_back(CpuPerGb(sums->cpu + daemon.cpu_seconds() - daemon_before, *sums));
+    return FilesPerSecond(*sums);
+  };
+  const auto baseline = [&]() -> std::optional<double> {
+    const auto sums = Measure(setting, files, Kind::kPosix, row.readers, row.forked);
+    const auto bare = Measure(setting, files, Kind::kBare, row.readers, row.forked);
+    if (!sums || !bare) return std::nullopt;
+    all.posix_p50_us.values.push_back(sums->p50_ns / 1000.0);
+    all.posix_cpu.values.push_back(CpuPerGb(sums->cpu, *sums));
+    all.bare_p50_us.values.push_back(bare->p50_ns / 1000.0);
+    all.bare_cpu.values.push_back(CpuPerGb(bare->cpu, *bare));
+    all.bare_ratio.values.push_back(FilesPerSecond(*bare) / FilesPerSecond(*sums));
+    return FilesPerSecond(*sums);
+  };
+  all.files_per_second = Interleave(bench.rounds(7), ours, baseline);
+  return all;
+}
+
 void MeasureSetting(Bench& bench, const Setting& setting) {
   const std::string root = MakeTreeIn(bench, "tree-" + setting.id, setting.tree);
-  const std::vector<std::string> paths = TreePaths(root, setting.tree);
+  Files files{TreePaths(root, setting.tree), {}};
   const auto daemon = root.empty() ? nullptr : Daemon::Start(bench, {.source = root});
   if (daemon == nullptr) return bench.Fail(setting.id + ": no daemon");
   ::setenv("TIERD_SOCKET", daemon->socket().c_str(), 1);
-  if (!WarmAndVerify(paths, root, setting.tree)) return bench.Fail(setting.id + ": not all files are in RAM");
-  HeatPageCache(paths);
+  if (!WarmAndVerify(files.paths, root, setting.tree)) return bench.Fail(setting.id + ": not all files are in RAM");
+  HeatPageCache(files.paths);
   bench.SetPages(daemon->pages());
-  // The parent of forked readers is connected, as a trainer that has listed its data set is.
-  char byte = 0;
-  tier_read_file(nullptr, paths[0].c_str(), &byte, 1, nullptr, 0);
+  // This also connects the parent of forked readers, as a trainer that has listed its data set is.
+  files.places = BareSide::Find(files.paths);
+  if (files.places.empty()) return bench.Fail(setting.id + ": not all files stay in RAM");
   Samples cpu_per_gb;
+  Samples bare_cpu;
   std::string cpu_note;
   for (const bool forked : {false, true}) {
     for (const int readers : {1, 2}) {
-      const std::string id = setting.id + "." + std::to_string(readers) + "r" + (forked ? ".fork" : "");
-      if (!bench.WantsAny({id, setting.id + ".cpu"})) continue;
-      const std::string what = setting.what + (readers == 1 ? ", one reader" : ", two readers") + (forked ? ", forked per epoch" : "");
-      Samples p50;
-      Samples cpu;
-      Samples posix_cpu;
-      Samples posix_p50;
-      const auto ours = [&]() -> std::optional<double> {
-        const double daemon_before = daemon->cpu_seconds();
-        const auto sums = Measure(setting, paths, true, readers, forked);
-        if (!sums) return std::nullopt;
-        p50.values.push_back(sums->p50_ns / 1000.0);
-        cpu.values.push_back((sums->cpu + daemon->cpu_seconds() - daemon_before) / (static_cast<double>(sums->bytes) / 1e9));
-        return static_cast<double>(sums->files) / sums->seconds;
-      };
-      const auto baseline = [&]() -> std::optional<double> {
-        const auto sums = Measure(setting, paths, false, readers, forked);
-        if (!sums) return std::nullopt;
-        posix_p50.values.push_back(sums->p50_ns / 1000.0);
-        posix_cpu.values.push_back(sums->cpu / (static_cast<double>(sums->bytes) / 1e9));
-        return static_cast<double>(sums->files) / sums->seconds;
-      };
-      const Comparison measured = Interleave(bench.rounds(7), ours, baseline);
-      char note[128];
-      note[0] = 0;
-      if (!measured.ratio.values.empty()) {
-        std::snprintf(note, sizeof note, "CPU-s/GB %.3f, daemon included; baseline %.3f", cpu.median(), posix_cpu.median());
+      const Row row{setting.id + "." + std::to_string(readers) + "r" + (forked ? ".fork" : ""),
+                    setting.what + (readers == 1 ? ", one reader" : ", two readers") + (forked ? ", forked per epoch" : ""), readers, forked};
+      if (!bench.WantsAny({row.id, setting.id + ".cpu"})) continue;
+      const Measured measured = MeasureRow(bench, *daemon, setting, files, row);
+      const bool good = !measured.files_per_second.ratio.values.empty();
+      char note[160] = "";
+      if (good) {
+        std::snprintf(note, sizeof note, "bare mapping %.2fx; CPU-s/GB %.3f with the daemon's, baseline %.3f, bare %.3f", measured.bare_ratio.median(),
+                      measured.cpu.median(), measured.posix_cpu.median(), measured.bare_cpu.median());
       }
-      bench.Emit(RatioRow({id, what, "files/s", note}, measured, Bar::kAtLeast, setting.bars[forked][readers - 1]));
-      if (measured.ratio.values.empty()) continue;  // the row says that a side failed
-      cpu_per_gb.values.push_back(cpu.median());
-      std::snprintf(note, sizeof note, "%s%s %.3f", cpu_note.empty() ? "" : ", ", id.c_str(), cpu.median());
+      bench.Emit(RatioRow({row.id, row.what, "files/s", note}, measured.files_per_second, Bar::kAtLeast, setting.bars[forked][readers - 1]));
+      if (!good) continue;  // the row says that a side failed
+      cpu_per_gb.values.push_back(measured.cpu.median());
+      bare_cpu.values.push_back(measured.bare_cpu.median());
+      std::snprintf(note, sizeof note, "%s%s %.3f", cpu_note.empty() ? "" : ", ", row.id.c_str(), measured.cpu.median());
       cpu_note += note;
       if (setting.id == "A1" && !forked) {
-        std::snprintf(note, sizeof note, "baseline %.2f us", posix_p50.median());
-        bench.Emit(ValueRow({id + ".p50", what + ": p50", "us", note}, p50, Bar::kAtMost, readers == 1 ? 4.0 : 5.5));
+        std::snprintf(note, sizeof note, "baseline %.2f us, bare mapping %.2f us", measured.posix_p50_us.median(), measured.bare_p50_us.median());
+        bench.Emit(ValueRow({row.id + ".p50", row.what + ": p50", "us", note}, measured.p50_us, Bar::kAtMost, readers == 1 ? 4.0 : 5.5));
       }
     }
   }
   if (setting.id != "A1" || cpu_per_gb.values.empty()) return;
-  bench.Emit(ValueRow({"A1.cpu", "A1: CPU of readers and daemon, the worst of its rows", "CPU-s/GB", cpu_note}, {{cpu_per_gb.max()}}, Bar::kAtMost, 0.05));
+  char bare_note[48];
+  std::snprintf(bare_note, sizeof bare_note, "; bare mapping %.3f", bare_cpu.max());
+  bench.Emit(ValueRow({"A1.cpu", "A1: CPU of readers and daemon, the worst of its rows", "CPU-s/GB", cpu_note + bare_note}, {{cpu_per_gb.max()}}, Bar::kAtMost, 0.05));
 }
 
 }  // namespace

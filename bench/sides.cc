@@ -115,6 +115,44 @@ ReaderResult TierSide::Run(int /*reader*/) {
   return result;
 }
 
+std::vector<BareSide::Place> BareSide::Find(const std::vector<std::string>& paths) {
+  std::vector<Place> places;
+  for (const std::string& path : paths) {
+    tier_view view;
+    if (tier_get(nullptr, path.c_str(), &view, 0) != 0) return {};
+    if (view.origin == TIER_FROM_RAM) places.push_back({view.data, view.size});
+    tier_release(&view);
+  }
+  if (places.size() != paths.size()) places.clear();
+  return places;
+}
+
+void BareSide::Prepare(int reader) {
+  orders_ = Orders(options_, reader);
+  buffer_.assign(options_.buffer_bytes, 0);
+  latencies_.reserve(options_.paths->size() * static_cast<std::size_t>(options_.epochs));
+  if (!options_.warm) return;
+  for (const Place& place : places_) std::memcpy(buffer_.data(), place.data, place.bytes);
+}
+
+ReaderResult BareSide::Run(int /*reader*/) {
+  ReaderResult result;
+  for (const auto& order : orders_) {
+    double last = Now();
+    for (const std::uint32_t i : order) {
+      std::memcpy(buffer_.data(), places_[i].data, places_[i].bytes);
+      __asm__ volatile("" : : "r"(buffer_.data()) : "memory");
+      const double now = Now();
+      latencies_.push_back(Nanoseconds(last, now));
+      last = now;
+      ++result.files;
+      result.bytes += places_[i].bytes;
+    }
+  }
+  FillPercentiles(&latencies_, &result);
+  return result;
+}
+
 void PosixSide::Prepare(int reader) {
   orders_ = Orders(options_, reader);
   buffer_.assign(options_.buffer_bytes, 0);

@@ -31,6 +31,28 @@ class TierSide final : public Side {
   std::vector<std::uint32_t> latencies_;
 };
 
+// What the machine allows: copies each file's bytes straight out of the mappings that this process has of the cache, found once before, without looking
+// anything up. The files must be in RAM and stay where they are.
+class BareSide final : public Side {
+ public:
+  struct Place {
+    const void* data = nullptr;
+    std::size_t bytes = 0;
+  };
+  // Where each file lies; empty when one of them is no hit. Opens the session of the calling process; its children inherit the mappings.
+  static std::vector<Place> Find(const std::vector<std::string>& paths);
+  BareSide(const FileSideOptions& options, const std::vector<Place>& places) : options_(options), places_(places) {}
+  void Prepare(int reader) override;
+  ReaderResult Run(int reader) override;
+
+ private:
+  const FileSideOptions options_;
+  const std::vector<Place>& places_;
+  std::vector<std::vector<std::uint32_t>> orders_;
+  std::vector<char> buffer_;
+  std::vector<std::uint32_t> latencies_;
+};
+
 class PosixSide final : public Side {
  public:
   explicit PosixSide(const FileSideOptions& options) : options_(options) {}
