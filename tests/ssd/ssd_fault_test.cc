@@ -57,10 +57,13 @@ TEST(SsdFault, AllWritesFailing) {
   ASSERT_TRUE(life.Start().status.ok());
   life.no_retry = true;
   life.io.fault = [](bool write, std::uint64_t) { return write ? IoFault{EIO, 0, false} : IoFault(); };
-  for (int i = 0; i < 200; ++i) {
-    (void)life.Put("f" + std::to_string(i), 1, 20'000);
-    life.tier->Poll(16);
-  }
+  int i = 0;
+  const auto put = [&] { (void)life.Put("f" + std::to_string(i++), 1, 20'000); };
+  EXPECT_TRUE(life.RunUntil([&] {
+    put();
+    return life.tier->status().health == SsdHealth::kDegraded;
+  }));
+  put();
   life.Settle();
   EXPECT_EQ(life.tier->status().health, SsdHealth::kDegraded);
   EXPECT_TRUE(life.items.empty());

@@ -103,11 +103,10 @@ TEST(SsdReclaim, RegionWithReadersIsNotReused) {
   life.worth_of = [](const Item&) { return 0.0; };
   life.no_retry = true;
   int more = 0;
-  for (int turn = 0; turn < 3000 && more < count * 2; ++turn) {
-    if (life.Put("turn" + std::to_string(more), 1, kBytes).ok()) ++more;
-    life.tier->Poll(64);
-    ::usleep(50);
-  }
+  EXPECT_TRUE(life.RunUntil([&] {
+    while (more < count * 2 && life.Put("turn" + std::to_string(more), 1, kBytes).ok()) ++more;
+    return more == count * 2;
+  })) << more;
   EXPECT_FALSE(done);
   life.io.Release();
   ASSERT_TRUE(life.RunUntil([&] { return done; }));
@@ -209,10 +208,13 @@ TEST(SsdReclaim, GivesSpaceBackToKeepMinFree) {
   life.tier->SetMinFree(0, 0);
   EXPECT_TRUE(life.RunUntil([&] { return life.Put("y", 1, 100).ok(); }));
   // And F03: no inodes to spare stops growth, and frees nothing.
-  const std::uint64_t allocated = life.tier->status().allocated_bytes;
   life.tier->SetMinFree(0, ~std::uint64_t{0} / 4);
-  for (int i = 0; i < 5; ++i) life.RunUntil([&] { return true; });
-  EXPECT_GE(life.tier->status().allocated_bytes, allocated);
+  EXPECT_FALSE(life.RunUntil([] { return false; }, 2));
+  const std::uint64_t allocated = life.tier->status().allocated_bytes;
+  EXPECT_FALSE(life.RunUntil([&] { return life.tier->status().allocated_bytes != allocated; }, 3));
+  FillUp(life);
+  EXPECT_EQ(life.tier->status().allocated_bytes, allocated);
+  life.ExpectAllReadable();
 }
 
 TEST(SsdReclaim, CountersAgreeWithThemselves) {

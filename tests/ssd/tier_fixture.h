@@ -1,10 +1,10 @@
 // A tier over a temporary directory with an owner that keeps what it appended, and content that is a function of (path, version, chunk,
-// offset), so that any wrong byte is seen.
+// offset), so that any wrong byte is seen. Time stands still but for what RunUntil adds, and no step of the tier overtakes its threads.
 #pragma once
 
 #include <gtest/gtest.h>
+#include <poll.h>
 
-#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <map>
@@ -47,12 +47,13 @@ struct Item {
 class Life final : public SsdOwner {
  public:
   using Name = std::pair<std::string, std::uint32_t>;
-  // Over `io` (faults at will), or over another engine.
-  explicit Life(SsdOptions options, io::IoEngine* engine = nullptr) : options_(std::move(options)), engine_(engine != nullptr ? engine : &io) {}
+  // Over `io` (faults at will), step by step; or over a real engine, as the daemon runs it.
+  explicit Life(SsdOptions options, io::IoEngine* engine = nullptr)
+      : options_(std::move(options)), stepped_(engine == nullptr), engine_(engine != nullptr ? engine : &io) {}
   ~Life() override { tier.reset(); }
 
   Status Open() {
-    Result<std::unique_ptr<SsdTier>> opened = SsdTier::Open(options_, *engine_, clock_, *this);
+    Result<std::unique_ptr<SsdTier>> opened = SsdTier::Open(options_, *engine_, stepped_ ? static_cast<const Clock&>(manual_clock_) : clock_, *this);
     if (!opened.ok()) return opened.status();
     tier = std::move(*opened);
     return Status::Ok();
@@ -81,16 +82,30 @@ class Life final : public SsdOwner {
     return report;
   }
 
+  // Turns until the condition holds. False: it did not while `seconds` of the tier's own time passed.
   bool RunUntil(const std::function<bool()>& condition, int seconds = 20) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
+    const Clock& time = stepped_ ? static_cast<const Clock&>(manual_clock_) : clock_;
+    const std::int64_t deadline = time.PreciseNs() + seconds * std::int64_t{1'000'000'000};
     while (!condition()) {
-      tier->Flush();
-      const bool more = tier->Poll(64) > 0 || tier->more_work();
-      tier->Tick();
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      if (!more) ::usleep(100);
+      if (time.PreciseNs() > deadline) return false;
+      const bool worked = stepped_ ? Turn() : FreeTurn();
+      if (worked) continue;
+      if (stepped_) {
+        manual_clock_.Advance(10'000'000);
+        tier->Tick();
+      } else {
+        AwaitEvents(1);
+      }
     }
     return true;
+  }
+  // One turn, without time passing, in which at most one answer of the device or the tier's threads is taken; they have done what they were
+  // asked before it. False when nothing is under way any more but what hangs.
+  bool Turn() {
+    while (!tier->at_rest() && !AwaitEvents(1)) {
+    }
+    tier->Flush();
+    return tier->Poll(1) > 0 || tier->more_work() || !tier->at_rest() || engine_->in_flight() > io.hung();
   }
   // Ends the life in order; the directory can be opened again.
   void Stop() {
@@ -210,9 +225,24 @@ class Life final : public SsdOwner {
     items[{path, id.chunk}] = {id, location, path, 1};
   }
 
+  // As a loop does it, beside threads and a device that take their time.
+  bool FreeTurn() {
+    tier->Flush();
+    const bool more = tier->Poll(64) > 0 || tier->more_work();
+    tier->Tick();
+    return more;
+  }
+  // True when the tier's threads or the device have answered.
+  bool AwaitEvents(int timeout_ms) const {
+    pollfd events[] = {{tier->wake_fd(), POLLIN, 0}, {engine_->event_fd(), POLLIN, 0}};
+    return ::poll(events, 2, timeout_ms) > 0;
+  }
+
   std::map<std::pair<std::uint64_t, std::uint32_t>, Name> names_;
   SsdOptions options_;
   SystemClock clock_;
+  ManualClock manual_clock_;
+  const bool stepped_;
   io::IoEngine* engine_;
 };
 

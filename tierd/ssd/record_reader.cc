@@ -106,11 +106,13 @@ void RecordReader::Submit(OperationPtr op) {
   std::size_t wanted = 0;
   for (unsigned i = 0; i < count; ++i) wanted += parts[i].iov_len;
   op->sent_ns = context_.clock.PreciseNs();
+  op->in_flight = true;
   context_.io.SubmitReadv(address.fd, {parts, count}, address.offset + from,
                           [this, op = std::move(op), wanted](io::IoResult result) { OnRead(op, wanted, result); });
 }
 
 void RecordReader::OnRead(OperationPtr op, std::size_t wanted, io::IoResult result) {
+  op->in_flight = false;
   context_.counters.device_read_bytes += result.bytes;
   if (result.error != 0 || result.bytes != wanted) {
     const int error = result.error != 0 ? result.error : EIO;

@@ -28,6 +28,10 @@ class RecordReader {
 
  private:
   struct Operation {
+    // The device may still write to it when the engine gives the request up at the end of its life.
+    ~Operation() {
+      if (in_flight) side.Abandon();
+    }
     SsdLocation location;
     RecordIdentity expected;
     std::uint64_t region_epoch = 0;
@@ -37,6 +41,7 @@ class RecordReader {
     io::AlignedBuffer side;            // header of a direct read, or the whole record
     std::uint32_t lead = 0;        // bytes in `side` before the record's header
     bool direct = false;
+    bool in_flight = false;        // with the device
   };
   using OperationPtr = std::shared_ptr<Operation>;  // shared by the I/O callback or the checksum job, and nobody else
 

@@ -58,7 +58,10 @@ Result<SsdLocation> RegionWriter::Append(const RecordIdentity& identity, std::st
 
 Status RegionWriter::TakeRegion(Use use) {
   const bool last = context_.regions.Count(RegionState::kFree) == 0 && !growable_;
-  if (last && use == Use::kNew) return Status(Code::kNoSpace, "SSD tier is full");
+  // The last one is the mover's; another may be on its way.
+  if (last && use == Use::kNew) {
+    return context_.regions.Count(RegionState::kAllocating) > 0 ? Status(Code::kBusy, "a region is being allocated") : Status(Code::kNoSpace, "SSD tier is full");
+  }
   const auto free = std::find_if(buffers_.begin(), buffers_.end(), [](const auto& b) { return !b->used; });
   if (free == buffers_.end()) return Status(Code::kBusy, "all region buffers are being written");
   if (!prepared_) {
@@ -261,7 +264,7 @@ void RegionWriter::Close() {
 }
 
 bool RegionWriter::idle() const {
-  if (!outstanding_.empty()) return false;
+  if (!outstanding_.empty() || preparing_ || prepared_) return false;
   return std::none_of(buffers_.begin(), buffers_.end(), [](const auto& b) { return b->used && b->closing; });
 }
 

@@ -46,7 +46,7 @@ class RegionWriter {
   int TakeWriteError() { return std::exchange(last_error_, 0); }
 
   void Sync(std::function<void(Status)> done);
-  // Ends the open region; idle() once everything is on the device.
+  // Ends the open region and lets go of the prepared one; again, until idle(): then everything is on the device.
   void Close();
   bool idle() const;
   // What the open region still takes.
@@ -54,6 +54,10 @@ class RegionWriter {
 
  private:
   struct Buffer {
+    // What the device still reads from, when the tier ends without Stop(), stays with the process.
+    ~Buffer() {
+      if (in_flight > 0) memory.Abandon();
+    }
     io::AlignedBuffer memory;
     TocBuilder toc;
     RegionAddress address;

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <limits>
 #include <utility>
 
@@ -20,6 +21,9 @@ bool DirectoryIsThere(int dir_fd, const std::string& path) {
   struct stat by_name {}, open {};
   return ::stat(path.c_str(), &by_name) == 0 && ::fstat(dir_fd, &open) == 0 && by_name.st_dev == open.st_dev && by_name.st_ino == open.st_ino;
 }
+
+// A file system that turned read-only after an error of its own need not say so in its flags (ext4 since Linux 6.15).
+bool TakesWrites(int dir_fd) { return ::futimens(dir_fd, nullptr) == 0 || errno != EROFS; }
 
 }  // namespace
 
@@ -69,6 +73,7 @@ void SpaceKeeper::Allocate() {
       context_.regions.Set(region, made->status.ok() ? RegionState::kFree : RegionState::kAbsent);
       if (made->status.ok()) return;
       full_ = true;  // until the next measurement says better
+      if (made->status.sys_errno() == EROFS) return OnReadOnly();
       if (made->status.code() != Code::kNoSpace) context_.health.OnError(context_.clock.MonotonicNs());
     });
   });
@@ -89,27 +94,36 @@ void SpaceKeeper::Punch(std::uint32_t region) {
   });
 }
 
+void SpaceKeeper::OnReadOnly() {
+  refused_ = true;
+  writer_.set_writable(false);
+}
+
 void SpaceKeeper::Tick() {
   const std::int64_t now = context_.clock.MonotonicNs();
   if (const int error = writer_.TakeWriteError(); error == ENOSPC || error == EDQUOT) {
     full_ = true;
     measured_ns_ = now;
   } else if (error == EROFS) {
-    writer_.set_writable(false);
+    OnReadOnly();
   }
   if (measuring_ || (measured_ns_ != 0 && now - measured_ns_ < kMeasureEveryNs)) return;
   measuring_ = true;
   measured_ns_ = now;
-  context_.maintenance.Post([this, dir = context_.directory.dir.get(), path = context_.directory.path] {
+  context_.maintenance.Post([this, dir = context_.directory.dir.get(), path = context_.directory.path, refused = refused_] {
     const RegionFiles::Space space = RegionFiles::MeasureSpace(dir);
     const bool there = DirectoryIsThere(dir, path);
-    context_.mailbox.Post([this, space, there] { OnMeasured(space, there); });
+    const bool recovered = refused && TakesWrites(dir);
+    context_.mailbox.Post([this, space, there, recovered] {
+      if (recovered) refused_ = false;
+      OnMeasured(space, there);
+    });
   });
 }
 
 void SpaceKeeper::OnMeasured(const RegionFiles::Space& space, bool directory_there) {
   measuring_ = false;
-  writer_.set_writable(context_.directory.writable && directory_there && !(space.status.ok() && space.read_only));
+  writer_.set_writable(context_.directory.writable && directory_there && !refused_ && !(space.status.ok() && space.read_only));
   if (!space.status.ok()) return;
   full_ = false;
   const std::int64_t spare = static_cast<std::int64_t>(std::min<std::uint64_t>(space.free_bytes, std::numeric_limits<std::int64_t>::max())) -

@@ -37,6 +37,7 @@ class SpaceKeeper {
   void Allocate();
   void Punch(std::uint32_t region);
   void OnMeasured(const RegionFiles::Space& space, bool directory_there);
+  void OnReadOnly();
 
   TierContext& context_;
   RegionWriter& writer_;
@@ -48,6 +49,7 @@ class SpaceKeeper {
   bool full_ = false;       // the last allocation found no space; until the next measurement
   bool busy_ = false;       // a job is allocating or punching
   bool measuring_ = false;
+  bool refused_ = false;    // a write met EROFS; until a touch of the directory succeeds
   std::int64_t measured_ns_ = 0;
 };
 

@@ -1,6 +1,7 @@
 #include "tierd/ssd/ssd_tier.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "tierd/base/check.h"
@@ -73,6 +74,8 @@ class SsdTier::Impl {
   void InvalidateDataset(std::uint64_t dataset_id, std::function<void(Status)> done);
   std::size_t Poll(std::size_t budget);
   bool more_work() const { return !mailbox_.empty() || reclaimer_.has_work(); }
+  // In this order: an answer is posted before its job counts as done.
+  bool at_rest() const { return maintenance_.pending() + checksums_.pending() == 0 && index_.idle() && mailbox_.empty(); }
   void Tick();
   Status Stop(int timeout_ms);
   SsdStatus StatusNow() const;
@@ -227,7 +230,9 @@ void SsdTier::Impl::InvalidateDataset(std::uint64_t dataset_id, std::function<vo
 
 bool SsdTier::Impl::WantsRegion() const {
   if (recovering_ || space_.growable() || !writer_.writable()) return false;
-  const std::uint32_t ready = regions_.Count(RegionState::kFree) + regions_.Count(RegionState::kDraining) + regions_.Count(RegionState::kAllocating);
+  // Regions with readers come free soon, unless the readers hang: some may wait, all must not.
+  if (regions_.Count(RegionState::kDraining) > std::max<std::uint32_t>(2, space_.target() / 8)) return false;
+  const std::uint32_t ready = regions_.Count(RegionState::kFree) + regions_.Count(RegionState::kAllocating);
   // Two ahead, so that a burst of appends need not wait; fewer in a tier of few regions.
   return ready < std::clamp<std::uint32_t>(space_.target() / 16, 1, 2);
 }
@@ -268,20 +273,22 @@ void SsdTier::Impl::Tick() {
 }
 
 Status SsdTier::Impl::Stop(int timeout_ms) {
+  // A recovery has nothing to lose; its next batch finds the mailbox closed.
+  if (!index_done_) {
+    mailbox_.Close();
+    return Status::Ok();
+  }
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   writer_.Close();
   index_.FlushRemovals();
-  const std::int64_t deadline = context_.clock.PreciseNs() + std::int64_t{timeout_ms} * 1'000'000;
-  while (!writer_.idle() || !index_.idle() || !mailbox_.empty()) {
-    if (context_.clock.PreciseNs() > deadline) {
-      StopThreads();
-      return Status(Code::kTimeout, "SSD tier did not come to rest in " + std::to_string(timeout_ms) + " ms");
-    }
+  while (!writer_.idle() || reader_.in_flight() > 0 || !index_.idle() || !mailbox_.empty()) {
+    if (std::chrono::steady_clock::now() > deadline) return Status(Code::kTimeout, "SSD tier did not come to rest in " + std::to_string(timeout_ms) + " ms");
     context_.io.Flush();
     context_.io.Wait(1, 64);
     mailbox_.Run(64);
+    writer_.Close();  // also what was prepared or appended since
     index_.FlushRemovals();
   }
-  StopThreads();
   return Status::Ok();
 }
 
@@ -350,6 +357,7 @@ void SsdTier::Verify(std::function<void(const VerifyReport&)> done) { impl_->ver
 void SsdTier::Flush() { impl_->context_.io.Flush(); }
 std::size_t SsdTier::Poll(std::size_t budget) { return impl_->Poll(budget); }
 bool SsdTier::more_work() const { return impl_->more_work(); }
+bool SsdTier::at_rest() const { return impl_->at_rest(); }
 void SsdTier::Tick() { impl_->Tick(); }
 int SsdTier::wake_fd() const { return impl_->mailbox_.fd(); }
 Status SsdTier::Stop(int timeout_ms) { return impl_->Stop(timeout_ms); }

@@ -245,11 +245,14 @@ class SsdTier {
   // Runs completions and a bounded piece (<= 1 ms) of background work; returns how many callbacks ran. `more_work()` asks for another turn.
   std::size_t Poll(std::size_t budget);
   bool more_work() const;
+  // Nothing is with the tier's own threads, and no answer of theirs waits for Poll().
+  bool at_rest() const;
   // About ten times a second: hung reads, health, free space, probes.
   void Tick();
   // Readable when Poll() has something to do (besides io.event_fd()).
   int wake_fd() const;
-  // Closes the open region with its table of contents, waits for writes and the index, at most timeout_ms. Blocks; the last call.
+  // Closes the open region with its table of contents, waits for requests and the index, at most timeout_ms. Blocks; the last call.
+  // kTimeout: what is left is found by its headers at the next start. Threads are joined by the destructor, which a slow disk may hold up.
   Status Stop(int timeout_ms);
 
   SsdCounters counters() const;
