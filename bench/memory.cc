@@ -77,6 +77,8 @@ void MeasureDaemon(Bench& bench) {
   if (daemon == nullptr) return bench.Fail("A9: no daemon");
   ::setenv("TIERD_SOCKET", daemon->socket().c_str(), 1);
   bench.SetPages(daemon->pages());
+  // The SSD tier's region buffers are there when it has looked for records.
+  for (int waited = 0; waited < 10'000 && daemon->Get("/v1/status")["state"] == "recovering"; ++waited) ::usleep(1000);
   const std::uint64_t empty = daemon->overhead_bytes();
   std::uint64_t peak = 0;
   std::atomic<bool> done = false;
