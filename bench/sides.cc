@@ -115,28 +115,24 @@ ReaderResult TierSide::Run(int /*reader*/) {
   return result;
 }
 
-std::vector<BareSide::Place> BareSide::Find(const std::vector<std::string>& paths) {
-  std::vector<Place> places;
-  for (const std::string& path : paths) {
-    tier_view view;
-    if (tier_get(nullptr, path.c_str(), &view, 0) != 0) return {};
-    if (view.origin == TIER_FROM_RAM) places.push_back({view.data, view.size});
-    tier_release(&view);
-  }
-  if (places.size() != paths.size()) places.clear();
-  return places;
-}
-
 void BareSide::Prepare(int reader) {
   orders_ = Orders(options_, reader);
   buffer_.assign(options_.buffer_bytes, 0);
   latencies_.reserve(options_.paths->size() * static_cast<std::size_t>(options_.epochs));
+  for (const std::string& path : *options_.paths) {
+    tier_view view;
+    if (tier_get(nullptr, path.c_str(), &view, 0) != 0) continue;
+    if (view.origin == TIER_FROM_RAM) places_.push_back({view.data, view.size});
+    tier_release(&view);
+  }
   if (!options_.warm) return;
   for (const Place& place : places_) std::memcpy(buffer_.data(), place.data, place.bytes);
 }
 
 ReaderResult BareSide::Run(int /*reader*/) {
   ReaderResult result;
+  result.errors = options_.paths->size() - places_.size();
+  if (result.errors != 0) return result;
   for (const auto& order : orders_) {
     double last = Now();
     for (const std::uint32_t i : order) {

@@ -39,15 +39,14 @@ class BareSide final : public Side {
     const void* data = nullptr;
     std::size_t bytes = 0;
   };
-  // Where each file lies; empty when one of them is no hit. Opens the session of the calling process; its children inherit the mappings.
-  static std::vector<Place> Find(const std::vector<std::string>& paths);
-  BareSide(const FileSideOptions& options, const std::vector<Place>& places) : options_(options), places_(places) {}
+  explicit BareSide(const FileSideOptions& options) : options_(options) {}
+  // Finds where each file lies, in the reader itself: a child has no use of what its parent has mapped. Touches no byte of them unless `warm`.
   void Prepare(int reader) override;
   ReaderResult Run(int reader) override;
 
  private:
   const FileSideOptions options_;
-  const std::vector<Place>& places_;
+  std::vector<Place> places_;
   std::vector<std::vector<std::uint32_t>> orders_;
   std::vector<char> buffer_;
   std::vector<std::uint32_t> latencies_;
