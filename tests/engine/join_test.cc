@@ -1,0 +1,122 @@
+// Who may be answered with what was under way already: other chunks, other questions, readers who know of a change, racy bytes.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "tests/engine/engine_fixture.h"
+#include "tierd/engine/invalidation_log.h"
+
+namespace tierd::engine {
+namespace {
+
+class JoinTest : public EngineTest {
+ protected:
+  static constexpr std::uint32_t kChunk = 64 << 10;
+  JoinTest() { source_options().chunk_bytes = kChunk; }
+
+  void Rewrite(const std::string& name, const std::string& bytes) const {
+    const int fd = ::open((tree_ / name).c_str(), O_WRONLY | O_CLOEXEC);
+    ASSERT_GE(fd, 0);
+    ASSERT_EQ(::pwrite(fd, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+    ::close(fd);
+  }
+};
+
+TEST_F(JoinTest, WhoJoinsADiscoveryGetsWhatItAskedFor) {
+  const std::string bytes = Bytes("large", 3 * kChunk);
+  const std::string name = Write("large", bytes);
+  StartEngine();
+  source_io_.Hold(io::Step::kStatBefore);
+  const std::uint64_t first = Ask(name);
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
+  const std::uint64_t stat = Ask(name, abi::FetchOp::kStat);
+  const std::uint64_t third = Ask(name, abi::FetchOp::kChunk, 2);
+  const std::uint64_t again = Ask(name);
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return answers().size() == 4; }));
+  EXPECT_TRUE(answers()[first].bytes == bytes.substr(0, kChunk));
+  EXPECT_TRUE(answers()[again].bytes == bytes.substr(0, kChunk));
+  EXPECT_TRUE(answers()[third].bytes == bytes.substr(2 * kChunk)) << "same length, same version, another chunk";
+  EXPECT_EQ(answers()[stat].status(), abi::FetchStatus::kMeta);
+}
+
+TEST_F(JoinTest, AnInvalidationReachesWhatIsUnderWay) {
+  const std::string name = Write("file", Bytes("file", 5000, 1));
+  StartEngine();
+  source_io_.Hold(io::Step::kStatAfter);  // the bytes of version 1 have been read
+  Ask(name);
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
+  Rewrite(name, Bytes(name, 5000, 2));
+  engine().Advise(unit(), abi::AdviseOp::kInvalidate, name, false);
+  const std::uint64_t after = Ask(name);
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(after); }));
+  EXPECT_EQ(answers()[after].status(), abi::FetchStatus::kFrame) << int{answers()[after].reply.reason};
+  EXPECT_TRUE(answers()[after].bytes == Bytes(name, 5000, 2));
+  EXPECT_TRUE(Fetch(name).bytes == Bytes(name, 5000, 2));
+}
+
+TEST_F(JoinTest, AnInvalidationOutlivesAStatFromBeforeIt) {
+  const std::string name = Write("file", Bytes("file", 5000, 1));
+  source_options().ttl_ms = 100;
+  StartEngine();
+  ASSERT_TRUE(Fetch(name).bytes == Bytes(name, 5000, 1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  source_io_.Hold(io::Step::kStatBefore);
+  Ask(name, abi::FetchOp::kStat);
+  RunUntil([&] { return source_io_.waiting == 1; }, 300);  // unless the refresher was faster
+  engine().Advise(unit(), abi::AdviseOp::kInvalidate, name, false);
+  Rewrite(name, Bytes(name, 5000, 2));
+  source_io_.Release();
+  EXPECT_TRUE(Fetch(name).bytes == Bytes(name, 5000, 2));
+}
+
+TEST_F(JoinTest, PrefetchOfCachedChunksNeitherRecursesNorStalls) {
+  source_options().chunk_bytes = 4096;
+  const std::string name = Write("large", Bytes("large", 8'000 * 4096));
+  StartEngine();
+  for (int round = 0; round < 2; ++round) {
+    const std::uint64_t job = engine().jobs().Prefetch({{&unit(), name}}, {});
+    const JobStatus status = WaitForJob(job);
+    EXPECT_EQ(status.verified_files, 1u) << round << ": " << status.files_no_room << " had no room, " << status.files_failed << " failed " << status.error;
+  }
+}
+
+TEST_F(JoinTest, RacyBytesDoNotReachTheSsd) {
+  UseSsd();
+  source_options().racy_window_ms = 3'600'000;
+  const std::string name = Write("young", Bytes("young", 5000));
+  StartEngine();
+  ASSERT_TRUE(Fetch(name).bytes == Bytes(name, 5000));
+  EXPECT_TRUE(InRam(name));
+  EXPECT_FALSE(OnSsd(name)) << "after a restart a stat would make it valid for good (HAZARDS 2.12)";
+}
+
+TEST_F(JoinTest, OneChunkReadLateDoesNotClearARacyFile) {
+  source_options().racy_window_ms = 300;
+  const std::string name = Write("young", Bytes("young", 2 * kChunk));
+  StartEngine();
+  ASSERT_EQ(Fetch(name, abi::FetchOp::kChunk, 0).status(), abi::FetchStatus::kFrame);
+  ASSERT_NE(engine().catalogue().file(FileOf(name)).flags & kFileRacy, 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  ASSERT_EQ(Fetch(name, abi::FetchOp::kChunk, 1).status(), abi::FetchStatus::kFrame);
+  EXPECT_NE(engine().catalogue().file(FileOf(name)).flags & kFileRacy, 0);
+}
+
+TEST(InvalidationLog, CoversPathsBelowAndAfter) {
+  InvalidationLog log;
+  EXPECT_FALSE(log.Covers(0, "a", 0));
+  log.Add(0, "a/b", false, 100);
+  log.Add(0, "d", true, 200);
+  EXPECT_TRUE(log.Covers(0, "a/b", 100));
+  EXPECT_FALSE(log.Covers(0, "a/b", 101));
+  EXPECT_FALSE(log.Covers(1, "a/b", 50)) << "another source";
+  EXPECT_FALSE(log.Covers(0, "a/b/c", 50)) << "not recursive";
+  EXPECT_TRUE(log.Covers(0, "d/e/f", 150));
+  EXPECT_FALSE(log.Covers(0, "de", 150));
+  for (std::size_t i = 0; i < InvalidationLog::kRemembered; ++i) log.Add(0, "x", false, 300);
+  EXPECT_TRUE(log.Covers(0, "anything", 200)) << "forgotten by path";
+  EXPECT_FALSE(log.Covers(0, "anything", 250));
+}
+
+}  // namespace
+}  // namespace tierd::engine
