@@ -2,11 +2,15 @@
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <functional>
 
+#include "client_lib/abi/layout.h"
+#include "client_lib/abi/messages.h"
 #include "tests/e2e/daemon_process.h"
 #include "tests/e2e/reading.h"
 
@@ -118,6 +122,56 @@ TEST_F(SessionEndTest, SessionsThatWereLeftDoNotLinger) {
   }
   EXPECT_TRUE(Eventually(2000, [&] { return daemon.Status()["sessions"] == 0 && Lingering() == 0; })) << Lingering();
   EXPECT_EQ(Metric("tierd_sessions_refused_total "), 0);
+}
+
+// A client that puts many questions before it reads an answer: what comes with a descriptor waits its turn like the rest.
+TEST_F(SessionEndTest, DescriptorsWaitForAClientThatReadsLate) {
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  ASSERT_LT(daemon.socket().size(), sizeof address.sun_path);
+  std::strcpy(address.sun_path, daemon.socket().c_str());
+  ASSERT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  const timeval patience{10, 0};
+  ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+  struct {
+    abi::MessageHeader header;
+    abi::Hello hello;
+  } hello{};
+  hello.header = {abi::kMessageMagic, static_cast<std::uint16_t>(abi::MessageType::kHello), abi::kProtocolVersion, sizeof hello, 1};
+  hello.hello.version_min = abi::kProtocolVersionMin;
+  hello.hello.version_max = abi::kProtocolVersion;
+  hello.hello.layout_version = abi::kLayoutVersion;
+  ASSERT_EQ(::send(fd, &hello, sizeof hello, 0), static_cast<ssize_t>(sizeof hello));
+  struct {
+    abi::MessageHeader header;
+    abi::IdEntry entry;
+  } question{};
+  constexpr std::uint64_t kQuestions = 2000;
+  for (std::uint64_t id = 1; id <= kQuestions; ++id) {
+    const auto type = id == kQuestions ? abi::MessageType::kGetIndex : abi::MessageType::kGetSegment;
+    question.header = {abi::kMessageMagic, static_cast<std::uint16_t>(type), abi::kProtocolVersion, sizeof question, 1};
+    question.entry = {id, 999'999};  // no such segment
+    ASSERT_EQ(::send(fd, &question, sizeof question, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof question)) << id;
+  }
+  SleepMs(100);  // all are answered into the queue
+  for (abi::MessageHeader header{}; header.type != static_cast<std::uint16_t>(abi::MessageType::kIndex);) {
+    std::vector<char> bytes(1 << 16);
+    iovec part{bytes.data(), bytes.size()};
+    alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    ASSERT_GE(::recvmsg(fd, &message, MSG_CMSG_CLOEXEC), static_cast<ssize_t>(sizeof header)) << "cut off";
+    std::memcpy(&header, bytes.data(), sizeof header);
+    const bool with_descriptor = CMSG_FIRSTHDR(&message) != nullptr;
+    EXPECT_EQ(with_descriptor, header.type == static_cast<std::uint16_t>(abi::MessageType::kIndex) || header.type == static_cast<std::uint16_t>(abi::MessageType::kWelcome));
+  }
+  EXPECT_EQ(Metric("tierd_sessions "), 1);
+  ::close(fd);
 }
 
 TEST_F(SessionEndTest, ClientWithoutAGroupOfTheDaemonReadsTheSource) {
