@@ -318,6 +318,7 @@ void Fetcher::Tick() {
   for (auto& [key, listing] : listings_) collect(listing->waiters);
   for (auto& [key, parked] : parked_) collect(parked.waiters);
   for (const Waiter& waiter : expired) ReplyBypass(waiter, abi::Fallback::kSourceSlow);
+  ServeDoubted();
   if (recovery_wait_until_ns_ != 0 && now >= recovery_wait_until_ns_) EndRecovery();
   if (!waiting_for_memory_.empty() || !staged_.empty()) Resume();  // staging buffers come back without a word
 }

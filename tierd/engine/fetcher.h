@@ -96,7 +96,7 @@ class Fetcher {
   void Tick();
   // Memory came: resumes fills that waited for it.
   void Resume();
-  bool idle() const { return fills_.empty() && discoveries_.empty() && revalidations_.empty() && listings_.empty() && parked_.empty(); }
+  bool idle() const { return fills_.empty() && discoveries_.empty() && revalidations_.empty() && listings_.empty() && parked_.empty() && doubted_.empty(); }
   std::size_t fills_in_flight() const { return fills_.size() + discoveries_.size(); }
   const StagingPool& staging() const { return staging_; }
   // Frames that reads nobody waits for any more still own: the source hangs. At an eighth of the RAM tier no new read from the source gets one (HAZARDS 2.7).
@@ -209,6 +209,9 @@ class Fetcher {
   };
   void ServeParked(Parked parked, abi::FileKey key);
   std::unordered_map<abi::FileKey, Parked, KeyHash> parked_;
+  // What was read for these is older than an invalidation: they are served again at the next tick.
+  void ServeDoubted();
+  std::unordered_map<abi::FileKey, Parked, KeyHash> doubted_;
   std::int64_t recovery_wait_until_ns_ = 0;
   std::vector<std::pair<SourceUnit*, FillPtr>> waiting_for_memory_;
   std::vector<std::pair<SourceUnit*, DiscoveryPtr>> staged_;  // bytes are there, a frame is not yet

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 #include <iterator>
+#include <utility>
 
 #include "tierd/base/check.h"
 #include "tierd/engine/fetcher_impl.h"
@@ -39,6 +40,16 @@ void Fetcher::EndRecovery() {
   auto parked = std::move(parked_);
   parked_.clear();
   for (auto& [key, of_path] : parked) ServeParked(std::move(of_path), key);
+}
+
+void Fetcher::ServeDoubted() {
+  for (auto& [key, of_path] : std::exchange(doubted_, {})) {
+    for (Waiter& waiter : of_path.waiters) {
+      const auto priority = waiter.is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
+      if (++waiter.attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
+      else Serve(*of_path.unit, key, of_path.path, std::move(waiter), priority);
+    }
+  }
 }
 
 void Fetcher::ServeParked(Parked parked, abi::FileKey key) {
@@ -164,11 +175,11 @@ void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const sourc
   if (invalidations_.Covers(unit.index, discovery->path, result.stat_sent_ns)) {  // these may be the bytes from before it
     EndDiscovery(discovery);
     EndStaging(discovery);
-    for (Waiter& waiter : discovery->waiters) {
-      const auto priority = waiter.is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
-      if (++waiter.attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
-      else Serve(unit, discovery->key, discovery->path, std::move(waiter), priority);
-    }
+    // Not at once: the clock that answers are stamped with stands still for some milliseconds.
+    Parked& again = doubted_[discovery->key];
+    again.unit = &unit;
+    again.path = discovery->path;
+    std::move(discovery->waiters.begin(), discovery->waiters.end(), std::back_inserter(again.waiters));
     return;
   }
   FileId file = catalogue_.Find(discovery->key);

@@ -80,6 +80,9 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
     if (options.may_evict && MakeRoom(unit, bytes)) {
       frame = TryAllocate(object, true);
       if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, true);
+      // Enough in all, but in pieces that cannot be joined: as much again has to go.
+      if (frame == ram::kNoFrame && MakeRoom(unit, ram_.free_bytes() + bytes)) frame = TryAllocate(object, true);
+      if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, true);
       if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
     }
   }
