@@ -72,6 +72,19 @@ TEST_F(TierTest, RamShrinksByEvictingAndTheSsdServes) {
   EXPECT_LE(engine().ram().segment_bytes(), 16u << 20);
 }
 
+TEST_F(TierTest, PinnedFilesStayWhenOthersLeave) {
+  const auto names = MakeFiles(600, kBytes);
+  StartEngine();
+  const std::vector<std::string> pinned(names.begin(), names.begin() + 20);
+  for (const std::string& name : pinned) {
+    ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+    engine().placement().SetPinned(FileOf(name), true);
+  }
+  ReadAll(names);
+  EXPECT_EQ(Count(pinned, true, false), pinned.size());
+  EXPECT_GT(engine().counters().evictions[0][static_cast<std::size_t>(EvictCause::kCapacity)], 100u);
+}
+
 TEST_F(TierTest, FreezeKeepsWhatCameFirstAndPassesTheRestThrough) {
   source_options().policy = "freeze";
   const auto names = MakeFiles(600, kBytes);
