@@ -211,7 +211,9 @@ TEST_F(SourceFaultTest, ManyFilesInOneDirectory) {  // F47; TIERD_TEST_DIRECTORY
     while (tier_list_next(listing, &entry) == 1) ++seen;
     tier_list_close(listing);
     EXPECT_EQ(seen, files);
-    if (round == 1 && files <= 1'000'000) EXPECT_EQ(rig->Counters().readdirs, readdirs);
+    if (round == 1 && files <= 1'000'000) {
+      EXPECT_EQ(rig->Counters().readdirs, readdirs);
+    }
   }
   const auto job = daemon.Prefetch(path);
   EXPECT_EQ(job["files_verified"], files) << job;
@@ -261,7 +263,9 @@ TEST_F(SourceFaultTest, LongPathsHolesAndEmptyFiles) {  // F47
       const Got ours = Get(client.get(), path);
       EXPECT_EQ(ours.error, direct.error) << path.size();
       EXPECT_TRUE(ours.bytes == direct.bytes) << path.size();
-      if (round == 1 && path != source + "/empty") EXPECT_EQ(ours.origin, static_cast<std::uint32_t>(TIER_FROM_RAM)) << path.size();
+      if (round == 1 && path != source + "/empty") {
+        EXPECT_EQ(ours.origin, static_cast<std::uint32_t>(TIER_FROM_RAM)) << path.size();
+      }
     }
   }
   const std::string beyond = source + "/" + std::string(4096, 'x');
