@@ -66,6 +66,7 @@ inline Got Plain(const std::string& path) {
   std::size_t done = 0;
   while (done < got.bytes.size()) {
     const ssize_t n = ::read(fd, got.bytes.data() + done, got.bytes.size() - done);
+    if (n < 0 && done == 0) got.error = -errno;
     if (n <= 0) break;
     done += static_cast<std::size_t>(n);
   }

@@ -45,7 +45,7 @@ TEST(DoctorVerb, AddsWhatTheDaemonKnows) {
   fake.Reply("GET /v1/doctor", {{"checks", {{{"name", "daemon.ssd"}, {"state", "warn"}, {"detail", "buffered \x1b"}, {"remedy", "use ext4"}}}}});
   const std::string file = fake.directory() + "/t.toml";
   std::ofstream(file) << "[ssd]\ndirectory = \"off\"\n";
-  const Ran ran = RunTierctl({"--socket", fake.socket(), "doctor", "--no-speed", "--config", file});
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "doctor", "--no-speed", "--config", file, "--source", fake.directory()});
   EXPECT_EQ(ran.exit_code, 0) << ran.out;
   EXPECT_THAT(ran.out, HasSubstr("OK    daemon "));
   EXPECT_THAT(ran.out, ::testing::ContainsRegex("WARN  daemon.ssd +buffered .x1b\n +-> use ext4\n"));

@@ -84,9 +84,9 @@ TEST(DuVerb, JoinsAWalkUnderWayAndAdmitsWhatIsShort) {
   FakeControl fake;
   fake.Reply("GET /v1/du", Sums("running", 9));
   fake.Reply("GET /v1/jobs/9", JobJson(9, "walk", "partial", {{"error", "/d/x: Input/output error"}}));
-  const Ran ran = RunTierctl({"--socket", fake.socket(), "du", "/d"});
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "du", "/usr"});
   EXPECT_EQ(ran.exit_code, 2);
-  EXPECT_EQ(ran.err, "tierctl: /d: could not be listed wholly: /d/x: Input/output error\ntierctl: these are sums of what is known so far, not of everything at the source\n");
+  EXPECT_EQ(ran.err, "tierctl: /usr: could not be listed wholly: /d/x: Input/output error\ntierctl: these are sums of what is known so far, not of everything at the source\n");
   const Ran asked_so = RunTierctl({"--socket", fake.socket(), "du", "--no-walk", "/d", "--json"});
   EXPECT_EQ(asked_so.exit_code, 0);
   EXPECT_EQ(json::parse(asked_so.out)["paths"][0], Sums("running", 9));
