@@ -1,6 +1,5 @@
 // The cache end to end: real daemon, real libtier. Bytes are compared with the files, counts with what the clients did.
 #include <gtest/gtest.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include "tests/e2e/daemon_process.h"
@@ -8,9 +7,6 @@
 
 namespace tierd::e2e {
 namespace {
-
-// An invalid argument is seen only where the call is allowed.
-bool IoUringIsAllowed() { return ::syscall(SYS_io_uring_setup, 0, nullptr) < 0 && (errno == EINVAL || errno == EFAULT); }
 
 class CacheTest : public testing::TestWithParam<const char*> {
  protected:

@@ -22,6 +22,9 @@ constexpr std::size_t kBytes = 100'000;
 
 class StopTest : public testing::TestWithParam<const char*> {
  protected:
+  void SetUp() override {
+    if (GetParam() == std::string("io_uring") && !IoUringIsAllowed()) GTEST_SKIP() << "io_uring is refused here";
+  }
   void MakeFiles(const std::string& directory) {
     for (int i = 0; i < kFiles; ++i) Write(directory + Name(i), Content(Name(i), kBytes));
   }
