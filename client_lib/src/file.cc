@@ -25,17 +25,7 @@ void File::Bind(Cached& cached) {
   cached.piece = {};
 }
 
-int File::BindToSource(abi::Fallback reason) {
-  mode_ = Mode::kSource;
-  source_reason_ = reason;
-  if (const int fd = fd_.exchange(-1, std::memory_order_acq_rel); fd >= 0) ::close(fd);
-  const int fd = OpenSourceFile(path_, attr_);
-  if (fd < 0) return fd;
-  fd_.store(fd, std::memory_order_release);
-  return 0;
-}
-
-void File::LetGo() {
+void File::Close() {
   if (kept_) GiveLeaseBack(*first_.session, first_.lease, first_.epoch, first_.bytes);
   else first_.Free();
   if (held_ != nullptr) {
@@ -44,15 +34,7 @@ void File::LetGo() {
     std::free(held_);
   }
   std::free(copy_);
-  first_ = {};
-  held_ = nullptr;
-  copy_ = nullptr;
-  kept_ = false;
-}
-
-void File::Close() {
-  LetGo();
-  if (const int fd = fd_.load(std::memory_order_acquire); fd >= 0) ::close(fd);
+  if (const int fd = descriptor(); fd >= 0) ::close(fd);
 }
 
 int File::NeedDescriptor() {
@@ -80,7 +62,7 @@ bool File::DescriptorKeepsVersion() const {
 }
 
 int File::Keep(const Call& call) {
-  if (mode_ == Mode::kSource || size() == 0) return 0;
+  if (size() == 0) return 0;
   if (mode_ == Mode::kWhole) {
     kept_ = Account(*first_.session, first_.bytes);
     if (kept_) return 0;
@@ -150,12 +132,6 @@ abi::Fallback File::Chunk(const Call& call, std::uint32_t chunk, LeaseUse use, b
 
 File::Done File::Read(const Call& call, void* buffer, std::size_t count, std::uint64_t offset, bool any_age) {
   Done done;
-  done.reason = source_reason_;
-  if (mode_ == Mode::kSource) {
-    done.bytes = ReadSource(descriptor(), buffer, count, static_cast<std::int64_t>(offset));
-    done.tier = abi::Tier::kBypass;
-    return done;
-  }
   if (offset >= size()) return done;
   if (count > size() - offset) count = static_cast<std::size_t>(size() - offset);
   for (std::size_t copied = 0; copied < count;) {
@@ -201,7 +177,6 @@ File::Done File::Read(const Call& call, void* buffer, std::size_t count, std::ui
 }
 
 abi::Fallback File::Pin(const Call& call, std::uint64_t offset, std::size_t count, Piece& piece, const std::byte** data, std::size_t* bytes) {
-  if (mode_ == Mode::kSource) return source_reason_;
   const auto chunk = static_cast<std::uint32_t>(mode_ == Mode::kWhole ? 0 : offset / chunk_bytes_);
   const std::uint64_t begin = mode_ == Mode::kWhole ? offset : offset % chunk_bytes_;
   if (mode_ == Mode::kWhole) {

@@ -1,4 +1,5 @@
-// A regular file bound to one version, for reading in pieces: what tier_file is, and what a call on a large path uses while it lasts (HAZARDS 2.10).
+// A regular file bound to one version, for reading in pieces: what an open file of the cache is, and what a call on a large path uses while it lasts
+// (HAZARDS 2.10).
 //
 // Bytes come from leased chunks, else from a descriptor of the source whose fstat is that version: two versions are never mixed.
 // Thread rule: Open and Close by one thread; the rest by any number. The descriptor is opened at most once, behind an atomic.
@@ -21,18 +22,13 @@ class File {
 
   // From an answer of FindCached of kind kPiece, kEmpty or kChunked; takes its piece over.
   void Bind(Cached& cached);
-  // The source itself: -errno, or 0.
-  int BindToSource(abi::Fallback reason);
   // For a file that stays open: holds all its chunks, or a descriptor of the source. 0, -errno, or 1: the source has another version by now.
   int Keep(const Call& call);
-  // Gives everything back that is held; the file can be bound anew.
-  void LetGo();
+  // Gives everything back that is held.
   void Close();
 
   const tier_attr& attr() const { return attr_; }
   std::uint64_t size() const { return attr_.bytes; }
-  bool from_source() const { return mode_ == Mode::kSource; }
-  abi::Fallback source_reason() const { return source_reason_; }
   // The piece of a file of one chunk, null for others.
   const Piece* whole() const { return mode_ == Mode::kWhole && first_.session != nullptr ? &first_ : nullptr; }
 
@@ -58,16 +54,15 @@ class File {
   std::uint32_t chunk_count() const { return static_cast<std::uint32_t>((attr_.bytes + chunk_bytes_ - 1) / chunk_bytes_); }
 
  private:
-  enum class Mode : std::uint8_t { kSource, kWhole, kChunked };
+  enum class Mode : std::uint8_t { kWhole, kChunked };
   bool HoldAll(const Call& call);
   // Where the bytes at `offset` are held, or null.
   const Piece* Held(std::uint64_t offset) const;
 
   Client& client_;
-  const char* path_;   // outlives the file, or is owned by it (tier_file)
+  const char* path_;   // outlives the file
   unsigned flags_;
-  Mode mode_ = Mode::kSource;
-  abi::Fallback source_reason_ = abi::Fallback::kNone;
+  Mode mode_ = Mode::kWhole;
   FileFacts facts_;
   abi::FileKey file_key_;    // of an alias' target, under the hash of instance_
   bool alias_ = false;

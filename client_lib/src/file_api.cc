@@ -1,5 +1,6 @@
 // tier_open ... tier_close.
 #include <errno.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -11,46 +12,83 @@
 #include "client_lib/src/process.h"
 #include "client_lib/src/views.h"
 
+// What every open file is. Most are one of the two below; which one does not change while it is open.
 struct tier_file {
-  tierd::client::File file;
   tierd::client::Client& client;
-  unsigned flags;
-  char* path;  // as it was opened; behind the struct
+  const bool cached;
 };
 
 namespace tierd::client {
 namespace {
 
-// Binds and keeps: 0 or -errno.
-int OpenFile(Client& client, const char* path, unsigned flags, File& file) {
-  if (const abi::Fallback why = client.WithoutDaemon(CoarseNs()); why != abi::Fallback::kNone)
-    return (flags & (TIER_NOWAIT | TIER_CACHED)) == 0 ? file.BindToSource(why) : -ENODATA;
-  const SlowPath slow;
-  const bool entered = slow.entered();
-  const Call call(client, path, flags);
-  abi::Fallback reason = abi::Fallback::kOverload;
-  if (entered) {
-    Cached cached;
-    Wish wish;
-    wish.use = LeaseUse::kView;
-    FindCached(call, wish, cached);
-    switch (cached.outcome) {
-      case Outcome::kPiece:
-      case Outcome::kEmpty:
-      case Outcome::kChunked: {
-        file.Bind(cached);
-        const int error = file.Keep(call);
-        if (error <= 0) return error;
-        file.LetGo();
-        reason = abi::Fallback::kChanged;
-        break;
-      }
-      case Outcome::kError: return cached.error;
-      case Outcome::kFallback: reason = cached.target.outside ? abi::Fallback::kNone : cached.reason; break;
-      default: reason = abi::Fallback::kNotRegular;
-    }
+// The source itself: a descriptor and what it said when it was opened. Small, because without a daemon this is all that an open adds.
+struct SourceFile : tier_file {
+  int fd;
+  abi::Fallback reason;
+  tier_attr attr;
+};
+
+// Leased bytes of one version.
+struct CachedFile : tier_file {
+  unsigned flags;
+  const char* path;  // as it was opened; behind the struct
+  File file;
+};
+
+SourceFile& SourceOf(tier_file& file) { return static_cast<SourceFile&>(file); }
+CachedFile& CachedOf(tier_file& file) { return static_cast<CachedFile&>(file); }
+
+int OpenAtSource(Client& client, const char* path, abi::Fallback reason, tier_file** opened) {
+  void* const memory = std::malloc(sizeof(SourceFile));
+  if (memory == nullptr) return -ENOMEM;
+  auto* const file = new (memory) SourceFile{{client, false}, -1, reason, {}};
+  file->fd = OpenSourceFile(path, file->attr);
+  if (file->fd < 0) {
+    const int error = file->fd;
+    std::free(memory);
+    return error;
   }
-  return call.may_read_source() ? file.BindToSource(reason) : -ENODATA;
+  *opened = file;
+  return 0;
+}
+
+// From the cache: 0 or -errno; 1: the source has to serve, because of `reason`.
+int OpenCached(Client& client, const char* path, unsigned flags, abi::Fallback* reason, tier_file** opened) {
+  const SlowPath slow;
+  const Call call(client, path, flags);
+  *reason = abi::Fallback::kOverload;
+  if (!slow.entered()) return 1;
+  Cached cached;
+  Wish wish;
+  wish.use = LeaseUse::kView;
+  FindCached(call, wish, cached);
+  switch (cached.outcome) {
+    case Outcome::kPiece:
+    case Outcome::kEmpty:
+    case Outcome::kChunked: break;
+    case Outcome::kError: return cached.error;
+    case Outcome::kFallback: *reason = cached.target.outside ? abi::Fallback::kNone : cached.reason; return 1;
+    default: *reason = abi::Fallback::kNotRegular; return 1;
+  }
+  const std::size_t bytes = std::strlen(path) + 1;
+  void* const memory = std::malloc(sizeof(CachedFile) + bytes);
+  if (memory == nullptr) {
+    cached.piece.Free();
+    return -ENOMEM;
+  }
+  char* const copy = static_cast<char*>(memory) + sizeof(CachedFile);
+  std::memcpy(copy, path, bytes);
+  auto* const file = new (memory) CachedFile{{client, true}, flags, copy, {client, copy, flags}};
+  file->file.Bind(cached);
+  const int error = file->file.Keep(call);
+  if (error == 0) {
+    *opened = file;
+    return 0;
+  }
+  file->file.Close();
+  std::free(memory);
+  *reason = abi::Fallback::kChanged;
+  return error;
 }
 
 void Count(const Call& call, const File& file, const File::Done& done) {
@@ -65,15 +103,16 @@ void Count(const Call& call, const File& file, const File::Done& done) {
 }
 
 // No lock is taken on the way, so there is no need to hold off signals and cancellation.
-ssize_t ReadAtSource(tier_file& file, void* buffer, std::size_t count, std::int64_t offset) {
+ssize_t ReadAtSource(const SourceFile& file, void* buffer, std::size_t count, std::int64_t offset) {
   const std::int64_t start_ns = file.client.session() != nullptr || SampleThisHit() ? PreciseNs() : 0;
-  const ssize_t got = ReadSource(file.file.descriptor(), buffer, count, offset);
-  if (got >= 0) CountSourceRead(file.client, static_cast<std::uint64_t>(got), file.file.source_reason(), start_ns);
+  const ssize_t got = ReadSource(file.fd, buffer, count, offset);
+  if (got >= 0) CountSourceRead(file.client, static_cast<std::uint64_t>(got), file.reason, start_ns);
   return got;
 }
 
-ssize_t ReadOpen(tier_file& file, void* buffer, std::size_t count, std::int64_t offset) {
-  if (file.file.from_source()) return ReadAtSource(file, buffer, count, offset);
+ssize_t ReadOpen(tier_file& any, void* buffer, std::size_t count, std::int64_t offset) {
+  if (!any.cached) return ReadAtSource(SourceOf(any), buffer, count, offset);
+  CachedFile& file = CachedOf(any);
   const SlowPath slow;
   Call call(file.client, file.path, file.flags);
   if (!slow.entered()) call.flags |= TIER_NOWAIT;
@@ -81,6 +120,24 @@ ssize_t ReadOpen(tier_file& file, void* buffer, std::size_t count, std::int64_t 
   if (done.changed) return -ESTALE;  // neither the cache nor the source has the version any more: what a network file system says then
   if (done.bytes >= 0) Count(call, file.file, done);
   return done.bytes;
+}
+
+// A view of leased bytes; false: only a copy can be given.
+bool PinLeased(CachedFile& file, std::uint64_t offset, std::size_t count, tier_view& view) {
+  const SlowPath slow;
+  Call call(file.client, file.path, file.flags);
+  if (!slow.entered()) call.flags |= TIER_NOWAIT;
+  Piece piece;
+  const std::byte* data;
+  std::size_t bytes;
+  if (file.file.Pin(call, offset, count, piece, &data, &bytes) != abi::Fallback::kNone) return false;
+  LeasedView(piece, data, bytes, view);
+  CountSlowPiece(call, piece, bytes);
+  return true;
+}
+
+const tier_attr& AttrOf(const tier_file& file) {
+  return file.cached ? static_cast<const CachedFile&>(file).file.attr() : static_cast<const SourceFile&>(file).attr;
 }
 
 }  // namespace
@@ -94,33 +151,27 @@ int tier_open(tier_client* client, const char* path, tier_file** file, unsigned 
   const KeepErrno keep;
   *file = nullptr;
   Client& c = ClientOf(client);
-  const std::size_t bytes = std::strlen(path) + 1;
-  void* const memory = std::malloc(sizeof(tier_file) + bytes);
-  if (memory == nullptr) return -ENOMEM;
-  char* const copy = static_cast<char*>(memory) + sizeof(tier_file);
-  std::memcpy(copy, path, bytes);
-  auto* const opened = new (memory) tier_file{{c, copy, flags}, c, flags, copy};
-  const int error = OpenFile(c, copy, flags, opened->file);
-  if (error != 0) {
-    opened->file.Close();
-    std::free(memory);
-    return error;
+  abi::Fallback why = c.WithoutDaemon(CoarseNs());
+  if (why == abi::Fallback::kNone) {
+    const int outcome = OpenCached(c, path, flags, &why, file);
+    if (outcome <= 0) return outcome;
   }
-  *file = opened;
-  return 0;
+  if ((flags & (TIER_CACHED | TIER_NOWAIT)) != 0) return -ENODATA;
+  return OpenAtSource(c, path, why, file);
 }
 
 void tier_close(tier_file* file) noexcept {
   if (file == nullptr) return;
   const KeepErrno keep;
-  file->file.Close();
+  if (file->cached) CachedOf(*file).file.Close();
+  else ::close(SourceOf(*file).fd);
   std::free(file);
 }
 
 int tier_fstat(tier_file* file, tier_attr* attr) noexcept {
   if (file == nullptr) return -EINVAL;
   const KeepErrno keep;
-  return GiveAttr(file->file.attr(), attr);
+  return GiveAttr(AttrOf(*file), attr);
 }
 
 ssize_t tier_file_pread(tier_file* file, void* buffer, size_t count, int64_t offset) noexcept {
@@ -134,26 +185,15 @@ int tier_file_pin(tier_file* file, int64_t offset, size_t count, tier_view* view
   if (file == nullptr || view == nullptr || offset < 0) return -EINVAL;
   const KeepErrno keep;
   const auto at = static_cast<std::uint64_t>(offset);
-  if (count == 0 || at >= file->file.size()) {
+  const std::uint64_t size = AttrOf(*file).bytes;
+  if (count == 0 || at >= size) {
     EmptyView(abi::Tier::kRam, *view);
     return 0;
   }
-  {
-    const SlowPath slow;
-    Call call(file->client, file->path, file->flags);
-    if (!slow.entered()) call.flags |= TIER_NOWAIT;
-    Piece piece;
-    const std::byte* data;
-    std::size_t bytes;
-    if (file->file.Pin(call, at, count, piece, &data, &bytes) == abi::Fallback::kNone) {
-      LeasedView(piece, data, bytes, *view);
-      CountSlowPiece(call, piece, bytes);
-      return 0;
-    }
-  }
+  if (file->cached && PinLeased(CachedOf(*file), at, count, *view)) return 0;
   constexpr std::size_t kLongestCopy = 4 << 20;
   std::size_t wanted = count < kLongestCopy ? count : kLongestCopy;
-  if (wanted > file->file.size() - at) wanted = static_cast<std::size_t>(file->file.size() - at);
+  if (wanted > size - at) wanted = static_cast<std::size_t>(size - at);
   void* const block = std::malloc(wanted);
   if (block == nullptr) return -ENOMEM;
   const ssize_t got = ReadOpen(*file, block, wanted, offset);
@@ -162,6 +202,6 @@ int tier_file_pin(tier_file* file, int64_t offset, size_t count, tier_view* view
     if (got == 0) EmptyView(abi::Tier::kBypass, *view);
     return static_cast<int>(got);
   }
-  PrivateView(block, static_cast<std::size_t>(got), file->file.from_source() ? abi::Tier::kBypass : abi::Tier::kRam, *view);
+  PrivateView(block, static_cast<std::size_t>(got), file->cached ? abi::Tier::kRam : abi::Tier::kBypass, *view);
   return 0;
 }

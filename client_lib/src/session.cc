@@ -30,7 +30,9 @@ abi::Fallback AskById(Session& session, abi::MessageType question, Waiter& waite
 }  // namespace
 
 bool Session::Hung(std::int64_t now_ns) const {
-  const std::uint32_t beat = index.load(std::memory_order_acquire)->header->heartbeat_ticks.load(std::memory_order_relaxed);
+  const IndexView* const view = index.load(std::memory_order_acquire);
+  if (view->Retired()) return false;  // the heart beats in its successor: asking for that one tells
+  const std::uint32_t beat = view->header->heartbeat_ticks.load(std::memory_order_relaxed);
   const std::uint32_t now = abi::TicksOf(foreign_clock ? now_ns + clock_offset_ns : now_ns);
   return now > beat && now - beat > abi::kHeartbeatStaleTicks;
 }

@@ -201,6 +201,20 @@ TEST_F(FaultTest, HungByItsHeartbeat) {
   GetAll(5, 20, TIER_FROM_SOURCE);
 }
 
+// What a client met while it was idle: the old table's heart has not beaten since, and only the new one tells whether the daemon lives.
+TEST_F(FaultTest, TheHeartOfARetiredIndexIsNoEvidence) {
+  StartDaemon();
+  for (int i = 0; i < 5; ++i) daemon_->Cache(Name(i));
+  Client();
+  GetAll(0, 5, TIER_FROM_RAM);
+  daemon_->Grow();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  EXPECT_EQ(0u, Stats().hung);
+  GetAll(0, 5, TIER_FROM_RAM);
+  GetAll(5, 20, TIER_FROM_SOURCE);
+  EXPECT_EQ(0u, Fallbacks(abi::Fallback::kHung));
+}
+
 TEST_F(FaultTest, StoppedDaemon) {
   process_ = std::make_unique<FakeDaemonProcess>(options_);
   Client();
