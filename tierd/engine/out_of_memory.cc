@@ -1,0 +1,40 @@
+#include "tierd/engine/out_of_memory.h"
+
+#include <array>
+#include <atomic>
+#include <cstdlib>
+
+namespace tierd::engine {
+namespace {
+
+// Small enough to be parts of the heap, which serves what is asked for next, and not mappings of their own.
+constexpr std::size_t kPieceBytes = 64 << 10;
+constexpr std::size_t kPieces = 16;
+
+// Of the process, as the new-handler is, which knows nothing else.
+std::array<std::atomic<void*>, kPieces> reserve{};
+
+void GiveReserveUp() {
+  bool gave = false;
+  for (std::atomic<void*>& piece : reserve) {
+    void* const memory = piece.exchange(nullptr);
+    gave |= memory != nullptr;
+    std::free(memory);
+  }
+  if (!gave) throw std::bad_alloc();
+}
+
+}  // namespace
+
+bool KeepMemoryReserve() {
+  bool whole = true;
+  for (std::atomic<void*>& piece : reserve) {
+    if (piece.load() != nullptr) continue;
+    whole = false;
+    if (void* const memory = std::malloc(kPieceBytes); memory != nullptr) piece.store(memory);
+  }
+  std::set_new_handler(&GiveReserveUp);
+  return whole;
+}
+
+}  // namespace tierd::engine
