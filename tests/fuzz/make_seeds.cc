@@ -191,11 +191,7 @@ void SsdFormats() {
     const std::uint32_t start = toc.Finish(fuzz::Salt(), 32768, 512, std::as_writable_bytes(std::span(region)));
     Save("ssd_formats", ("toc" + suffix).c_str(), std::string{'\1', repair} + region.substr(start));
 
-    ssd::RecoveredRecord record;
-    record.identity = identity;
-    record.location = {5, fuzz::Place().region, 7, ssd::EncodePlace(4096, 256), 3000};
-    record.path = path;
-    Save("ssd_formats", ("index_value" + suffix).c_str(), std::string{'\2', repair} + ssd::EncodeIndexValue(fuzz::Salt(), 7, record));
+    Save("ssd_formats", ("index_value" + suffix).c_str(), std::string{'\2', repair} + toc.EncodeIndexValue(fuzz::Salt()));
 
     ssd::Superblock superblock;
     superblock.salt = fuzz::Salt();

@@ -69,22 +69,34 @@ void Toc(std::string bytes, bool repair) {
   const auto body = std::as_bytes(std::span(bytes)).subspan(footer->body_offset - shift, footer->body_bytes);
   const bool whole = DecodeToc(fuzz::Salt(), *footer, body, [&](const RecoveredRecord& record) {
     ++visited;
-    FUZZ_CHECK(record.path.size() <= 2 * 65535);
+    FUZZ_CHECK(record.path.size() <= kMaxPathBytes);
   });
   FUZZ_CHECK(!whole || visited == footer->entries);
 }
 
 void IndexValue(std::string bytes, bool repair) {
-  std::uint64_t epoch = 0;
-  if (repair && bytes.size() >= sizeof epoch + sizeof(std::uint32_t)) {
-    std::memcpy(&epoch, bytes.data(), sizeof epoch);
-    const std::size_t checked = bytes.size() - sizeof(std::uint32_t);
-    const std::uint32_t crc = Crc32c(bytes.data(), checked, BodySeed(fuzz::Place().region, epoch));
-    std::memcpy(bytes.data() + checked, &crc, sizeof crc);
+  if (bytes.size() < sizeof(TocFooter)) return;
+  TocFooter f;
+  std::memcpy(&f, bytes.data(), sizeof f);
+  if (repair) {
+    f.magic = kTocMagic;
+    f.format = kFormat;
+    f.uuid = fuzz::Salt().uuid;
+    f.region = fuzz::Place().region;
+    f.body_offset = f.records_end = 0;
+    f.body_bytes = static_cast<std::uint32_t>(bytes.size() - sizeof f);
+    f.body_crc = Crc32c(bytes.data() + sizeof f, f.body_bytes, BodySeed(f.region, f.region_epoch));
+    f.footer_crc = 0;
+    f.footer_crc = Crc32c(&f, sizeof f, BodySeed(f.region, f.region_epoch));
+    std::memcpy(bytes.data(), &f, sizeof f);
   }
-  RecoveredRecord record;
-  if (!DecodeIndexValue(fuzz::Salt(), fuzz::Place().region, bytes, &record, &epoch)) return;
-  FUZZ_CHECK(fuzz::Within(record.path, std::as_bytes(std::span(bytes))));
+  std::uint64_t epoch = 0;
+  std::uint32_t visited = 0;
+  const bool whole = DecodeIndexValue(fuzz::Salt(), fuzz::Place().region, bytes, &epoch, [&](const RecoveredRecord& record) {
+    ++visited;
+    FUZZ_CHECK(record.path.size() <= kMaxPathBytes);
+  });
+  FUZZ_CHECK(!whole || (visited == f.entries && epoch == f.region_epoch));
 }
 
 void SuperblockFile(std::string bytes, bool repair) {

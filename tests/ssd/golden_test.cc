@@ -30,11 +30,25 @@ void ExpectGoldenFiles(Life& life) {
 
 TEST(Golden, FormatOneIsRead) {
   TempDirectory dir;
-  Life life(GoldenOptions(CopyOf(dir, "ssd-v1")));
+  Life life(GoldenOptions(CopyOf(dir, "ssd-v1-index2")));
   const RecoveryReport report = life.Start();
   EXPECT_TRUE(report.status.ok()) << report.status.ToString();
   EXPECT_EQ(life.tier->note(), "");
   EXPECT_FALSE(report.index_rebuilt) << report.note;
+  ExpectGoldenFiles(life);
+  ASSERT_TRUE(life.Put("new", 1, 5000).ok());
+  life.Stop();
+}
+
+// Its index has one value per record: it is made anew, with one line, and nothing is lost.
+TEST(Golden, FormatOneWithTheFirstIndexIsRead) {
+  TempDirectory dir;
+  Life life(GoldenOptions(CopyOf(dir, "ssd-v1")));
+  const RecoveryReport report = life.Start();
+  EXPECT_TRUE(report.status.ok()) << report.status.ToString();
+  EXPECT_EQ(life.tier->note(), "");
+  EXPECT_TRUE(report.index_rebuilt);
+  EXPECT_NE(report.note.find("format"), std::string::npos) << report.note;
   ExpectGoldenFiles(life);
   ASSERT_TRUE(life.Put("new", 1, 5000).ok());
   life.Stop();

@@ -92,24 +92,30 @@ TEST(RegionToc, BelongsToItsRegion) {
   EXPECT_FALSE(DecodeFooter(other, 5, kRegionBytes, std::span(built.region).last(sizeof(TocFooter))));
 }
 
-TEST(RegionToc, IndexValueHoldsOneRecord) {
-  const std::string path = "some/where/file";
-  const RecoveredRecord r = RecordNumber(4, path);
-  const std::string value = EncodeIndexValue(Salt(), kEpoch, r);
-  RecoveredRecord out;
+TEST(RegionToc, IndexValueHoldsTheSameRecords) {
+  TocBuilder toc;
+  toc.Reset(5, kEpoch);
+  const std::vector<std::string> paths{"some/where/file", "some/where/fort", "x"};
+  for (std::uint32_t i = 0; i < paths.size(); ++i) ASSERT_TRUE(toc.Add(RecordNumber(i, paths[i]).identity, RecordNumber(i, paths[i]).location, paths[i]));
+  const std::string value = toc.EncodeIndexValue(Salt());
   std::uint64_t epoch = 0;
-  ASSERT_TRUE(DecodeIndexValue(Salt(), 5, value, &out, &epoch));
+  std::uint32_t seen = 0;
+  ASSERT_TRUE(DecodeIndexValue(Salt(), 5, value, &epoch, [&](const RecoveredRecord& r) {
+    EXPECT_EQ(r.identity, RecordNumber(seen, "").identity);
+    EXPECT_EQ(r.location, RecordNumber(seen, "").location);
+    EXPECT_EQ(r.path, paths[seen]);
+    ++seen;
+  }));
+  EXPECT_EQ(seen, 3u);
   EXPECT_EQ(epoch, kEpoch);
-  EXPECT_EQ(out.identity, r.identity);
-  EXPECT_EQ(out.location, r.location);
-  EXPECT_EQ(out.path, path);
-  EXPECT_FALSE(DecodeIndexValue(Salt(), 6, value, &out, &epoch));
+  const auto holds = [&](std::uint32_t region, const std::string& bytes) { return DecodeIndexValue(Salt(), region, bytes, &epoch, [](const RecoveredRecord&) {}); };
+  EXPECT_FALSE(holds(6, value));
   for (std::size_t bit = 0; bit < value.size() * 8; ++bit) {
     std::string bad = value;
     bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
-    EXPECT_FALSE(DecodeIndexValue(Salt(), 5, bad, &out, &epoch)) << "bit " << bit;
+    EXPECT_FALSE(holds(5, bad)) << "bit " << bit;
   }
-  for (std::size_t n = 0; n < value.size(); ++n) EXPECT_FALSE(DecodeIndexValue(Salt(), 5, value.substr(0, n), &out, &epoch));
+  for (std::size_t n = 0; n < value.size(); ++n) EXPECT_FALSE(holds(5, value.substr(0, n)));
 }
 
 }  // namespace

@@ -138,6 +138,79 @@ TEST(SsdRecovery, RebuildsFromHeaders) {
   ExpectAll(life, count);
 }
 
+// What was forgotten stays away, in regions that were closed before and after it, with an index and after a kill.
+TEST(SsdRecovery, ForgottenRecordsStayGone) {
+  TempDirectory dir;
+  const SsdOptions options = SmallOptions(dir.path() + "/c");
+  {
+    Life life(options);
+    life.Start();
+    FillSome(life, 120);
+    life.Settle();
+    for (int i = 0; i < 120; i += 3) {
+      const Life::Name name{"dir" + std::to_string(i % 3) + "/f" + std::to_string(i), 0};
+      life.tier->Forget(life.items.at(name).location);
+      life.items.erase(name);
+    }
+    life.Stop();
+  }
+  for (int restart = 0; restart < 2; ++restart) {
+    Life life(options);
+    const RecoveryReport report = life.Start();
+    EXPECT_FALSE(report.index_rebuilt) << report.note;
+    EXPECT_EQ(report.records, 80u);
+    ExpectAll(life, 80);
+  }
+}
+
+// Stop() before anything has been handed over: the scan ends, the next start finds everything.
+TEST(SsdRecovery, AStopEndsARecovery) {
+  TempDirectory dir;
+  const SsdOptions options = SmallOptions(dir.path() + "/c");
+  {
+    Life life(options);
+    life.Start();
+    FillSome(life, 150);
+    life.Stop();
+  }
+  for (const bool rebuild : {false, true}) {
+    if (rebuild) fs::remove_all(options.directory + "/index");
+    {
+      Life life(options);
+      ASSERT_TRUE(life.Open().ok());
+      life.tier->Recover([](std::span<const RecoveredRecord>) {}, [](const RecoveryReport&) { FAIL() << "it was stopped"; });
+      life.Stop();
+    }
+    Life life(options);
+    EXPECT_TRUE(life.Start().status.ok());
+    ExpectAll(life, 150);
+    life.Stop();
+  }
+}
+
+TEST(SsdRecovery, TellsHowMuchIsToCome) {
+  TempDirectory dir;
+  const SsdOptions options = SmallOptions(dir.path() + "/c");
+  {
+    Life life(options);
+    life.Start();
+    FillSome(life, 150);
+    life.Stop();
+  }
+  Life life(options);
+  ASSERT_TRUE(life.Open().ok());
+  std::uint64_t expected = 0, before = 0, records = 0;
+  bool done = false;
+  life.tier->Recover([&](std::span<const RecoveredRecord> batch) { records += batch.size(); }, [&](const RecoveryReport&) { done = true; },
+                     [&](std::uint64_t n) {
+                       expected = n;
+                       before = records;
+                     });
+  ASSERT_TRUE(life.RunUntil([&] { return done; }));
+  EXPECT_EQ(expected, 150u);
+  EXPECT_EQ(before, 0u);
+}
+
 // F25: each file of the index flipped, cut, removed; never wrong, never an abort, never a loop.
 TEST(SsdRecovery, SurvivesDamageToEveryFileOfTheIndex) {
   TempDirectory dir;
@@ -207,11 +280,10 @@ TEST(SsdRecovery, NoticesAFlippedIndexValue) {
     index->reset();
     auto forged = RecordIndex::Open(options.directory + "/index", wrong, nullptr);
     ASSERT_TRUE(forged.ok());
-    ASSERT_TRUE((*forged)->EndRegion(0, 1, [](const RecordVisitor& visit) {
-      RecoveredRecord r;
-      r.location = {1, 0, 1, EncodePlace(0, 192), 10};
-      visit(r);
-    }).ok());
+    TocBuilder contents;
+    contents.Reset(0, 1);
+    ASSERT_TRUE(contents.Add({}, {1, 0, 1, EncodePlace(0, 192), 10}, "path"));
+    ASSERT_TRUE((*forged)->EndRegion(contents).ok());
   }
   Life life(options);
   const RecoveryReport report = life.Start();

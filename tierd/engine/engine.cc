@@ -180,13 +180,8 @@ void Engine::Turn() {
   more |= placement_->Turn();
   more |= refresher_->Step();
   if (index_->growing()) {
-    if (index_->GrowStep(kGrowSlotsPerTurn)) {
-      index_growth_under_way_ = false;
-      if (on_index_grown) on_index_grown();
-      workers_.Run([old = std::shared_ptr<ram::IndexTable>(index_->TakeRetired())]() mutable { old.reset(); return true; }, [](bool) {});
-    } else {
-      more = true;
-    }
+    if (index_->GrowStep(kGrowSlotsPerTurn)) EndIndexGrowth();
+    else more = true;
   } else if (index_->WantsGrowth()) {
     GrowIndexInBackground();
   }
@@ -202,10 +197,16 @@ void Engine::Turn() {
   if (more) ScheduleTurn();
 }
 
-void Engine::GrowIndexInBackground() {
+void Engine::EndIndexGrowth() {
+  index_growth_under_way_ = false;
+  if (on_index_grown) on_index_grown();
+  workers_.Run([old = std::shared_ptr<ram::IndexTable>(index_->TakeRetired())]() mutable { old.reset(); return true; }, [](bool) {});
+}
+
+void Engine::GrowIndexInBackground(std::uint64_t expected_files) {
   if (index_growth_under_way_) return;
   index_growth_under_way_ = true;
-  workers_.Run([options = index_->NextTable()] { return ram::SharedIndex::CreateTable(options); },
+  workers_.Run([options = index_->NextTable(expected_files)] { return ram::SharedIndex::CreateTable(options); },
                [this](Result<std::unique_ptr<ram::IndexTable>> table) {
                  if (!table.ok() || !index_->AdoptTable(std::move(table).value()).ok()) {
                    index_growth_under_way_ = false;

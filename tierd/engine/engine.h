@@ -124,7 +124,8 @@ class Engine {
   void OnRecovered(std::span<const ssd::RecoveredRecord> batch);
   void AdoptRecord(SourceUnit& unit, const ssd::RecoveredRecord& record);
   void GrowIndexNow();
-  void GrowIndexInBackground();
+  void GrowIndexInBackground(std::uint64_t expected_files = 0);
+  void EndIndexGrowth();
   void Watch(int fd);
   void Arm(boost::asio::posix::stream_descriptor& descriptor);
   void ScheduleTurn();

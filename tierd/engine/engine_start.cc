@@ -225,6 +225,10 @@ void Engine::Recover() {
                   recovery_ = report;
                   Log("recovered records=" + std::to_string(report.records) + " seconds=" + std::to_string(report.seconds) +
                       (report.status.ok() ? "" : " error=\"" + report.status.message() + "\"") + (report.note.empty() ? "" : " note=\"" + report.note + "\""));
+                },
+                [this](std::uint64_t records) {
+                  // A table for all of them is made while the scan goes on: growing by halves would copy everything several times.
+                  if (records > index_->slot_count() / 2) GrowIndexInBackground(records);
                 });
 }
 
@@ -282,7 +286,7 @@ void Engine::GrowIndexNow() {
   }
   while (index_->growing() && !index_->GrowStep(1 << 20)) {
   }
-  (void)index_->TakeRetired();
+  EndIndexGrowth();
 }
 
 // ---- stop ------------------------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
     ++counters_.fetch_joined;
     if (waiter.is_client() && !fill->has_client()) ++counters_.prefetch_late;
     if (waiter.is_client()) unit.reader->Promote(fill->request, priority, waiter.deadline_ns);
+    if (waiter.is_client() && placement_.OnSsd(object)) ssd_->Hasten(catalogue_.object(object).ssd);
     fill->evict |= waiter.evict;
     fill->ssd_only &= waiter.ssd_only;
     const bool client = waiter.is_client();
@@ -110,7 +111,8 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
   const ObjectRecord& record = catalogue_.object(fill->object);
   const auto expected = placement_.IdentityOf(fill->object, GenerationOf(unit));
   const auto dest = placement_.FrameSpan(fill->grant.frame);
-  const Status status = ssd_->Read(record.ssd, expected, dest, [this, &unit, fill](const ssd::ReadResult& result) { OnSsdRead(unit, fill, result); });
+  const auto read_class = fill->has_client() ? ssd::ReadClass::kForeground : ssd::ReadClass::kBackground;
+  const Status status = ssd_->Read(record.ssd, expected, dest, [this, &unit, fill](const ssd::ReadResult& result) { OnSsdRead(unit, fill, result); }, read_class);
   if (status.ok()) {
     fill->timing = {ssd_pace_.Begin(), record.bytes, clock_.PreciseNs()};
     return true;

@@ -90,7 +90,7 @@ bool Jobs::ReadRecord(const JobPtr& job, ObjectId object) {
   const ssd::SsdLocation location = record.ssd;
   auto buffer = std::make_shared<io::AlignedBuffer>(ssd_->NeedsOf(record.bytes).padded_bytes);  // shared with the read, which may outlive the job
   ++job->reads_under_way;
-  const auto status = ssd_->Read(location, identity, buffer->span(), [this, job, object, location, buffer](const ssd::ReadResult& result) {
+  const auto done = [this, job, object, location, buffer](const ssd::ReadResult& result) {
     --job->reads_under_way;
     if (job->over()) return;
     const bool moved = !placement_.OnSsd(object) || catalogue_.object(object).ssd != location;
@@ -106,7 +106,8 @@ bool Jobs::ReadRecord(const JobPtr& job, ObjectId object) {
       if (job->status.error.empty()) job->status.error = "record of " + catalogue_.PathOf(catalogue_.object(object).file) + " does not verify";
       placement_.EvictSsd(object, EvictCause::kDamaged);
     }
-  });
+  };
+  const auto status = ssd_->Read(location, identity, buffer->span(), done, ssd::ReadClass::kBackground);
   if (status.ok()) return true;
   --job->reads_under_way;
   if (status.code() == Code::kBusy) return false;

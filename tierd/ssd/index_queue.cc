@@ -12,6 +12,7 @@ struct IndexQueue::Shared {
   std::string path;
   std::unique_ptr<RecordIndex> index;      // index worker only
   std::atomic<std::size_t> queued_bytes{0};
+  std::atomic<bool> recovery_stopped{false};
 
   leveldb::Env* env = nullptr;
 
@@ -23,8 +24,6 @@ struct IndexQueue::Shared {
 };
 
 namespace {
-// Of an entry in the queue beyond its path, and of a removal.
-constexpr std::size_t kEntryBytes = 160;
 constexpr std::size_t kRemovalsPerBatch = 1024;
 }  // namespace
 
@@ -37,6 +36,7 @@ IndexQueue::IndexQueue(const SsdOptions& options, std::string index_path, LoopMa
 IndexQueue::~IndexQueue() { worker_.Stop(); }
 
 void IndexQueue::Recover(RecoveryInput input, RecoverySinks sinks, Job before_done, std::function<void(const RecoveryReport&)> done) {
+  input.stop = &shared_->recovery_stopped;
   worker_.Post([this, shared = shared_.get(), input = std::move(input), sinks = std::move(sinks), before_done = std::move(before_done),
                 done = std::move(done)] {
     RecoveryOutcome outcome = RunRecovery(input, sinks);
@@ -45,6 +45,8 @@ void IndexQueue::Recover(RecoveryInput input, RecoverySinks sinks, Job before_do
     mailbox_.Post([done, report = std::move(outcome.report)] { done(report); });
   });
 }
+
+void IndexQueue::StopRecovery() { shared_->recovery_stopped = true; }
 
 void IndexQueue::BeginRegion(std::uint32_t region, std::uint64_t epoch, Job done) {
   ++counters_.index_updates;
@@ -63,7 +65,7 @@ void IndexQueue::BeginRegion(std::uint32_t region, std::uint64_t epoch, Job done
 
 void IndexQueue::EndRegion(TocBuilder toc) {
   FlushRemovals();
-  const std::size_t bytes = toc.entries() * kEntryBytes;
+  const std::size_t bytes = toc.bytes();
   if (shared_->queued_bytes.load(std::memory_order_relaxed) + bytes > options_.index_queue_bytes) {
     ++counters_.index_updates_dropped;
     return;
@@ -73,7 +75,7 @@ void IndexQueue::EndRegion(TocBuilder toc) {
   worker_.Post([this, shared = shared_.get(), toc = std::move(toc), bytes] {
     TIERD_KILL_POINT("ssd.region.before_index");
     const bool had = shared->index != nullptr;
-    const bool ok = had && shared->index->EndRegion(toc.region(), toc.epoch(), [&](const RecordVisitor& visit) { toc.Visit(visit); }).ok();
+    const bool ok = had && shared->index->EndRegion(toc).ok();
     if (had && !ok) shared->GiveUp();
     TIERD_KILL_POINT("ssd.region.after_index");
     shared->queued_bytes -= bytes;

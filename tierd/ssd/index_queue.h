@@ -21,8 +21,11 @@ class IndexQueue {
   IndexQueue(const SsdOptions& options, std::string index_path, LoopMailbox& mailbox, SsdCounters& counters);
   ~IndexQueue();
 
-  // Runs the recovery on the worker and keeps the index that it opens. `done` runs on the loop.
+  // Runs the recovery on the worker and keeps the index that it opens. `done` runs on the loop, unless StopRecovery() was faster.
   void Recover(RecoveryInput input, RecoverySinks sinks, Job before_done, std::function<void(const RecoveryReport&)> done);
+
+  // A recovery under way ends within milliseconds; any thread.
+  void StopRecovery();
 
   // `done` runs on the loop when the region may be overwritten, whatever the index said.
   void BeginRegion(std::uint32_t region, std::uint64_t epoch, Job done);

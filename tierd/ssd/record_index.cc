@@ -9,6 +9,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <vector>
 
 #include "tierd/base/crc32c.h"
 #include "tierd/base/unique_fd.h"
@@ -17,9 +18,11 @@ namespace tierd::ssd {
 
 namespace {
 
-// Keys: "V" the owner; "R" + region; "C" + region + place, numbers big-endian so that a region's entries are neighbours and the start-up
-// scan reads the tables from front to back.
+// Keys: "V" the owner; "R" + region; "C" + region: what is in it; "C" + region + place: a record of it that was removed. Numbers are
+// big-endian, so that the start-up scan reads the tables from front to back and meets removals behind their region in its own order.
 constexpr std::string_view kOwnerKey = "V";
+// Raised when keys or values change: an index of another format is made anew.
+constexpr std::uint32_t kIndexFormat = 2;
 
 void PutBigEndian(std::string& out, std::uint32_t value) {
   for (int shift = 24; shift >= 0; shift -= 8) out.push_back(static_cast<char>(value >> shift));
@@ -37,12 +40,33 @@ std::string RegionKey(std::uint32_t region) {
   return key;
 }
 
-std::string RecordKey(std::uint32_t region, std::uint32_t place) {
+std::string ContentsKey(std::uint32_t region) {
   std::string key = "C";
   PutBigEndian(key, region);
-  // The offset leads, the header length (its upper byte in a place) follows.
-  PutBigEndian(key, ((place & 0xffffffu) << 8) | (place >> 24));
   return key;
+}
+
+// A place with the offset leading: keys are in the order of the records.
+constexpr std::uint32_t InOrder(std::uint32_t place) { return ((place & 0xffffffu) << 8) | (place >> 24); }
+
+std::string RemovalKey(std::uint32_t region, std::uint32_t place) {
+  std::string key = ContentsKey(region);
+  PutBigEndian(key, InOrder(place));
+  return key;
+}
+constexpr std::size_t kContentsKeyBytes = 5;
+constexpr std::size_t kRemovalKeyBytes = 9;
+
+// Value of a removal: the region's epoch (low 32 bits), checksum.
+struct RemovalValue {
+  std::uint32_t epoch;
+  std::uint32_t crc;
+};
+static_assert(sizeof(RemovalValue) == 8);
+
+std::uint32_t RemovalCrc(const RecordSalt& salt, const IndexKey& key) {
+  const std::uint64_t words[] = {0x43, key.region, key.epoch, key.place};
+  return WordsSeed(salt, words);
 }
 
 // Value of "R": epoch, entries, state, checksum.
@@ -169,7 +193,8 @@ Status RecordIndex::Destroy(const std::string& path, leveldb::Env* env) {
 }
 
 Status RecordIndex::CheckOwner() {
-  const std::string mine(reinterpret_cast<const char*>(salt_.uuid.data()), salt_.uuid.size());
+  std::string mine(reinterpret_cast<const char*>(salt_.uuid.data()), salt_.uuid.size());
+  mine.append(reinterpret_cast<const char*>(&kIndexFormat), sizeof(kIndexFormat));
   std::string found;
   const leveldb::Status got = db_->Get(ScanOptions(), leveldb::Slice(kOwnerKey.data(), kOwnerKey.size()), &found);
   if (got.IsNotFound()) {
@@ -180,34 +205,34 @@ Status RecordIndex::CheckOwner() {
     return FromLevelDb(db_->Put({}, leveldb::Slice(kOwnerKey.data(), kOwnerKey.size()), mine), "name the owner of the index");
   }
   if (!got.ok()) return FromLevelDb(got, "read the owner of the index");
-  return found == mine ? Status::Ok() : Status(Code::kCorrupt, "index belongs to another superblock");
+  return found == mine ? Status::Ok() : Status(Code::kCorrupt, "index of another superblock or format");
 }
 
 Status RecordIndex::BeginRegion(std::uint32_t region, std::uint64_t epoch) {
   leveldb::WriteBatch batch;
-  std::string prefix = "C";
-  PutBigEndian(prefix, region);
+  const std::string contents = ContentsKey(region);
+  batch.Delete(contents);
   std::unique_ptr<leveldb::Iterator> it(db_->NewIterator(ScanOptions()));
-  for (it->Seek(prefix); it->Valid() && it->key().starts_with(prefix); it->Next()) batch.Delete(it->key());
+  // From the first removal on: the contents need not be read to be deleted.
+  for (it->Seek(RemovalKey(region, 0)); it->Valid() && it->key().starts_with(contents); it->Next()) batch.Delete(it->key());
   // A damaged block hides entries here; they cannot mislead: their epoch is not that of the region.
   batch.Put(RegionKey(region), EncodeRegion(salt_, {region, epoch, false, 0}));
   return FromLevelDb(db_->Write({}, &batch), "begin region in index");
 }
 
-Status RecordIndex::EndRegion(std::uint32_t region, std::uint64_t epoch, const std::function<void(const RecordVisitor&)>& visit_records) {
+Status RecordIndex::EndRegion(const TocBuilder& contents) {
   leveldb::WriteBatch batch;
-  std::uint32_t entries = 0;
-  visit_records([&](const RecoveredRecord& record) {
-    batch.Put(RecordKey(region, record.location.place), EncodeIndexValue(salt_, epoch, record));
-    ++entries;
-  });
-  batch.Put(RegionKey(region), EncodeRegion(salt_, {region, epoch, true, entries}));
+  batch.Put(ContentsKey(contents.region()), contents.EncodeIndexValue(salt_));
+  batch.Put(RegionKey(contents.region()), EncodeRegion(salt_, {contents.region(), contents.epoch(), true, contents.entries()}));
   return FromLevelDb(db_->Write({}, &batch), "end region in index");
 }
 
 Status RecordIndex::Remove(std::span<const IndexKey> keys) {
   leveldb::WriteBatch batch;
-  for (const IndexKey& key : keys) batch.Delete(RecordKey(key.region, key.place));
+  for (const IndexKey& key : keys) {
+    const RemovalValue value{key.epoch, RemovalCrc(salt_, key)};
+    batch.Put(RemovalKey(key.region, key.place), leveldb::Slice(reinterpret_cast<const char*>(&value), sizeof(value)));
+  }
   return FromLevelDb(db_->Write({}, &batch), "remove from index");
 }
 
@@ -221,16 +246,61 @@ Status RecordIndex::VisitRegions(const std::function<void(const IndexedRegion&)>
   return FromLevelDb(it->status(), "scan regions in index");
 }
 
-Status RecordIndex::VisitRecords(const std::function<void(const RecoveredRecord&, std::uint64_t)>& visit) {
+namespace {
+
+// The contents of one region, held until its removals are known.
+struct HeldRegion {
+  std::uint32_t region = 0;
+  std::string value;
+  std::vector<IndexKey> removals;  // in the order of places
+};
+
+// False if the value does not hold.
+bool VisitHeld(const RecordSalt& salt, const HeldRegion& held, const std::function<void(const RecoveredRecord&, std::uint64_t)>& visit) {
+  std::uint64_t epoch = 0;
+  auto removal = held.removals.begin();
+  return DecodeIndexValue(salt, held.region, held.value, &epoch, [&](const RecoveredRecord& record) {
+    while (removal != held.removals.end() && InOrder(removal->place) < InOrder(record.location.place)) ++removal;
+    // One of another epoch was late: its region had been overwritten by then.
+    const bool removed = removal != held.removals.end() && removal->place == record.location.place && removal->epoch == record.location.epoch;
+    if (!removed) visit(record, epoch);
+  });
+}
+
+bool DecodeRemoval(const RecordSalt& salt, std::uint32_t region, const leveldb::Slice& key, const leveldb::Slice& bytes, IndexKey* out) {
+  RemovalValue value{};
+  if (key.size() != kRemovalKeyBytes || bytes.size() != sizeof(value)) return false;
+  std::memcpy(&value, bytes.data(), sizeof(value));
+  const std::uint32_t in_order = GetBigEndian(key.data() + kContentsKeyBytes);
+  *out = {region, value.epoch, (in_order >> 8) | (in_order << 24)};
+  return value.crc == RemovalCrc(salt, *out);
+}
+
+}  // namespace
+
+Status RecordIndex::VisitRecords(const std::function<void(const RecoveredRecord&, std::uint64_t)>& visit, const std::atomic<bool>& stop) {
+  const Status damaged(Code::kCorrupt, "record value in index does not hold");
+  HeldRegion held;
   std::unique_ptr<leveldb::Iterator> it(db_->NewIterator(ScanOptions()));
   for (it->Seek("C"); it->Valid() && it->key().starts_with("C"); it->Next()) {
-    RecoveredRecord record;
-    std::uint64_t epoch = 0;
-    const leveldb::Slice value = it->value();
-    const bool holds = it->key().size() == 9 && DecodeIndexValue(salt_, GetBigEndian(it->key().data() + 1), {value.data(), value.size()}, &record, &epoch);
-    if (!holds) return Status(Code::kCorrupt, "record value in index does not hold");
-    visit(record, epoch);
+    const leveldb::Slice key = it->key();
+    if (key.size() < kContentsKeyBytes) return damaged;
+    const std::uint32_t region = GetBigEndian(key.data() + 1);
+    if (key.size() == kContentsKeyBytes) {
+      if (stop) return Status(Code::kStopped, "scan of the index was stopped");
+      if (!held.value.empty() && !VisitHeld(salt_, held, visit)) return damaged;
+      held.region = region;
+      held.value.assign(it->value().data(), it->value().size());
+      held.removals.clear();
+      if (held.value.empty()) return damaged;
+    } else {
+      IndexKey removal;
+      if (!DecodeRemoval(salt_, region, key, it->value(), &removal)) return damaged;
+      // Of a region that is being overwritten otherwise.
+      if (!held.value.empty() && region == held.region) held.removals.push_back(removal);
+    }
   }
+  if (!held.value.empty() && it->status().ok() && !VisitHeld(salt_, held, visit)) return damaged;
   return FromLevelDb(it->status(), "scan records in index");
 }
 

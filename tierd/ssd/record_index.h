@@ -4,6 +4,7 @@
 // Owner: the index worker; every call is made there (calls block for as long as LevelDB likes). Survives kill -9 without fsync.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -30,6 +31,7 @@ struct IndexedRegion {
 
 struct IndexKey {
   std::uint32_t region = 0;
+  std::uint32_t epoch = 0;  // low 32 bits, as in a location
   std::uint32_t place = 0;
 };
 
@@ -44,14 +46,15 @@ class RecordIndex {
   bool fresh() const { return fresh_; }
   // The region will be overwritten under `epoch`: its entries are removed.
   Status BeginRegion(std::uint32_t region, std::uint64_t epoch);
-  // All records of a region that is complete on the device, in one atomic batch.
-  Status EndRegion(std::uint32_t region, std::uint64_t epoch, const std::function<void(const RecordVisitor&)>& visit_records);
+  // All records of a region that is complete on the device, as one value.
+  Status EndRegion(const TocBuilder& contents);
+  // A key of another epoch than its region's says nothing.
   Status Remove(std::span<const IndexKey> keys);
 
   // kCorrupt: a value or block does not hold; whatever was visited is to be forgotten.
   Status VisitRegions(const std::function<void(const IndexedRegion&)>& visit);
-  // In order of region and place. Record and epoch of its region.
-  Status VisitRecords(const std::function<void(const RecoveredRecord&, std::uint64_t epoch)>& visit);
+  // What was not removed, in order of region and place. Record and epoch of its region. kStopped: `stop` has become true.
+  Status VisitRecords(const std::function<void(const RecoveredRecord&, std::uint64_t epoch)>& visit, const std::atomic<bool>& stop);
 
  private:
   RecordIndex(std::unique_ptr<leveldb::Env> own_env, std::unique_ptr<leveldb::DB> db, const RecordSalt& salt);

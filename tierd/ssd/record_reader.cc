@@ -28,7 +28,7 @@ FrameNeeds RecordReader::NeedsOf(std::uint32_t payload_bytes) const {
   return {context_.format.alignment, AlignUp(payload_bytes, context_.format.alignment)};
 }
 
-Status RecordReader::Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done) {
+Status RecordReader::Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done, ReadClass read_class) {
   Region* region = context_.regions.Readable(location);
   if (region == nullptr || !location.valid() || location.fill_sequence != expected.fill_sequence ||
       expected.dataset_generation != context_.GenerationOf(expected.dataset_id)) {
@@ -54,8 +54,36 @@ Status RecordReader::Read(const SsdLocation& location, const RecordIdentity& exp
     return Status(Code::kInvalid, "location reaches beyond its region");
   }
   ++region->readers;
-  Submit(std::move(op));
+  ++in_flight_;
+  ++context_.counters.reads;
+  op->read_class = read_class;
+  waiting_[static_cast<std::size_t>(read_class)].push_back(std::move(op));
+  Pump();
   return Status::Ok();
+}
+
+void RecordReader::Pump() {
+  constexpr auto kForeground = static_cast<std::size_t>(ReadClass::kForeground);
+  constexpr auto kBackground = static_cast<std::size_t>(ReadClass::kBackground);
+  while (at_device_[kForeground] + at_device_[kBackground] < context_.options.device_reads) {
+    std::size_t next = kForeground;
+    if (waiting_[kForeground].empty()) next = kBackground;
+    if (waiting_[next].empty() || (next == kBackground && at_device_[kBackground] >= context_.options.background_reads)) return;
+    OperationPtr op = std::move(waiting_[next].front());
+    waiting_[next].pop_front();
+    Submit(std::move(op));
+  }
+}
+
+void RecordReader::Hasten(const SsdLocation& location) {
+  auto& background = waiting_[static_cast<std::size_t>(ReadClass::kBackground)];
+  const auto found = std::find_if(background.begin(), background.end(), [&](const OperationPtr& op) { return op->location == location; });
+  if (found == background.end()) return;
+  OperationPtr op = std::move(*found);
+  background.erase(found);
+  op->read_class = ReadClass::kForeground;
+  waiting_[static_cast<std::size_t>(ReadClass::kForeground)].push_back(std::move(op));
+  Pump();
 }
 
 void RecordReader::ReadFromBuffer(OperationPtr op, std::span<const std::byte> record) {
@@ -76,8 +104,6 @@ void RecordReader::ReadFromBuffer(OperationPtr op, std::span<const std::byte> re
 }
 
 void RecordReader::Submit(OperationPtr op) {
-  ++in_flight_;
-  ++context_.counters.reads;
   const SsdLocation& at = op->location;
   const RegionAddress address = context_.files.AddressOf(at.region);
   const FrameNeeds needs = NeedsOf(at.stored_bytes);
@@ -107,12 +133,15 @@ void RecordReader::Submit(OperationPtr op) {
   for (unsigned i = 0; i < count; ++i) wanted += parts[i].iov_len;
   op->sent_ns = context_.clock.PreciseNs();
   op->in_flight = true;
+  ++at_device_[static_cast<std::size_t>(op->read_class)];
   context_.io.SubmitReadv(address.fd, {parts, count}, address.offset + from,
                           [this, op = std::move(op), wanted](io::IoResult result) { OnRead(op, wanted, result); });
 }
 
 void RecordReader::OnRead(OperationPtr op, std::size_t wanted, io::IoResult result) {
   op->in_flight = false;
+  --at_device_[static_cast<std::size_t>(op->read_class)];
+  Pump();
   context_.counters.device_read_bytes += result.bytes;
   if (result.error != 0 || result.bytes != wanted) {
     const int error = result.error != 0 ? result.error : EIO;

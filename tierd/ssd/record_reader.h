@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <vector>
@@ -20,7 +21,8 @@ class RecordReader {
   RecordReader(TierContext& context, RegionWriter& writer, Worker& checksums);
 
   FrameNeeds NeedsOf(std::uint32_t payload_bytes) const;
-  Status Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done);
+  Status Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done, ReadClass read_class);
+  void Hasten(const SsdLocation& location);
   // Reads one block of some region to see whether the device lives. Nothing to read: counts as a success.
   void Probe();
 
@@ -40,12 +42,15 @@ class RecordReader {
     std::int64_t sent_ns = 0;
     io::AlignedBuffer side;            // header of a direct read, or the whole record
     std::uint32_t lead = 0;        // bytes in `side` before the record's header
+    ReadClass read_class = ReadClass::kForeground;
     bool direct = false;
     bool in_flight = false;        // with the device
   };
   using OperationPtr = std::shared_ptr<Operation>;  // shared by the I/O callback or the checksum job, and nobody else
 
   void ReadFromBuffer(OperationPtr op, std::span<const std::byte> record);
+  // Hands to the device what may go there.
+  void Pump();
   void Submit(OperationPtr op);
   void OnRead(OperationPtr op, std::size_t wanted, io::IoResult result);
   static ReadOutcome Check(const ScanFormat& format, Operation& op);
@@ -60,7 +65,9 @@ class RecordReader {
   Worker& checksums_;
   const std::size_t side_bytes_;
   std::vector<io::AlignedBuffer> free_sides_;  // each side_bytes_
-  std::size_t in_flight_ = 0;              // device reads and checks
+  std::size_t in_flight_ = 0;              // waiting, with the device, being checked
+  std::deque<OperationPtr> waiting_[2];    // by class
+  std::size_t at_device_[2] = {};          // by class
   bool probing_ = false;
 };
 

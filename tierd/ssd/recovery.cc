@@ -91,6 +91,7 @@ class Recovery {
       if (!known[i] && in_.regions[i].fd >= 0 && StartsWithRecord(in_.format, i, in_.regions[i])) to_read.emplace_back(i, false);
     }
     for (const auto& [region, walk] : to_read) {
+      if (*in_.stop) return Status(Code::kStopped, "recovery was stopped");
       status = ReadRegionInto(region, walk);
       if (!status.ok()) return status;
     }
@@ -109,7 +110,11 @@ class Recovery {
     // What the index had of the region goes first: it may be of an older epoch.
     const Status begun = out_.index->BeginRegion(region, contents.epoch);
     if (!begun.ok()) return begun;
-    return out_.index->EndRegion(region, contents.epoch, [&](const RecordVisitor& visit) { contents.records.Visit(visit); });
+    TocBuilder toc;
+    toc.Reset(region, contents.epoch);
+    // Nothing is lost to a full table: it bounded the region when it was written.
+    contents.records.Visit([&](const RecoveredRecord& record) { (void)toc.Add(record.identity, record.location, record.path); });
+    return out_.index->EndRegion(toc);
   }
 
   bool IsVoid(const RecoveredRecord& r, std::uint64_t epoch) const {
@@ -120,6 +125,7 @@ class Recovery {
   }
 
   Status Scan() {
+    sinks_.expect(entries_);
     NewestVersions newest(entries_);
     Status status = out_.index->VisitRecords([&](const RecoveredRecord& r, std::uint64_t epoch) {
       if (IsVoid(r, epoch)) {
@@ -127,7 +133,7 @@ class Recovery {
       } else {
         newest.Offer(r.identity, epoch);
       }
-    });
+    }, *in_.stop);
     if (!status.ok()) return status;
     newest.Decide();
     TellRegions();
@@ -144,7 +150,7 @@ class Recovery {
       out_.report.bytes_live += r.location.stored_bytes;
       batch->Add(r);
       if (batch->size() >= in_.batch_records) heard = sinks_.batch(std::exchange(batch, std::make_shared<RecordBatch>()));
-    });
+    }, *in_.stop);
     if (heard && batch->size() > 0) sinks_.batch(std::move(batch));
     return status;
   }

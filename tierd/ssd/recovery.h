@@ -2,9 +2,10 @@
 // index; an index that is missing or damaged is made anew from all regions; then the index is scanned twice, once to find the newest
 // versions, once to hand them over. Killed at any point, the next start does the same again: nothing here overwrites a region.
 //
-// Runs on the index worker and blocks. Results go out through the two sinks, called on that worker.
+// Runs on the index worker and blocks. Results go out through the sinks, called on that worker.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -24,6 +25,7 @@ struct RecoveryInput {
   std::vector<RegionAddress> regions;  // fd < 0: absent
   std::map<std::uint64_t, std::uint64_t> dataset_generations;
   std::size_t batch_records = 512;
+  const std::atomic<bool>* stop = nullptr;  // once true the recovery ends with kStopped; must be given, outlives it
 };
 
 struct RecoveredRegion {
@@ -32,6 +34,8 @@ struct RecoveredRegion {
 };
 
 struct RecoverySinks {
+  // First: at most so many records will come.
+  std::function<void(std::uint64_t)> expect;
   // Once, before the first batch: one entry per region of the input.
   std::function<void(std::vector<RecoveredRegion>)> regions;
   // False: stop, nobody listens any more.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "tierd/base/check.h"
 #include "tierd/base/crc32c.h"
@@ -44,7 +45,7 @@ bool VisitEntries(std::span<const TocScope> scopes, std::string_view entries, st
     if (entries.size() < sizeof(e)) return false;
     std::memcpy(&e, entries.data(), sizeof(e));
     entries.remove_prefix(sizeof(e));
-    if (e.suffix > entries.size() || e.shared > path.size() || e.scope >= scopes.size()) return false;
+    if (e.suffix > entries.size() || e.shared > path.size() || e.shared + e.suffix > kMaxPathBytes || e.scope >= scopes.size()) return false;
     path.resize(e.shared);
     path.append(entries.substr(0, e.suffix));
     entries.remove_prefix(e.suffix);
@@ -97,27 +98,42 @@ bool TocBuilder::Add(const RecordIdentity& identity, const SsdLocation& location
 }
 
 std::uint32_t TocBuilder::Finish(const RecordSalt& salt, std::uint32_t records_end, std::uint32_t alignment, std::span<std::byte> region) const {
-  const std::size_t scope_bytes = scopes_.size() * sizeof(TocScope);
-  const std::size_t body_bytes = scope_bytes + body_.size();
-  const auto total = AlignUp(static_cast<std::uint32_t>(body_bytes + sizeof(TocFooter)), alignment);
+  const auto total = AlignUp(static_cast<std::uint32_t>(bytes() + sizeof(TocFooter)), alignment);
   const auto start = static_cast<std::uint32_t>(region.size()) - total;
   TIERD_CHECK(start >= AlignUp(records_end, alignment));
   std::memset(region.data() + start, 0, total);
+  const std::size_t scope_bytes = scopes_.size() * sizeof(TocScope);
   std::memcpy(region.data() + start, scopes_.data(), scope_bytes);
   std::memcpy(region.data() + start + scope_bytes, body_.data(), body_.size());
+  const TocFooter footer = FooterFor(salt, region.subspan(start, bytes()), start, records_end);
+  std::memcpy(region.data() + region.size() - sizeof(footer), &footer, sizeof(footer));
+  return start;
+}
+
+std::string TocBuilder::EncodeIndexValue(const RecordSalt& salt) const {
+  std::string value;
+  value.reserve(sizeof(TocFooter) + bytes());
+  value.resize(sizeof(TocFooter));
+  value.append(reinterpret_cast<const char*>(scopes_.data()), scopes_.size() * sizeof(TocScope));
+  value.append(body_);
+  const TocFooter footer = FooterFor(salt, std::as_bytes(std::span(value)).subspan(sizeof(TocFooter)), 0, 0);
+  std::memcpy(value.data(), &footer, sizeof(footer));
+  return value;
+}
+
+TocFooter TocBuilder::FooterFor(const RecordSalt& salt, std::span<const std::byte> body, std::uint32_t body_offset, std::uint32_t records_end) const {
   TocFooter footer;
   footer.uuid = salt.uuid;
   footer.region_epoch = epoch_;
   footer.region = region_;
   footer.entries = entries_;
   footer.scopes = static_cast<std::uint32_t>(scopes_.size());
-  footer.body_offset = start;
-  footer.body_bytes = static_cast<std::uint32_t>(body_bytes);
+  footer.body_offset = body_offset;
+  footer.body_bytes = static_cast<std::uint32_t>(body.size());
   footer.records_end = records_end;
-  footer.body_crc = Crc32c(region.data() + start, body_bytes, BodySeed(salt, region_, epoch_));
+  footer.body_crc = Crc32c(body.data(), body.size(), BodySeed(salt, region_, epoch_));
   footer.footer_crc = Crc32c(&footer, sizeof(footer), BodySeed(salt, region_, epoch_));
-  std::memcpy(region.data() + region.size() - sizeof(footer), &footer, sizeof(footer));
-  return start;
+  return footer;
 }
 
 void TocBuilder::Visit(const RecordVisitor& visit) const {
@@ -157,35 +173,13 @@ bool DecodeToc(const RecordSalt& salt, const TocFooter& footer, std::span<const 
   });
 }
 
-std::string EncodeIndexValue(const RecordSalt& salt, std::uint64_t epoch, const RecoveredRecord& record) {
-  std::string value;
-  value.reserve(sizeof(epoch) + sizeof(TocScope) + sizeof(TocEntry) + record.path.size() + sizeof(std::uint32_t));
-  AppendBytes(value, epoch);
-  AppendBytes(value, ScopeOf(record.identity));
-  TocEntry e = EntryOf(record.identity, record.location);
-  e.suffix = static_cast<std::uint16_t>(record.path.size());
-  AppendBytes(value, e);
-  value.append(record.path);
-  AppendBytes(value, Crc32c(value.data(), value.size(), BodySeed(salt, record.location.region, epoch)));
-  return value;
-}
-
-bool DecodeIndexValue(const RecordSalt& salt, std::uint32_t region, std::string_view value, RecoveredRecord* out, std::uint64_t* epoch) {
-  constexpr std::size_t kFixed = sizeof(std::uint64_t) + sizeof(TocScope) + sizeof(TocEntry);
-  if (value.size() < kFixed + sizeof(std::uint32_t)) return false;
-  const std::size_t checked = value.size() - sizeof(std::uint32_t);
-  TocScope scope;
-  TocEntry e;
-  std::uint32_t crc;
-  std::memcpy(epoch, value.data(), sizeof(*epoch));
-  std::memcpy(&scope, value.data() + sizeof(*epoch), sizeof(scope));
-  std::memcpy(&e, value.data() + sizeof(*epoch) + sizeof(scope), sizeof(e));
-  std::memcpy(&crc, value.data() + checked, sizeof(crc));
-  if (crc != Crc32c(value.data(), checked, BodySeed(salt, region, *epoch))) return false;
-  if (e.suffix != checked - kFixed || e.shared != 0) return false;
-  *out = RecordOf(scope, e, region, *epoch);
-  out->path = value.substr(kFixed, e.suffix);
-  return true;
+bool DecodeIndexValue(const RecordSalt& salt, std::uint32_t region, std::string_view value, std::uint64_t* epoch, const RecordVisitor& visit) {
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(value));
+  if (bytes.size() < sizeof(TocFooter) || bytes.size() > std::numeric_limits<std::uint32_t>::max()) return false;
+  const auto footer = DecodeFooter(salt, region, static_cast<std::uint32_t>(bytes.size()), bytes.first(sizeof(TocFooter)));
+  if (!footer || footer->body_offset != 0) return false;
+  *epoch = footer->region_epoch;
+  return DecodeToc(salt, *footer, bytes.subspan(sizeof(TocFooter)), visit);
 }
 
 }  // namespace tierd::ssd

@@ -1,4 +1,4 @@
-// The table of contents at the end of a closed region, and the same entries as values of the index. FORMAT.md has the grammar.
+// The table of contents at the end of a closed region, and the same bytes as a value of the index. FORMAT.md has the grammar.
 //
 // Plain values; a builder belongs to the region buffer it describes. Does no I/O.
 #pragma once
@@ -77,13 +77,19 @@ class TocBuilder {
   // Writes body and footer to the end of `region` (the whole region's buffer); returns the offset where they start, a multiple of
   // `alignment`; the bytes between are zeroed.
   std::uint32_t Finish(const RecordSalt& salt, std::uint32_t records_end, std::uint32_t alignment, std::span<std::byte> region) const;
+  // The same without a place in the region, as the index keeps it.
+  std::string EncodeIndexValue(const RecordSalt& salt) const;
   // All entries in order of place.
   void Visit(const RecordVisitor& visit) const;
   std::uint32_t entries() const { return entries_; }
   std::uint32_t region() const { return region_; }
   std::uint64_t epoch() const { return epoch_; }
+  // Memory it takes, about.
+  std::size_t bytes() const { return scopes_.size() * sizeof(TocScope) + body_.size(); }
 
  private:
+  TocFooter FooterFor(const RecordSalt& salt, std::span<const std::byte> body, std::uint32_t body_offset, std::uint32_t records_end) const;
+
   std::uint32_t region_ = 0;
   std::uint64_t epoch_ = 0;
   std::uint32_t entries_ = 0;
@@ -97,9 +103,8 @@ std::optional<TocFooter> DecodeFooter(const RecordSalt& salt, std::uint32_t regi
 // Checks and visits a body. False (perhaps after some visits) if it does not hold; callers collect first.
 bool DecodeToc(const RecordSalt& salt, const TocFooter& footer, std::span<const std::byte> body, const RecordVisitor& visit);
 
-// Value of the index for one record: epoch, scope, entry with the whole path, checksum.
-std::string EncodeIndexValue(const RecordSalt& salt, std::uint64_t epoch, const RecoveredRecord& record);
-// `region` comes from the key. False if the value does not hold. out->path points into `value`.
-bool DecodeIndexValue(const RecordSalt& salt, std::uint32_t region, std::string_view value, RecoveredRecord* out, std::uint64_t* epoch);
+// Value of the index for one region: footer, then body. An index value of another region, epoch or directory does not hold.
+// False (perhaps after some visits) if it does not hold; else *epoch is the region's.
+bool DecodeIndexValue(const RecordSalt& salt, std::uint32_t region, std::string_view value, std::uint64_t* epoch, const RecordVisitor& visit);
 
 }  // namespace tierd::ssd

@@ -217,8 +217,9 @@ void RegionWriter::Finish(Buffer& buffer) {
   context_.regions.Set(buffer.region, RegionState::kClosed);
   ++context_.counters.regions_closed;
   buffer.used = false;
+  const auto epoch = static_cast<std::uint32_t>(buffer.toc.epoch());
   context_.index.EndRegion(std::move(buffer.toc));
-  for (const std::uint32_t place : buffer.forgotten) context_.index.Remove({buffer.region, place});
+  for (const std::uint32_t place : buffer.forgotten) context_.index.Remove({buffer.region, epoch, place});
   buffer.toc = TocBuilder();
 }
 

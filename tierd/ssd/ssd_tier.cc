@@ -35,7 +35,9 @@ Status CheckOptions(const SsdOptions& o) {
   }
   if (o.write_unit_bytes == 0 || o.write_unit_bytes % 4096 != 0) return Status(Code::kInvalid, "SSD write unit is not a multiple of 4096");
   if (o.region_buffers < 2 || o.region_buffers > 16) return Status(Code::kInvalid, "SSD region buffers not in 2..16");
-  if (o.max_reads == 0 || o.checksum_threads == 0) return Status(Code::kInvalid, "SSD max_reads and checksum_threads must not be 0");
+  if (o.max_reads == 0 || o.device_reads == 0 || o.background_reads == 0 || o.checksum_threads == 0) {
+    return Status(Code::kInvalid, "SSD max_reads, device_reads, background_reads and checksum_threads must not be 0");
+  }
   return Status::Ok();
 }
 
@@ -67,7 +69,8 @@ class SsdTier::Impl {
 
   ~Impl() { StopThreads(); }
 
-  void Recover(std::function<void(std::span<const RecoveredRecord>)> batch, std::function<void(const RecoveryReport&)> done);
+  void Recover(std::function<void(std::span<const RecoveredRecord>)> batch, std::function<void(const RecoveryReport&)> done,
+               std::function<void(std::uint64_t)> expect);
   Result<SsdLocation> Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload);
   void Forget(const SsdLocation& location);
   std::uint64_t FreeBytes() const;
@@ -112,7 +115,8 @@ class SsdTier::Impl {
   std::int64_t last_look_ns_ = 0;
 };
 
-void SsdTier::Impl::Recover(std::function<void(std::span<const RecoveredRecord>)> batch, std::function<void(const RecoveryReport&)> done) {
+void SsdTier::Impl::Recover(std::function<void(std::span<const RecoveredRecord>)> batch, std::function<void(const RecoveryReport&)> done,
+                            std::function<void(std::uint64_t)> expect) {
   TIERD_CHECK(recovering_ && !recovered_);
   recovered_ = std::move(done);
   RecoveryInput input;
@@ -124,6 +128,9 @@ void SsdTier::Impl::Recover(std::function<void(std::span<const RecoveredRecord>)
     input.regions.push_back(files_.HasSpace(i) ? files_.AddressOf(i) : RegionAddress());
   }
   RecoverySinks sinks;
+  sinks.expect = [this, expect = std::move(expect)](std::uint64_t records) {
+    if (expect) mailbox_.Post([expect, records] { expect(records); });
+  };
   sinks.regions = [this](std::vector<RecoveredRegion> regions) {
     mailbox_.Post([this, regions = std::move(regions)] { InstallRegions(regions); });
   };
@@ -195,7 +202,7 @@ void SsdTier::Impl::Forget(const SsdLocation& location) {
   if (!location.valid() || regions_.Readable(location) == nullptr) return;
   const std::uint32_t bytes = context_.RecordBytesOf(location);
   regions_.RemoveLive(location, bytes);
-  if (!writer_.Forget(location)) index_.Remove({location.region, location.place});
+  if (!writer_.Forget(location)) index_.Remove({location.region, location.epoch, location.place});
   reclaimer_.OnForgotten(bytes);
 }
 
@@ -275,6 +282,7 @@ void SsdTier::Impl::Tick() {
 Status SsdTier::Impl::Stop(int timeout_ms) {
   // A recovery has nothing to lose; its next batch finds the mailbox closed.
   if (!index_done_) {
+    index_.StopRecovery();
     mailbox_.Close();
     return Status::Ok();
   }
@@ -293,6 +301,7 @@ Status SsdTier::Impl::Stop(int timeout_ms) {
 }
 
 void SsdTier::Impl::StopThreads() {
+  index_.StopRecovery();
   mailbox_.Close();
   index_.Stop();
   maintenance_.Stop();
@@ -333,17 +342,19 @@ SsdTier::~SsdTier() = default;
 
 const std::string& SsdTier::note() const { return impl_->directory_.note; }
 const std::array<std::uint8_t, 32>& SsdTier::path_hash_key() const { return impl_->directory_.superblock.path_hash_key; }
-void SsdTier::Recover(std::function<void(std::span<const RecoveredRecord>)> batch, std::function<void(const RecoveryReport&)> done) {
-  impl_->Recover(std::move(batch), std::move(done));
+void SsdTier::Recover(std::function<void(std::span<const RecoveredRecord>)> batch, std::function<void(const RecoveryReport&)> done,
+                      std::function<void(std::uint64_t)> expect) {
+  impl_->Recover(std::move(batch), std::move(done), std::move(expect));
 }
 std::uint64_t SsdTier::NextFillSequence() { return impl_->next_fill_++; }
 Result<SsdLocation> SsdTier::Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload) {
   return impl_->Append(identity, path, payload);
 }
 FrameNeeds SsdTier::NeedsOf(std::uint32_t payload_bytes) const { return impl_->reader_.NeedsOf(payload_bytes); }
-Status SsdTier::Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done) {
-  return impl_->reader_.Read(location, expected, dest, std::move(done));
+Status SsdTier::Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done, ReadClass read_class) {
+  return impl_->reader_.Read(location, expected, dest, std::move(done), read_class);
 }
+void SsdTier::Hasten(const SsdLocation& location) { impl_->reader_.Hasten(location); }
 void SsdTier::Forget(const SsdLocation& location) { impl_->Forget(location); }
 std::uint64_t SsdTier::FreeBytes() const { return impl_->FreeBytes(); }
 void SsdTier::SetCapacity(std::uint64_t bytes) { impl_->space_.SetCapacity(bytes); }

@@ -48,8 +48,12 @@ struct SsdOptions {
   std::uint32_t write_unit_bytes = 1u << 20;
   // Buffers of region_bytes each, allocated and touched at the start: one is filled while others are written. Range 2..16.
   unsigned region_buffers = 3;
-  // Reads accepted at a time; beyond it Read() refuses with kBusy. Range 1..65536. Packed reads cost one bounce buffer each.
+  // Reads accepted at a time; beyond it Read() refuses with kBusy. Range 1..65536.
   unsigned max_reads = 1024;
+  // Of them, how many the device has at a time, and how many of those may be background reads; the others wait in order. At least 1. Each costs a
+  // bounce buffer. More: deeper queues for devices that need them, and longer waits for a reader behind a prefetch.
+  unsigned device_reads = 256;
+  unsigned background_reads = 32;
   // Payloads longer than this are checked by `checksum_threads` workers, shorter ones inline on the loop thread.
   std::uint32_t inline_checksum_bytes = 256u << 10;
   unsigned checksum_threads = 1;
@@ -132,6 +136,10 @@ struct ReadResult {
 };
 using ReadDone = std::function<void(const ReadResult&)>;
 
+// Who wants a record. The device gets reads that somebody waits for first; of the others it has only a few at a time, so that a reader never
+// finds it busy with a whole prefetch.
+enum class ReadClass : std::uint8_t { kForeground, kBackground };
+
 // What a RAM frame must offer so that the payload goes from the device straight into it.
 struct FrameNeeds {
   std::uint32_t alignment = 1;     // of its address
@@ -199,8 +207,10 @@ class SsdTier {
   // --- recovery -------------------------------------------------------------------------------------------------------------
   // Reads the index (or the regions) on a worker. `batch` gets records, each (source, path, chunk) at most once and only of the file's
   // newest version; `done` comes last. Until then Append() refuses with kBusy; reads of what was handed over are served at once.
-  // The engine ignores a record of a file that it has filled itself since the start. Call exactly once.
-  void Recover(std::function<void(std::span<const RecoveredRecord>)> batch, std::function<void(const RecoveryReport&)> done);
+  // The engine ignores a record of a file that it has filled itself since the start. `expect` gets, some time ahead of the batches, how many
+  // records there are at most. Call exactly once.
+  void Recover(std::function<void(std::span<const RecoveredRecord>)> batch, std::function<void(const RecoveryReport&)> done,
+               std::function<void(std::uint64_t records)> expect = nullptr);
 
   // --- data path ------------------------------------------------------------------------------------------------------------
   // Larger than every fill sequence of earlier lives, and increasing.
@@ -217,7 +227,10 @@ class SsdTier {
   // (fill sequence included; dataset generation is compared with the current one). If dest.size() >= NeedsOf().padded_bytes and
   // the address is aligned, the device writes straight into it. `dest` belongs to the tier until `done` ran, however long that takes.
   // kBusy: refused (limit or health): go to the source; `done` is not called. kNotFound: known to be a miss already.
-  Status Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done);
+  Status Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done,
+              ReadClass read_class = ReadClass::kForeground);
+  // Somebody waits for that record now: a background read of it that the device does not have yet becomes a foreground one.
+  void Hasten(const SsdLocation& location);
 
   // The record is not wanted any more. Its space comes back with its region. Unknown locations are ignored.
   void Forget(const SsdLocation& location);

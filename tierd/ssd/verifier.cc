@@ -82,7 +82,7 @@ void Verifier::OnRegion(std::uint32_t region, const Found& found) {
   for (const SsdRecord& record : found.damaged) {
     if (context_.regions.Readable(record.location) == nullptr || context_.owner.Worth(record) < 0) continue;
     context_.regions.RemoveLive(record.location, context_.RecordBytesOf(record.location));
-    context_.index.Remove({record.location.region, record.location.place});
+    context_.index.Remove({record.location.region, record.location.epoch, record.location.place});
     context_.owner.OnGone(record, SsdGone::kDamaged);
   }
   context_.regions.DropReader(region);
