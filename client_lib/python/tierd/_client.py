@@ -1,0 +1,275 @@
+"""tierd.Client: a connection to the daemon; the module's functions are those of the process-wide one."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+from typing import Any, Iterable, Literal, NamedTuple, Optional, Sequence, Union
+
+from . import _library
+from ._errors import PathLike, encode, error_of
+from ._file import BUFFER_BYTES, RawTierFile, TierFile
+from ._stats import Stats, stats_of
+from ._view import Viewer
+
+_NOWAIT = _library.NOWAIT
+_LARGE = 256 << 10  # from here on other Python threads run while bytes are copied
+
+_copy_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
+_copy_bytes.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t)
+_copy_bytes.restype = ctypes.py_object
+
+
+class DirEntry(NamedTuple):
+    """An entry of Client.scandir: its name, inode number and type (DT_* of <dirent.h>; 0 unknown, 4 directory, 8 regular file, 10 symbolic link)."""
+
+    name: str
+    inode: int
+    type: int
+
+
+class _Owner:
+    """A tier_client: disconnected when client, views and files of it are gone."""
+
+    __slots__ = ("pointer", "_disconnect")
+
+    def __init__(self, pointer: int, disconnect: Any) -> None:
+        self.pointer, self._disconnect = pointer, disconnect
+
+    def __del__(self) -> None:
+        self._disconnect(self.pointer)  # libtier leaves its default client alone
+
+
+def _bytes_of(view: _library.View) -> bytes:
+    if view.size < _LARGE:
+        return _copy_bytes(view.data, view.size)  # type: ignore[no-any-return]
+    data: bytes = _copy_bytes(None, view.size)
+    ctypes.memmove(data, view.data, view.size)  # type: ignore[arg-type]
+    return data
+
+
+def _paths(paths: Union[PathLike, Iterable[PathLike]]) -> list[PathLike]:
+    return [paths] if isinstance(paths, (str, bytes, os.PathLike)) else list(paths)
+
+
+class Client:
+    """Reads files through tierd. Cheap to call from any thread; a forked child goes on with it; pickled, it is connected anew where it is unpickled.
+
+    Without a daemon, or where it cannot serve, everything is read from the source as open() would, and counted (`stats`). Most programs need none of their own:
+    tierd.read, tierd.view ... use the process-wide client, which the environment sets up (TIERD_SOCKET, TIERD_PREFIX, TIERD_DISABLE=1, TIERD_LOG=1).
+    """
+
+    def __init__(self, socket: Optional[PathLike] = None, *, timeout: float = 1.0, require_daemon: bool = False, check_open: bool = False,
+                 populate: bool = False) -> None:
+        """`socket`: of the daemon; None: the environment's or the default one. `timeout`: longest wait for the daemon per call before the source is read, in seconds,
+        0.001 to 1. `require_daemon`: ConnectionRefusedError (or another OSError) when there is none now. `check_open`: stat the source with this process's
+        rights at each access. `populate`: fault the cache's memory in at once: a slower start, no page fault at first hits.
+        """
+        flags = (_library.REQUIRE_DAEMON * require_daemon) | (_library.CHECK_OPEN * check_open) | (_library.POPULATE * populate)
+        options = _library.Options(ctypes.sizeof(_library.Options), None if socket is None else encode(socket), round(timeout * 1000), flags)
+        if not 1 <= options.timeout_ms <= 1000:
+            raise ValueError(f"timeout is 0.001 to 1 seconds, not {timeout}")
+        pointer = ctypes.c_void_p()
+        result = _library.library().free.connect(options, pointer)
+        if result != 0:
+            raise error_of(result, socket if socket is not None else os.environ.get("TIERD_SOCKET", "tierd"))
+        self._settings: Optional[dict[str, Any]] = dict(
+            socket=socket, timeout=timeout, require_daemon=require_daemon, check_open=check_open, populate=populate)
+        self._attach(pointer.value)
+
+    @classmethod
+    def default(cls) -> "Client":
+        """A handle of the process-wide client; close() of it does nothing."""
+        client = cls.__new__(cls)
+        client._settings = None
+        client._attach(_library.library().held.default())
+        return client
+
+    def _attach(self, pointer: Any) -> None:
+        library = _library.library()
+        self._library = library
+        self._owner = _Owner(pointer, library.held.disconnect)
+        self._pointer = pointer
+        self._get_now = library.held.get
+        self._get = library.free.get
+        self._release = library.held.release
+        self._lend = Viewer(library.held).lend
+        self._spare: list[_library.View] = []
+
+    def __reduce__(self) -> Any:
+        return (_connect_again, (self._settings,))
+
+    def close(self) -> None:
+        """Lets go of the connection; it ends when the last view and file of it is gone. Calls that follow raise ValueError. Twice does no harm."""
+        if self._settings is None or self._owner is None:
+            return
+        self._owner = None  # type: ignore[assignment]
+        self._pointer = None
+        for name in ("_get_now", "_get", "_call", "scandir", "open", "get_batch", "stats"):
+            setattr(self, name, _closed)
+
+    def __enter__(self) -> "Client":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- whole files ----------------------------------------------------------------------------------------------------------------
+
+    def read(self, path: PathLike) -> bytes:
+        """The whole file, as open(path, "rb").read() gives it; errors likewise (FileNotFoundError, IsADirectoryError ...)."""
+        raw = os.fsencode(path)
+        if b"\0" in raw:
+            raise ValueError("embedded null byte")
+        try:
+            view = self._spare.pop()
+        except IndexError:
+            view = _library.View()
+        if self._get_now(self._pointer, raw, view, _NOWAIT) != 0:
+            result = self._get(self._pointer, raw, view, 0)
+            if result != 0:
+                raise error_of(result, path)
+        try:
+            return _bytes_of(view)
+        finally:
+            self._release(view)
+            self._spare.append(view)
+
+    def view(self, path: PathLike) -> memoryview:
+        """The whole file without a copy: a read-only memoryview of the cache's own memory, for np.frombuffer, torch.frombuffer, PIL ...
+
+        The cache keeps the bytes as they are until the last reference is gone: the view, a slice of it, or an array over it. So hold views shortly; past a share of
+        the RAM tier per process they are private copies. A view held at a fork stays valid in the child, and keeps its memory in the cache until parent and child have
+        ended. Never hand one to sendfile, splice, MSG_ZEROCOPY or io_uring's zero-copy send. Errors as of read().
+        """
+        raw = os.fsencode(path)
+        if b"\0" in raw:
+            raise ValueError("embedded null byte")
+        view = _library.View()
+        if self._get_now(self._pointer, raw, view, _NOWAIT) != 0:
+            result = self._get(self._pointer, raw, view, 0)
+            if result != 0:
+                raise error_of(result, path)
+        return self._lend(view, self._owner)
+
+    def get_batch(self, paths: Iterable[PathLike], *, errors: Literal["raise", "return"] = "raise") -> list[Any]:
+        """A view of each file, in the order of `paths`, with one wait for all that are not in RAM: the daemon brings them up in parallel.
+
+        errors="raise": the OSError of the first path that cannot be read; "return": it stands in that path's place.
+        """
+        wanted = list(paths)
+        count = len(wanted)
+        names = (ctypes.c_char_p * count)(*map(encode, wanted))
+        views = (_library.View * count)()
+        results = (ctypes.c_int * count)()
+        got = self._library.free.get_batch(self._pointer, names, count, views, results, 0)
+        if got < 0:
+            raise OSError(-got, os.strerror(-got))
+        # Each struct out of the array, so that one view does not keep the others.
+        found = [self._lend(_library.View.from_buffer_copy(views[i]), self._owner) if results[i] == 0 else error_of(results[i], wanted[i])
+                 for i in range(count)]
+        if errors == "raise":
+            for item in found:
+                if isinstance(item, OSError):
+                    raise item
+        return found
+
+    def open(self, path: PathLike, mode: str = "rb", buffering: int = -1) -> Union[TierFile, RawTierFile]:
+        """A binary file object for reading: seek, readinto, iteration, `with`. `buffering`: bytes of its buffer, -1: 64 KiB, 0: none (an io.RawIOBase).
+
+        Bound to the version the file has now (see RawTierFile). Errors as of open(); ValueError for another mode than "rb": tierd never writes.
+        """
+        if mode not in ("rb", "br"):
+            raise ValueError(f"tierd opens files for reading only: mode {mode!r}")
+        raw = RawTierFile(self, path)
+        if buffering == 0:
+            return raw
+        return TierFile(raw, BUFFER_BYTES if buffering < 2 else buffering)
+
+    # -- metadata -------------------------------------------------------------------------------------------------------------------
+
+    def stat(self, path: PathLike, *, follow_symlinks: bool = True) -> os.stat_result:
+        """As os.stat, from the shared index where it knows the path (st_atime is then the mtime). That a file is missing is always asked of the source."""
+        attr = _library.Attr(size=ctypes.sizeof(_library.Attr))
+        self._call("stat", path, attr, 0 if follow_symlinks else _library.NOFOLLOW)
+        times = (attr.atime_ns, attr.mtime_ns, attr.ctime_ns)
+        named = dict(zip(("st_atime_ns", "st_mtime_ns", "st_ctime_ns"), times), st_blksize=attr.blksize, st_blocks=attr.blocks)
+        named.update(zip(("st_atime", "st_mtime", "st_ctime"), (t / 1e9 for t in times)))
+        whole = (attr.mode, attr.ino, attr.dev, attr.nlink, attr.uid, attr.gid, attr.bytes, *(t // 10**9 for t in times))
+        return os.stat_result(whole, named)
+
+    def scandir(self, path: PathLike = ".") -> list[DirEntry]:
+        """The entries of a directory without "." and "..", in no particular order: from the index, else from the source."""
+        listing = ctypes.c_void_p()
+        self._call("list", path, listing, 0)
+        calls, entry, found = self._library.held, _library.Entry(), []
+        try:
+            while calls.list_next(listing, entry) == 1:
+                found.append(DirEntry(os.fsdecode(entry.name), entry.ino, entry.type))
+        finally:
+            calls.list_close(listing)
+        return found
+
+    def _call(self, name: str, path: PathLike, out: Any, flags: int) -> None:
+        result = getattr(self._library.free, name)(self._pointer, encode(path), out, flags)
+        if result != 0:
+            raise error_of(result, path)
+
+    # -- advice ---------------------------------------------------------------------------------------------------------------------
+
+    def prefetch(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = False) -> int:
+        """Has the daemon bring files (with `recursive` all below directories) up in the background. The number of files concerned; 0 without a daemon.
+
+        FileNotFoundError for a path below no source, TimeoutError when the daemon did not answer.
+        """
+        return self._advise("prefetch", paths, recursive)
+
+    def evict(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = False) -> int:
+        """Drops files from RAM and SSD; the source is never touched. Otherwise as prefetch."""
+        return self._advise("evict", paths, recursive)
+
+    def pin(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = False) -> int:
+        """Keeps files in the cache until unpin. Otherwise as prefetch."""
+        return self._advise("pin", paths, recursive)
+
+    def unpin(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = False) -> int:
+        """Lets go of pinned files. Otherwise as prefetch."""
+        return self._advise("unpin", paths, recursive)
+
+    def invalidate(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = False) -> int:
+        """Says that files changed (written, renamed, removed, truncated): after this no process of the node is served the old bytes. The number of files concerned.
+
+        TimeoutError when the daemon could not confirm: this process then reads the source until it could be told.
+        """
+        return self._advise("invalidate", paths, recursive)
+
+    def _advise(self, verb: str, paths: Union[PathLike, Iterable[PathLike]], recursive: bool) -> int:
+        self._live()
+        wanted = _paths(paths)
+        names = (ctypes.c_char_p * len(wanted))(*map(encode, wanted))
+        result: int = getattr(self._library.free, verb)(self._pointer, names, len(wanted), _library.RECURSIVE if recursive else 0)
+        if result == -errno.ENOTCONN:
+            return 0
+        if result < 0:
+            raise error_of(result, wanted[0]) if len(wanted) == 1 else OSError(-result, os.strerror(-result))
+        return result
+
+    def _live(self) -> None:
+        if self._owner is None:
+            _closed()
+
+    def stats(self) -> Stats:
+        """What this process read through this client, and from where."""
+        return stats_of(self._library.held, self._pointer)
+
+
+def _closed(*_: Any, **__: Any) -> Any:
+    raise ValueError("the tierd.Client is closed")
+
+
+def _connect_again(settings: Optional[dict[str, Any]]) -> Client:
+    return Client.default() if settings is None else Client(**settings)
+
+
+__all__: Sequence[str] = ("Client", "DirEntry")

@@ -1,0 +1,107 @@
+"""tierd as a file system of fsspec: pandas.read_csv("tierd:///pfs/table.csv"), zarr.open("tierd:///pfs/array.zarr"), h5py.File(fsspec.open(...).open()).
+
+An installed tierd is found by its entry point (group fsspec.specs); tierd.fsspec.register() does the same for one that is only on sys.path.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import stat
+from typing import Any, Optional
+
+import fsspec
+from fsspec.spec import AbstractFileSystem
+
+from . import Client, client
+
+_TYPES = {stat.S_IFDIR: "directory", stat.S_IFREG: "file", stat.S_IFLNK: "link"}
+_LOCAL = ("file", "local", "tierd")
+
+
+class TierdFileSystem(AbstractFileSystem):  # type: ignore[misc]
+    """Read-only file system over the paths of the node, read through the cache: tierd:///absolute/path, or chained: tierd::/absolute/path, tierd::file:///absolute/path.
+
+    `socket`: of another daemon than the default one. Writing raises OSError(EROFS) or NotImplementedError: write to the path itself, then tierd.invalidate it. Errors of
+    reading as those of tierd.read. Thread rule: any.
+    """
+
+    protocol = "tierd"
+    root_marker = "/"
+    local_file = False
+    cachable = True
+
+    def __init__(self, fo: Optional[str] = None, target_protocol: Optional[str] = None, target_options: Optional[dict[str, Any]] = None,
+                 socket: Optional[str] = None, **options: Any) -> None:
+        super().__init__(**options)
+        if target_protocol not in (None, *_LOCAL):
+            raise ValueError(f"tierd:: reads paths of this node, not {target_protocol}")
+        self._chained = None if fo is None else self._strip_protocol(fo)
+        self._client = client() if socket is None else Client(socket)
+
+    @classmethod
+    def _strip_protocol(cls, path: Any) -> Any:
+        if isinstance(path, list):
+            return [cls._strip_protocol(each) for each in path]
+        text = os.fspath(path)
+        for protocol in _LOCAL:
+            for start in (f"{protocol}://", f"{protocol}::"):
+                if text.startswith(start):
+                    text = text[len(start):]
+        # "" is what is left of the tierd:// in a chain: the path comes with the target.
+        return text if text in ("", "/") else os.path.abspath(text)
+
+    def _path(self, path: Any) -> str:
+        text: str = self._strip_protocol(path)
+        return text or self._chained or "/"
+
+    def _info(self, path: str, follow: bool = True) -> dict[str, Any]:
+        facts = self._client.stat(path, follow_symlinks=follow)
+        kind = _TYPES.get(stat.S_IFMT(facts.st_mode), "other")
+        return {"name": path, "size": facts.st_size, "type": kind, "mtime": facts.st_mtime, "ino": facts.st_ino, "mode": facts.st_mode, "islink": kind == "link"}
+
+    def info(self, path: str, **_: Any) -> dict[str, Any]:
+        return self._info(self._path(path))
+
+    def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
+        top = self._path(path)
+        facts = self._info(top)
+        if facts["type"] != "directory":
+            return [facts] if detail else [top]
+        names = sorted(os.path.join(top, entry.name) for entry in self._client.scandir(top))
+        return [found for found in map(self._listed, names) if found] if detail else names
+
+    def _listed(self, path: str) -> Optional[dict[str, Any]]:
+        for follow in (True, False):  # a link to nowhere is listed as itself
+            try:
+                return self._info(path, follow)
+            except FileNotFoundError:
+                continue
+        return None
+
+    def _open(self, path: str, mode: str = "rb", block_size: Any = None, autocommit: bool = True, cache_options: Any = None, **_: Any) -> Any:
+        if mode != "rb":
+            raise OSError(30, os.strerror(30), self._path(path))
+        return self._client.open(self._path(path))
+
+    def cat_file(self, path: str, start: Optional[int] = None, end: Optional[int] = None, **_: Any) -> bytes:
+        if start is None and end is None:
+            return self._client.read(self._path(path))
+        with self._client.open(self._path(path), buffering=0) as file:
+            size: int = file.size
+            first, last = slice(start, end).indices(size)[:2]
+            file.seek(first)
+            return file.read(max(last - first, 0)) or b""
+
+    def modified(self, path: str) -> datetime.datetime:
+        return datetime.datetime.fromtimestamp(self.info(path)["mtime"], tz=datetime.timezone.utc)
+
+    created = modified
+
+    def invalidate_cache(self, path: Optional[str] = None) -> None:
+        """Of fsspec's own listings, of which there are none here; what tierd holds: tierd.invalidate."""
+
+
+def register() -> None:
+    """Makes fsspec know tierd:// in this process. Twice does no harm."""
+    fsspec.register_implementation("tierd", TierdFileSystem, clobber=True)

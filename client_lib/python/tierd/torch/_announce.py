@@ -1,0 +1,168 @@
+"""announce: tells tierd the order that a DataLoader or sampler is going to read its data set in."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import warnings
+import weakref
+from dataclasses import replace
+from typing import Any, Callable, Optional, Sequence, Union
+
+from torch.utils.data import ConcatDataset, Subset
+
+from .. import Client, client
+from ..plan import Plan, digest_of
+from ._prefetch import Lookahead, start
+from ._sampler import plan_from, source_of
+from ._watch import unwatch, watch
+
+PathOf = Callable[[int], Union[str, "os.PathLike[str]"]]
+
+
+def announce(loader_or_sampler: Any, dataset: Any, *, epochs: Optional[int] = None, position: int = 0, window: int = 512,
+             client: Optional[Client] = None) -> "Announcement":
+    """Declares the exact order in which `loader_or_sampler` will read `dataset`. Changes neither the order nor the state of any random generator.
+
+    `loader_or_sampler`: DataLoader (also with shuffle=True), BatchSampler, DistributedSampler, RandomSampler with or without a generator, SequentialSampler, or a subclass that
+    keeps their __iter__; TypeError for others. `dataset`: one of tierd.torch, torchvision's ImageFolder, a Subset or ConcatDataset of such, or a sequence of paths; TypeError for
+    others. `epochs`: how many will be read, None: not known. `position`: samples of the first epoch that the program will not read because it read them before it was
+    interrupted; a program that iterates over them anyway needs nothing.
+
+    What it does today: a background thread of this process has the daemon prefetch the files in the order of their use, at most `window` samples ahead of what the loader has
+    asked for; before the first epoch, and over the end of one into the next, where the order is certain by then (sequential, distributed, a generator of its own). The daemon
+    does not keep the plan itself yet: what stays in its tiers is decided by its policy, which does not know the order. The order of an epoch is computed again when it begins,
+    from the state that the sampler draws from, and compared with each index; a difference ends the look-ahead for that epoch (`mismatches`).
+
+    Works in the process that iterates (workers need nothing), with resumed epochs, and until the loader is gone, `epochs` are over, or `stop` is called. Without a daemon it
+    does nothing. Announcing a sampler again ends its earlier announcement.
+    """
+    return Announcement(loader_or_sampler, _paths_of(dataset), epochs, position, window, client)
+
+
+class Announcement:
+    """Of announce. A context manager: leaving it stops. Its methods may be called from any thread; it need not be kept."""
+
+    # The sampler holds its announcement, the announcement the sampler only weakly, and the thread neither: the sampler's end is the end of all.
+
+    def __init__(self, loader_or_sampler: Any, paths: "_Paths", epochs: Optional[int], position: int, window: int, of_client: Optional[Client]) -> None:
+        source = source_of(loader_or_sampler)
+        plan = plan_from(source)
+        if window < 1:
+            raise ValueError(f"window is at least one sample, not {window}")
+        if plan.samples != paths.count:
+            raise ValueError(f"the sampler draws from {plan.samples} samples, the data set has {paths.count} files")
+        earlier = getattr(source.sampler, "_tierd_watcher", None)
+        if earlier is not None:
+            earlier.stop()
+        self._process = os.getpid()
+        self._sampler = weakref.ref(source.sampler)
+        self._source = replace(source, sampler=None)
+        self._paths = paths
+        self._digest: Optional[str] = None
+        self._epochs_left = epochs
+        self._position = position
+        self._last_epoch: Optional[int] = None
+        self._set_epoch = True
+        self._lookahead = Lookahead(window)
+        watch(source.sampler, self)
+        weakref.finalize(source.sampler, self._lookahead.stop).atexit = False
+        if not plan.shared:
+            self._lookahead.foresee(plan, position)
+        start(self._lookahead, paths.of, of_client or client())
+
+    @property
+    def plan(self) -> Plan:
+        """The recipe of the epochs to come (PLAN.md), from the next iterator on, as things are now. ReferenceError when the sampler is gone."""
+        if self._digest is None:
+            self._digest = digest_of(map(self._paths.of, range(self._paths.count)))
+        return replace(self._plan(False), epochs=self._epochs_left, position=self._position, list_sha256=self._digest)
+
+    def _plan(self, started: bool) -> Plan:
+        sampler = self._sampler()
+        if sampler is None:
+            raise ReferenceError("the announced sampler is gone")
+        return replace(plan_from(replace(self._source, sampler=sampler), started=started), set_epoch=self._set_epoch)
+
+    @property
+    def prefetched(self) -> int:
+        """Samples that the daemon was asked to bring up."""
+        return self._lookahead.sent
+
+    @property
+    def mismatches(self) -> int:
+        """Epochs in which the sampler gave another index than was computed."""
+        return self._lookahead.mismatches
+
+    @property
+    def active(self) -> bool:
+        """False once it was stopped, the epochs are over, or the sampler is gone."""
+        return not self._lookahead.stopped
+
+    def stop(self) -> None:
+        """Ends the look-ahead and lets go of the sampler. Twice does no harm."""
+        self._lookahead.stop()
+        sampler = self._sampler()
+        if sampler is not None:
+            unwatch(sampler, self)
+
+    def __enter__(self) -> "Announcement":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # -- told by the sampler (_watch.Watcher)
+
+    def epoch_begins(self) -> Callable[[Any], None]:
+        if self._lookahead.stopped or os.getpid() != self._process:
+            return _ignore
+        plan = self._plan(True)
+        if plan.kind == "torch.distributed" and plan.shuffle:
+            self._set_epoch = plan.epoch != self._last_epoch
+            if not self._set_epoch:
+                warnings.warn("DistributedSampler gives the same order as in the epoch before: call its set_epoch(epoch) before each epoch", RuntimeWarning, stacklevel=4)
+            self._last_epoch = plan.epoch
+            plan = replace(plan, set_epoch=self._set_epoch)
+        skip, self._position = self._position, 0
+        certain = not plan.shared and (self._epochs_left is None or self._epochs_left > 1)
+        return self._lookahead.begin(plan, certain, skip)
+
+    def epoch_ends(self) -> None:
+        if self._epochs_left is None or os.getpid() != self._process:
+            return
+        self._epochs_left -= 1
+        if self._epochs_left <= 0:
+            self.stop()
+
+
+def _ignore(_: Any) -> None:
+    pass
+
+
+class _Paths:
+    """Index to path."""
+
+    def __init__(self, count: int, of: PathOf) -> None:
+        self.count, self.of = count, of
+
+
+def _paths_of(dataset: Any) -> _Paths:
+    if isinstance(dataset, Subset):
+        inner, chosen = _paths_of(dataset.dataset), dataset.indices
+        return _Paths(len(chosen), lambda index: inner.of(chosen[index]))
+    if isinstance(dataset, ConcatDataset):
+        parts, ends = [_paths_of(part) for part in dataset.datasets], list(dataset.cumulative_sizes)
+
+        def of(index: int) -> Union[str, "os.PathLike[str]"]:
+            part = bisect.bisect_right(ends, index)
+            return parts[part].of(index - (ends[part - 1] if part else 0))
+
+        return _Paths(ends[-1], of)
+    samples: Any = getattr(dataset, "samples", None)
+    if samples and isinstance(samples[0], tuple):
+        return _Paths(len(samples), lambda index: samples[index][0])  # type: ignore[no-any-return]
+    paths = getattr(dataset, "paths", dataset)
+    if isinstance(paths, Sequence) and paths and isinstance(paths[0], (str, bytes, os.PathLike)):
+        return _Paths(len(paths), paths.__getitem__)
+    raise TypeError(f"tierd.torch cannot tell which files {type(dataset).__qualname__} reads: give it `paths` or `samples`, or announce(loader, paths)")

@@ -1,0 +1,169 @@
+"""The thread behind announce: has the daemon bring files up ahead of the loader, in the order of their use and no further than the window."""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from typing import Any, Callable, Iterator, Optional
+
+from .. import Client
+from ..plan import Plan
+from ._draws import TorchDraws
+
+_MESSAGE = 256  # paths per call at most
+_PAUSE_S = 5.0  # after a call that reached no daemon; libtier looks for one as often
+_BACKSTOP_S = 1.0  # a stop that could not take the lock is seen this late at most
+
+
+class Lookahead:
+    """What the iterating thread says (begin, take, stop) and what the prefetching thread does about it (next_indices).
+
+    Guarded by `_wake`, but for `stopped` and `taken`, which have one writer each. Orders are lists of a few MB per million samples, at most two.
+    """
+
+    def __init__(self, window: int) -> None:
+        self._window = window
+        self._step = max(1, min(_MESSAGE, window // 4))
+        self._wake = threading.Condition(threading.Lock())
+        self._process = os.getpid()
+        self.stopped = False
+        self.sent = 0
+        self.mismatches = 0
+        self._taken = 0  # of the current epoch
+        self._wake_at: float = math.inf
+        self._plan: Optional[Plan] = None  # begun, and its order not computed yet
+        self._certain = False
+        self._skip = 0
+        self._foreseen: tuple[Optional[list[int]], int] = (None, 0)  # order and how much of it was sent
+        self._following: Optional[Iterator[list[int]]] = None  # orders of the epochs behind this one
+        self._order: Optional[list[int]] = None
+        self._next: Optional[list[int]] = None
+        self._at = 0  # sent of _order, and of _next behind it
+        self._epoch = 0
+
+    # -- the iterating thread
+
+    def foresee(self, plan: Plan, skip: int) -> None:
+        """Before any epoch: the first one will be that of `plan`."""
+        with self._wake:
+            self._plan, self._certain, self._skip = plan, False, skip
+            self._wake.notify()
+
+    def begin(self, plan: Plan, certain: bool, skip: int) -> Callable[[Any], None]:
+        """An epoch begins: the first of `plan`. `certain`: what the plan says of the next one will hold. `skip`: indices that will be drawn and not read."""
+        with self._wake:
+            order = self._order
+            if self._epoch == 0:
+                self._foreseen = (order, self._at)
+            else:
+                self._foreseen = (self._next, max(self._at - len(order or ()), 0))
+            self._plan, self._certain, self._skip = plan, certain, skip
+            self._order = self._next = self._following = None
+            self._taken = 0
+            self._epoch += 1
+            epoch = self._epoch
+            self._wake.notify()
+
+        def take(index: Any) -> None:
+            at = self._taken
+            order = self._order
+            if epoch != self._epoch:
+                return  # an older iterator goes on beside the newest one
+            self._taken = at + 1
+            if order is not None and at < len(order) and order[at] != index:
+                self._differs()
+            if at >= self._wake_at:
+                with self._wake:
+                    self._wake_at = math.inf
+                    self._wake.notify()
+
+        return take
+
+    def _differs(self) -> None:
+        with self._wake:
+            self.mismatches += 1
+            self._order, self._next, self._following = [], None, None
+
+    def stop(self) -> None:
+        """Any thread, also the garbage collector's, also in a forked child: never waits."""
+        self.stopped = True
+        if os.getpid() == self._process and self._wake.acquire(blocking=False):
+            self._wake.notify()
+            self._wake.release()
+
+    # -- the prefetching thread
+
+    def next_indices(self) -> Optional[list[int]]:
+        """Waits for the next ones to bring up; None: it is over."""
+        while not self.stopped:
+            with self._wake:
+                plan = self._plan
+                if plan is None:
+                    chosen = self._choose()
+                    if chosen:
+                        return chosen
+                    self._wake.wait(_BACKSTOP_S)
+                    continue
+                self._plan = None
+                epoch = self._epoch
+            self._compute(plan, epoch)
+        return None
+
+    def pause(self) -> None:
+        with self._wake:
+            if not self.stopped:
+                self._wake.wait(_PAUSE_S)
+
+    def _compute(self, plan: Plan, epoch: int) -> None:
+        orders = plan.orders(TorchDraws)
+        order = next(orders)  # outside the lock: the loader goes on meanwhile
+        foreseen, sent = self._foreseen
+        same = foreseen == order
+        with self._wake:
+            if epoch != self._epoch:
+                return  # another one has begun meanwhile
+            self._at = sent if same else self._skip
+            self._order = order
+            self._foreseen = (None, 0)
+            self._following = orders if self._certain else None
+
+    def _choose(self) -> list[int]:
+        """The next indices within the window, a step of them or what is left of the epoch; [] when it is too early. Under the lock."""
+        order = self._order
+        if not order:
+            return []
+        self._at = max(self._at, self._taken)
+        limit = self._taken + self._window
+        if limit > len(order) and self._next is None and self._following is not None:
+            self._next = next(self._following, None)
+            self._following = None
+        end = len(order) + (len(self._next) if self._next else 0)
+        room = min(limit, end) - self._at
+        if room < self._step and min(limit, end) < end:
+            self._wake_at = self._at + self._step - self._window - 1
+            return []
+        if room <= 0:
+            return []
+        upper = self._at + min(room, _MESSAGE)
+        chosen = order[self._at:upper]
+        if self._next and upper > len(order):
+            chosen += self._next[max(self._at - len(order), 0):upper - len(order)]
+        self._at = upper
+        self.sent += len(chosen)
+        return chosen
+
+
+def _run(lookahead: Lookahead, path_of: Callable[[int], Any], client: Client) -> None:
+    while (indices := lookahead.next_indices()) is not None:
+        try:
+            reached = client.prefetch([path_of(index) for index in indices])
+        except OSError:  # below no source, or a daemon that does not answer
+            reached = 0
+        if reached == 0:
+            lookahead.pause()
+
+
+def start(lookahead: Lookahead, path_of: Callable[[int], Any], client: Client) -> None:
+    """Starts the thread; it ends with lookahead.stop()."""
+    threading.Thread(target=_run, args=(lookahead, path_of, client), name="tierd-announce", daemon=True).start()

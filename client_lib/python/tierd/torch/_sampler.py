@@ -1,0 +1,76 @@
+"""From a DataLoader or sampler to the plan of its order. Looks only: no random number is drawn, nothing is changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Optional, Sized
+
+import torch
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler, SequentialSampler
+
+from ..plan import Plan
+from ._draws import start_of
+
+
+@dataclass(frozen=True)
+class Source:
+    """The sampler that an order comes from, and what happens around it."""
+
+    sampler: Any
+    batch_size: int = 0
+    batch_drop_last: bool = False
+    skip_first: int = 0
+    skip_later: int = 0
+
+
+def plain_type(thing: Any) -> type:
+    """The type of a sampler as its owner knows it, also while it is announced."""
+    return getattr(type(thing), "_tierd_plain", type(thing))
+
+
+def _same_iter(thing: Any, of: type) -> bool:
+    return isinstance(thing, of) and plain_type(thing).__iter__ is of.__iter__  # type: ignore[attr-defined]
+
+
+def source_of(loader_or_sampler: Any) -> Source:
+    """TypeError, which names it, for a sampler whose order nobody here can tell."""
+    if isinstance(loader_or_sampler, DataLoader):
+        loader = loader_or_sampler
+        inner = source_of(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
+        # The loader draws a seed for its workers from its generator whenever it makes an iterator; persistent workers have one iterator for all epochs.
+        drawn = 1 if getattr(inner.sampler, "generator", None) is loader.generator else 0
+        kept = loader.persistent_workers and loader.num_workers > 0
+        made = kept and getattr(loader, "_iterator", None) is not None
+        return replace(inner, skip_first=0 if made else drawn, skip_later=0 if kept else drawn)
+    if _same_iter(loader_or_sampler, BatchSampler):
+        batches = loader_or_sampler
+        return replace(source_of(batches.sampler), batch_size=batches.batch_size, batch_drop_last=bool(batches.drop_last))
+    if any(_same_iter(loader_or_sampler, known) for known in (SequentialSampler, RandomSampler, DistributedSampler)):
+        return Source(loader_or_sampler)
+    raise TypeError(f"tierd.torch cannot tell the order of {plain_type(loader_or_sampler).__qualname__}: it knows DataLoader, BatchSampler, SequentialSampler, RandomSampler and "
+                    "DistributedSampler, and subclasses that keep their __iter__")
+
+
+def plan_of(loader_or_sampler: Any, *, epochs: Optional[int] = None, position: int = 0, list_sha256: Optional[str] = None) -> Plan:
+    """The plan of what a DataLoader, BatchSampler or sampler will give from its next iterator on. Read-only.
+
+    A RandomSampler without a generator of its own takes its seeds from the process's generator: the plan (`shared`) then holds only if nobody else draws from it
+    in between. TypeError for other samplers, ValueError for an empty data set.
+    """
+    return plan_from(source_of(loader_or_sampler), epochs=epochs, position=position, list_sha256=list_sha256)
+
+
+def plan_from(source: Source, *, started: bool = False, epochs: Optional[int] = None, position: int = 0, list_sha256: Optional[str] = None) -> Plan:
+    """plan_of; `started`: the iterator is made, its order comes next."""
+    sampler: Any = source.sampler
+    common = dict(epochs=epochs, position=position, list_sha256=list_sha256, batch_size=source.batch_size, batch_drop_last=source.batch_drop_last)
+    if isinstance(sampler, DistributedSampler):
+        held: Sized = sampler.dataset  # type: ignore[assignment]
+        return Plan("torch.distributed", len(held), epoch=sampler.epoch, seed=sampler.seed, shuffle=sampler.shuffle, world=sampler.num_replicas, rank=sampler.rank,
+                    drop_last=sampler.drop_last, **common)  # type: ignore[arg-type]
+    if isinstance(sampler, RandomSampler):
+        shared = sampler.generator is None
+        state = torch.get_rng_state() if shared else sampler.generator.get_state()
+        return Plan("torch.random", len(sampler.data_source), replacement=sampler.replacement, draws=sampler.num_samples, shared=shared, start=start_of(state),
+                    skip_first=0 if started else source.skip_first, skip_later=source.skip_later, **common)  # type: ignore[arg-type]
+    return Plan("torch.sequential", len(sampler.data_source), **common)  # type: ignore[arg-type]

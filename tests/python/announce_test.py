@@ -1,0 +1,205 @@
+"""announce: the order stays, the files are there before they are read, and it ends with the loader."""
+
+import copy
+import gc
+import pickle
+import threading
+import unittest
+import warnings
+
+import rig
+import tierd
+import torch
+from tierd.torch import FileDataset, announce, plan_of
+from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, DistributedSampler, RandomSampler, SequentialSampler, Subset
+
+FILES = 96
+
+
+def threads():
+    return [thread for thread in threading.enumerate() if thread.name == "tierd-announce"]
+
+
+class Recorder:
+    """Stands in for a client: what it is asked to prefetch, in order."""
+
+    def __init__(self):
+        self.asked = []
+
+    def prefetch(self, paths):
+        self.asked += paths
+        return len(paths)
+
+
+class OrderTest(rig.DaemonTest):
+    default = True
+
+    @classmethod
+    def fill(cls):
+        cls.paths = [cls.rig.write(f"files/{i:03}", 2000) for i in range(FILES)]
+
+    def tearDown(self):
+        gc.collect()
+        self.eventually(lambda: not threads())
+
+    def loaders(self):
+        """Every kind, made anew in the same state each time."""
+        data = FileDataset(self.paths, len)
+        own = torch.Generator().manual_seed(4)
+        return {
+            "sequential": DataLoader(data, batch_size=7),
+            "shuffle": DataLoader(data, batch_size=7, shuffle=True),
+            "shuffle, generator": DataLoader(data, batch_size=7, shuffle=True, generator=own),
+            "generator of the sampler": DataLoader(data, batch_size=7, sampler=RandomSampler(data, generator=torch.Generator().manual_seed(4))),
+            "replacement": DataLoader(data, sampler=RandomSampler(data, replacement=True, num_samples=130), batch_size=7, drop_last=True),
+            "distributed": DataLoader(data, batch_size=7, sampler=DistributedSampler(data, 4, 1, seed=3)),
+            "distributed, drop_last": DataLoader(data, batch_size=7, sampler=DistributedSampler(data, 5, 4, drop_last=True), drop_last=True),
+            "batch_sampler": DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data), 5, True)),
+            "workers": DataLoader(data, batch_size=7, shuffle=True, num_workers=2),
+            "persistent workers": DataLoader(data, batch_size=7, shuffle=True, num_workers=2, persistent_workers=True),
+            "spawned workers": DataLoader(data, batch_size=30, shuffle=True, num_workers=1, multiprocessing_context="spawn"),
+        }
+
+    def run_epochs(self, name, announced):
+        torch.manual_seed(11)
+        loader = self.loaders()[name]
+        order, mismatches = [], 0
+        told = announce(loader, loader.dataset, epochs=3, window=40) if announced else None
+        sampler = loader.batch_sampler.sampler
+        for epoch in range(3):
+            if hasattr(sampler, "set_epoch"):
+                sampler.set_epoch(epoch)
+            order.append([len(batch) for batch in loader])
+            order.append(sampler.epoch if hasattr(sampler, "epoch") else torch.get_rng_state().sum().item())
+            torch.rand(3)  # somebody else draws, too
+        state = torch.get_rng_state()
+        if told is not None:
+            self.assertFalse(told.active)  # three epochs are over
+            mismatches = told.mismatches
+        indices = [list(sampler) for _ in range(2)]
+        return order, indices, state.tolist(), mismatches
+
+    def test_changes_neither_order_nor_generators(self):
+        for name in self.loaders():
+            bare, told = self.run_epochs(name, False), self.run_epochs(name, True)
+            self.assertEqual(bare[:3], told[:3], name)
+            self.assertEqual(told[3], 0, name)
+
+    def test_asks_in_the_order_of_use_and_within_the_window(self):
+        for name, kind in (("distributed", DistributedSampler(self.paths, 4, 1, seed=3)), ("sequential", SequentialSampler(self.paths)),
+                           ("generator", RandomSampler(self.paths, generator=torch.Generator().manual_seed(8)))):
+            recorder = Recorder()
+            expected = [self.paths[index] for order, _ in zip(plan_of(kind).orders(), range(2)) for index in order]
+            told = announce(kind, self.paths, epochs=2, window=20, client=recorder)
+            self.eventually(lambda: told.prefetched >= 16)  # before anything was read
+            taken = []
+            for epoch in range(2):
+                if hasattr(kind, "set_epoch"):
+                    kind.set_epoch(epoch)
+                for index in kind:
+                    taken.append(self.paths[index])
+                    self.eventually(lambda: len(recorder.asked) >= min(len(taken) + 15, len(expected)))
+                    self.assertLessEqual(len(recorder.asked), len(taken) + 20)
+            self.assertEqual(taken, expected, name)
+            self.assertEqual(recorder.asked, expected, name)
+            self.assertEqual((told.mismatches, told.prefetched), (0, len(expected)), name)
+
+    def test_process_generator_is_looked_at_when_the_epoch_begins(self):
+        recorder = Recorder()
+        sampler = RandomSampler(self.paths)
+        told = announce(sampler, self.paths, window=1000, client=recorder)
+        for _ in range(3):
+            torch.rand(5)
+            recorder.asked.clear()
+            iterator = iter(sampler)
+            order = [self.paths[next(iterator)]]
+            self.eventually(lambda: len(recorder.asked) >= FILES - 1)  # perhaps without the one that was taken before
+            order += [self.paths[index] for index in iterator]
+            self.assertEqual(recorder.asked, order[FILES - len(recorder.asked):])
+        self.assertEqual(told.mismatches, 0)
+        told.stop()
+
+    def test_resume(self):
+        recorder = Recorder()
+        sampler = DistributedSampler(self.paths, 2, 0)
+        sampler.set_epoch(5)
+        order = [self.paths[index] for index in next(plan_of(sampler).orders())]
+        told = announce(sampler, self.paths, epochs=1, position=30, window=FILES, client=recorder)
+        self.assertEqual([self.paths[index] for index in next(told.plan.orders())], order[30:])
+        iterator = iter(sampler)
+        next(iterator)
+        self.eventually(lambda: len(recorder.asked) == len(order) - 30)
+        self.assertEqual(recorder.asked, order[30:])
+        told.stop()
+
+    def test_files_are_in_ram_before_they_are_read(self):
+        tierd.evict(self.paths)
+        loader = DataLoader(FileDataset(self.paths, len), batch_size=8, shuffle=True)
+        with announce(loader, loader.dataset, window=FILES) as told:
+            iterator = iter(loader)
+            next(iterator)
+            self.eventually(lambda: told.prefetched >= FILES - 8)
+            self.eventually(lambda: self.rig.status()["tiers"]["ram"]["objects"] >= FILES)
+            before = tierd.stats().reads
+            list(iterator)
+            after = tierd.stats().reads
+        self.assertEqual((after["ram"] - before["ram"], after["source"] - before["source"]), (FILES - 8, 0))
+
+    def test_ends_with_the_loader(self):
+        loader = DataLoader(FileDataset(self.paths, len), shuffle=True)
+        told = announce(loader, loader.dataset)
+        list(loader)
+        self.assertTrue(told.active)
+        del loader
+        gc.collect()
+        self.assertFalse(told.active)
+        self.assertRaises(ReferenceError, lambda: told.plan)
+        told.stop()
+
+    def test_stop_and_announce_again(self):
+        sampler = RandomSampler(self.paths)
+        first = announce(sampler, self.paths)
+        second = announce(sampler, self.paths)
+        self.assertEqual((first.active, second.active), (False, True))
+        self.assertIsNot(type(sampler), RandomSampler)
+        self.assertIsInstance(sampler, RandomSampler)
+        for other in (copy.copy(sampler), copy.deepcopy(sampler), pickle.loads(pickle.dumps(sampler))):
+            self.assertIs(type(other), RandomSampler)
+            self.assertEqual(sorted(other), list(range(FILES)))
+        second.stop()
+        second.stop()
+        self.assertIs(type(sampler), RandomSampler)
+        self.assertEqual(set(vars(sampler)), set(vars(RandomSampler(self.paths))))
+
+    def test_forgotten_set_epoch_is_said_once_an_epoch(self):
+        sampler = DistributedSampler(self.paths, 2, 0)
+        with announce(sampler, self.paths) as told, warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            list(sampler)
+            self.assertEqual(said, [])
+            list(sampler)
+            self.assertIn("set_epoch", str(said[0].message))
+            self.assertEqual(told.mismatches, 0)
+
+    def test_which_files(self):
+        data = FileDataset(self.paths, len)
+        views = ConcatDataset([Subset(data, [5, 6, 7]), data])
+        recorder = Recorder()
+        sampler = SequentialSampler(views)
+        with announce(sampler, views, window=5, client=recorder):
+            next(iter(sampler))
+            self.eventually(lambda: len(recorder.asked) >= 5)
+        self.assertEqual(recorder.asked[:5], [*self.paths[5:8], *self.paths[:2]])
+        self.assertRaisesRegex(TypeError, "which files", announce, SequentialSampler([1]), [1])
+        self.assertRaisesRegex(ValueError, "96", announce, SequentialSampler([1]), self.paths)
+        self.assertRaisesRegex(ValueError, "window", announce, SequentialSampler(self.paths), self.paths, window=0)
+
+    def test_without_a_daemon_nothing_happens(self):
+        sampler = SequentialSampler(self.paths)
+        with tierd.Client(self.rig.base / "none.sock") as alone, announce(sampler, self.paths, client=alone) as told:
+            self.assertEqual(list(sampler), list(range(FILES)))
+            self.assertTrue(told.active)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,127 @@
+"""tierd.torch's data sets: torchvision's order, batches, and every kind of worker."""
+
+import os
+import pickle
+import unittest
+
+import numpy as np
+import rig
+import tierd
+import torch
+from PIL import Image
+from tierd.torch import FileDataset, ImageFolder
+from torch.utils.data import DataLoader
+
+try:
+    from torchvision.datasets import ImageFolder as TheirImageFolder
+except ImportError:
+    TheirImageFolder = None
+
+
+def to_array(image):
+    return torch.from_numpy(np.asarray(image).copy())
+
+
+def first_bytes(view):
+    return torch.tensor(list(view[:4]))
+
+
+def length(view):
+    return len(view)
+
+
+class DatasetTest(rig.DaemonTest):
+    default = True
+
+    @classmethod
+    def fill(cls):
+        root = cls.rig.source / "images"
+        for group, names in {"b": ["2.png", "10.PNG", "sub/z.png", "sub-a/y.png", "notes.txt"], "a": ["x.jpg", "deep/er/w.bmp"], "C": ["one.png"]}.items():
+            for name in names:
+                (root / group / name).parent.mkdir(parents=True, exist_ok=True)
+                if name.endswith("txt"):
+                    (root / group / name).write_text("no image")
+                else:
+                    Image.fromarray(np.frombuffer(rig.content(name, 8 * 8), np.uint8).reshape(8, 8)).save(root / group / name)
+        (root / "file.png").write_bytes(b"not a class")
+        os.symlink(root / "a", root / "link")  # a class too, as os.walk(followlinks=True) has it
+        os.symlink(root / "b" / "2.png", root / "C" / "linked.png")
+        os.symlink(root / "nowhere", root / "C" / "dangling")
+        cls.root = str(root)
+        cls.paths = [cls.rig.write(f"files/{i:03}", 3000 + i) for i in range(60)]
+        cls.heads = [list(rig.content(f"files/{i:03}", 4)) for i in range(60)]
+
+    def test_image_folder_is_torchvisions(self):
+        if TheirImageFolder is None:
+            self.skipTest("no torchvision")
+        for options in ({}, {"is_valid_file": lambda path: path.endswith(("txt", "w.bmp", "one.png"))}):
+            ours, theirs = ImageFolder(self.root, **options), TheirImageFolder(self.root, **options)
+            for name in ("root", "classes", "class_to_idx", "samples", "imgs", "targets", "extensions"):
+                self.assertEqual(getattr(ours, name), getattr(theirs, name), name)
+        ours, theirs = ImageFolder(self.root), TheirImageFolder(self.root)
+        self.assertEqual(len(ours), len(theirs))
+        for index in range(len(ours)):
+            self.assertEqual((ours[index][0].mode, ours[index][0].tobytes(), ours[index][1]), (theirs[index][0].mode, theirs[index][0].tobytes(), theirs[index][1]))
+
+    def test_image_folder_errors_are_torchvisions(self):
+        empty = self.rig.source / "empty"
+        (empty / "class").mkdir(parents=True, exist_ok=True)
+        self.assertRaisesRegex(FileNotFoundError, "Found no valid file for the classes class. Supported extensions are: .jpg", ImageFolder, empty)
+        self.assertRaisesRegex(FileNotFoundError, "Couldn't find any class folder", ImageFolder, empty / "class")
+        self.assertRaises(FileNotFoundError, ImageFolder, empty / "missing")
+
+    def test_transforms_loader_and_decode(self):
+        folder = ImageFolder(self.root, transform=to_array, target_transform=lambda target: target + 100)
+        sample, target = folder[0]
+        self.assertEqual((tuple(sample.shape), target), ((8, 8, 3), 100))
+        for index, (batched, target) in enumerate(folder.__getitems__(range(len(folder)))):
+            self.assertTrue(torch.equal(batched, folder[index][0]))
+            self.assertEqual(target, folder[index][1])
+        self.assertEqual(ImageFolder(self.root, loader=os.path.basename).__getitems__([0])[0][0], os.path.basename(folder.samples[0][0]))
+        self.assertEqual(ImageFolder(self.root, decode=length)[0][0], os.path.getsize(folder.samples[0][0]))
+
+    def test_files(self):
+        data = FileDataset(self.paths)
+        self.assertEqual((len(data), data[3]), (60, rig.content("files/003", 3003)))
+        labelled = FileDataset(self.paths, first_bytes, targets=range(60))
+        self.assertEqual([(head.tolist(), target) for head, target in labelled.__getitems__([5, 7])], [(self.heads[5], 5), (self.heads[7], 7)])
+        self.assertRaises(ValueError, FileDataset, self.paths, targets=[1])
+        with self.assertRaises(FileNotFoundError):
+            FileDataset([*self.paths, self.rig.source / "gone"]).__getitems__([0, 60])
+        again = pickle.loads(pickle.dumps(labelled))
+        self.assertEqual(again[9][1], 9)
+
+    def test_every_kind_of_worker(self):
+        data = FileDataset(self.paths, first_bytes, targets=list(range(60)))
+        held = tierd.view(self.paths[0])  # over the forks
+        for context in ("fork", "spawn", "forkserver"):
+            for persistent in (False, True):
+                loader = DataLoader(data, batch_size=8, shuffle=True, num_workers=2, multiprocessing_context=context, persistent_workers=persistent)
+                for _ in range(2 if context == "fork" or persistent else 1):
+                    seen = {int(target): head.tolist() for heads, targets in loader for head, target in zip(heads, targets)}
+                    self.assertEqual(seen, dict(enumerate(self.heads)))
+                del loader
+        self.assertEqual(bytes(held[:4]), bytes(self.heads[0]))
+
+    def test_workers_read_through_the_cache(self):
+        for path in self.paths:
+            tierd.read(path)
+        loader = DataLoader(FileDataset(self.paths, from_ram), batch_size=60, num_workers=1)
+        self.assertEqual(next(iter(loader)).tolist(), [1] * 60)
+
+    def test_pin_memory_is_accepted(self):
+        import warnings
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # without a GPU torch says that it does nothing
+            loader = DataLoader(FileDataset(self.paths, first_bytes), batch_size=20, pin_memory=True, num_workers=1)
+            self.assertEqual([head for batch in loader for head in batch.tolist()], self.heads)
+
+
+def from_ram(_):
+    reads = tierd.stats().reads
+    return int(reads["bypass"] == reads["source"] == 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,230 @@
+"""tierd.read, view, get_batch and the rest of the module, against open() and a real daemon."""
+
+import errno
+import gc
+import os
+import pathlib
+import pickle
+import threading
+import unittest
+
+import numpy as np
+import rig
+import tierd
+
+SIZES = [0, 1, 2, 7, 4095, 4096, 110 << 10, 300 << 10, (4 << 20) - 1, 4 << 20, (4 << 20) + 1, 9 << 20]
+
+
+class ReadTest(rig.DaemonTest):
+    default = True
+
+    @classmethod
+    def fill(cls):
+        cls.paths = {size: cls.rig.write(f"d/file-{size}", size) for size in SIZES}
+
+    def tearDown(self):
+        gc.collect()
+        self.assertEqual(tierd.stats().leases, 0)
+
+    def expected(self, size):
+        return rig.content(f"d/file-{size}", size)
+
+    def test_read_gives_what_open_gives(self):
+        for size, path in self.paths.items():
+            for _ in range(3):  # cold, then from RAM
+                self.assertEqual(tierd.read(path), self.expected(size), size)
+        self.assertGreater(tierd.stats().reads["ram"], len(SIZES))
+        self.assertEqual(tierd.stats().fallback, {})
+
+    def test_read_takes_every_kind_of_path(self):
+        path = self.paths[4096]
+        previous = os.getcwd()
+        os.chdir(self.rig.source)
+        try:
+            for form in (path, os.fsencode(path), pathlib.Path(path), "d/file-4096", "./d/../d/file-4096"):
+                self.assertEqual(tierd.read(form), self.expected(4096))
+        finally:
+            os.chdir(previous)
+
+    def test_view_is_the_file_and_read_only(self):
+        for size, path in self.paths.items():
+            view = tierd.view(path)
+            self.assertEqual((view.readonly, view.format, view.itemsize, view.ndim, view.nbytes, view.contiguous), (True, "B", 1, 1, size, True))
+            self.assertEqual(view.tobytes(), self.expected(size))
+            if size:
+                self.assertEqual((view[0], view[-1]), (self.expected(size)[0], self.expected(size)[-1]))
+                with self.assertRaises(TypeError):
+                    view[0] = 1
+                array = np.frombuffer(view, np.uint8)
+                self.assertFalse(array.flags.writeable)
+
+    def test_lease_ends_with_the_last_reference(self):
+        path = self.paths[110 << 10]
+        tierd.read(path)
+        view = tierd.view(path)
+        self.assertEqual(tierd.stats().leases, 1)
+        part = view[10:20]
+        array = np.frombuffer(part, np.uint8)
+        tail = array[5:]
+        del view, part, array
+        gc.collect()
+        self.assertEqual(tierd.stats().leases, 1)
+        self.assertEqual(tail.tobytes(), self.expected(110 << 10)[15:20])
+        del tail
+        self.assertEqual(tierd.stats().leases, 0)
+
+    def test_released_view_ends_the_lease(self):
+        path = self.paths[4096]
+        with tierd.view(path) as view:
+            self.assertEqual(bytes(view[:4]), self.expected(4096)[:4])
+        self.assertEqual(tierd.stats().leases, 0)
+
+    def test_lease_in_a_reference_cycle_ends_with_the_collector(self):
+        cycle = [tierd.view(self.paths[4096])]
+        cycle.append(cycle)
+        del cycle
+        gc.collect()
+        self.assertEqual(tierd.stats().leases, 0)
+
+    def test_more_views_than_the_cap_are_copies(self):
+        path = self.paths[4096]
+        views = [tierd.view(path) for _ in range(3000)]
+        self.assertTrue(all(view == self.expected(4096) for view in views))
+        self.assertLess(tierd.stats().leases, 3000)
+
+    def test_views_end_on_any_thread(self):
+        path = self.paths[110 << 10]
+
+        def churn():
+            for i in range(300):
+                held = [tierd.view(path) for _ in range(i % 7)]
+                if held and held[-1][5] != self.expected(110 << 10)[5]:
+                    wrong.append(i)
+
+        wrong = []
+        threads = [threading.Thread(target=churn) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_errors_are_those_of_open(self):
+        missing = str(self.rig.source / "missing")
+        for bad in (missing, os.fsencode(missing), str(self.rig.source), self.paths[1] + "/below", "/" + "x" * 5000, ""):
+            with self.assertRaises(OSError) as wanted:
+                open(bad, "rb")
+            for call in (tierd.read, tierd.view, tierd.open, lambda path: tierd.get_batch([path])):
+                with self.assertRaises(type(wanted.exception)) as got:
+                    call(bad)
+                self.assertEqual((got.exception.errno, got.exception.filename), (wanted.exception.errno, bad))
+        with self.assertRaises(FileNotFoundError) as got:
+            tierd.read(pathlib.Path(missing))
+        self.assertEqual(got.exception.filename, missing)
+        for call in (tierd.read, tierd.view, tierd.stat, tierd.prefetch):
+            self.assertRaisesRegex(ValueError, "null byte", call, "/a\0b")
+            self.assertRaises(TypeError, call, 3)
+
+    def test_get_batch_in_order_and_with_errors(self):
+        missing = str(self.rig.source / "missing")
+        wanted = list(self.paths) * 3
+        views = tierd.get_batch(self.paths[size] for size in wanted)
+        self.assertEqual([bytes(view) for view in views], [self.expected(size) for size in wanted])
+        self.assertEqual(tierd.get_batch([]), [])
+        with self.assertRaises(FileNotFoundError):
+            tierd.get_batch([self.paths[1], missing])
+        first, error, last = tierd.get_batch([self.paths[1], missing, self.paths[7]], errors="return")
+        self.assertEqual((bytes(first), error.errno, bytes(last)), (self.expected(1), errno.ENOENT, self.expected(7)))
+
+    def test_views_of_a_batch_end_one_by_one(self):
+        views = tierd.get_batch([self.paths[4095], self.paths[4096]])
+        self.assertEqual(tierd.stats().leases, 2)
+        del views[0]
+        self.assertEqual(tierd.stats().leases, 1)
+
+    def test_stat_and_scandir(self):
+        path = self.paths[4096]
+        tierd.read(path)
+        real, ours = os.stat(path), tierd.stat(path)
+        for field in ("st_mode", "st_ino", "st_dev", "st_uid", "st_gid", "st_size", "st_mtime_ns", "st_ctime_ns"):
+            self.assertEqual(getattr(ours, field), getattr(real, field), field)
+        self.assertAlmostEqual(real.st_mtime, ours.st_mtime, 5)
+        self.assertEqual(sorted(entry.name for entry in tierd.scandir(self.rig.source / "d")), sorted(os.listdir(self.rig.source / "d")))
+        self.assertRaises(NotADirectoryError, tierd.scandir, path)
+
+    def test_invalidate_shows_own_writes_at_once(self):
+        path = self.rig.write("changing", 5000)
+        self.assertEqual(tierd.read(path), rig.content("changing", 5000))
+        self.rig.write("changing", 5000, version=2)
+        self.assertEqual(tierd.invalidate(path), 1)
+        self.assertEqual(tierd.read(path), rig.content("changing", 5000, 2))
+
+    def test_prefetch_and_evict(self):
+        path = self.rig.write("ahead", 5000)
+        self.assertEqual(tierd.prefetch(path), 1)
+        before = tierd.stats().reads["ram"]
+
+        def in_ram():
+            tierd.read(path)
+            return tierd.stats().reads["ram"] > before
+
+        self.eventually(in_ram)
+        self.assertEqual(tierd.evict([path]), 1)
+        self.assertGreaterEqual(tierd.prefetch(self.rig.source / "d", recursive=True), 0)
+        self.assertRaises(FileNotFoundError, tierd.prefetch, "/nowhere/at/all")
+
+    def test_client_of_its_own(self):
+        with tierd.Client(self.rig.socket, timeout=0.5, require_daemon=True) as own:
+            view = own.view(self.paths[4096])
+            self.assertEqual(own.read(self.paths[7]), self.expected(7))
+            again = pickle.loads(pickle.dumps(own))
+            self.assertEqual(again.read(self.paths[7]), self.expected(7))
+        self.assertEqual(bytes(view), self.expected(4096))  # outlives close()
+        for call in (own.read, own.view, own.open, own.stat, own.scandir, own.prefetch):
+            self.assertRaises(ValueError, call, self.paths[7])
+        self.assertRaises(ValueError, own.get_batch, [self.paths[7]])
+        own.close()
+        with self.assertRaises(ConnectionRefusedError):
+            tierd.Client(self.rig.base / "none.sock", require_daemon=True)
+        self.assertRaises(ValueError, tierd.Client, timeout=5)
+        self.assertIs(tierd.client(), tierd.client())
+        tierd.client().close()  # nothing happens
+        self.assertEqual(tierd.read(self.paths[7]), self.expected(7))
+
+
+class WithoutDaemonTest(unittest.TestCase):
+    def setUp(self):
+        self.rig = rig.Rig()
+        self.addCleanup(self.rig.close)
+        self.path = self.rig.write("file", 300 << 10)
+        self.expected = rig.content("file", 300 << 10)
+
+    def test_everything_comes_from_the_source(self):
+        with tierd.Client(self.rig.socket) as alone:
+            self.assertEqual(alone.read(self.path), self.expected)
+            self.assertEqual(bytes(alone.view(self.path)), self.expected)
+            self.assertEqual([bytes(view) for view in alone.get_batch([self.path] * 2)], [self.expected] * 2)
+            with alone.open(self.path) as file:
+                self.assertEqual(file.read(), self.expected)
+            self.assertEqual(alone.stat(self.path).st_size, 300 << 10)
+            self.assertEqual([entry.name for entry in alone.scandir(self.rig.source)], ["file"])
+            self.assertEqual((alone.prefetch(self.path), alone.evict(self.path), alone.invalidate(self.path)), (0, 0, 0))
+            counted = alone.stats()
+        self.assertEqual((counted.connected, counted.reads["bypass"]), (False, 5))
+        self.assertEqual(set(counted.fallback), {"no_daemon"})
+
+    def test_daemon_may_die_and_come_back(self):
+        self.rig.start()
+        with tierd.Client(self.rig.socket) as own:
+            view = own.view(self.path)
+            self.rig.kill()
+            self.assertEqual(bytes(view), self.expected)
+            for _ in range(20):
+                self.assertEqual(own.read(self.path), self.expected)
+            del view
+            self.rig.start()
+            self.assertEqual(own.read(self.path), self.expected)
+
+
+if __name__ == "__main__":
+    unittest.main()
