@@ -3,6 +3,7 @@
 #include <set>
 
 #include "tierd/io/aligned_buffer.h"
+#include "tierd/io/buffer_pool.h"
 #include "tierd/io/completion_event.h"
 #include "tierd/io/file_access.h"
 #include "tierd/io/request_pool.h"
@@ -27,6 +28,54 @@ TEST(AlignedBuffer, MovesItsMemory) {
   one = AlignedBuffer(4096);
   one = std::move(two);
   EXPECT_EQ(one.data(), data);
+}
+
+TEST(BufferPool, KeepsWhatItLentAndHoldsTheLimit) {
+  BufferPool pool(64 << 10);
+  AlignedBuffer one = pool.Take(5000);
+  EXPECT_EQ(one.size(), 8192U);
+  std::byte* data = one.data();
+  pool.Give(std::move(one));
+  EXPECT_EQ(pool.held_bytes(), 8192U);
+  one = pool.Take(8192);
+  EXPECT_EQ(one.data(), data);
+  AlignedBuffer two = pool.Take(32 << 10);
+  EXPECT_FALSE(two.empty());
+  EXPECT_TRUE(pool.Take(32 << 10).empty()) << "beyond the limit";
+  pool.Give(std::move(two));
+  EXPECT_FALSE(pool.Take(20 << 10).empty());
+  pool.Give(std::move(one));
+  EXPECT_TRUE(pool.Take(64 << 10).empty()) << "a lent buffer of 32 KiB has left for good";
+  EXPECT_TRUE(pool.Take(std::size_t{1} << 60).empty());
+}
+
+TEST(BufferPool, MakesRoomFromWhatItKeeps) {
+  BufferPool pool(64 << 10);
+  pool.Give(pool.Take(32 << 10));
+  EXPECT_EQ(pool.held_bytes(), 32U << 10);
+  const AlignedBuffer all = pool.Take(64 << 10);
+  EXPECT_EQ(all.size(), 64U << 10);
+  EXPECT_EQ(pool.held_bytes(), 64U << 10);
+}
+
+TEST(RestBuffer, TakesWhatIsNeededAndGivesItBack) {
+  const auto pool = std::make_shared<BufferPool>(64 << 10);
+  {
+    RestBuffer rest(pool, 60'000);
+    EXPECT_TRUE(rest.empty());
+    EXPECT_EQ(pool->held_bytes(), 0U);
+    ASSERT_TRUE(rest.Hold(5000));
+    const std::byte* data = rest.data();
+    ASSERT_TRUE(rest.Hold(8000));
+    EXPECT_EQ(rest.data(), data) << "it had room already";
+    ASSERT_TRUE(rest.Hold(60'000));
+    EXPECT_EQ(pool->held_bytes(), 64U << 10) << "in place of what it had";
+    RestBuffer other(pool, 100);
+    EXPECT_FALSE(other.Hold(100));
+    EXPECT_TRUE(other.empty());
+  }
+  EXPECT_EQ(pool->held_bytes(), 64U << 10);
+  EXPECT_FALSE(pool->Take(64 << 10).empty());
 }
 
 struct Item {

@@ -59,6 +59,64 @@ TEST_F(ReaderVersion, FewerBytesThanTheSizeSaysAreNotAccepted) {
   EXPECT_EQ(ReadWith({brief, brief, brief, brief}).error, ReadError::kChanged);
 }
 
+// The buffer takes 4096 bytes, the rest 10,000 more.
+class ReaderRest : public ReaderVersion {
+ protected:
+  // As an engine ends it: with room for the rest or without.
+  void EndWith(const io::FileStat& before, const io::FileStat& after, std::size_t bytes, bool room = true) {
+    ASSERT_FALSE(engine().reads.empty());
+    const std::shared_ptr<io::RestBuffer> rest = engine().reads.front().request.rest;
+    ASSERT_NE(rest, nullptr);
+    if (room) ASSERT_TRUE(rest->Hold(10'000));
+    else rest->Release();
+    io::FileReadResult result = Seen(before, after);
+    result.bytes = bytes;
+    End("a", result);
+  }
+  void Start() {
+    ReadRequest request = Request("a");
+    request.rest = std::make_shared<io::RestBuffer>(pool_, 10'000);
+    reader_->Read(std::move(request));
+    reader_->Flush();
+  }
+  const ReadResult& result() { return heard_["a"].result; }
+
+  std::shared_ptr<io::BufferPool> pool_ = std::make_shared<io::BufferPool>(std::size_t{1} << 20);
+};
+
+TEST_F(ReaderRest, CountsAsPartOfTheRead) {
+  Start();
+  EndWith(File(9000), File(9000), 9000);
+  EXPECT_EQ(result().error, ReadError::kNone);
+  EXPECT_EQ(result().bytes, 9000u);
+  EXPECT_EQ(reader_->counters().bytes_read, 9000u);
+  Start();
+  EndWith(File(50'000), File(50'000), 14'096);
+  EXPECT_EQ(result().error, ReadError::kNone);
+  EXPECT_EQ(result().bytes, 14'096u);
+  EXPECT_EQ(reader_->counters().bytes_discarded, 0u);
+}
+
+TEST_F(ReaderRest, WithoutRoomTheReadEndsAtTheCapacity) {
+  Start();
+  EndWith(File(9000), File(9000), 4096, false);
+  EXPECT_EQ(result().error, ReadError::kNone);
+  EXPECT_EQ(result().bytes, 4096u);
+}
+
+TEST_F(ReaderRest, IsCheckedWithTheHead) {
+  Start();
+  EndWith(File(9000), File(9000, 9), 9000);       // rewritten meanwhile
+  EndWith(File(9000, 9), File(9000, 9), 8000);    // not all of it
+  EndWith(File(9000, 9), File(9000, 9), 4096);    // nothing of it
+  EXPECT_EQ(heard_["a"].done, 0);
+  EndWith(File(3000, 11), File(3000, 11), 3000);  // short by now
+  EXPECT_EQ(result().error, ReadError::kNone);
+  EXPECT_EQ(result().bytes, 3000u);
+  EXPECT_EQ(reader_->counters().version_retries, 3u);
+  EXPECT_EQ(reader_->counters().bytes_discarded, 9000u + 8000 + 4096);
+}
+
 TEST_F(ReaderVersion, EmptyFileAndReadBehindTheEnd) {
   EXPECT_EQ(ReadWith({Good(File(0))}).error, ReadError::kNone);
   ReadRequest request = Request("b");

@@ -7,6 +7,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <ctime>
 #include <string_view>
@@ -104,7 +106,9 @@ class OpenFile {
       result.error = Stat(Step::kStatAfter, &result.after);
     }
     if (request_.drop_cache && !direct_ && !dropped_ && result.bytes > 0) {
-      Done(context_, Step::kAdvise, ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_DONTNEED), counts_);
+      // Only what was read: other pieces of the file may be on their way to other readers.
+      const auto length = static_cast<off_t>(std::max(request_.capacity, result.bytes));
+      Done(context_, Step::kAdvise, ::posix_fadvise(fd_.get(), static_cast<off_t>(request_.offset), length, POSIX_FADV_DONTNEED), counts_);
     }
     ++counts_->system_calls;
     fd_.Reset();
@@ -138,8 +142,10 @@ class OpenFile {
   }
 
   int Copy(std::uint64_t size, std::size_t* bytes) {
-    while (*bytes < request_.capacity) {
-      const long n = Repeat(context_, Step::kRead, counts_, [this, bytes] { return ReadSome(*bytes); });
+    const std::size_t wanted = BytesToRead(request_, size, direct_);
+    piece_ = request_.offset + wanted < size;
+    while (*bytes < wanted) {
+      const long n = Repeat(context_, Step::kRead, counts_, [&] { return ReadSome(*bytes, wanted); });
       if (n == -EINVAL && direct_) {
         Buffered();
         continue;
@@ -148,25 +154,33 @@ class OpenFile {
       if (n == 0) break;
       *bytes += static_cast<std::size_t>(n);
       // The end as stat knows it: the usual way out, without another call.
-      if (request_.offset + *bytes >= size || *bytes == request_.capacity) break;
+      if (request_.offset + *bytes >= size || *bytes == wanted) break;
       ++counts_->short_continued;
       if (direct_ && n % 4096 != 0) Buffered();
     }
     return 0;
   }
 
-  long ReadSome(std::size_t done) {
-    iovec iov{request_.buffer + done, request_.capacity - done};
+  long ReadSome(std::size_t done, std::size_t wanted) {
+    std::array<iovec, 2> both{{{request_.buffer, request_.capacity}, {nullptr, wanted - request_.capacity}}};
+    if (wanted > request_.capacity) both[1].iov_base = request_.rest->data();
+    const std::span<iovec> iov = SkipBytes({both.data(), wanted > request_.capacity ? 2U : 1U}, done);
+    const auto count = static_cast<int>(iov.size());
     const auto offset = static_cast<off_t>(request_.offset + done);
     if (request_.drop_cache && !direct_ && context_.dontcache.load(std::memory_order_relaxed)) {
-      const ssize_t n = ::preadv2(fd_.get(), &iov, 1, offset, RWF_DONTCACHE);
+      const ssize_t n = ::preadv2(fd_.get(), iov.data(), count, offset, RWF_DONTCACHE);
       dropped_ = n >= 0;
       // Unknown to the file system, to the kernel, refused by a filter: plain reads and advice instead.
       if (n >= 0 || (errno != EOPNOTSUPP && errno != EINVAL && errno != ENOSYS && errno != EPERM)) return n;
       context_.dontcache.store(false, std::memory_order_relaxed);
     }
     dropped_ = false;
-    return ::pread(fd_.get(), iov.iov_base, iov.iov_len, offset);
+    if (piece_ && request_.drop_cache && !direct_) {
+      AdviseNoReadAhead(fd_.get());
+      ++counts_->system_calls;
+      piece_ = false;
+    }
+    return ::preadv(fd_.get(), iov.data(), count, offset);
   }
 
   void Buffered() {
@@ -180,6 +194,7 @@ class OpenFile {
   StepCounts* counts_;
   bool direct_;
   bool dropped_ = false;  // the last read left nothing in the page cache
+  bool piece_ = false;    // the file goes on behind what is wanted; the kernel was not told yet
   UniqueFd fd_;
 };
 
@@ -293,6 +308,16 @@ IoResult Transfer(AccessContext& context, Step step, int fd, std::span<iovec> io
     if (!iov.empty()) ++counts->short_continued;
   }
   return result;
+}
+
+void AdviseNoReadAhead(int fd) { ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); }
+
+std::size_t BytesToRead(const FileReadRequest& request, std::uint64_t size, bool direct) {
+  if (request.rest == nullptr || size <= request.offset || size - request.offset <= request.capacity) return request.capacity;
+  const auto beyond = static_cast<std::size_t>(std::min<std::uint64_t>(size - request.offset - request.capacity, request.rest->most()));
+  const std::size_t whole = (beyond + AlignedBuffer::kAlignment - 1) / AlignedBuffer::kAlignment * AlignedBuffer::kAlignment;
+  const std::size_t bytes = direct ? std::min(whole, request.rest->most()) : beyond;
+  return request.rest->Hold(bytes) ? request.capacity + bytes : request.capacity;
 }
 
 std::span<iovec> SkipBytes(std::span<iovec> iov, std::size_t bytes) {

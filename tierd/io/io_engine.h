@@ -19,6 +19,7 @@
 #include <string>
 
 #include "tierd/base/status.h"
+#include "tierd/io/buffer_pool.h"
 
 namespace tierd::io {
 
@@ -51,7 +52,11 @@ struct FileReadRequest {
   std::string path;           // relative to root_fd, no leading '/'
   std::uint64_t offset = 0;   // first byte
   std::byte* buffer = nullptr;  // lives until the completion ran, whatever the caller gave up in between
-  std::size_t capacity = 0;   // bytes to read at most
+  std::size_t capacity = 0;   // bytes to read at most, without `rest`
+  // What the file turns out to have beyond `capacity`, at most rest->most(), is read through the same descriptor into memory that
+  // the engine takes from it; the count of bytes then includes them. No room: the read ends at the capacity. Owners: the request
+  // and who made it, who leaves it alone until the completion ran. May be null.
+  std::shared_ptr<RestBuffer> rest;
   bool direct = false;        // O_DIRECT: buffer, offset and capacity are aligned by the caller; EINVAL falls back to buffered
   bool drop_cache = true;     // POSIX_FADV_DONTNEED after a buffered read: never hold the data twice
   bool follow_symlinks = false;  // false: RESOLVE_NO_SYMLINKS; true: symlinks that stay beneath the root (RESOLVE_BENEATH)

@@ -215,6 +215,7 @@ void ThreadEngine::Complete(Request* request) {
     case Request::Kind::kFileRead: {
       const FileReadCallback done = std::exchange(request->file_done, nullptr);
       const FileReadResult result = request->file_result;
+      request->file.rest.reset();
       state_->pool.Give(request);
       return done(result);
     }

@@ -86,7 +86,12 @@ UringEngine::~UringEngine() {
     event_.Wait(static_cast<int>((left + kNsPerMs - 1) / kNsPerMs));
     Poll(std::numeric_limits<std::size_t>::max());
   }
-  if (files_in_kernel_ > 0) slots_.Abandon();
+  if (files_in_kernel_ > 0) {
+    slots_.Abandon();
+    pool_.ForEach([](UringRequest& request) {
+      if (request.slot != nullptr && request.file.rest != nullptr) request.file.rest->Abandon();
+    });
+  }
   share_->total -= workers_shared_;
 }
 
@@ -241,6 +246,7 @@ void UringEngine::Complete(UringRequest* request) {
     case UringRequest::Kind::kFileRead: {
       const FileReadCallback done = std::exchange(request->file_done, nullptr);
       const FileReadResult result = request->file_result;
+      request->file.rest.reset();
       pool_.Give(request);
       if (done) done(result);
       return;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #ifndef RWF_DONTCACHE
 #define RWF_DONTCACHE 0x00000080  // Linux 6.14; older headers lack it
@@ -39,10 +40,10 @@ void UringRequest::Start(Kind new_kind) {
   kind = new_kind;
   fd = -1;
   stage = Stage::kOpen;
-  direct = dontcache = careful = compensated = false;
+  direct = dontcache = careful = advised = compensated = false;
   repeats = unanswered = 0;
   error = 0;
-  bytes = 0;
+  bytes = wanted = 0;
   started_ns = 0;
   counts = StepCounts();
 }
@@ -59,7 +60,9 @@ void UringRequest::Prepare(UringRing& ring, UringContext& context) {
     case Stage::kStatBefore: return PrepareStep(ring, context, Step::kStatBefore, false);
     case Stage::kRead: return PrepareStep(ring, context, Step::kRead, false);
     case Stage::kStatAfter: return PrepareStep(ring, context, Step::kStatAfter, false);
-    case Stage::kAdvise: return PrepareStep(ring, context, Step::kAdvise, false);
+    case Stage::kAdvise:
+      PrepareStep(ring, context, Step::kAdvise, true);
+      return PrepareStep(ring, context, Step::kClose, false);
     case Stage::kClose: return PrepareStep(ring, context, Step::kClose, false);
     case Stage::kEnded: return;
     case Stage::kChain: break;
@@ -67,6 +70,7 @@ void UringRequest::Prepare(UringRing& ring, UringContext& context) {
   // Hard links: a short read, which is the usual end of a file, must not cancel the rest.
   PrepareStep(ring, context, Step::kStatBefore, true);
   PrepareStep(ring, context, Step::kRead, true);
+  if (file.rest != nullptr) return PrepareStep(ring, context, Step::kStatAfter, false);
   PrepareStep(ring, context, Step::kStatAfter, true);
   if (file.drop_cache && !direct && !dontcache) PrepareStep(ring, context, Step::kAdvise, true);
   PrepareStep(ring, context, Step::kClose, false);
@@ -91,7 +95,8 @@ void UringRequest::PrepareStep(UringRing& ring, UringContext& context, Step step
       io_uring_prep_statx(sqe, fd, "", AT_EMPTY_PATH, kStatMask, &slot->after);
       break;
     case Step::kAdvise:
-      io_uring_prep_fadvise(sqe, fd, 0, 0, POSIX_FADV_DONTNEED);
+      // Only what was read: other pieces of the file may be on their way to other readers.
+      io_uring_prep_fadvise(sqe, fd, file.offset, static_cast<off_t>(std::max(file.capacity, bytes)), POSIX_FADV_DONTNEED);
       break;
     case Step::kClose:
       io_uring_prep_close(sqe, fd);
@@ -113,10 +118,14 @@ void UringRequest::PrepareStep(UringRing& ring, UringContext& context, Step step
 }
 
 void UringRequest::PrepareRead(io_uring_sqe* sqe, UringContext& context) {
-  const auto length = static_cast<unsigned>(std::min(file.capacity - bytes, kMostAtOnce));
-  io_uring_prep_read(sqe, fd, file.buffer + bytes, length, file.offset + bytes);
+  const bool beyond = bytes >= file.capacity && wanted > bytes;
+  std::byte* to = beyond ? file.rest->data() + (bytes - file.capacity) : file.buffer + bytes;
+  const auto length = static_cast<unsigned>(std::min((beyond ? wanted : file.capacity) - bytes, kMostAtOnce));
+  io_uring_prep_read(sqe, fd, to, length, file.offset + bytes);
   dontcache = file.drop_cache && !direct && context.dontcache;
   if (dontcache) sqe->rw_flags = RWF_DONTCACHE;
+  const bool piece = stage == Stage::kRead && file.offset + wanted < file_result.before.size;
+  if (piece && file.drop_cache && !direct && !dontcache && !std::exchange(advised, true)) AdviseNoReadAhead(fd);
 }
 
 void UringRequest::PrepareTransfer(io_uring_sqe* sqe) {
@@ -157,7 +166,9 @@ bool UringRequest::Advance(UringContext& context) {
     case Stage::kStatBefore: return AdvanceStatBefore();
     case Stage::kRead: return AdvanceRead(context);
     case Stage::kStatAfter: return AdvanceStatAfter();
-    case Stage::kAdvise: return Go(Stage::kClose);
+    case Stage::kAdvise:
+      if (ResultOf(Step::kClose) == -ECANCELED) return Go(Stage::kClose);
+      [[fallthrough]];
     case Stage::kClose:
     case Stage::kEnded:
       // Linux frees the number whatever close says.
@@ -178,6 +189,25 @@ bool UringRequest::Close(int why) {
   error = why;
   file_result.error = why;
   return Go(fd >= 0 ? Stage::kClose : Stage::kEnded);
+}
+
+// Accounts for a read of `n` bytes; true when there is nothing more to read.
+bool UringRequest::TookAll(long n) {
+  bytes += static_cast<std::size_t>(n);
+  file_result.bytes = bytes;
+  if (n == 0 || bytes == wanted || file.offset + bytes >= file_result.before.size) return true;
+  if (bytes != file.capacity) ++counts.short_continued;
+  if (direct && n % static_cast<long>(AlignedBuffer::kAlignment) != 0) {
+    direct = false;
+    SetReadFlags(fd, false);
+  }
+  return false;
+}
+
+// All that was wanted is there, and both stats.
+bool UringRequest::EndRead() {
+  file_result.after = ToFileStat(slot->after);
+  return Go(file.drop_cache && !direct && !dontcache && bytes > 0 ? Stage::kAdvise : Stage::kClose);
 }
 
 // Begins anew: on the descriptor if it is open, else from the open.
@@ -234,7 +264,7 @@ bool UringRequest::AdvanceOpen(UringContext& context) {
     if (IsStream(fd)) return Close(EINVAL);
     SetReadFlags(fd, direct);
     const bool trying = file.drop_cache && !direct && context.dontcache && !context.dontcache_known;
-    return Go(careful || trying ? Stage::kStatBefore : Stage::kChain);
+    return Go(careful || trying || MayBeAPiece(context) ? Stage::kStatBefore : Stage::kChain);
   }
   if (context.stopping) return Close(ECANCELED);
   if (Repeat(result)) return false;
@@ -245,14 +275,21 @@ bool UringRequest::AdvanceOpen(UringContext& context) {
   return Close(static_cast<int>(-result));
 }
 
+// Whether the read may end inside the file, so that its size must be known before. The smallest chunk is 64 KiB; what has a rest reads on.
+bool UringRequest::MayBeAPiece(const UringContext& context) const {
+  constexpr std::size_t kSmallestChunk = 64 * 1024;
+  return file.rest == nullptr && file.capacity >= kSmallestChunk && file.drop_cache && !direct && !context.dontcache;
+}
+
 bool UringRequest::AdvanceChain(UringContext& context) {
   const long before = ResultOf(Step::kStatBefore);
   const long n = ResultOf(Step::kRead);
   const long after = ResultOf(Step::kStatAfter);
-  if (ResultOf(Step::kClose) != -ECANCELED) fd = -1;
+  const bool kept_open = file.rest != nullptr;
+  if (!kept_open && ResultOf(Step::kClose) != -ECANCELED) fd = -1;
   if (context.stopping) return Close(ECANCELED);
 
-  if (fd >= 0 || before == -ECANCELED || n == -ECANCELED || after == -ECANCELED) {
+  if ((fd >= 0 && !kept_open) || before == -ECANCELED || n == -ECANCELED || after == -ECANCELED) {
     careful = true;
     if (repeats++ == kMaxRepeats) return Close(ECANCELED);
     return Reopen();
@@ -268,6 +305,7 @@ bool UringRequest::AdvanceChain(UringContext& context) {
   if (!S_ISREG(file_result.before.mode)) return Close(EINVAL);
   if (n == -EINVAL && direct) {
     direct = false;
+    if (fd >= 0) SetReadFlags(fd, false);
     return Reopen();
   }
   if ((n == -EOPNOTSUPP || n == -EINVAL) && dontcache) {
@@ -276,6 +314,8 @@ bool UringRequest::AdvanceChain(UringContext& context) {
   }
   if (n < 0) return Close(static_cast<int>(-n));
   if (after < 0) return Close(static_cast<int>(-after));
+  wanted = BytesToRead(file, file_result.before.size, direct);
+  if (kept_open) return TookAll(n) ? EndRead() : Go(Stage::kRead);
   bytes = static_cast<std::size_t>(n);
   if (n > 0 && bytes < file.capacity && file.offset + bytes < file_result.before.size) {
     // Short in the middle. The descriptor is gone, and both stats belong to the one that the bytes come from.
@@ -294,6 +334,7 @@ bool UringRequest::AdvanceStatBefore() {
   if (result < 0) return Close(static_cast<int>(-result));
   file_result.before = ToFileStat(slot->before);
   if (!S_ISREG(file_result.before.mode)) return Close(EINVAL);
+  wanted = BytesToRead(file, file_result.before.size, direct);
   return Go(file.capacity > 0 ? Stage::kRead : Stage::kStatAfter);
 }
 
@@ -312,23 +353,14 @@ bool UringRequest::AdvanceRead(UringContext& context) {
   }
   if (n < 0) return Close(static_cast<int>(-n));
   context.dontcache_known = context.dontcache_known || dontcache;
-  bytes += static_cast<std::size_t>(n);
-  file_result.bytes = bytes;
-  if (n == 0 || bytes == file.capacity || file.offset + bytes >= file_result.before.size) return Go(Stage::kStatAfter);
-  ++counts.short_continued;
-  if (direct && n % static_cast<long>(AlignedBuffer::kAlignment) != 0) {
-    direct = false;
-    SetReadFlags(fd, false);
-  }
-  return false;
+  return TookAll(n) ? Go(Stage::kStatAfter) : false;
 }
 
 bool UringRequest::AdvanceStatAfter() {
   const long result = ResultOf(Step::kStatAfter);
   if (Repeat(result)) return false;
   if (result < 0) return Close(static_cast<int>(-result));
-  file_result.after = ToFileStat(slot->after);
-  return Go(file.drop_cache && !direct && !dontcache && bytes > 0 ? Stage::kAdvise : Stage::kClose);
+  return EndRead();
 }
 
 }  // namespace tierd::io

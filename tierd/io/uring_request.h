@@ -51,15 +51,16 @@ struct UringContext {
 
 struct alignas(64) UringRequest {
   enum class Kind : std::uint8_t { kFileRead, kStat, kReadv, kWritev };
-  // How far a file read is. kChain stands for all steps after the open; the others are taken one at a time.
+  // How far a file read is. kChain stands for all steps after the open, or, of a request with a rest, for those up to the second
+  // stat: the descriptor stays open for what the first one may show. kAdvise closes too. The others are taken one at a time.
   enum class Stage : std::uint8_t { kOpen, kChain, kStatBefore, kRead, kStatAfter, kAdvise, kClose, kEnded };
 
   // Back to the beginning, with everything but the callbacks and the parameters reset.
   void Start(Kind new_kind);
   bool IsTransfer() const { return kind == Kind::kReadv || kind == Kind::kWritev; }
 
-  // Entries that Prepare will use now.
-  unsigned EntriesNeeded() const { return stage == Stage::kChain ? kChainEntries : 1; }
+  // Entries that Prepare will use at most now.
+  unsigned EntriesNeeded() const { return stage == Stage::kChain ? kChainEntries : stage == Stage::kAdvise ? 2 : 1; }
   // Fills that many entries of `ring`, which has room for them.
   void Prepare(UringRing& ring, UringContext& context);
   // Takes the result of one entry; true when all that were prepared are answered, so that Advance is due.
@@ -86,11 +87,13 @@ struct alignas(64) UringRequest {
   bool direct = false;     // the descriptor is open with O_DIRECT
   bool dontcache = false;  // the last read was made with RWF_DONTCACHE
   bool careful = false;    // step by step from now on
+  bool advised = false;    // to read nothing ahead
   unsigned repeats = 0;    // of transient outcomes
   unsigned unanswered = 0;
   int error = 0;           // why a file read goes to its kClose
   std::span<iovec> rest;   // of iov: not transferred yet
   std::size_t bytes = 0;
+  std::size_t wanted = 0;  // of a file, as its first stat has it
   std::array<long, kSteps> results{};
   StepCounts counts;
   open_how how{};
@@ -116,6 +119,9 @@ struct alignas(64) UringRequest {
   long ResultOf(Step step) const { return results[static_cast<std::size_t>(step)]; }
   bool Repeat(long result);
   bool Close(int why);
+  bool TookAll(long n);
+  bool MayBeAPiece(const UringContext& context) const;
+  bool EndRead();
   bool Reopen();
   bool Go(Stage to);
 

@@ -329,6 +329,7 @@ void SourceReaderImpl::Flush() {
   if (polling_) return;  // Poll does it when the callbacks are done
   Dispatch();
   for (const auto& engine : engines_) {
+  request.rest = op.read.rest;
     if (engine != nullptr) engine->Flush();
   }
 }

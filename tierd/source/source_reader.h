@@ -46,7 +46,7 @@ const char* ReadErrorName(ReadError error);
 struct ReadResult {
   ReadError error = ReadError::kNone;
   int sys_errno = 0;              // with kErrno
-  std::size_t bytes = 0;          // with kNone; less than the capacity only at the end of the file
+  std::size_t bytes = 0;          // with kNone; less than the capacity only at the end of the file, more only into ReadRequest::rest
   std::byte* buffer = nullptr;    // where they are: the request's or the acquired buffer; nullptr if none was taken
   io::FileStat version;           // with kNone and kChanged
   std::int64_t stat_sent_ns = 0;  // MonotonicNs when the confirming fstat was asked for: base of the deadline (HAZARDS 2.11)
@@ -80,6 +80,10 @@ struct ReadRequest {
   // address, offset and capacity must be multiples of Source::direct_alignment().
   std::byte* buffer = nullptr;
   std::function<std::byte*()> acquire_buffer;
+  // Takes, with the same look at the file, what it has beyond `capacity`, up to rest->most() bytes more; ReadResult::bytes counts
+  // them too. Where the rest could not get memory the result ends at the capacity. Shared with the I/O: to be left alone until
+  // `done`, or on_buffer_free, has run. May be null.
+  std::shared_ptr<io::RestBuffer> rest;
   std::optional<io::FileStat> expected;  // version the caller needs; another one ends in kChanged without retry
   Priority priority = Priority::kDemand;
   // MonotonicNs at which the waiter gives up: `done` gets kTimeout then, once, whatever the I/O does. 0: none.
