@@ -311,6 +311,7 @@ void SourceReaderImpl::SubmitRead(Operation& op, io::IoEngine& engine) {
   request.offset = op.read.offset;
   request.buffer = op.read.buffer;
   request.capacity = op.read.capacity;
+  request.rest = op.read.rest;
   request.direct = UseDirect(op.read);
   request.drop_cache = !source_->fs().is_memory;
   const auto number = static_cast<std::uint64_t>(op.id);
@@ -329,7 +330,6 @@ void SourceReaderImpl::Flush() {
   if (polling_) return;  // Poll does it when the callbacks are done
   Dispatch();
   for (const auto& engine : engines_) {
-  request.rest = op.read.rest;
     if (engine != nullptr) engine->Flush();
   }
 }
