@@ -1,6 +1,6 @@
 // The hit path alone, without a daemon process: nanoseconds per get + release and per copy, on an index and segments made in this process.
 // usage: hit_path [--files N] [--rounds N] [--threads N]     one line per measurement on stdout
-//        hit_path --copy                      plain against streaming copies by size of the destination
+//        hit_path --copy                      memcpy against copies that ask for their source ahead, by size of the destination
 // For tuning; bars are measured against the real daemon (bench/lookup.cc, bench/hit.cc).
 #include <signal.h>
 #include <sys/wait.h>
@@ -58,7 +58,7 @@ Percentiles Measure(std::size_t calls, Op op) {
 void CopyTable() {
   const std::size_t source_bytes = std::size_t{256} << 20;
   std::vector<char> source(source_bytes, 's');
-  std::printf("%12s %12s %12s %7s\n", "destination", "plain GB/s", "stream GB/s", "ratio");
+  std::printf("%12s %12s %12s %7s\n", "destination", "memcpy GB/s", "ahead GB/s", "ratio");
   for (std::size_t bytes = 64 << 10; bytes <= std::size_t{128} << 20; bytes *= 2) {
     std::vector<char> to(bytes, 't');
     double best[2] = {0, 0};
@@ -67,7 +67,7 @@ void CopyTable() {
         const std::uint64_t start = NowNs();
         for (std::size_t at = 0; at + bytes <= source_bytes; at += bytes) {
           if (kind == 0) std::memcpy(to.data(), source.data() + at, bytes);
-          else tierd::client::CopyStreaming(to.data(), source.data() + at, bytes);
+          else tierd::client::CopyAhead(to.data(), source.data() + at, bytes);
           __asm__ volatile("" : : "r"(to.data()) : "memory");
         }
         best[kind] = std::max(best[kind], static_cast<double>(source_bytes) / static_cast<double>(NowNs() - start));

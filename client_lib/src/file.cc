@@ -68,14 +68,15 @@ int File::Keep(const Call& call) {
     if (kept_) return 0;
     copy_ = std::malloc(first_.bytes);
     if (copy_ == nullptr) return -ENOMEM;
-    CopyOut(copy_, first_.data, first_.bytes, first_.bytes);
+    CopyOut(copy_, first_.data, first_.bytes);
     first_.data = static_cast<const std::byte*>(copy_);
     first_.Free();
     return 0;
   }
   if (HoldAll(call)) return 0;
   first_.Free();
-  return call.may_read_source() ? NeedDescriptor() : -ENODATA;
+  // Without the source each read takes its chunk as it finds it, of this version or not at all.
+  return call.may_read_source() ? NeedDescriptor() : 0;
 }
 
 // All chunks are in RAM and may be held: then no source is needed for as long as the file is open.
@@ -147,7 +148,7 @@ File::Done File::Read(const Call& call, void* buffer, std::size_t count, std::ui
     std::size_t part = count - copied;
     if (mode_ == Mode::kChunked && part > chunk_bytes_ - begin) part = static_cast<std::size_t>(chunk_bytes_ - begin);
     if (reason == abi::Fallback::kNone) {
-      CopyOut(static_cast<char*>(buffer) + copied, bytes->data + begin, part, count);
+      CopyOut(static_cast<char*>(buffer) + copied, bytes->data + begin, part);
       if (bytes->tier > done.tier) done.tier = bytes->tier;
       if (piece.held() && piece.session->page->revoked.load(std::memory_order_acquire) != 0) reason = abi::Fallback::kRevoked;  // HAZARDS 2.5
       piece.Free();

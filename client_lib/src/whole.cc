@@ -77,7 +77,7 @@ int PieceView(const Call& call, Piece& piece, tier_view& view) {
     return 0;
   }
   void* const block = std::malloc(piece.bytes);
-  if (block != nullptr) CopyOut(block, piece.data, piece.bytes, piece.bytes);
+  if (block != nullptr) CopyOut(block, piece.data, piece.bytes);
   const bool revoked = piece.session->page->revoked.load(std::memory_order_acquire) != 0;
   piece.Free();
   if (block == nullptr) return -ENOMEM;
@@ -97,10 +97,10 @@ bool MapPiece(const Piece& piece, char* place) {
   return ::mremap(const_cast<std::byte*>(piece.data), 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place) != MAP_FAILED;
 }
 
-bool CopyPiece(const Piece& piece, char* place, std::size_t whole) {
+bool CopyPiece(const Piece& piece, char* place) {
   void* const memory = ::mmap(place, piece.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   if (memory == MAP_FAILED) return false;
-  CopyOut(memory, piece.data, piece.bytes, whole);
+  CopyOut(memory, piece.data, piece.bytes);
   return piece.session->page->revoked.load(std::memory_order_acquire) == 0;  // HAZARDS 2.5
 }
 
@@ -129,7 +129,7 @@ MappedChunks* MapChunks(const Call& call, File& file, abi::Tier* tier) {
       else if (piece.bytes >= piece.session->account_from) piece.session->page->leased_bytes.fetch_sub(piece.bytes, std::memory_order_relaxed);
     }
     if (!there) {
-      there = CopyPiece(piece, place, file.size());
+      there = CopyPiece(piece, place);
       piece.Free();
     }
     if (!there) break;

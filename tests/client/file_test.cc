@@ -125,6 +125,29 @@ TEST_F(FileTest, SmallOpenFileNeedsNoDescriptor) {
   EXPECT_EQ(0u, daemon_->Recycle());
 }
 
+// More chunks than an open file holds: without the source it is read chunk by chunk, and only as long as they are there.
+TEST_F(FileTest, LargeFileFromTheCacheAlone) {
+  constexpr std::size_t kTwentyChunks = 20 * kChunk;
+  Write("large", ContentOf("large", kTwentyChunks));
+  StartDaemon();
+  daemon_->Cache("large");
+  Client();
+  char first;
+  ASSERT_EQ(1, tier_pread(client_, Path("large").c_str(), &first, 1, 0, 0));  // a session with its descriptors
+  const std::size_t descriptors = Descriptors();
+  tier_file* file = Open(Path("large"), TIER_CACHED);
+  ASSERT_NE(nullptr, file);
+  EXPECT_EQ(descriptors, Descriptors());
+  EXPECT_TRUE(ContentOf("large", kTwentyChunks) == ReadAll(file, 100'000, kTwentyChunks));
+  Write("new", ContentOf("large", kTwentyChunks, 2));
+  std::filesystem::rename(Path("new"), Path("large"));
+  daemon_->Evict("large");
+  char byte;
+  EXPECT_EQ(-ENODATA, tier_file_pread(file, &byte, 1, 10 * kChunk)) << "another version is no answer";
+  tier_close(file);
+  EXPECT_EQ(0u, daemon_->Leases());
+}
+
 TEST_F(FileTest, KeepsItsVersionOverReplace) {
   Write("small", ContentOf("small", 50'000));
   Write("large", ContentOf("large", kLarge));
