@@ -128,6 +128,7 @@ int DaemonProcess::Stop() {
 }
 
 void DaemonProcess::Kill(int signal_number) {
+  if (!running()) return;  // -1 would mean every process there is
   ::kill(pid_, signal_number);
   if (signal_number != SIGKILL) return;
   ::waitpid(pid_, nullptr, 0);

@@ -240,6 +240,7 @@ void Placement::CopyToSsd(ObjectId object, std::span<const std::byte> payload, s
   if ((catalogue_.file(record.file).flags & kFileRacy) != 0) return;
   SourceUnit& unit = UnitOf(object);
   if (!unit.policy->Admit(kSsd, Raw(object), ssd_->FreeBytes())) {
+    ++counters_.ssd_not_admitted;
     backfill_wanted_ |= ssd_->status().recovering;  // until then nothing is free: asked again when something is
     return;
   }

@@ -100,7 +100,8 @@ void AddTiers(Table& table, engine::Engine& engine) {
   table.Counter("tierd_ssd_appends_refused_total", "Objects the SSD tier did not take.");
   table.Add(counters.appends_refused_no_space, {{"reason", "no_space"}})
       .Add(counters.appends_refused_busy, {{"reason", "busy"}})
-      .Add(counters.appends_refused_health, {{"reason", "health"}});
+      .Add(counters.appends_refused_health, {{"reason", "health"}})
+      .Add(engine.counters().ssd_not_admitted, {{"reason", "policy"}});
   table.Gauge("tierd_ssd_hung_reads", "SSD reads that take longer than a second.").Add(status.hung_reads);
 }
 
