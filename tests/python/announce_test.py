@@ -36,7 +36,7 @@ class OrderTest(rig.DaemonTest):
 
     @classmethod
     def fill(cls):
-        cls.paths = [cls.rig.write(f"files/{i:03}", 2000) for i in range(FILES)]
+        cls.paths = [cls.rig.write(f"files/{i:03}", 2000 + i) for i in range(FILES)]  # the size says which file it is
 
     def tearDown(self):
         gc.collect()
@@ -57,7 +57,7 @@ class OrderTest(rig.DaemonTest):
             "batch_sampler": DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data), 5, True)),
             "workers": DataLoader(data, batch_size=7, shuffle=True, num_workers=2),
             "persistent workers": DataLoader(data, batch_size=7, shuffle=True, num_workers=2, persistent_workers=True),
-            "spawned workers": DataLoader(data, batch_size=30, shuffle=True, num_workers=1, multiprocessing_context="spawn"),
+            "spawned workers": DataLoader(data, batch_size=30, shuffle=True, num_workers=1, persistent_workers=True, multiprocessing_context="spawn"),
         }
 
     def run_epochs(self, name, announced):
@@ -69,7 +69,9 @@ class OrderTest(rig.DaemonTest):
         for epoch in range(3):
             if hasattr(sampler, "set_epoch"):
                 sampler.set_epoch(epoch)
-            order.append([len(batch) for batch in loader])
+            predicted = next(plan_of(loader).orders())
+            order.append([size - 2000 for batch in loader for size in batch.tolist()])
+            self.assertEqual(order[-1], predicted, name)
             order.append(sampler.epoch if hasattr(sampler, "epoch") else torch.get_rng_state().sum().item())
             torch.rand(3)  # somebody else draws, too
         state = torch.get_rng_state()

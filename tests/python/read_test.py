@@ -5,7 +5,9 @@ import gc
 import os
 import pathlib
 import pickle
+import signal
 import threading
+import time
 import unittest
 
 import numpy as np
@@ -131,6 +133,7 @@ class ReadTest(rig.DaemonTest):
         views = tierd.get_batch(self.paths[size] for size in wanted)
         self.assertEqual([bytes(view) for view in views], [self.expected(size) for size in wanted])
         self.assertEqual(tierd.get_batch([]), [])
+        self.assertRaises(TypeError, tierd.get_batch, self.paths[1])
         with self.assertRaises(FileNotFoundError):
             tierd.get_batch([self.paths[1], missing])
         first, error, last = tierd.get_batch([self.paths[1], missing, self.paths[7]], errors="return")
@@ -212,6 +215,31 @@ class WithoutDaemonTest(unittest.TestCase):
             counted = alone.stats()
         self.assertEqual((counted.connected, counted.reads["bypass"]), (False, 5))
         self.assertEqual(set(counted.fallback), {"no_daemon"})
+
+    def test_other_threads_run_while_a_call_waits(self):
+        other = self.rig.write("other", 1000)
+        self.rig.start()
+        with tierd.Client(self.rig.socket, timeout=1) as own:
+            own.read(self.path)
+            own.read(self.path)  # a hit: the next call takes the way that does not wait, and has to leave it
+            os.kill(self.rig.daemon.pid, signal.SIGSTOP)
+            ticks, done = [time.monotonic()], threading.Event()
+
+            def tick():
+                while not done.wait(0.005):
+                    ticks.append(time.monotonic())
+
+            ticker = threading.Thread(target=tick)
+            ticker.start()
+            start = time.monotonic()
+            self.assertEqual(own.read(other), rig.content("other", 1000))
+            waited = time.monotonic() - start
+            done.set()
+            ticker.join()
+            os.kill(self.rig.daemon.pid, signal.SIGCONT)
+        gaps = [b - a for a, b in zip(ticks, ticks[1:])]
+        self.assertGreater(waited, 0.5)
+        self.assertLess(max(gaps), waited / 2)
 
     def test_daemon_may_die_and_come_back(self):
         self.rig.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
+import weakref
 from typing import Any, Iterable, Literal, NamedTuple, Optional, Sequence, Union
 
 from . import _library
@@ -15,6 +16,7 @@ from ._view import Viewer
 
 _NOWAIT = _library.NOWAIT
 _LARGE = 256 << 10  # from here on other Python threads run while bytes are copied
+_QUICK = 1 << 20  # a file larger than this may have to be put together
 
 _copy_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
 _copy_bytes.argtypes = (ctypes.c_void_p, ctypes.c_ssize_t)
@@ -27,6 +29,17 @@ class DirEntry(NamedTuple):
     name: str
     inode: int
     type: int
+
+
+_clients: "weakref.WeakSet[Client]" = weakref.WeakSet()
+
+
+def _cool() -> None:
+    for client in list(_clients):
+        client._warm = False
+
+
+os.register_at_fork(after_in_child=_cool)  # the first call of a child opens its session
 
 
 class _Owner:
@@ -89,13 +102,17 @@ class Client:
     def _attach(self, pointer: Any) -> None:
         library = _library.library()
         self._library = library
-        self._owner = _Owner(pointer, library.held.disconnect)
+        self._owner = _Owner(pointer, library.free.disconnect)
         self._pointer = pointer
         self._get_now = library.held.get
         self._get = library.free.get
         self._release = library.held.release
         self._lend = Viewer(library.held).lend
         self._spare: list[_library.View] = []
+        # The last file was a small hit, so the next one is tried without letting go of the interpreter's lock, which costs more than a hit. Else other threads
+        # run, since the call may wait: for the daemon, the source, a connection, or a large copy.
+        self._warm = False
+        _clients.add(self)
 
     def __reduce__(self) -> Any:
         return (_connect_again, (self._settings,))
@@ -126,11 +143,11 @@ class Client:
             view = self._spare.pop()
         except IndexError:
             view = _library.View()
-        if self._get_now(self._pointer, raw, view, _NOWAIT) != 0:
-            result = self._get(self._pointer, raw, view, 0)
-            if result != 0:
-                raise error_of(result, path)
+        if not self._warm or self._get_now(self._pointer, raw, view, _NOWAIT) != 0:
+            self._fetch(raw, view, path)
         try:
+            if view.size > _QUICK:
+                self._warm = False
             return _bytes_of(view)
         finally:
             self._release(view)
@@ -147,17 +164,26 @@ class Client:
         if b"\0" in raw:
             raise ValueError("embedded null byte")
         view = _library.View()
-        if self._get_now(self._pointer, raw, view, _NOWAIT) != 0:
-            result = self._get(self._pointer, raw, view, 0)
-            if result != 0:
-                raise error_of(result, path)
+        if not self._warm or self._get_now(self._pointer, raw, view, _NOWAIT) != 0:
+            self._fetch(raw, view, path)
+        if view.size > _QUICK:
+            self._warm = False
         return self._lend(view, self._owner)
+
+    def _fetch(self, raw: bytes, view: _library.View, path: PathLike) -> None:
+        self._warm = False
+        result = self._get(self._pointer, raw, view, 0)
+        if result != 0:
+            raise error_of(result, path)
+        self._warm = view.origin == 0
 
     def get_batch(self, paths: Iterable[PathLike], *, errors: Literal["raise", "return"] = "raise") -> list[Any]:
         """A view of each file, in the order of `paths`, with one wait for all that are not in RAM: the daemon brings them up in parallel.
 
         errors="raise": the OSError of the first path that cannot be read; "return": it stands in that path's place.
         """
+        if isinstance(paths, (str, bytes, os.PathLike)):
+            raise TypeError("get_batch wants several paths; for one there is view")
         wanted = list(paths)
         count = len(wanted)
         names = (ctypes.c_char_p * count)(*map(encode, wanted))
