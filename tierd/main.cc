@@ -1,4 +1,5 @@
 // tierd: builds every object, passes them by reference, turns the loop, and stops in order.
+#include <malloc.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -126,6 +127,14 @@ void RaiseFileLimit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// Bursts (the names of a walk, a batch for the SSD index) must not stay with the daemon, spread over an arena per thread and below what is kept: 1 M files
+// cost 360 MB with glibc's defaults, of which 55 MB were free. The loop has one arena, all other threads share the second.
+void TuneAllocator() {
+  ::mallopt(M_ARENA_MAX, 2);
+  ::mallopt(M_TRIM_THRESHOLD, 1 << 20);
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 20);  // a fixed one: freed blocks do not raise it
+}
+
 spdlog::level::level_enum SpdlogLevel(config::LogLevel level) { return static_cast<spdlog::level::level_enum>(level); }
 
 void Notify(const char* state) {
@@ -225,6 +234,7 @@ class Daemon {
 };
 
 int Main(int argc, char** argv) {
+  TuneAllocator();  // before there is a second thread
   CommandLine line;
   if (const int code = ParseCommandLine(argc, argv, &line); code >= 0) return code;
   auto config = LoadConfig(line);

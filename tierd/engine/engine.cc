@@ -1,5 +1,6 @@
 #include "tierd/engine/engine.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <boost/asio/post.hpp>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <utility>
 
 #include "tierd/base/check.h"
 
@@ -245,6 +247,7 @@ void Engine::OnTimer() {
   if (precise - last_second_ns_ >= 1000 * kMs) {
     last_second_ns_ = precise;
     placement_->Tick();
+    TrimAfterWork();
     for (const auto& unit : sources_) {
       if (unit->walker->active() != 0) unit->walker->Tick(now);
       if (unit->job_walker->active() != 0) unit->job_walker->Tick(now);
@@ -253,6 +256,12 @@ void Engine::OnTimer() {
   const bool work = placement_->backfilling() || !fetcher_->idle() || !jobs_->idle() || index_->growing() || index_->WantsGrowth() || ram_->shrinking() || ram_->WantsCompaction();
   if (work) Turn();
   else EndTurnQuietly();
+}
+
+// A job over a million files leaves free memory in pieces between what is kept: nobody would give it back.
+void Engine::TrimAfterWork() {
+  const bool working = recovering_ || !jobs_->idle();
+  if (std::exchange(worked_, working) && !working) workers_.Run([] { return ::malloc_trim(0); }, [](int) {});
 }
 
 void Engine::EndTurnQuietly() {

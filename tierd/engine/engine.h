@@ -133,6 +133,7 @@ class Engine {
   void ArmTimer();
   void OnTimer();
   void EndTurnQuietly();
+  void TrimAfterWork();
   void VoidDataset(SourceUnit& unit);
   void Log(std::string line) const {
     if (log) log(std::move(line));
@@ -168,6 +169,7 @@ class Engine {
   bool turn_scheduled_ = false;
   bool index_growth_under_way_ = false;
   bool stopping_ = false;
+  bool worked_ = true;  // at the last look a job or the recovery was under way
   std::int64_t last_second_ns_ = 0;
   std::int64_t last_tenth_ns_ = 0;
   std::int64_t busy_until_ns_ = 0;

@@ -141,8 +141,8 @@ bool SharedIndex::WantsGrowth() const {
 }
 
 IndexTableOptions SharedIndex::NextTable(std::uint64_t expected_live) const {
-  std::uint64_t slots = std::max(current_->live() * 2, options_.initial_slots);  // load 1/2: 1.5 x at a load of 3/4
-  slots = std::max(slots, expected_live + expected_live / 2);                    // load 2/3: all of them before the next growth
+  std::uint64_t slots = std::max(current_->live() * 16 / 9, options_.initial_slots);  // load 9/16: 4/3 x at a load of 3/4
+  slots = std::max(slots, expected_live + expected_live / 2);                         // load 2/3: all of them before the next growth
   if (insert_failed_) slots = std::max(slots, current_->slot_count() + current_->slot_count() / 2);
   return TableOptions(options_, RoundSlots(std::clamp<std::uint64_t>(slots, 64, options_.max_slots)), generation() + 1);
 }

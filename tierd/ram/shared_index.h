@@ -71,7 +71,7 @@ class SharedIndex {
   //   on true: later worker: destroys index.TakeRetired().
   // Load (tombstones included) has passed 3/4, an insertion failed, and no growth is under way. Stays true until AdoptTable.
   bool WantsGrowth() const;
-  // What to create next; about 1.5 x the live slots' table, the same or less when tombstones are the reason. Room for `expected_live` slots if more.
+  // What to create next; about 4/3 x the live slots' table, the same or less when tombstones are the reason. Room for `expected_live` slots if more.
   IndexTableOptions NextTable(std::uint64_t expected_live = 0) const;
   static Result<std::unique_ptr<IndexTable>> CreateTable(const IndexTableOptions& options) { return IndexTable::Create(options); }
   // Starts copying. kBusy when growth is already under way, kInvalid when the table is not what NextTable asked for (too small by now).
