@@ -41,6 +41,7 @@ TEST_P(Faults, ShortDirectReadGoesOnBuffered) {
   const std::string bytes = WriteContent("file", 50'000);
   const FileOutcome outcome = Read("file", 1 << 20, 0, [](FileReadRequest* request) { request->direct = true; });
   EXPECT_EQ(outcome.result.error, 0);
+  EXPECT_FALSE(outcome.result.direct_refused);
   EXPECT_TRUE(outcome.bytes == bytes);
 }
 
@@ -120,6 +121,7 @@ TEST_P(Faults, DirectRefusedAtOpenOrReadFallsBackToBuffered) {
     left = 1;
     const FileOutcome outcome = Read("file", 1 << 20, 0, [](FileReadRequest* request) { request->direct = true; });
     EXPECT_EQ(outcome.result.error, 0);
+    EXPECT_TRUE(outcome.result.direct_refused);
     EXPECT_TRUE(outcome.bytes == bytes);
   }
 }

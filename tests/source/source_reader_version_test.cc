@@ -1,5 +1,9 @@
 // What a completion is worth: versions, errors of the source, file types, racy stamps.
+#include <cerrno>
+#include <tuple>
+
 #include "tests/source/reader_fixture.h"
+#include "tierd/io/aligned_buffer.h"
 
 namespace tierd::source {
 namespace {
@@ -115,6 +119,52 @@ TEST_F(ReaderRest, IsCheckedWithTheHead) {
   EXPECT_EQ(result().bytes, 3000u);
   EXPECT_EQ(reader_->counters().version_retries, 3u);
   EXPECT_EQ(reader_->counters().bytes_discarded, 9000u + 8000 + 4096);
+}
+
+class ReaderDirect : public ReaderTest {
+ protected:
+  void SetUp() override {
+    tree_.Write("file", "tells of the file system");
+    Open(Threads());
+    if (source_->direct_alignment() == 0) GTEST_SKIP() << "no O_DIRECT here";
+  }
+  void Start(std::uint64_t offset, std::size_t capacity) {
+    ReadRequest request = Request("a");
+    request.offset = offset;
+    request.capacity = capacity;
+    request.buffer = memory_.data();
+    reader_->Read(std::move(request));
+    reader_->Flush();
+  }
+  bool direct() { return engine().reads.front().request.direct; }
+
+  io::AlignedBuffer memory_{std::size_t{2} << 20};
+};
+
+TEST_F(ReaderDirect, LargeReadsAndPiecesFromInsideAFile) {
+  constexpr std::size_t kMiB = 1 << 20;
+  for (const auto& [offset, capacity, expected] : {std::tuple<std::uint64_t, std::size_t, bool>{0, kMiB, true}, {0, kMiB / 2, false},
+                                                   {0, kMiB + 1, false}, {8 * kMiB, 8192, true}, {8 * kMiB, 8191, false}}) {
+    Start(offset, capacity);
+    EXPECT_EQ(direct(), expected) << offset << "+" << capacity;
+    End("a", Good(File(0)));
+  }
+}
+
+TEST_F(ReaderDirect, WhatTheSourceRefusesIsReadAgainAndNotAskedForAnyMore) {
+  Start(0, 1 << 20);
+  ASSERT_TRUE(direct());
+  io::FileReadResult refused = Failed(EINVAL);
+  refused.opened = true;
+  refused.direct_refused = true;
+  End("a", refused);
+  ASSERT_EQ(engine().reads.size(), 1u);
+  EXPECT_FALSE(direct());
+  End("a", Good(File(100)));
+  EXPECT_EQ(heard_["a"].result.error, ReadError::kNone);
+  Start(0, 1 << 20);
+  EXPECT_FALSE(direct());
+  EXPECT_NE(reader_->Report().find("O_DIRECT off"), std::string::npos) << reader_->Report();
 }
 
 TEST_F(ReaderVersion, EmptyFileAndReadBehindTheEnd) {

@@ -96,11 +96,13 @@ class OpenFile {
   FileReadResult Read() {
     FileReadResult result;
     result.error = Open();
+    result.direct_refused = refused_;
     if (result.error != 0) return result;
     result.opened = true;
     result.error = Stat(Step::kStatBefore, &result.before);
     if (result.error == 0 && !S_ISREG(result.before.mode)) result.error = EINVAL;
     if (result.error == 0) result.error = Copy(result.before.size, &result.bytes);
+    result.direct_refused = refused_;
     if (result.error == 0) {
       result.stat_sent_ns = CoarseNs();
       result.error = Stat(Step::kStatAfter, &result.after);
@@ -126,6 +128,7 @@ class OpenFile {
       if (fd >= 0) break;
       if (fd != -EINVAL || !direct_) return static_cast<int>(-fd);
       direct_ = false;
+      refused_ = true;
     }
     if (IsStream(fd_.get())) return EINVAL;
     SetReadFlags(fd_.get(), direct_);
@@ -147,6 +150,7 @@ class OpenFile {
     while (*bytes < wanted) {
       const long n = Repeat(context_, Step::kRead, counts_, [&] { return ReadSome(*bytes, wanted); });
       if (n == -EINVAL && direct_) {
+        refused_ = *bytes == 0;
         Buffered();
         continue;
       }
@@ -176,7 +180,7 @@ class OpenFile {
     }
     dropped_ = false;
     if (piece_ && request_.drop_cache && !direct_) {
-      AdviseNoReadAhead(fd_.get());
+      Advise(fd_.get(), ReadAheadAdvice::kNone);
       ++counts_->system_calls;
       piece_ = false;
     }
@@ -193,6 +197,7 @@ class OpenFile {
   const FileReadRequest& request_;
   StepCounts* counts_;
   bool direct_;
+  bool refused_ = false;  // O_DIRECT
   bool dropped_ = false;  // the last read left nothing in the page cache
   bool piece_ = false;    // the file goes on behind what is wanted; the kernel was not told yet
   UniqueFd fd_;
@@ -310,7 +315,9 @@ IoResult Transfer(AccessContext& context, Step step, int fd, std::span<iovec> io
   return result;
 }
 
-void AdviseNoReadAhead(int fd) { ::posix_fadvise(fd, 0, 0, POSIX_FADV_RANDOM); }
+void Advise(int fd, ReadAheadAdvice advice) {
+  ::posix_fadvise(fd, 0, 0, advice == ReadAheadAdvice::kNone ? POSIX_FADV_RANDOM : POSIX_FADV_NORMAL);
+}
 
 std::size_t BytesToRead(const FileReadRequest& request, std::uint64_t size, bool direct) {
   if (request.rest == nullptr || size <= request.offset || size - request.offset <= request.capacity) return request.capacity;

@@ -66,8 +66,9 @@ IoResult Transfer(AccessContext& context, Step step, int fd, std::span<iovec> io
 
 // Bytes to read of a file that has `size`: up to the capacity, and beyond it what the request's rest has taken room for now.
 std::size_t BytesToRead(const FileReadRequest& request, std::uint64_t size, bool direct);
-// Buffered reads of a piece of a file: tells the kernel to read nothing beyond it, which whoever wants the next piece would read again.
-void AdviseNoReadAhead(int fd);
+// Whether the kernel reads beyond what is asked for. Not for a piece of a file: whoever wants the next piece would read it again.
+enum class ReadAheadAdvice : std::uint8_t { kNormal, kNone };
+void Advise(int fd, ReadAheadAdvice advice);
 // Drops the first `bytes` of `iov` and returns what is left.
 std::span<iovec> SkipBytes(std::span<iovec> iov, std::size_t bytes);
 // A transfer with O_DIRECT that was resumed at a place that is no multiple of the sector had reached the end of the file.

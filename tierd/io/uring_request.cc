@@ -124,8 +124,13 @@ void UringRequest::PrepareRead(io_uring_sqe* sqe, UringContext& context) {
   io_uring_prep_read(sqe, fd, to, length, file.offset + bytes);
   dontcache = file.drop_cache && !direct && context.dontcache;
   if (dontcache) sqe->rw_flags = RWF_DONTCACHE;
-  const bool piece = stage == Stage::kRead && file.offset + wanted < file_result.before.size;
-  if (piece && file.drop_cache && !direct && !dontcache && !std::exchange(advised, true)) AdviseNoReadAhead(fd);
+  // In a chain the size is not known yet: once begun, read-ahead would go on behind the end of a piece, whatever is said later.
+  const bool piece = stage == Stage::kRead ? file.offset + wanted < file_result.before.size : file.rest != nullptr;
+  AdviseReadAhead(piece && file.drop_cache && !direct && !dontcache);
+}
+
+void UringRequest::AdviseReadAhead(bool none) {
+  if (none != std::exchange(advised, none)) Advise(fd, none ? ReadAheadAdvice::kNone : ReadAheadAdvice::kNormal);
 }
 
 void UringRequest::PrepareTransfer(io_uring_sqe* sqe) {
@@ -270,6 +275,7 @@ bool UringRequest::AdvanceOpen(UringContext& context) {
   if (Repeat(result)) return false;
   if (result == -EINVAL && direct) {
     direct = false;
+    file_result.direct_refused = true;
     return false;
   }
   return Close(static_cast<int>(-result));
@@ -305,6 +311,7 @@ bool UringRequest::AdvanceChain(UringContext& context) {
   if (!S_ISREG(file_result.before.mode)) return Close(EINVAL);
   if (n == -EINVAL && direct) {
     direct = false;
+    file_result.direct_refused = true;
     if (fd >= 0) SetReadFlags(fd, false);
     return Reopen();
   }
@@ -344,6 +351,7 @@ bool UringRequest::AdvanceRead(UringContext& context) {
   if (Repeat(n)) return false;
   if (n == -EINVAL && direct) {
     direct = false;
+    file_result.direct_refused = bytes == 0;
     SetReadFlags(fd, false);
     return false;
   }

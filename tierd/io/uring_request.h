@@ -87,7 +87,7 @@ struct alignas(64) UringRequest {
   bool direct = false;     // the descriptor is open with O_DIRECT
   bool dontcache = false;  // the last read was made with RWF_DONTCACHE
   bool careful = false;    // step by step from now on
-  bool advised = false;    // to read nothing ahead
+  bool advised = false;    // the kernel reads nothing ahead
   unsigned repeats = 0;    // of transient outcomes
   unsigned unanswered = 0;
   int error = 0;           // why a file read goes to its kClose
@@ -121,6 +121,7 @@ struct alignas(64) UringRequest {
   bool Close(int why);
   bool TookAll(long n);
   bool MayBeAPiece(const UringContext& context) const;
+  void AdviseReadAhead(bool none);
   bool EndRead();
   bool Reopen();
   bool Go(Stage to);

@@ -27,6 +27,8 @@ constexpr std::array kNoSources = std::to_array<std::string_view>(
 // The search for a file that tells about O_DIRECT looks at no more than this many names.
 constexpr int kDirectProbeEntries = 256;
 constexpr std::uint32_t kMaxDirectAlignment = 64 * 1024;
+// What takes O_DIRECT at all there takes pages.
+constexpr std::uint32_t kNetworkDirectAlignment = 4096;
 
 std::int64_t Nanoseconds(const statx_timestamp& t) {
   return t.tv_sec * 1'000'000'000 + static_cast<std::int64_t>(t.tv_nsec);
@@ -150,7 +152,7 @@ Result<std::shared_ptr<const Source>> Source::Open(const std::string& root) {
   if (!name.ok()) return name.status();
   source->canonical_root_ = std::move(name).value();
   source->identity_ = IdentityOf(source->root_, source->fs_);
-  if (!source->fs_.is_network) source->direct_alignment_ = ProbeDirectAlignment(source->root_fd());
+  source->direct_alignment_ = source->fs_.is_network ? kNetworkDirectAlignment : ProbeDirectAlignment(source->root_fd());
   return std::shared_ptr<const Source>(std::move(source));
 }
 

@@ -45,8 +45,8 @@ class Source {
   const std::string& identity() const { return identity_; }
 
   // Alignment in bytes that O_DIRECT reads of offset, length and memory need; 0: do not use O_DIRECT (not offered by the
-  // file system, or unknown). From STATX_DIOALIGN of some file below the root; never probed on network file systems, whose kernels do
-  // not tell.
+  // file system, or unknown). From STATX_DIOALIGN of some file below the root. On network file systems, whose kernels do not tell, it is
+  // a page, and the first read finds out whether they take it.
   std::uint32_t direct_alignment() const { return direct_alignment_; }
 
  private:

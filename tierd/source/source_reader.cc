@@ -273,7 +273,8 @@ void SourceReaderImpl::LeaveQueue(Operation& op) { --queued_[static_cast<std::si
 
 bool SourceReaderImpl::UseDirect(const ReadRequest& read) const {
   const std::uint64_t alignment = source_->direct_alignment();
-  if (alignment == 0 || read.capacity < options_.direct_min_bytes) return false;
+  // A piece from inside a file is small only at its end, and the others of that file are read like that too.
+  if (alignment == 0 || direct_refused_ || (read.capacity < options_.direct_min_bytes && read.offset == 0)) return false;
   return ((reinterpret_cast<std::uintptr_t>(read.buffer) | read.offset | read.capacity) & (alignment - 1)) == 0;
 }
 

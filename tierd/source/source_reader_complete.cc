@@ -141,6 +141,9 @@ SourceReaderImpl::Verdict SourceReaderImpl::Judge(Operation& op, const io::FileR
     ++counters_.stale_reopens;
     return Verdict::kAgain;
   }
+  direct_refused_ |= r.direct_refused;
+  // A server may have taken the flag, and then refuse every read of that descriptor.
+  if (r.error == EINVAL && r.direct_refused) return Verdict::kAgain;
   // EINVAL is the engine's word for streams, which it does not stat. Should the source mean it, the client will hear it too.
   if (r.error == EINVAL || (r.opened && r.error == 0 && !S_ISREG(r.before.mode))) {
     result->error = ReadError::kNotRegular;

@@ -155,6 +155,7 @@ class SourceReaderImpl final : public SourceReader {
   std::int64_t last_completion_ns_ = 0;
   std::uint64_t weak_files_ = 0;
   bool weak_source_ = false;
+  bool direct_refused_ = false;  // the source does not take O_DIRECT
   bool signalled_ = false;
   bool polling_ = false;
   bool stopped_ = false;
