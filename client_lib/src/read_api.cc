@@ -5,7 +5,7 @@
 
 #include "client_lib/src/copy.h"
 #include "client_lib/src/finish.h"
-#include "client_lib/src/path_text.h"
+#include "client_lib/src/hit.h"
 #include "client_lib/src/process.h"
 #include "client_lib/src/views.h"
 #include "client_lib/src/whole.h"
@@ -15,40 +15,18 @@ namespace {
 
 constexpr unsigned kWholeFlags = TIER_CACHED | TIER_NOWAIT | TIER_COPY;
 
-// The bytes of a file of one chunk that is in RAM, under a lease, or null: then the slow path looks closer.
-template <LeaseUse kUse>
-inline Session* Hit(Client& client, const char* path, Piece& piece, std::int64_t* now_ns) {
-  Session* const session = client.session();
-  if (session == nullptr || session->check_all) [[unlikely]] return nullptr;
-  const std::size_t bytes = std::strlen(path);
-  const char* relative;
-  std::size_t relative_bytes;
-  const Source* const source = session->sources.load(std::memory_order_acquire)->Match(path, bytes, &relative, &relative_bytes);
-  if (source == nullptr || !source->Plain()) [[unlikely]] return nullptr;
-  const IndexView& index = *session->index.load(std::memory_order_acquire);
-  const abi::FileKey key = index.KeyOf(source->id, relative, relative_bytes);
-  PrefetchSlot(index, key);
-  // While the slot comes from memory: the root is canonical and was matched byte by byte, so the '/' behind it and the rest are what is left to look at.
-  if (!IsCanonical(path + source->root_bytes, bytes - source->root_bytes)) [[unlikely]] return nullptr;
-  *now_ns = CoarseNs();
-  if (*now_ns >= session->look_at_ns.load(std::memory_order_relaxed)) [[unlikely]] return nullptr;  // Acquire looks at the daemon
-  const LookUp look_up{*session, index, *now_ns, false, nullptr};
-  if (LookUpFile<kUse>(look_up, key, piece, nullptr) != Look::kHit) return nullptr;
-  return session;
-}
-
 inline bool HitViewHere(Client& client, const char* path, tier_view& view) {
   const std::int64_t start_ns = SampleThisHit() ? PreciseNs() : 0;
   Piece piece;
-  std::int64_t now_ns;
-  Session* const session = Hit<LeaseUse::kView>(client, path, piece, &now_ns);
-  if (session == nullptr) return false;
+  HitPlace place;
+  if (!Hit<LeaseUse::kView>(client, path, piece, place, nullptr)) return false;
+  Session* const session = place.session;
   if (!Account(*session, piece.bytes)) [[unlikely]] {
     piece.Free();
     return false;
   }
   LeasedView(piece, piece.data, static_cast<std::size_t>(piece.bytes), view);
-  CountHit(*session, piece, piece.bytes, now_ns, start_ns);
+  CountHit(*session, piece, piece.bytes, place.now_ns, start_ns);
   return true;
 }
 
@@ -56,9 +34,9 @@ inline bool HitViewHere(Client& client, const char* path, tier_view& view) {
 inline ssize_t HitCopy(Client& client, const char* path, void* buffer, std::size_t count, std::uint64_t offset, std::uint64_t* file_size) {
   const std::int64_t start_ns = SampleThisHit() ? PreciseNs() : 0;
   Piece piece;
-  std::int64_t now_ns;
-  Session* const session = Hit<LeaseUse::kCall>(client, path, piece, &now_ns);
-  if (session == nullptr) return -1;
+  HitPlace place;
+  if (!Hit<LeaseUse::kCall>(client, path, piece, place, nullptr)) return -1;
+  Session* const session = place.session;
   std::size_t bytes = 0;
   if (offset < piece.bytes) {
     bytes = piece.bytes - offset < count ? static_cast<std::size_t>(piece.bytes - offset) : count;
@@ -68,7 +46,7 @@ inline ssize_t HitCopy(Client& client, const char* path, void* buffer, std::size
   FreeLease(*session->page, piece.lease);
   if (revoked) [[unlikely]] return -1;
   if (file_size != nullptr) *file_size = piece.bytes;
-  CountHit(*session, piece, bytes, now_ns, start_ns);
+  CountHit(*session, piece, bytes, place.now_ns, start_ns);
   return static_cast<ssize_t>(bytes);
 }
 

@@ -1,0 +1,277 @@
+#include "client_lib/preload/cached_open.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/sysmacros.h>
+
+#include <cstring>
+#include <new>
+
+#include "client_lib/preload/process.h"
+#include "client_lib/preload/raw.h"
+#include "client_lib/src/cached_file.h"
+#include "client_lib/src/copy.h"
+#include "client_lib/src/finish.h"
+#include "client_lib/src/hit.h"
+#include "client_lib/src/source_io.h"
+#include "client_lib/src/thread_state.h"
+#include "client_lib/src/views.h"
+
+namespace tierd::preload {
+namespace {
+
+using client::Piece;
+
+constexpr std::size_t kStackWanted = 64 << 10;  // the slow path has room for a few paths on its stack
+
+// Whether this is a signal handler on a small stack of its own.
+bool StackIsSmall() {
+  stack_t stack{};
+  if (raw::Call(SYS_sigaltstack, 0, raw::Address(&stack)) != 0) return false;
+  return (stack.ss_flags & SS_ONSTACK) != 0 && stack.ss_size < kStackWanted;
+}
+
+int ShownFlags(int flags) { return (flags & (O_NOATIME | O_NONBLOCK)) | O_LARGEFILE; }
+
+// The bytes that a small read wants first come while the kernel is asked for a number.
+inline void AskAhead(const Piece& piece) {
+  constexpr std::uint64_t kAhead = 1024;
+  for (std::uint64_t at = 0; at < piece.bytes && at < kAhead; at += 64) __builtin_prefetch(piece.data + at);
+}
+
+// Makes a descriptor of a leased piece; gives the lease back when it cannot.
+int InstallPiece(const char* path, int flags, Piece& piece, const client::FileFacts& facts, std::uint64_t dev, NotServed& not_served) {
+  int fd = -1;
+  AskAhead(piece);
+  Description* const d = NewDescription(&fd);
+  if (d == nullptr) {
+    not_served.why = RealOpen::kNoDescriptor;
+    if (piece.held()) client::GiveLeaseBack(*piece.session, piece.lease, piece.epoch, piece.bytes);
+    return -1;
+  }
+  d->whole = true;
+  d->flags = ShownFlags(flags);
+  d->client = process.client;
+  d->session = piece.session;
+  d->piece = piece;
+  d->facts = facts;
+  d->dev = facts.attrs.dev != 0 ? facts.attrs.dev : dev;
+  d->tier.store(static_cast<std::uint8_t>(piece.tier), std::memory_order_relaxed);
+  std::strcpy(d->path, path);  // canonical: shorter than PATH_MAX
+  Count(counters.opened);
+  Publish(*d, fd, (flags & O_CLOEXEC) != 0);
+  return fd;
+}
+
+int InstallFile(const char* path, int flags, const client::Call& call, client::Cached& cached, NotServed& not_served) {
+  int fd = -1;
+  Description* const d = NewDescription(&fd);
+  if (d == nullptr) {
+    not_served.why = RealOpen::kNoDescriptor;
+    cached.piece.Free();
+    return -1;
+  }
+  d->whole = false;
+  d->flags = ShownFlags(flags);
+  d->client = process.client;
+  d->session = nullptr;
+  d->facts = cached.facts;
+  d->dev = cached.facts.attrs.dev != 0 ? cached.facts.attrs.dev : cached.target.source->dev;
+  std::strcpy(d->path, path);
+  client::File* const file = new (d->file_memory) client::File(*process.client, d->path, 0);
+  file->Bind(cached);
+  if (file->Keep(call) != 0) {  // the source has another version by now, or an error that the application shall see itself
+    file->Close();
+    not_served = {RealOpen::kNotCached, abi::Fallback::kChanged};
+    Discard(*d, fd);
+    return -1;
+  }
+  Count(counters.opened);
+  Publish(*d, fd, (flags & O_CLOEXEC) != 0);
+  return fd;
+}
+
+__attribute__((noinline)) int OpenSlow(const char* path, int flags, NotServed& not_served) {
+  const abi::Fallback without = process.client->WithoutDaemon(client::CoarseNs());
+  if (without != abi::Fallback::kNone || StackIsSmall()) {
+    not_served = {RealOpen::kNotCached, without};
+    return -1;
+  }
+  const client::SlowPath slow;
+  if (!slow.entered()) return -1;
+  const client::Call call(*process.client, path, 0);
+  client::Cached cached;
+  client::Wish wish;
+  wish.use = client::LeaseUse::kView;
+  client::FindCached(call, wish, cached);
+  const bool usable = cached.outcome == client::Outcome::kPiece || cached.outcome == client::Outcome::kEmpty || cached.outcome == client::Outcome::kChunked;
+  if (usable && cached.facts.has_attrs) {
+    if (cached.outcome == client::Outcome::kChunked) return InstallFile(path, flags, call, cached, not_served);
+    if (cached.outcome == client::Outcome::kEmpty || client::Account(*cached.piece.session, cached.piece.bytes)) {
+      if (cached.outcome == client::Outcome::kEmpty) cached.piece = {};
+      return InstallPiece(path, flags, cached.piece, cached.facts, cached.target.source->dev, not_served);
+    }
+    cached.reason = abi::Fallback::kPinCap;
+  }
+  cached.piece.Free();
+  if (cached.outcome != client::Outcome::kOther && cached.outcome != client::Outcome::kError) not_served = {RealOpen::kNotCached, cached.reason};
+  return -1;
+}
+
+}  // namespace
+
+void CountNotServed(const NotServed& not_served) {
+  if (not_served.why == RealOpen::kCount) return;
+  Count(not_served.why);
+  if (not_served.reason != abi::Fallback::kNone) client::CountFallback(process.client->Counters(process.client->session()), not_served.reason);
+}
+
+int OpenCached(const char* path, int flags, NotServed& not_served) {
+  Piece piece;
+  client::HitPlace place;
+  client::FileFacts facts;
+  if (client::Hit<client::LeaseUse::kView>(*process.client, path, piece, place, &facts)) {
+    if (facts.has_attrs && client::Account(*piece.session, piece.bytes)) [[likely]] return InstallPiece(path, flags, piece, facts, place.source->dev, not_served);
+    piece.Free();
+  }
+  return OpenSlow(path, flags, not_served);
+}
+
+// ---- reading ---------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+void CountPieceRead(Description& d, std::uint64_t bytes) {
+  if (!d.session->serves()) return;
+  auto tier = abi::Tier::kRam;
+  if (d.tier.load(std::memory_order_relaxed) != static_cast<std::uint8_t>(abi::Tier::kRam))
+    tier = static_cast<abi::Tier>(d.tier.exchange(static_cast<std::uint8_t>(abi::Tier::kRam), std::memory_order_relaxed));
+  abi::SessionPage& page = *d.session->page;
+  // The daemon hears of a file once for each time it is opened, however small the pieces are that it is read in.
+  if (!d.noted.load(std::memory_order_relaxed) && !d.noted.exchange(true, std::memory_order_relaxed) && d.piece.ordinal != 0xffffffffu)
+    client::AppendToRing(page, d.piece.ordinal, d.piece.generation, client::CoarseNs(), tier);
+  client::CountRead(page.counters, tier, bytes);
+}
+
+ssize_t ReadFile(Description& d, void* buffer, std::size_t count, std::uint64_t offset) {
+  const client::SlowPath slow;
+  client::Call call(*process.client, d.path, 0);
+  if (!slow.entered()) call.flags |= TIER_NOWAIT;
+  const client::File::Done done = d.file().Read(call, buffer, count, offset, true);
+  if (done.changed) return -ESTALE;
+  if (done.bytes > 0) client::CountSlowRead(call, done.tier, static_cast<std::uint64_t>(done.bytes), done.reason);
+  return done.bytes;
+}
+
+}  // namespace
+
+ssize_t ReadCached(Description& d, void* buffer, std::size_t count, std::uint64_t offset) {
+  constexpr std::size_t kMost = 0x7ffff000;  // of one read, as the kernel has it
+  if (offset >= d.size()) return 0;
+  if (count > d.size() - offset) count = static_cast<std::size_t>(d.size() - offset);
+  if (count > kMost) count = kMost;
+  if (count == 0) return 0;
+  if (!d.whole) return ReadFile(d, buffer, count, offset);
+  client::CopyOut(buffer, d.piece.data + offset, count);
+  CountPieceRead(d, count);
+  return static_cast<ssize_t>(count);
+}
+
+// ---- describing ------------------------------------------------------------------------------------------------------------
+
+void StatOfFacts(const client::FileFacts& facts, std::uint64_t dev, struct stat& st) {
+  st = {};
+  st.st_dev = dev;
+  st.st_ino = facts.ino;
+  st.st_mode = facts.attrs.mode;
+  st.st_nlink = facts.attrs.nlink;
+  st.st_uid = facts.attrs.uid;
+  st.st_gid = facts.attrs.gid;
+  st.st_size = static_cast<off_t>(facts.size);
+  st.st_blksize = facts.attrs.blksize != 0 ? facts.attrs.blksize : 4096;
+  // What the size takes in 4 KiB blocks; a link lies in its inode.
+  st.st_blocks = facts.kind == abi::SlotKind::kSymlink ? 0 : static_cast<blkcnt_t>((facts.size + 4095) / 4096 * 8);
+  const auto time = [](std::int64_t ns) {
+    std::int64_t seconds = ns / 1'000'000'000;
+    std::int64_t rest = ns % 1'000'000'000;
+    if (rest < 0) --seconds, rest += 1'000'000'000;
+    return timespec{seconds, static_cast<long>(rest)};
+  };
+  st.st_atim = st.st_mtim = time(facts.mtime_ns);
+  st.st_ctim = time(facts.ctime_ns);
+}
+
+namespace {
+
+__attribute__((noinline)) bool StatSlow(const char* path, bool follow, struct stat& st) {
+  if (process.client->WithoutDaemon(client::CoarseNs()) != abi::Fallback::kNone || StackIsSmall()) return false;
+  const client::SlowPath slow;
+  if (!slow.entered()) return false;
+  const client::Call call(*process.client, path, 0);
+  client::Cached cached;
+  client::Wish wish;
+  wish.bytes = false;
+  wish.follow = follow;
+  client::FindCached(call, wish, cached);
+  if (cached.outcome != client::Outcome::kKnown && cached.outcome != client::Outcome::kOther) return false;
+  if (!cached.facts.has_attrs || (follow && cached.facts.kind == abi::SlotKind::kSymlink)) return false;
+  StatOfFacts(cached.facts, cached.facts.attrs.dev != 0 ? cached.facts.attrs.dev : cached.target.source->dev, st);
+  return true;
+}
+
+}  // namespace
+
+bool StatPath(const char* path, bool follow, struct stat& st) {
+  client::HitPlace place;
+  client::FileFacts facts;
+  if (client::FindHitPlace(*process.client, path, place)) {
+    const client::LookUp look_up{*place.session, *place.index, place.now_ns, false, &facts};
+    const client::Look look = client::LookUpFacts(look_up, place.key, follow);
+    const bool known = look == client::Look::kKnown || look == client::Look::kEmpty || look == client::Look::kChunked || look == client::Look::kOther;
+    if (known && facts.has_attrs && !(follow && facts.kind == abi::SlotKind::kSymlink)) {
+      StatOfFacts(facts, facts.attrs.dev != 0 ? facts.attrs.dev : place.source->dev, st);
+      Count(counters.stats);
+      return true;
+    }
+  }
+  if (!StatSlow(path, follow, st)) return false;
+  Count(counters.stats);
+  return true;
+}
+
+// ---- the source behind it --------------------------------------------------------------------------------------------------
+
+int SourceOf(Description& d, SourceUse use) {
+  Count(use);
+  if (const int known = d.source.load(std::memory_order_acquire); known >= 0) return known;
+  const int low = raw::Open(AT_FDCWD, d.path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  if (low < 0) return low;
+  tier_attr attr{};
+  struct stat st;
+  const bool good = raw::Stat(low, st) == 0;
+  if (good) {
+    attr.bytes = static_cast<std::uint64_t>(st.st_size);
+    attr.ino = st.st_ino;
+    attr.mtime_ns = std::int64_t{st.st_mtim.tv_sec} * 1'000'000'000 + st.st_mtim.tv_nsec;
+    attr.ctime_ns = std::int64_t{st.st_ctim.tv_sec} * 1'000'000'000 + st.st_ctim.tv_nsec;
+    attr.mode = st.st_mode;
+  }
+  if (!good || !client::FactsFromAttr(attr).SameVersion(d.facts)) {
+    raw::Close(low);
+    return -ESTALE;
+  }
+  int fd = raw::DupFrom(low, OwnBase());
+  if (fd < 0) fd = low;
+  else raw::Close(low);
+  raw::MarkOwn(fd, true);
+  int none = -1;
+  if (!d.source.compare_exchange_strong(none, fd, std::memory_order_acq_rel)) {
+    raw::MarkOwn(fd, false);
+    raw::Close(fd);
+    return none;
+  }
+  return fd;
+}
+
+}  // namespace tierd::preload

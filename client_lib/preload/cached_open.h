@@ -1,0 +1,37 @@
+// Opens, reads and describes files of the cache for the wrappers. Errors are negative errnos; errno is left alone. Any thread.
+#pragma once
+
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "client_lib/preload/descriptors.h"
+
+namespace tierd::preload {
+
+// Why a file is opened for real, counted when there turns out to be one.
+struct NotServed {
+  RealOpen why = RealOpen::kCount;  // kCount: nothing to count
+  abi::Fallback reason = abi::Fallback::kNone;
+};
+void CountNotServed(const NotServed& not_served);
+
+// A descriptor of ours for the canonical `path`, or -1: the caller opens the file itself.
+int OpenCached(const char* path, int flags, NotServed& not_served);
+
+// Up to `count` bytes at `offset`: fewer only at the end of the file.
+ssize_t ReadCached(Description& description, void* buffer, std::size_t count, std::uint64_t offset);
+
+// What fstat shows. st_blocks is what the size takes in 4 KiB blocks, st_atime the mtime: the cache knows neither.
+void StatOfFacts(const client::FileFacts& facts, std::uint64_t dev, struct stat& st);
+inline void StatCached(const Description& description, struct stat& st) { StatOfFacts(description.facts, description.dev, st); }
+
+// stat or lstat of a canonical path from the index, asking the daemon if need be; false: ask the source.
+bool StatPath(const char* path, bool follow, struct stat& st);
+
+// A descriptor of the source file behind the description, of the same version, for what only that can do; -errno, or -ESTALE when that version is gone.
+int SourceOf(Description& description, SourceUse use);
+
+}  // namespace tierd::preload

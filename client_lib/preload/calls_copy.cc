@@ -1,0 +1,171 @@
+// sendfile, copy_file_range, splice, and advice. Frames are never given to the kernel to keep (HAZARDS 2.9): bytes are written, which copies, or the source's own
+// descriptor does it.
+#include <fcntl.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "client_lib/preload/cached_open.h"
+#include "client_lib/preload/calls.h"
+#include "client_lib/preload/materialise.h"
+#include "client_lib/preload/raw.h"
+#include "client_lib/src/accounting.h"
+#include "tier/tier.h"
+
+using namespace tierd::preload;
+
+TIERD_NEXT(ssize_t, sendfile, int, int, off64_t*, size_t)
+TIERD_NEXT(ssize_t, copy_file_range, int, off64_t*, int, off64_t*, size_t, unsigned)
+TIERD_NEXT(ssize_t, splice, int, off64_t*, int, off64_t*, size_t, unsigned)
+TIERD_NEXT(int, posix_fadvise, int, off64_t, off64_t, int)
+TIERD_NEXT(ssize_t, readahead, int, off64_t, size_t)
+TIERD_NEXT(ssize_t, write, int, const void*, size_t)
+TIERD_NEXT(ssize_t, pwrite, int, const void*, size_t, off64_t)
+
+namespace {
+
+constexpr std::size_t kPiece = 128 << 10;  // of a file that is not one leased piece
+
+// Up to `count` bytes of the file from `offset` on to `write`; what was written, or the error of the first write.
+template <typename Write>
+ssize_t WriteOut(Description& d, std::uint64_t offset, std::size_t count, Write write) {
+  if (offset >= d.size()) return 0;
+  if (count > d.size() - offset) count = static_cast<std::size_t>(d.size() - offset);
+  if (count > 0x7ffff000) count = 0x7ffff000;
+  if (d.whole) {
+    // write(2) copies; what it returns while the lease holds has left the frame.
+    const ssize_t sent = write(d.piece.data + offset, count);
+    if (sent > 0) tierd::client::CountRead(d.client->Counters(d.session), tierd::abi::Tier::kRam, static_cast<std::uint64_t>(sent));
+    return sent;
+  }
+  alignas(64) char buffer[16 << 10];
+  ssize_t done = 0;
+  while (static_cast<std::size_t>(done) < count) {
+    const std::size_t left = count - static_cast<std::size_t>(done);
+    const ssize_t got = ReadCached(d, buffer, left < sizeof buffer ? left : sizeof buffer, offset + static_cast<std::uint64_t>(done));
+    if (got <= 0) return done > 0 ? done : Result(got);
+    const ssize_t sent = write(buffer, static_cast<std::size_t>(got));
+    if (sent < 0) return done > 0 ? done : sent;
+    done += sent;
+    if (sent < got || static_cast<std::size_t>(done) >= kPiece) break;
+  }
+  return done;
+}
+
+// The same from the descriptor's own offset, or from *offset. kGone: it is not ours any more.
+enum class Moved { kDone, kGone };
+template <typename Write>
+Moved WriteFrom(int fd, off64_t* offset, std::size_t count, ssize_t* result, Write write) {
+  for (;;) {
+    const Using use(fd);
+    if (!use) return Moved::kGone;
+    std::uint64_t word = use->word.load(std::memory_order_acquire);
+    if (StateOf(word) != State::kCached) {
+      if (AwaitUsable(*use, word)) continue;
+      *result = Result(ssize_t{-EBADF});
+      return Moved::kDone;
+    }
+    if (offset != nullptr) {
+      *result = *offset < 0 ? Result(ssize_t{-EINVAL}) : WriteOut(*use, static_cast<std::uint64_t>(*offset), count, write);
+      if (*result > 0) *offset += *result;
+      return Moved::kDone;
+    }
+    *result = WriteOut(*use, OffsetOf(word), count, write);
+    // What is written is written: the offset moves by it wherever it is now, as after a read that raced with another.
+    while (*result > 0 && StateOf(word) == State::kCached &&
+           !use->word.compare_exchange_weak(word, word + static_cast<std::uint64_t>(*result), std::memory_order_acq_rel)) {
+    }
+    return Moved::kDone;
+  }
+}
+
+}  // namespace
+
+TIERD_EXPORT(ssize_t, sendfile, int to, int from, off64_t* offset, size_t count) {
+  ssize_t result;
+  const auto write = [&](const void* data, std::size_t bytes) { return Next_write()(to, data, bytes); };
+  if (Emulate(from) && WriteFrom(from, offset, count, &result, write) == Moved::kDone) return result;
+  return Next_sendfile()(to, from, offset, count);
+}
+TIERD_ALIAS(ssize_t, sendfile64, sendfile, int, int, off64_t*, size_t)
+
+namespace {
+
+// What copy_file_range asks of the file it writes to.
+int CheckTarget(int fd) {
+  struct stat st;
+  if (const int error = raw::Stat(fd, st); error != 0) return error;
+  if (S_ISDIR(st.st_mode)) return -EISDIR;
+  if (!S_ISREG(st.st_mode)) return -EINVAL;
+  const long flags = raw::Call(SYS_fcntl, fd, F_GETFL);
+  return (flags & O_ACCMODE) == O_RDONLY || (flags & O_APPEND) != 0 ? -EBADF : 0;
+}
+
+}  // namespace
+
+TIERD_EXPORT(ssize_t, copy_file_range, int from, off64_t* from_offset, int to, off64_t* to_offset, size_t count, unsigned flags) {
+  if (!Emulate(from)) return Next_copy_file_range()(from, from_offset, to, to_offset, count, flags);
+  if (flags != 0) return Result(ssize_t{-EINVAL});
+  if (Emulate(to)) return Result(ssize_t{-EBADF});
+  if (const int error = CheckTarget(to); error != 0) return Result(static_cast<ssize_t>(error));
+  ssize_t result;
+  const auto write = [&](const void* data, std::size_t bytes) -> ssize_t {
+    if (to_offset == nullptr) return Next_write()(to, data, bytes);
+    const ssize_t sent = Next_pwrite()(to, data, bytes, *to_offset);
+    if (sent > 0) *to_offset += sent;
+    return sent;
+  };
+  if (WriteFrom(from, from_offset, count, &result, write) == Moved::kDone) return result;
+  return Next_copy_file_range()(from, from_offset, to, to_offset, count, flags);
+}
+
+// Into a pipe: the kernel may keep pages, so they are the source's own.
+TIERD_EXPORT(ssize_t, splice, int from, off64_t* from_offset, int to, off64_t* to_offset, size_t count, unsigned flags) {
+  while (Emulate(from)) {
+    const Using use(from);
+    if (!use) break;
+    std::uint64_t word = use->word.load(std::memory_order_acquire);
+    if (StateOf(word) != State::kCached) {
+      if (AwaitUsable(*use, word)) continue;
+      return Result(ssize_t{-EBADF});
+    }
+    const int source = SourceOf(*use, SourceUse::kSplice);
+    if (source < 0) break;
+    auto here = static_cast<off64_t>(OffsetOf(word));
+    const ssize_t sent = Next_splice()(source, from_offset != nullptr ? from_offset : &here, to, to_offset, count, flags);
+    while (sent > 0 && from_offset == nullptr && StateOf(word) == State::kCached &&
+           !use->word.compare_exchange_weak(word, word + static_cast<std::uint64_t>(sent), std::memory_order_acq_rel)) {
+    }
+    return sent;
+  }
+  if (Emulate(from)) (void)Materialise(from, Conversion::kAttributes);
+  return Next_splice()(from, from_offset, to, to_offset, count, flags);
+}
+
+// ---- advice ----------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// The cache decides what stays; a wish to have more of a file soon is passed on.
+int AdviseOurs(int fd, bool soon) {
+  const Using use(fd);
+  if (!use || !soon || use->whole) return 0;
+  const char* const path = use->path;
+  (void)tier_prefetch(nullptr, &path, 1, 0);
+  return 0;
+}
+
+}  // namespace
+
+TIERD_EXPORT(int, posix_fadvise, int fd, off64_t offset, off64_t length, int advice) {
+  if (!Emulate(fd)) return Next_posix_fadvise()(fd, offset, length, advice);
+  if (length < 0 || advice < POSIX_FADV_NORMAL || advice > POSIX_FADV_NOREUSE) return EINVAL;
+  const tierd::client::KeepErrno keep;
+  return AdviseOurs(fd, advice == POSIX_FADV_WILLNEED);
+}
+TIERD_ALIAS(int, posix_fadvise64, posix_fadvise, int, off64_t, off64_t, int)
+
+TIERD_EXPORT(ssize_t, readahead, int fd, off64_t offset, size_t count) {
+  if (!Emulate(fd)) return Next_readahead()(fd, offset, count);
+  return AdviseOurs(fd, true);
+}

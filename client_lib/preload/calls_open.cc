@@ -1,0 +1,136 @@
+// open, openat, openat2, creat and the names that fortified and 64-bit programs use for them.
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdarg.h>
+
+#include <cstring>
+
+#include "client_lib/preload/cached_open.h"
+#include "client_lib/preload/calls.h"
+#include "client_lib/preload/materialise.h"
+#include "client_lib/preload/paths.h"
+#include "client_lib/preload/raw.h"
+#include "client_lib/preload/writers.h"
+
+using namespace tierd::preload;
+
+TIERD_NEXT(int, open, const char*, int, ...)
+TIERD_NEXT(int, openat, int, const char*, int, ...)
+TIERD_NEXT(int, creat, const char*, unsigned)
+TIERD_NEXT(int, __open_2, const char*, int)
+TIERD_NEXT(int, __openat_2, int, const char*, int)
+
+namespace {
+
+// Other flags are the kernel's business: they get real descriptors from the start (HAZARDS 3).
+constexpr int kServed = O_RDONLY | O_CLOEXEC | O_NOATIME | O_LARGEFILE | 0100000 | O_NOCTTY | O_NONBLOCK;
+
+constexpr bool Writes(int flags) { return (flags & O_ACCMODE) != O_RDONLY || (flags & (O_CREAT | O_TRUNC)) != 0; }
+constexpr bool TakesMode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
+
+// A descriptor of ours for a path that may be below a source, or -1. errno stays as it was.
+__attribute__((noinline)) int TryCached(int directory, const char* path, int flags, NotServed& not_served) {
+  tierd::client::PathText room;
+  const char* const located = Locate(directory, path, room);
+  if (located == nullptr) {
+    not_served.why = RealOpen::kPath;
+    return -1;
+  }
+  if (process.standard_free.load(std::memory_order_relaxed)) {
+    LookAtStandardDescriptors();
+    not_served.why = RealOpen::kLowDescriptor;
+    if (process.standard_free.load(std::memory_order_relaxed)) return -1;
+    not_served = {};
+  }
+  KeepReserve();
+  const int fd = OpenCached(located, flags, not_served);
+  if (fd < 0 || !AnyWriters()) return fd;
+  const Using use(fd);
+  if (!use || !BeingWritten(use->facts.ino)) return fd;
+  CloseNumber(fd);
+  not_served.why = RealOpen::kWriter;
+  return -1;
+}
+
+inline int CachedOrNothing(int directory, const char* path, int flags, NotServed& not_served) {
+  if (Writes(flags) || path == nullptr || !MayBeInside(directory, path)) return -1;
+  if ((flags & ~kServed) != 0 || !MayMakeDescriptors()) {
+    not_served.why = (flags & ~kServed) != 0 ? RealOpen::kFlags : RealOpen::kMode;
+    return -1;
+  }
+  const tierd::client::KeepErrno keep;
+  return TryCached(directory, path, flags, not_served);
+}
+
+inline int AfterReal(int fd, int flags, const NotServed& not_served) {
+  if (fd < 0) return fd;
+  if (raw::IsOwn(fd)) [[unlikely]] raw::MarkOwn(fd, false);  // closed behind our back
+  ForgetDirectory(fd);
+  CountNotServed(not_served);
+  if (Writes(flags)) [[unlikely]] {
+    const tierd::client::KeepErrno keep;
+    NoteWriter(fd);
+  }
+  return fd;
+}
+
+}  // namespace
+
+TIERD_EXPORT(int, open, const char* path, int flags, ...) {
+  unsigned mode = 0;
+  if (TakesMode(flags)) {
+    va_list arguments;
+    va_start(arguments, flags);
+    mode = va_arg(arguments, unsigned);
+    va_end(arguments);
+  }
+  if (!Active()) return Next_open()(path, flags, mode);
+  NotServed not_served;
+  if (const int fd = CachedOrNothing(AT_FDCWD, path, flags, not_served); fd >= 0) return fd;
+  return AfterReal(Next_open()(path, flags, mode), flags, not_served);
+}
+TIERD_ALIAS(int, open64, open, const char*, int, ...)
+
+TIERD_EXPORT(int, openat, int directory, const char* path, int flags, ...) {
+  unsigned mode = 0;
+  if (TakesMode(flags)) {
+    va_list arguments;
+    va_start(arguments, flags);
+    mode = va_arg(arguments, unsigned);
+    va_end(arguments);
+  }
+  if (!Active()) return Next_openat()(directory, path, flags, mode);
+  NotServed not_served;
+  if (const int fd = CachedOrNothing(directory, path, flags, not_served); fd >= 0) return fd;
+  return AfterReal(Next_openat()(directory, path, flags, mode), flags, not_served);
+}
+TIERD_ALIAS(int, openat64, openat, int, const char*, int, ...)
+
+TIERD_EXPORT(int, __open_2, const char* path, int flags) {
+  if (!Active()) return Next___open_2()(path, flags);
+  NotServed not_served;
+  if (const int fd = CachedOrNothing(AT_FDCWD, path, flags, not_served); fd >= 0) return fd;
+  return AfterReal(Next___open_2()(path, flags), flags, not_served);  // it checks that O_CREAT came with a mode
+}
+TIERD_ALIAS(int, __open64_2, __open_2, const char*, int)
+
+TIERD_EXPORT(int, __openat_2, int directory, const char* path, int flags) {
+  if (!Active()) return Next___openat_2()(directory, path, flags);
+  NotServed not_served;
+  if (const int fd = CachedOrNothing(directory, path, flags, not_served); fd >= 0) return fd;
+  return AfterReal(Next___openat_2()(directory, path, flags), flags, not_served);
+}
+TIERD_ALIAS(int, __openat64_2, __openat_2, int, const char*, int)
+
+TIERD_EXPORT(int, creat, const char* path, unsigned mode) {
+  const int fd = Next_creat()(path, mode);
+  return Active() ? AfterReal(fd, O_WRONLY | O_CREAT | O_TRUNC, {}) : fd;
+}
+TIERD_ALIAS(int, creat64, creat, const char*, unsigned)
+
+// No libc wrapper in glibc 2.36: the system call. What `resolve` asks for only the kernel can promise.
+TIERD_EXPORT(int, openat2, int directory, const char* path, open_how* how, size_t bytes) {
+  const long fd = raw::Call(SYS_openat2, directory, raw::Address(path), raw::Address(how), static_cast<long>(bytes));
+  if (fd >= 0 && Active()) return AfterReal(static_cast<int>(fd), static_cast<int>(how->flags), {});
+  return static_cast<int>(Result(fd));
+}

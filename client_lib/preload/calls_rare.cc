@@ -1,0 +1,194 @@
+// Calls on a descriptor that only the source's file can answer and that readers hardly ever make: it becomes real first, then libc goes on. Terminal questions are
+// answered at once: a regular file is none.
+#include <aio.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdarg.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <sys/time.h>
+#include <termios.h>
+
+#include <cstring>
+
+#include "client_lib/preload/cached_open.h"
+#include "client_lib/preload/calls.h"
+#include "client_lib/preload/materialise.h"
+#include "client_lib/preload/raw.h"
+
+using namespace tierd::preload;
+
+#define TIERD_REAL_FIRST(why, name, fd, params, arguments)          \
+  TIERD_EXPORT params {                                             \
+    if (Emulate(fd)) (void)Materialise(fd, Conversion::why);        \
+    return Next_##name() arguments;                                 \
+  }
+// Asked of the source's descriptor; ours stays what it is.
+#define TIERD_FROM_SOURCE(name, fd, params, arguments)              \
+  TIERD_EXPORT params {                                             \
+    return AskSource(fd, [&](int at) { return Next_##name() arguments; }); \
+  }
+#define TIERD_PACK(...) (__VA_ARGS__)
+
+TIERD_NEXT(int, isatty, int)
+TIERD_NEXT(int, tcgetattr, int, termios*)
+TIERD_NEXT(int, ioctl, int, unsigned long, ...)
+TIERD_NEXT(int, fstatfs, int, struct statfs*)
+TIERD_NEXT(int, fstatvfs, int, struct statvfs*)
+TIERD_NEXT(int, fsync, int)
+TIERD_NEXT(int, fdatasync, int)
+TIERD_NEXT(int, syncfs, int)
+TIERD_NEXT(long, fpathconf, int, int)
+TIERD_NEXT(ssize_t, fgetxattr, int, const char*, void*, size_t)
+TIERD_NEXT(ssize_t, flistxattr, int, char*, size_t)
+TIERD_NEXT(ssize_t, sendmsg, int, const msghdr*, int)
+TIERD_NEXT(int, sendmmsg, int, mmsghdr*, unsigned, int)
+TIERD_NEXT(int, aio_read, aiocb*)
+TIERD_NEXT(int, lio_listio, int, aiocb* const*, int, sigevent*)
+
+namespace {
+
+// `ask` of the source's descriptor behind one of ours, else of the number itself.
+template <typename Ask>
+auto AskSource(int fd, Ask ask) {
+  if (Emulate(fd)) {
+    {
+      const Using use(fd);
+      int source = -1;
+      if (use) {
+        const tierd::client::KeepErrno keep;
+        source = SourceOf(*use, SourceUse::kAttributes);
+      }
+      if (source >= 0) return ask(source);
+    }
+    (void)Materialise(fd, Conversion::kAttributes);
+  }
+  return ask(fd);
+}
+
+}  // namespace
+
+TIERD_EXPORT(int, isatty, int fd) {
+  if (!Emulate(fd)) return Next_isatty()(fd);
+  errno = ENOTTY;
+  return 0;
+}
+
+TIERD_EXPORT(int, tcgetattr, int fd, termios* settings) { return Emulate(fd) ? Result(-ENOTTY) : Next_tcgetattr()(fd, settings); }
+
+// ---- ioctl -----------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+int IoctlOurs(int fd, unsigned long request, void* argument) {
+  switch (request) {
+    case FIOCLEX: SetCloseOnExec(fd, true); return 0;
+    case FIONCLEX: SetCloseOnExec(fd, false); return 0;
+    case TCGETS:
+    case TIOCGWINSZ:
+    case TIOCGPGRP: return Result(-ENOTTY);
+    case FIONREAD: {
+      const Using use(fd);
+      if (!use) break;
+      const std::uint64_t at = OffsetOf(use->word.load(std::memory_order_acquire));
+      const std::uint64_t left = at < use->size() ? use->size() - at : 0;
+      *static_cast<int*>(argument) = static_cast<int>(left);
+      return 0;
+    }
+    default: (void)Materialise(fd, Conversion::kIoctl);
+  }
+  return Next_ioctl()(fd, request, argument);
+}
+
+// FICLONE names its source by number. Cloning across file systems is refused without asking the source.
+int CloneFromOurs(int to, unsigned long request, void* argument) {
+  const int from = request == FICLONE ? static_cast<int>(reinterpret_cast<long>(argument)) : static_cast<int>(static_cast<file_clone_range*>(argument)->src_fd);
+  int source = -1;
+  {
+    const Using use(from);
+    struct stat st;
+    if (use && raw::Stat(to, st) == 0 && st.st_dev != use->dev) return Result(-EXDEV);
+    if (use) source = SourceOf(*use, SourceUse::kIoctl);
+    if (source >= 0) {
+      if (request == FICLONE) return Next_ioctl()(to, request, source);
+      file_clone_range range = *static_cast<file_clone_range*>(argument);
+      range.src_fd = source;
+      return Next_ioctl()(to, request, &range);
+    }
+  }
+  (void)Materialise(from, Conversion::kIoctl);
+  return Next_ioctl()(to, request, argument);
+}
+
+bool ClonesFromOurs(unsigned long request, void* argument) {
+  if (request == FICLONE) return Emulate(static_cast<int>(reinterpret_cast<long>(argument)));
+  return request == FICLONERANGE && argument != nullptr && Emulate(static_cast<int>(static_cast<file_clone_range*>(argument)->src_fd));
+}
+
+}  // namespace
+
+TIERD_EXPORT(int, ioctl, int fd, unsigned long request, ...) {
+  va_list arguments;
+  va_start(arguments, request);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  if (Emulate(fd)) return IoctlOurs(fd, request, argument);
+  if (ClonesFromOurs(request, argument)) [[unlikely]] return CloneFromOurs(fd, request, argument);
+  return Next_ioctl()(fd, request, argument);
+}
+
+// ---- one line each ---------------------------------------------------------------------------------------------------------
+
+TIERD_FROM_SOURCE(fstatfs, fd, TIERD_PACK(int, fstatfs, int fd, struct statfs* st), (at, st))
+TIERD_ALIAS(int, fstatfs64, fstatfs, int, struct statfs*)
+TIERD_FROM_SOURCE(fstatvfs, fd, TIERD_PACK(int, fstatvfs, int fd, struct statvfs* st), (at, st))
+TIERD_ALIAS(int, fstatvfs64, fstatvfs, int, struct statvfs*)
+TIERD_FROM_SOURCE(fpathconf, fd, TIERD_PACK(long, fpathconf, int fd, int name), (at, name))
+TIERD_FROM_SOURCE(fgetxattr, fd, TIERD_PACK(ssize_t, fgetxattr, int fd, const char* name, void* value, size_t bytes), (at, name, value, bytes))
+TIERD_FROM_SOURCE(flistxattr, fd, TIERD_PACK(ssize_t, flistxattr, int fd, char* list, size_t bytes), (at, list, bytes))
+TIERD_REAL_FIRST(kAttributes, fsync, fd, TIERD_PACK(int, fsync, int fd), (fd))
+TIERD_REAL_FIRST(kAttributes, fdatasync, fd, TIERD_PACK(int, fdatasync, int fd), (fd))
+TIERD_REAL_FIRST(kAttributes, syncfs, fd, TIERD_PACK(int, syncfs, int fd), (fd))
+TIERD_REAL_FIRST(kAio, aio_read, request->aio_fildes, TIERD_PACK(int, aio_read, aiocb* request), (request))
+TIERD_ALIAS(int, aio_read64, aio_read, aiocb*)
+
+TIERD_EXPORT(int, lio_listio, int mode, aiocb* const* list, int count, sigevent* event) {
+  for (int i = 0; i < count; ++i) {
+    if (list[i] != nullptr && Emulate(list[i]->aio_fildes)) (void)Materialise(list[i]->aio_fildes, Conversion::kAio);
+  }
+  return Next_lio_listio()(mode, list, count, event);
+}
+TIERD_ALIAS(int, lio_listio64, lio_listio, int, aiocb* const*, int, sigevent*)
+
+// ---- descriptors sent to others --------------------------------------------------------------------------------------------
+
+namespace {
+
+void MaterialiseSent(const msghdr* message) {
+  if (message == nullptr || message->msg_control == nullptr || OpenDescriptions() == 0) return;
+  auto* const head = const_cast<msghdr*>(message);
+  for (cmsghdr* part = CMSG_FIRSTHDR(head); part != nullptr; part = CMSG_NXTHDR(head, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd;
+      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
+      if (Emulate(fd)) (void)Materialise(fd, Conversion::kScmRights);
+    }
+  }
+}
+
+}  // namespace
+
+TIERD_EXPORT(ssize_t, sendmsg, int fd, const msghdr* message, int flags) {
+  MaterialiseSent(message);
+  return Next_sendmsg()(fd, message, flags);
+}
+
+TIERD_EXPORT(int, sendmmsg, int fd, mmsghdr* messages, unsigned count, int flags) {
+  for (unsigned i = 0; i < count; ++i) MaterialiseSent(&messages[i].msg_hdr);
+  return Next_sendmmsg()(fd, messages, count, flags);
+}

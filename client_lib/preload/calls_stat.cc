@@ -1,0 +1,130 @@
+// stat in all its spellings: of descriptors of ours, and of paths below a source from the index (HAZARDS 2.15: a name that is missing is always asked of the source).
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <sys/sysmacros.h>
+#include <termios.h>
+
+#include "client_lib/preload/cached_open.h"
+#include "client_lib/preload/calls.h"
+#include "client_lib/preload/materialise.h"
+#include "client_lib/preload/paths.h"
+#include "client_lib/preload/writers.h"
+
+using namespace tierd::preload;
+
+TIERD_NEXT(int, fstat, int, struct stat*)
+TIERD_NEXT(int, stat, const char*, struct stat*)
+TIERD_NEXT(int, lstat, const char*, struct stat*)
+TIERD_NEXT(int, fstatat, int, const char*, struct stat*, int)
+TIERD_NEXT(int, statx, int, const char*, int, unsigned, struct statx*)
+TIERD_NEXT(int, __xstat, int, const char*, struct stat*)
+TIERD_NEXT(int, __lxstat, int, const char*, struct stat*)
+TIERD_NEXT(int, __fxstat, int, int, struct stat*)
+TIERD_NEXT(int, __fxstatat, int, int, const char*, struct stat*, int)
+
+namespace {
+
+bool StatOurs(int fd, struct stat* st) {
+  const Using use(fd);
+  if (!use) return false;
+  StatCached(*use, *st);
+  return true;
+}
+
+__attribute__((noinline)) bool TryStat(int directory, const char* path, bool follow, struct stat* st) {
+  const tierd::client::KeepErrno keep;
+  tierd::client::PathText room;
+  const char* const located = Locate(directory, path, room);
+  if (located == nullptr || !StatPath(located, follow, *st)) return false;
+  return !BeingWritten(st->st_ino);
+}
+
+inline bool StatFromIndex(int directory, const char* path, bool follow, struct stat* st) {
+  if (!Active() || path == nullptr || path[0] == '\0' || !MayBeInside(directory, path)) return false;
+  return TryStat(directory, path, follow, st);
+}
+
+// fstatat(fd, "", AT_EMPTY_PATH) is fstat.
+inline bool IsSelf(const char* path, int flags) { return (flags & AT_EMPTY_PATH) != 0 && path != nullptr && path[0] == '\0'; }
+
+inline bool StatAt(int directory, const char* path, struct stat* st, int flags) {
+  if (IsSelf(path, flags)) return Emulate(directory) && StatOurs(directory, st);
+  if ((flags & ~(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT)) != 0) return false;
+  return StatFromIndex(directory, path, (flags & AT_SYMLINK_NOFOLLOW) == 0, st);
+}
+
+void ToStatx(const struct stat& st, struct statx* out) {
+  *out = {};
+  out->stx_mask = STATX_BASIC_STATS;
+  out->stx_blksize = static_cast<std::uint32_t>(st.st_blksize);
+  out->stx_nlink = static_cast<std::uint32_t>(st.st_nlink);
+  out->stx_uid = st.st_uid;
+  out->stx_gid = st.st_gid;
+  out->stx_mode = static_cast<std::uint16_t>(st.st_mode);
+  out->stx_ino = st.st_ino;
+  out->stx_size = static_cast<std::uint64_t>(st.st_size);
+  out->stx_blocks = static_cast<std::uint64_t>(st.st_blocks);
+  const auto time = [](const timespec& t) {
+    statx_timestamp stamp{};
+    stamp.tv_sec = t.tv_sec;
+    stamp.tv_nsec = static_cast<std::uint32_t>(t.tv_nsec);
+    return stamp;
+  };
+  out->stx_atime = time(st.st_atim);
+  out->stx_mtime = time(st.st_mtim);
+  out->stx_ctime = time(st.st_ctim);
+  out->stx_dev_major = major(st.st_dev);
+  out->stx_dev_minor = minor(st.st_dev);
+}
+
+}  // namespace
+
+TIERD_EXPORT(int, fstat, int fd, struct stat* st) { return Emulate(fd) && StatOurs(fd, st) ? 0 : Next_fstat()(fd, st); }
+TIERD_ALIAS(int, fstat64, fstat, int, struct stat*)
+
+TIERD_EXPORT(int, stat, const char* path, struct stat* st) { return StatFromIndex(AT_FDCWD, path, true, st) ? 0 : Next_stat()(path, st); }
+TIERD_ALIAS(int, stat64, stat, const char*, struct stat*)
+
+TIERD_EXPORT(int, lstat, const char* path, struct stat* st) { return StatFromIndex(AT_FDCWD, path, false, st) ? 0 : Next_lstat()(path, st); }
+TIERD_ALIAS(int, lstat64, lstat, const char*, struct stat*)
+
+TIERD_EXPORT(int, fstatat, int directory, const char* path, struct stat* st, int flags) {
+  return StatAt(directory, path, st, flags) ? 0 : Next_fstatat()(directory, path, st, flags);
+}
+TIERD_ALIAS(int, fstatat64, fstatat, int, const char*, struct stat*, int)
+
+TIERD_EXPORT(int, statx, int directory, const char* path, int flags, unsigned mask, struct statx* out) {
+  // Birth time, mount and the like: of a path only the source knows them; of a descriptor of ours we say that we do not have them, as many file systems do.
+  constexpr unsigned kKnown = STATX_BASIC_STATS;
+  struct stat st;
+  const bool plain = (flags & AT_STATX_FORCE_SYNC) == 0;
+  const int at_flags = flags & ~(AT_STATX_FORCE_SYNC | AT_STATX_DONT_SYNC);
+  if (IsSelf(path, flags) ? Emulate(directory) : plain && (mask & ~kKnown) == 0) {
+    if (StatAt(directory, path, &st, at_flags)) {
+      ToStatx(st, out);
+      return 0;
+    }
+  }
+  return Next_statx()(directory, path, flags, mask, out);
+}
+
+// What programs built before glibc 2.33 call. `version` is the layout of the struct: 0 or 1, the same here.
+TIERD_EXPORT(int, __xstat, int version, const char* path, struct stat* st) {
+  return StatFromIndex(AT_FDCWD, path, true, st) ? 0 : Next___xstat()(version, path, st);
+}
+TIERD_ALIAS(int, __xstat64, __xstat, int, const char*, struct stat*)
+
+TIERD_EXPORT(int, __lxstat, int version, const char* path, struct stat* st) {
+  return StatFromIndex(AT_FDCWD, path, false, st) ? 0 : Next___lxstat()(version, path, st);
+}
+TIERD_ALIAS(int, __lxstat64, __lxstat, int, const char*, struct stat*)
+
+TIERD_EXPORT(int, __fxstat, int version, int fd, struct stat* st) { return Emulate(fd) && StatOurs(fd, st) ? 0 : Next___fxstat()(version, fd, st); }
+TIERD_ALIAS(int, __fxstat64, __fxstat, int, int, struct stat*)
+
+TIERD_EXPORT(int, __fxstatat, int version, int directory, const char* path, struct stat* st, int flags) {
+  return StatAt(directory, path, st, flags) ? 0 : Next___fxstatat()(version, directory, path, st, flags);
+}
+TIERD_ALIAS(int, __fxstatat64, __fxstatat, int, int, const char*, struct stat*, int)

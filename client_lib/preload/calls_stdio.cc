@@ -1,0 +1,115 @@
+// stdio. libc's streams call its own read and close, which nobody sees: a stream that is opened by name is the source's from the start, and one that is made of a
+// descriptor of ours reads through a cookie. Its `_fileno` is set so that fileno(), and what programs do with it, works (NumPy's fromfile: dup, fdopen,
+// fread, fclose).
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "client_lib/preload/calls.h"
+#include "client_lib/preload/materialise.h"
+#include "client_lib/preload/paths.h"
+#include "client_lib/preload/writers.h"
+
+using namespace tierd::preload;
+
+TIERD_NEXT(FILE*, fopen, const char*, const char*)
+TIERD_NEXT(FILE*, fdopen, int, const char*)
+TIERD_NEXT(FILE*, freopen, const char*, const char*, FILE*)
+TIERD_NEXT(int, fclose, FILE*)
+TIERD_NEXT(int, mkstemp, char*)
+TIERD_NEXT(int, mkostemp, char*, int)
+
+namespace {
+
+bool ModeWrites(const char* mode) { return mode != nullptr && (mode[0] != 'r' || std::strchr(mode, '+') != nullptr); }
+
+int NumberOf(FILE* stream) {
+  const tierd::client::KeepErrno keep;
+  return ::fileno(stream);
+}
+
+FILE* AfterOpen(FILE* stream, const char* mode) {
+  if (stream == nullptr || !Active()) return stream;
+  const tierd::client::KeepErrno keep;
+  ForgetDirectory(NumberOf(stream));
+  if (ModeWrites(mode)) NoteWriter(NumberOf(stream));
+  return stream;
+}
+
+// ---- streams over our descriptors; the cookie is the number ------------------------------------------------------------------
+
+int NumberIn(void* cookie) { return static_cast<int>(reinterpret_cast<long>(cookie)); }
+
+ssize_t CookieRead(void* cookie, char* buffer, size_t count) { return ::read(NumberIn(cookie), buffer, count); }
+
+int CookieSeek(void* cookie, off64_t* position, int whence) {
+  const off64_t at = ::lseek64(NumberIn(cookie), *position, whence);
+  if (at < 0) return -1;
+  *position = at;
+  return 0;
+}
+
+int CookieClose(void* cookie) { return CloseAny(NumberIn(cookie)); }
+
+FILE* StreamOfOurs(int fd, const char* mode) {
+  if (mode == nullptr || ModeWrites(mode)) {
+    errno = EINVAL;  // as libc says of a mode that the descriptor does not allow
+    return nullptr;
+  }
+  FILE* const stream = ::fopencookie(reinterpret_cast<void*>(static_cast<long>(fd)), "r", {&CookieRead, nullptr, &CookieSeek, &CookieClose});
+  if (stream == nullptr) return nullptr;
+  if (std::strchr(mode, 'e') != nullptr) SetCloseOnExec(fd, true);
+  stream->_fileno = fd;  // a field that libc itself leaves alone in such a stream
+  return stream;
+}
+
+}  // namespace
+
+TIERD_EXPORT(FILE*, fopen, const char* path, const char* mode) {
+  FILE* const stream = AfterOpen(Next_fopen()(path, mode), mode);
+  if (stream != nullptr && Active() && !ModeWrites(mode) && MayBeInside(AT_FDCWD, path)) Count(RealOpen::kStdio);
+  return stream;
+}
+TIERD_ALIAS(FILE*, fopen64, fopen, const char*, const char*)
+
+TIERD_EXPORT(FILE*, fdopen, int fd, const char* mode) { return Emulate(fd) ? StreamOfOurs(fd, mode) : Next_fdopen()(fd, mode); }
+
+TIERD_EXPORT(FILE*, freopen, const char* path, const char* mode, FILE* stream) {
+  if (!Active()) return Next_freopen()(path, mode, stream);
+  const int fd = NumberOf(stream);
+  if (fd >= 0 && IsOurs(fd)) (void)Materialise(fd, Conversion::kStdio);
+  ClosingWriter closing(fd);
+  FILE* const reopened = Next_freopen()(path, mode, stream);
+  closing.Tell();
+  if (fd >= 0 && fd < 3) process.standard_free.store(true, std::memory_order_relaxed);
+  return AfterOpen(reopened, mode);
+}
+TIERD_ALIAS(FILE*, freopen64, freopen, const char*, const char*, FILE*)
+
+TIERD_EXPORT(int, fclose, FILE* stream) {
+  if (!Active() || stream == nullptr) return Next_fclose()(stream);
+  const int fd = NumberOf(stream);
+  ClosingWriter closing(fd);
+  const int result = Next_fclose()(stream);
+  closing.Tell();
+  ForgetDirectory(fd);
+  if (fd >= 0 && fd < 3) process.standard_free.store(true, std::memory_order_relaxed);
+  return result;
+}
+
+namespace {
+int AfterMake(int fd) {
+  if (fd < 0 || !Active()) return fd;
+  const tierd::client::KeepErrno keep;
+  ForgetDirectory(fd);
+  NoteWriter(fd);
+  return fd;
+}
+}  // namespace
+
+TIERD_EXPORT(int, mkstemp, char* pattern) { return AfterMake(Next_mkstemp()(pattern)); }
+TIERD_ALIAS(int, mkstemp64, mkstemp, char*)
+TIERD_EXPORT(int, mkostemp, char* pattern, int flags) { return AfterMake(Next_mkostemp()(pattern, flags)); }
+TIERD_ALIAS(int, mkostemp64, mkostemp, char*, int)

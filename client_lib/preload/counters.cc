@@ -1,0 +1,134 @@
+#include "client_lib/preload/counters.h"
+
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "client_lib/preload/process.h"
+#include "client_lib/preload/raw.h"
+#include "tier/tier.h"
+
+namespace tierd::preload {
+
+constinit Counters counters{};
+
+namespace {
+
+constinit tier_statistics reported{};  // what earlier lines of this process have said
+
+// A line of JSON in a fixed buffer.
+class Line {
+ public:
+  __attribute__((format(printf, 2, 3))) void Add(const char* format, ...) {
+    if (used_ >= sizeof text_) return;
+    va_list arguments;
+    va_start(arguments, format);
+    const int n = ::vsnprintf(text_ + used_, sizeof text_ - used_, format, arguments);
+    va_end(arguments);
+    used_ = n < 0 ? sizeof text_ : used_ + static_cast<std::size_t>(n);
+  }
+  void Names(const char* key, const char* const* names, std::atomic<std::uint64_t>* values, std::size_t count) {
+    Add(",\"%s\":{", key);
+    bool first = true;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t value = values[i].exchange(0, std::memory_order_relaxed);
+      if (value == 0) continue;
+      Add("%s\"%s\":%llu", first ? "" : ",", names[i], static_cast<unsigned long long>(value));
+      first = false;
+    }
+    Add("}");
+  }
+  bool complete() const { return used_ < sizeof text_; }
+  const char* text() const { return text_; }
+  std::size_t bytes() const { return used_; }
+
+ private:
+  char text_[4096];
+  std::size_t used_ = 0;
+};
+
+void AddReads(Line& line, const tier_statistics& now) {
+  static constexpr const char* kOrigins[TIER_ORIGINS] = {"ram", "ssd", "source", "bypass"};
+  for (const bool bytes : {false, true}) {
+    line.Add(",\"%s\":{", bytes ? "bytes" : "reads");
+    for (std::size_t i = 0; i < TIER_ORIGINS; ++i) {
+      const std::uint64_t value = bytes ? now.bytes[i] - reported.bytes[i] : now.reads[i] - reported.reads[i];
+      line.Add("%s\"%s\":%llu", i == 0 ? "" : ",", kOrigins[i], static_cast<unsigned long long>(value));
+    }
+    line.Add("}");
+  }
+  line.Add(",\"fallback\":{");
+  bool first = true;
+  for (std::uint32_t i = 1; i < TIER_FALLBACKS; ++i) {
+    const std::uint64_t value = now.fallback[i] - reported.fallback[i];
+    if (value == 0) continue;
+    line.Add("%s\"%s\":%llu", first ? "" : ",", tier_fallback_name(i), static_cast<unsigned long long>(value));
+    first = false;
+  }
+  line.Add("}");
+}
+
+void AddName(Line& line) {
+  char name[64] = "";
+  const int fd = raw::Open(AT_FDCWD, "/proc/self/comm", O_RDONLY | O_CLOEXEC);
+  const ssize_t got = fd < 0 ? 0 : raw::Pread(fd, name, sizeof name - 1, 0);
+  if (fd >= 0) raw::Close(fd);
+  std::size_t kept = 0;
+  for (ssize_t i = 0; i < got; ++i) {
+    if (name[i] > ' ' && name[i] != '"' && name[i] != '\\' && name[i] < 127) name[kept++] = name[i];
+  }
+  name[kept] = '\0';
+  line.Add("{\"pid\":%ld,\"command\":\"%s\"", raw::Call(SYS_getpid), name);
+}
+
+void AddPlain(Line& line) {
+  const struct {
+    const char* name;
+    std::atomic<std::uint64_t>& value;
+  } plain[] = {{"opened", counters.opened}, {"stats", counters.stats}, {"listings", counters.listings}, {"maps", counters.maps},
+               {"memory_copies", counters.memory_copies}, {"invalidations", counters.invalidations}};
+  for (const auto& counter : plain)
+    line.Add(",\"%s\":%llu", counter.name, static_cast<unsigned long long>(counter.value.exchange(0, std::memory_order_relaxed)));
+}
+
+// Most processes of a job never come near a source.
+bool AnythingHappened(const tier_statistics& now) {
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < TIER_ORIGINS; ++i) sum += now.reads[i] - reported.reads[i];
+  for (std::size_t i = 0; i < TIER_FALLBACKS; ++i) sum += now.fallback[i] - reported.fallback[i];
+  auto* const all = reinterpret_cast<std::atomic<std::uint64_t>*>(&counters);
+  for (std::size_t i = 0; i < sizeof counters / sizeof *all; ++i) sum += all[i].load(std::memory_order_relaxed);
+  return sum != 0;
+}
+
+}  // namespace
+
+void ForgetCounts() {
+  auto* const all = reinterpret_cast<std::atomic<std::uint64_t>*>(&counters);
+  for (std::size_t i = 0; i < sizeof counters / sizeof *all; ++i) all[i].store(0, std::memory_order_relaxed);
+  reported = {};
+}
+
+void WriteReport() {
+  if (!process.active || process.report == nullptr) return;
+  tier_statistics now{};
+  now.size = sizeof now;
+  if (tier_stats(nullptr, &now) != 0 || !AnythingHappened(now)) return;
+  Line line;
+  AddName(line);
+  AddReads(line, now);
+  AddPlain(line);
+  line.Names("conversions", kConversionNames, counters.conversion, static_cast<std::size_t>(Conversion::kCount));
+  line.Names("real_opens", kRealOpenNames, counters.real_open, static_cast<std::size_t>(RealOpen::kCount));
+  line.Names("source_uses", kSourceUseNames, counters.source_use, static_cast<std::size_t>(SourceUse::kCount));
+  line.Add("}\n");
+  reported = now;
+  if (!line.complete()) return;
+  const int fd = raw::Open(AT_FDCWD, process.report, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return;
+  (void)raw::Write(fd, line.text(), line.bytes());  // one write: lines of several processes do not mix
+  raw::Close(fd);
+}
+
+}  // namespace tierd::preload

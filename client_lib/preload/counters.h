@@ -1,0 +1,52 @@
+// What happened to descriptors in this process, for `tierctl run`'s summary and for tests that count conversions. Relaxed adds; any thread, signal handlers too.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "client_lib/src/thread_state.h"
+
+namespace tierd::preload {
+
+// Why a descriptor of ours became a real one, in place.
+enum class Conversion : std::uint32_t {
+  kFork, kSpawn, kExec, kDup, kFcntl, kIoctl, kStdio, kScmRights, kAttributes, kAio, kReadFlags, kRings, kCount
+};
+inline constexpr const char* kConversionNames[] = {"fork",       "spawn",      "exec", "dup",        "fcntl", "ioctl",
+                                                   "stdio", "scm_rights", "attributes", "aio", "read_flags", "io_uring"};
+static_assert(sizeof kConversionNames / sizeof *kConversionNames == static_cast<std::size_t>(Conversion::kCount));
+
+// Why a file below a source was opened for real from the start.
+enum class RealOpen : std::uint32_t { kFlags, kLowDescriptor, kPath, kMode, kNoDescriptor, kNotCached, kWriter, kStdio, kCount };
+inline constexpr const char* kRealOpenNames[] = {"flags", "low_descriptor", "path", "mode", "no_descriptor", "not_cached", "writer", "stdio"};
+static_assert(sizeof kRealOpenNames / sizeof *kRealOpenNames == static_cast<std::size_t>(RealOpen::kCount));
+
+// What else went to the source although its descriptor is ours.
+enum class SourceUse : std::uint32_t { kLock, kSplice, kMmap, kIoctl, kAttributes, kCount };
+inline constexpr const char* kSourceUseNames[] = {"lock", "splice", "mmap", "ioctl", "attributes"};
+static_assert(sizeof kSourceUseNames / sizeof *kSourceUseNames == static_cast<std::size_t>(SourceUse::kCount));
+
+struct Counters {
+  std::atomic<std::uint64_t> opened;        // descriptors of ours
+  std::atomic<std::uint64_t> stats;         // stat calls answered from the index
+  std::atomic<std::uint64_t> listings;      // opendir answered from the index
+  std::atomic<std::uint64_t> maps;          // mmap answered from the cache
+  std::atomic<std::uint64_t> memory_copies; // conversions whose file was gone: a sealed copy in memory
+  std::atomic<std::uint64_t> invalidations; // told to the daemon
+  std::atomic<std::uint64_t> conversion[static_cast<std::size_t>(Conversion::kCount)];
+  std::atomic<std::uint64_t> real_open[static_cast<std::size_t>(RealOpen::kCount)];
+  std::atomic<std::uint64_t> source_use[static_cast<std::size_t>(SourceUse::kCount)];
+};
+
+extern constinit Counters counters;
+
+inline void Count(std::atomic<std::uint64_t>& counter) { client::AddOwn(counter, 1); }
+inline void Count(Conversion why) { Count(counters.conversion[static_cast<std::size_t>(why)]); }
+inline void Count(RealOpen why) { Count(counters.real_open[static_cast<std::size_t>(why)]); }
+inline void Count(SourceUse why) { Count(counters.source_use[static_cast<std::size_t>(why)]); }
+
+// Appends one line of JSON to the report file and starts counting anew. At exit, before exec, in _exit. In a child of fork: forgets what the parent counted.
+void WriteReport();
+void ForgetCounts();
+
+}  // namespace tierd::preload

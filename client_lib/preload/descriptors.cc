@@ -1,0 +1,260 @@
+#include "client_lib/preload/descriptors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include "client_lib/preload/raw.h"
+#include "client_lib/src/views.h"
+
+namespace tierd::preload {
+
+namespace descriptors_detail {
+constinit std::atomic<std::uint32_t> table[kTable] = {};
+}
+
+using namespace descriptors_detail;
+
+namespace {
+
+constexpr std::uint32_t kCleaning = 0x80000000u;  // in refs: its leases are being given back
+
+alignas(4096) Description pool[kDescriptions];
+constinit std::atomic<std::uint32_t> open_count{0};
+constinit int placeholder = -1;
+constinit int base = 0;      // of our numbers
+constinit int own_base = 0;  // of the core's
+
+Description* DescriptionOf(std::uint32_t entry) { return &pool[(entry & 0x1ff) - 1]; }
+
+void Clean(Description& d) {
+  if (d.whole) {
+    if (d.piece.held()) client::GiveLeaseBack(*d.piece.session, d.piece.lease, d.piece.epoch, d.piece.bytes);
+    d.piece = {};
+  } else {
+    d.file().Close();
+  }
+  if (const int source = d.source.exchange(-1, std::memory_order_acq_rel); source >= 0) {
+    raw::MarkOwn(source, false);
+    raw::Close(source);
+  }
+  open_count.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool EnterDescription(Description& d) {
+  std::uint32_t refs = d.refs.load(std::memory_order_relaxed);
+  do {
+    if (refs == 0 || (refs & kCleaning) != 0) return false;
+  } while (!d.refs.compare_exchange_weak(refs, refs + 1, std::memory_order_acq_rel));
+  return true;
+}
+
+}  // namespace
+
+// ---- looking a number up ---------------------------------------------------------------------------------------------------
+
+Using::Using(int fd) {
+  for (;;) {
+    const std::uint32_t entry = table[fd].load(std::memory_order_acquire);
+    if (entry == 0) return;
+    Description* const d = DescriptionOf(entry);
+    if (!EnterDescription(*d)) continue;  // the entry is about to change
+    // The entry changes its close-on-exec bit only, or becomes 0, before its description can be another file.
+    if (((table[fd].load(std::memory_order_acquire) ^ entry) & ~kCloseOnExec) == 0) {
+      description_ = d;
+      return;
+    }
+    Leave(*d);
+  }
+}
+
+void Using::Leave(Description& d) {
+  std::uint32_t refs = d.refs.load(std::memory_order_relaxed);
+  for (;;) {
+    const bool last = refs == 1;
+    if (!d.refs.compare_exchange_weak(refs, last ? kCleaning : refs - 1, std::memory_order_acq_rel)) continue;
+    if (last) {
+      Clean(d);
+      d.refs.store(0, std::memory_order_release);
+    }
+    return;
+  }
+}
+
+std::uint32_t EntryOf(const Description& d) {
+  return static_cast<std::uint32_t>(&d - pool + 1) | (d.generation.load(std::memory_order_relaxed) << 10);
+}
+
+// ---- making one ------------------------------------------------------------------------------------------------------------
+
+bool MakePlaceholder() {
+  rlimit limit{};
+  if (raw::Call(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, raw::Address(&limit)) != 0 || limit.rlim_cur < 64) return false;
+  const rlim_t wanted = limit.rlim_cur / 4 * 3;
+  base = wanted < kTable / 4 * 3 ? static_cast<int>(wanted) : kTable / 4 * 3;
+  own_base = limit.rlim_cur >= 4 * kTable ? kTable : base;
+  // A file in memory has no name from the start; O_PATH of it can be neither read nor mapped nor polled.
+  const int file = static_cast<int>(raw::Call(SYS_memfd_create, raw::Address("tierd-placeholder"), MFD_CLOEXEC));
+  if (file < 0) return false;
+  raw::Call(SYS_fchmod, file, 0);
+  char path[32];
+  ::snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  const int low = raw::Open(AT_FDCWD, path, O_PATH | O_CLOEXEC);
+  raw::Close(file);
+  if (low < 0) return false;
+  placeholder = raw::DupFrom(low, own_base);
+  raw::Close(low);
+  raw::MarkOwn(placeholder, true);
+  return placeholder >= 0;
+}
+
+int OwnBase() { return own_base; }
+
+Description* NewDescription(int* fd) {
+  const int number = raw::DupFrom(placeholder, base);
+  if (number < 0) return nullptr;
+  const auto first = static_cast<std::uint32_t>(number - base);
+  for (std::uint32_t i = 0; number < kTable && i < kDescriptions; ++i) {
+    Description& d = pool[(first + i) % kDescriptions];
+    std::uint32_t none = 0;
+    if (!d.refs.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) continue;
+    d.generation.store((d.generation.load(std::memory_order_relaxed) + 1) & 0x3fffff, std::memory_order_relaxed);
+    d.source.store(-1, std::memory_order_relaxed);
+    d.noted.store(false, std::memory_order_relaxed);
+    d.posix_locks.store(false, std::memory_order_relaxed);
+    open_count.fetch_add(1, std::memory_order_relaxed);
+    *fd = number;
+    return &d;
+  }
+  raw::Close(number);
+  return nullptr;
+}
+
+void Publish(Description& d, int fd, bool close_on_exec) {
+  d.word.store(MakeWord(State::kCached, 1, 0), std::memory_order_relaxed);
+  table[fd].store(EntryOf(d) | (close_on_exec ? kCloseOnExec : 0), std::memory_order_release);
+}
+
+void Discard(Description& d, int fd) {
+  raw::Close(fd);
+  open_count.fetch_sub(1, std::memory_order_relaxed);
+  d.refs.store(0, std::memory_order_release);
+}
+
+// ---- changing what a number is ---------------------------------------------------------------------------------------------
+
+std::uint64_t Own(Description& d, State to) {
+  for (;;) {
+    std::uint64_t word = d.word.load(std::memory_order_acquire);
+    switch (StateOf(word)) {
+      case State::kCached:
+        if (d.word.compare_exchange_weak(word, MakeWord(to, NumbersOf(word), OffsetOf(word)), std::memory_order_acq_rel)) return word;
+        break;
+      case State::kBusy:
+      case State::kMaterialising: raw::Yield(); break;
+      default: return 0;
+    }
+  }
+}
+
+bool AwaitUsable(Description& d, std::uint64_t word) {
+  if (StateOf(word) == State::kClosed) return false;
+  while (StateOf(word) == State::kBusy || StateOf(word) == State::kMaterialising) {
+    raw::Yield();
+    word = d.word.load(std::memory_order_acquire);
+  }
+  return true;
+}
+
+int CloseNumber(int fd) {
+  for (;;) {
+    const Using use(fd);
+    if (!use) return static_cast<int>(raw::Close(fd));
+    Description& d = *use;
+    std::uint64_t word = d.word.load(std::memory_order_acquire);
+    if (StateOf(word) == State::kCached && NumbersOf(word) == 1) {
+      // The usual case, without holding signals off: one step decides, and a handler that comes after it sees a closed file.
+      if (!d.word.compare_exchange_strong(word, MakeWord(State::kClosed, 1, 0), std::memory_order_acq_rel)) continue;
+      table[fd].store(0, std::memory_order_release);
+      raw::Close(fd);
+      Using::Leave(d);  // of the number
+      return 0;
+    }
+    if (!AwaitUsable(d, word)) return -EBADF;
+    if (StateOf(word) != State::kCached) continue;
+    const raw::NoSignals no_signals;
+    word = Own(d, State::kBusy);
+    if (word == 0) continue;
+    const bool still = (table[fd].load(std::memory_order_acquire) & ~kCloseOnExec) == EntryOf(d);
+    if (still) {
+      table[fd].store(0, std::memory_order_release);
+      raw::Close(fd);
+    }
+    const std::uint32_t left = NumbersOf(word) - (still ? 1 : 0);
+    d.word.store(MakeWord(left == 0 ? State::kClosed : State::kCached, left, OffsetOf(word)), std::memory_order_release);
+    if (!still) continue;
+    Using::Leave(d);
+    return 0;
+  }
+}
+
+void ForgetNumber(int fd) {
+  const raw::NoSignals no_signals;
+  const Using use(fd);
+  if (!use) return;
+  Description& d = *use;
+  const std::uint64_t word = Own(d, State::kBusy);
+  if (word == 0) return;
+  const std::uint32_t left = NumbersOf(word) - 1;
+  table[fd].store(0, std::memory_order_release);
+  d.word.store(MakeWord(left == 0 ? State::kClosed : State::kCached, left, OffsetOf(word)), std::memory_order_release);
+  Using::Leave(d);
+}
+
+int DuplicateNumber(int fd, int lowest, bool close_on_exec) {
+  const Using use(fd);
+  if (!use) return -EAGAIN;
+  Description& d = *use;
+  const int number = raw::DupFrom(placeholder, lowest > base ? lowest : base);
+  if (number < 0) return number;
+  if (number >= kTable) {
+    raw::Close(number);
+    return -EMFILE;
+  }
+  const raw::NoSignals no_signals;
+  const std::uint64_t word = Own(d, State::kBusy);
+  if (word == 0) {
+    raw::Close(number);
+    return -EAGAIN;  // it has become real meanwhile: the caller asks the kernel
+  }
+  d.refs.fetch_add(1, std::memory_order_acq_rel);
+  table[number].store(EntryOf(d) | (close_on_exec ? kCloseOnExec : 0), std::memory_order_release);
+  d.word.store(MakeWord(State::kCached, NumbersOf(word) + 1, OffsetOf(word)), std::memory_order_release);
+  return number;
+}
+
+bool CloseOnExec(int fd) { return (table[fd].load(std::memory_order_acquire) & kCloseOnExec) != 0; }
+
+void SetCloseOnExec(int fd, bool on) {
+  std::uint32_t entry = table[fd].load(std::memory_order_acquire);
+  while (entry != 0 && !table[fd].compare_exchange_weak(entry, on ? entry | kCloseOnExec : entry & ~kCloseOnExec, std::memory_order_acq_rel)) {
+  }
+}
+
+std::uint32_t OpenDescriptions() { return open_count.load(std::memory_order_relaxed); }
+
+void ForgetThreads() {
+  std::uint32_t open = 0;
+  for (Description& d : pool) {
+    if (d.refs.load(std::memory_order_relaxed) == 0) continue;
+    std::uint32_t numbers = 0;
+    for (const auto& entry : table) numbers += (entry.load(std::memory_order_relaxed) & ~kCloseOnExec) == EntryOf(d) ? 1 : 0;
+    d.refs.store(numbers, std::memory_order_relaxed);
+    open += numbers != 0 ? 1 : 0;
+  }
+  open_count.store(open, std::memory_order_relaxed);
+}
+
+}  // namespace tierd::preload

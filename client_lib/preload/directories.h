@@ -1,0 +1,29 @@
+// Directories listed from the index: an object of ours that stands for a DIR. A fixed number of them; opened beyond that, a directory is the source's.
+//
+// One DIR is used by one thread at a time, as with libc's.
+#pragma once
+
+#include <dirent.h>
+
+#include "client_lib/src/cached_file.h"
+
+namespace tierd::preload {
+
+struct CachedDirectory;
+
+// From the canonical path, or null: open the source.
+CachedDirectory* OpenDirectory(const char* path);
+// Null: a DIR of libc's.
+CachedDirectory* OurDirectory(DIR* directory);
+DIR* AsDir(CachedDirectory* directory);
+
+dirent64* ReadEntry(CachedDirectory& directory);  // null at the end
+long Tell(const CachedDirectory& directory);
+void Seek(CachedDirectory& directory, long position);
+// Looks the listing up again, as rewinddir must show what has changed. The old one is kept if that fails.
+void Rewind(CachedDirectory& directory);
+// A real descriptor of the directory, or -errno; the caller's until Close.
+int DescriptorOf(CachedDirectory& directory);
+void Close(CachedDirectory& directory);
+
+}  // namespace tierd::preload

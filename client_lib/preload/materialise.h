@@ -1,0 +1,16 @@
+// Turns a descriptor of ours, in place and at its offset, into a real one of the source file, or of a sealed copy in memory when the file is gone or another by
+// now: for everything that the wrappers cannot do on a placeholder. Slower afterwards, never wrong. errno is left alone. Any thread.
+#pragma once
+
+#include "client_lib/preload/descriptors.h"
+
+namespace tierd::preload {
+
+// All numbers of what `fd` is; nothing if it is not ours. False: neither the file nor memory was to be had: the descriptor stays ours.
+bool Materialise(int fd, Conversion why);
+// Sets a few numbers aside for conversions, at the first descriptor of ours: later the process may have used up all.
+void KeepReserve();
+// Every descriptor of ours in this process: before anything that gives descriptors to others.
+void MaterialiseAll(Conversion why);
+
+}  // namespace tierd::preload

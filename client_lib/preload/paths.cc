@@ -1,0 +1,138 @@
+#include "client_lib/preload/paths.h"
+
+#include <cstring>
+
+#include "client_lib/preload/raw.h"
+#include "client_lib/src/clock.h"
+#include "client_lib/src/path_text.h"
+#include "client_lib/src/thread_state.h"
+
+namespace tierd::preload {
+namespace {
+
+enum Guess : std::uint8_t { kUnknown = 0, kOutside = 1, kInside = 2 };
+
+constinit std::atomic<std::uint8_t> working_directory{kUnknown};
+constexpr int kDirectories = 1024;
+constinit std::atomic<std::uint64_t> outside[kDirectories / 64] = {};
+
+// What programs look at before they look at data: no reason to look for a daemon.
+bool IsSystem(const char* path) {
+  for (const char* prefix : {"/usr/", "/lib", "/etc/", "/proc/", "/sys/", "/dev/", "/run/", "/bin/", "/sbin/", "/var/lib/"}) {
+    if (std::strncmp(path, prefix, std::strlen(prefix)) == 0) return true;
+  }
+  return false;
+}
+
+bool BelowSourcesOf(const client::Session& session, const char* path) {
+  const char* relative;
+  std::size_t relative_bytes;
+  return session.sources.load(std::memory_order_acquire)->Match(path, std::strlen(path), &relative, &relative_bytes) != nullptr;
+}
+
+// Whether a name that begins in `directory` may lead below a source: the directory is, or one of the sources is below it.
+bool MayLeadInside(const char* directory) {
+  if (BelowRoots(directory)) return true;
+  const std::size_t bytes = std::strlen(directory) == 1 ? 0 : std::strlen(directory);
+  const auto below = [&](const char* root) { return std::strncmp(root, directory, bytes) == 0 && root[bytes] == '/'; };
+  for (std::size_t i = 0; i < process.roots.count; ++i) {
+    if (below(process.roots.text[i])) return true;
+  }
+  const client::Session* const session = process.roots.count == 0 ? process.client->session() : nullptr;
+  if (session == nullptr) return false;
+  const client::SourceTable& sources = *session->sources.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < sources.count(); ++i) {
+    if (below(sources.at(i).root)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+bool BelowPrefixes(const char* path) {
+  for (std::size_t i = 0; i < process.roots.count; ++i) {
+    const char* const root = process.roots.text[i];
+    const std::uint32_t bytes = process.roots.bytes[i];
+    if (bytes > 1 && path[1] != root[1]) continue;  // most paths outside end here
+    if (std::strncmp(path, root, bytes) == 0 && (path[bytes] == '/' || path[bytes] == '\0')) return true;
+  }
+  return false;
+}
+
+bool BelowKnownSources(const char* path) {
+  client::Client& client = *process.client;
+  if (const client::Session* session = client.session(); session != nullptr) return BelowSourcesOf(*session, path);
+  const std::int64_t now_ns = client::CoarseNs();
+  if (client.WithoutDaemon(now_ns) != abi::Fallback::kNone || IsSystem(path)) return false;
+  const client::SlowPath slow;
+  abi::Fallback why;
+  const client::Session* const session = slow.entered() ? client.Acquire(now_ns, &why) : nullptr;
+  return session != nullptr && BelowSourcesOf(*session, path);
+}
+
+bool NameOfDescriptor(int fd, client::PathText& room) {
+  char name[32] = "/proc/self/fd/";
+  char digits[12];
+  int n = 0;
+  for (int rest = fd; n == 0 || rest > 0; rest /= 10) digits[n++] = static_cast<char>('0' + rest % 10);
+  std::size_t used = std::strlen(name);
+  while (n > 0) name[used++] = digits[--n];
+  name[used] = '\0';
+  const ssize_t got = raw::ReadLink(name, room.text, sizeof room.text - 1);
+  if (got <= 0 || room.text[0] != '/') return false;
+  room.text[got] = '\0';
+  constexpr char kDeleted[] = " (deleted)";
+  const auto bytes = static_cast<std::size_t>(got);
+  return bytes < sizeof kDeleted || std::strcmp(room.text + bytes - (sizeof kDeleted - 1), kDeleted) != 0;
+}
+
+bool WorkingDirectoryMayBeInside() {
+  std::uint8_t guess = working_directory.load(std::memory_order_relaxed);
+  if (guess == kUnknown) {
+    client::PathText room;
+    const long got = raw::Call(SYS_getcwd, raw::Address(room.text), sizeof room.text);
+    guess = got > 0 && room.text[0] == '/' && MayLeadInside(room.text) ? kInside : kOutside;
+    working_directory.store(guess, std::memory_order_relaxed);
+  }
+  return guess == kInside;
+}
+
+void ForgetWorkingDirectory() { working_directory.store(kUnknown, std::memory_order_relaxed); }
+
+bool DirectoryMayBeInside(int fd) {
+  if (fd < 0) return false;
+  const std::uint64_t bit = std::uint64_t{1} << (fd % 64);
+  if (fd < kDirectories && (outside[fd / 64].load(std::memory_order_relaxed) & bit) != 0) return false;
+  client::PathText room;
+  if (NameOfDescriptor(fd, room) && MayLeadInside(room.text)) return true;
+  if (fd < kDirectories) outside[fd / 64].fetch_or(bit, std::memory_order_relaxed);
+  return false;
+}
+
+void ForgetDirectory(int fd) {
+  if (fd < 0 || fd >= kDirectories) return;
+  const std::uint64_t bit = std::uint64_t{1} << (fd % 64);
+  if ((outside[fd / 64].load(std::memory_order_relaxed) & bit) != 0) outside[fd / 64].fetch_and(~bit, std::memory_order_relaxed);
+}
+
+const char* Locate(int directory, const char* path, client::PathText& room) {
+  const char* found = path;
+  std::size_t bytes = std::strlen(path);
+  if (path[0] == '/' && client::IsCanonical(path, bytes)) return path;  // MayBeInside has compared it
+  if (path[0] == '/' || directory == AT_FDCWD) {
+    if (!client::MakeCanonical(path, room, &bytes)) return nullptr;
+    found = room.text;
+  } else {
+    client::PathText joined;
+    if (!NameOfDescriptor(directory, joined)) return nullptr;
+    const std::size_t used = std::strlen(joined.text);
+    if (used + 1 + bytes >= sizeof joined.text) return nullptr;
+    joined.text[used] = '/';
+    std::memcpy(joined.text + used + 1, path, bytes + 1);
+    if (!client::MakeCanonical(joined.text, room, &bytes)) return nullptr;
+    found = room.text;
+  }
+  return BelowRoots(found) ? found : nullptr;
+}
+
+}  // namespace tierd::preload

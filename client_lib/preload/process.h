@@ -1,0 +1,45 @@
+// What this process is to us: whether we do anything at all, whether descriptors of ours may be made, what the environment asks for.
+//
+// Constant after Start but for the marked words. Any thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+
+#include "client_lib/src/process.h"
+
+namespace tierd::preload {
+
+struct Process {
+  bool active = false;       // false: AT_SECURE, TIERD_DISABLE, before Start
+  bool real_fds = false;     // TIERD_REAL_FDS, TIERD_LOWEST_FD
+  const char* report = nullptr;  // TIERD_REPORT: file that the counts are appended to
+  client::Client* client = nullptr;
+  client::Prefixes roots;    // TIERD_PREFIX
+  char root_text[4096] = {};
+  char report_path[4096] = {};
+  // Changed later.
+  std::atomic<bool> kernel_rings{false};     // io_uring or cuFile in the process: their descriptors escape us
+  std::atomic<std::uint32_t> forking{0};     // forks under way: nothing may be opened as ours, the child would share it
+  std::atomic<bool> standard_free{false};    // 0, 1 or 2 may be free: open for real, POSIX promises the lowest number
+};
+
+extern constinit Process process;
+
+// A vfork child runs on our memory and on its parent's thread: it changes no table.
+extern __thread std::uint32_t vfork_depth __attribute__((tls_model("initial-exec")));
+
+inline bool Active() { return process.active && vfork_depth == 0; }
+
+// Whether a file may be opened as one of ours just now.
+inline bool MayMakeDescriptors() {
+  return !process.real_fds && process.forking.load(std::memory_order_relaxed) == 0 && !process.kernel_rings.load(std::memory_order_relaxed);
+}
+
+// A descriptor 0..2 was closed: looks whether one of them is free.
+void LookAtStandardDescriptors();
+
+// Of the heap of the core.
+void ResetHeap();
+
+}  // namespace tierd::preload

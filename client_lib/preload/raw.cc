@@ -1,0 +1,71 @@
+#include "client_lib/preload/raw.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+
+#include <atomic>
+
+namespace tierd::preload::raw {
+namespace {
+
+constinit std::atomic<std::uint64_t> own[kWatched / 64] = {};
+
+template <typename Do>
+inline long Retry(Do call) {
+  for (;;) {
+    const long result = call();
+    if (result != -EINTR) return result;
+  }
+}
+
+}  // namespace
+
+int Open(int directory, const char* path, int flags, unsigned mode) {
+  return static_cast<int>(Retry([&] { return Call(SYS_openat, directory, Address(path), flags | O_LARGEFILE, mode); }));
+}
+
+int Close(int fd) { return static_cast<int>(Call(SYS_close, fd)); }
+
+int Stat(int fd, struct stat& st) { return static_cast<int>(Call(SYS_fstat, fd, Address(&st))); }
+
+ssize_t Pread(int fd, void* buffer, std::size_t count, std::int64_t offset) {
+  return Retry([&] { return Call(SYS_pread64, fd, Address(buffer), static_cast<long>(count), offset); });
+}
+
+ssize_t Write(int fd, const void* buffer, std::size_t count) {
+  return Retry([&] { return Call(SYS_write, fd, Address(buffer), static_cast<long>(count)); });
+}
+
+int DupFrom(int fd, int lowest) { return static_cast<int>(Call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, lowest)); }
+
+int Dup3(int from, int to, int flags) {
+  for (;;) {
+    const long result = Call(SYS_dup3, from, to, flags);
+    if (result != -EINTR && result != -EBUSY) return static_cast<int>(result);
+  }
+}
+
+ssize_t ReadLink(const char* path, char* text, std::size_t room) {
+  return Call(SYS_readlinkat, AT_FDCWD, Address(path), Address(text), static_cast<long>(room));
+}
+
+void Yield() { Call(SYS_sched_yield); }
+
+NoSignals::NoSignals() {
+  const std::uint64_t all = ~std::uint64_t{0};
+  Call(SYS_rt_sigprocmask, SIG_SETMASK, Address(&all), Address(&before_), sizeof all);
+}
+
+NoSignals::~NoSignals() { Call(SYS_rt_sigprocmask, SIG_SETMASK, Address(&before_), 0, sizeof before_); }
+
+void MarkOwn(int fd, bool is_own) {
+  if (fd < 0 || fd >= kWatched) return;
+  const std::uint64_t bit = std::uint64_t{1} << (fd % 64);
+  if (is_own) own[fd / 64].fetch_or(bit, std::memory_order_relaxed);
+  else own[fd / 64].fetch_and(~bit, std::memory_order_relaxed);
+}
+
+bool IsOwn(int fd) { return fd >= 0 && fd < kWatched && (own[fd / 64].load(std::memory_order_relaxed) >> (fd % 64) & 1) != 0; }
+
+}  // namespace tierd::preload::raw

@@ -1,0 +1,292 @@
+"""Ordinary programs, bare and under `tierctl run`: same output, same exit code. In five states of the cache: cold, warm, from the SSD tier, under eviction
+pressure, and with the daemon killed half-way. On hits, the usual readers convert no descriptor and get their bytes from the cache.
+
+usage: compat_test.py TIERCTL TIERD LIBTIER_PRELOAD [only these programs...]"""
+
+import difflib
+import json
+import os
+import pathlib
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+TIERCTL, TIERD, PRELOAD = sys.argv[1:4]
+ONLY = set(sys.argv[4:])
+PYTHON = "/usr/bin/python3"
+failures = []
+
+
+PROFILER = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <unistd.h>
+static long calls;
+int open64(const char *p, int f, ...) {
+  va_list a; va_start(a, f); unsigned m = va_arg(a, unsigned); va_end(a);
+  ++calls;
+  return ((int (*)(const char *, int, ...))dlsym(RTLD_NEXT, "open64"))(p, f, m);
+}
+ssize_t read(int fd, void *b, size_t n) { ++calls; return ((ssize_t (*)(int, void *, size_t))dlsym(RTLD_NEXT, "read"))(fd, b, n); }
+int close(int fd) { ++calls; return ((int (*)(int))dlsym(RTLD_NEXT, "close"))(fd); }
+"""
+
+
+def have(module):
+    return subprocess.run([PYTHON, "-c", f"import {module}"], capture_output=True).returncode == 0
+
+
+def make_files(root):
+    rng = random.Random(7)
+    root.mkdir(parents=True)
+    (root / "text").write_text("".join(f"line {i} {rng.random()}\n" for i in range(20000)))
+    (root / "blob").write_bytes(rng.randbytes(9_500_000))
+    (root / "empty").write_bytes(b"")
+    for i in range(60):
+        d = root / "many" / f"d{i % 4}"
+        d.mkdir(parents=True, exist_ok=True)
+        (d / f"f{i:03}").write_text(f"needle {i}\n" * (i * 37))
+    (root / "link").symlink_to("text")
+    shutil.copy(root / "text", root / "packed")
+    for tool, name in (("xz", "packed.xz"), ("zstd", "packed.zst")):
+        with open(root / name, "wb") as out:
+            subprocess.run([tool, "-c", "-q", str(root / "packed")], stdout=out, check=True)
+    script = f"""
+import os, pickle, sqlite3, zipfile, random
+os.chdir({str(root)!r})
+rng = random.Random(3)
+with zipfile.ZipFile('z.zip', 'w') as z:
+    for i in range(20): z.writestr(f'm{{i}}', rng.randbytes(50000))
+pickle.dump({{'a': list(range(50000))}}, open('p.pickle', 'wb'))
+db = sqlite3.connect('q.db'); db.execute('create table t(a,b)')
+db.executemany('insert into t values(?,?)', ((i, i * i) for i in range(20000))); db.commit(); db.close()
+try:
+    import numpy as np
+    np.save('a.npy', np.arange(700000, dtype='f8')); np.savez('a.npz', x=np.arange(99999), y=np.ones(5000))
+except ImportError: pass
+try:
+    from PIL import Image
+    Image.frombytes('RGB', (300, 200), rng.randbytes(180000)).save('i.png'); Image.frombytes('RGB', (300, 200), rng.randbytes(180000)).save('i.jpg', quality=90)
+    Image.frombytes('RGB', (300, 200), rng.randbytes(180000)).save('i.bmp')
+except ImportError: pass
+try:
+    import h5py
+    with h5py.File('h.h5', 'w') as f: f['x'] = np.arange(400000); f.create_dataset('y', data=np.ones((300, 300)), chunks=(50, 50), compression='gzip')
+except ImportError: pass
+try:
+    import lmdb
+    env = lmdb.open('l.lmdb', subdir=False, map_size=1 << 24)
+    with env.begin(write=True) as t:
+        for i in range(2000): t.put(b'%06d' % i, rng.randbytes(500))
+    env.close()
+except ImportError: pass
+try:
+    import torch
+    torch.save({{'w': torch.arange(200000.)}}, 't.pt')
+except ImportError: pass
+"""
+    subprocess.run([PYTHON, "-c", script], check=True)
+
+
+def python(code):
+    return [PYTHON, "-c", "import hashlib,os,sys\ndef h(b): print(hashlib.sha256(b).hexdigest())\n" + code]
+
+
+def sh(line):
+    return ["/bin/bash", "-c", line]
+
+
+def programs(work):
+    out = str(work / "out")
+    p = {
+        "cat": ["cat", "text", "blob", "empty", "link"],
+        "cp": sh(f"cp blob {out} && sha256sum < {out}"),
+        "cp_reflink": sh(f"cp --reflink=auto text {out} && sha256sum < {out}; cp -a many {out}.d && find {out}.d -type f | sort | xargs sha256sum | sed s,{out},,; rm -rf {out}.d"),
+        "dd": sh("dd if=blob bs=100k skip=3 count=40 status=none | sha256sum; dd if=blob iflag=direct bs=1M count=1 status=none | sha256sum"),
+        "head_tail": sh("head -c 1000 text; tail -c 1000 text; tail -n 3 link; head -n 2 many/d1/f001"),
+        "sha256sum": ["sha256sum", "text", "blob", "many/d0/f004"],
+        "grep": sh("grep -r 'needle 5[0-9]' many | sort; grep -c line text; grep nothing text"),
+        "find": sh("find . -ls | sort -k11"),
+        "ls": sh("ls -l; ls -lR many; ls -i text; ls missing"),
+        "stat": sh("stat -c '%n %s %i %d %a %h %u %g %Y %Z %y %z %F' text blob many link empty missing"),
+        "tar": sh("tar c --sort=name many text link | sha256sum"),
+        "redirect": sh("wc -c < text; { read a; (read b; echo $b); read c; echo $a $c; } < text; exec 5< text; read -u5 x; head -c 20 <&5; cat text | sort | tail -n 1"),
+        "file": ["file", "text", "blob", "z.zip", "i.png", "many"],
+        "xz": sh("xz -dc packed.xz | sha256sum; xz -t packed.xz"),
+        "zstd": sh("zstd -dcq packed.zst | sha256sum"),
+        "chdir": sh("cd many/d2 && cat f002 f006 ./f010 ../d1/f001 && ls"),
+        "perl": ["perl", "-e", 'open F,"<","text"; my $n=0; while(<F>){$n+=length} print "$n\\n"; opendir D,"many/d1"; print join(",",sort readdir D),"\\n"; print -s "blob","\\n"; sysopen(G,"blob",0); sysseek(G,1000,0); sysread(G,$b,20); print unpack("H*",$b),"\\n"'],
+        "node": ["node", "-e", 'const fs=require("fs"),c=require("crypto");for(const f of ["text","blob"]){console.log(c.createHash("sha256").update(fs.readFileSync(f)).digest("hex"),fs.statSync(f).size)};fs.createReadStream("blob").on("data",b=>{s=(global.s||0)+b.length;global.s=s}).on("end",()=>console.log(global.s));console.log(fs.readdirSync("many/d1").sort().join())'],
+        "static": [str(work / "static"), "text"],
+        "ifstream": [str(work / "ifstream"), "text"],
+        # A sanitizer's runtime, and a library that counts calls as a profiler does: before us and behind us.
+        "asan": sh(f"LD_PRELOAD=$(gcc -print-file-name=libasan.so):$LD_PRELOAD ASAN_OPTIONS=detect_leaks=0 {work}/asan text"),
+        "profiler": sh(f"LD_PRELOAD={work}/profiler.so:$LD_PRELOAD {work}/ifstream text; LD_PRELOAD=$LD_PRELOAD:{work}/profiler.so {PYTHON} -c 'print(len(open(\"blob\",\"rb\").read()))'"),
+        "py_open": python("for f in ('text','blob','empty','link'): h(open(f,'rb').read())\nprint(sum(len(l) for l in open('text')))\nb=bytearray(5000)\nwith open('blob','rb',buffering=0) as f:\n  f.seek(77); print(f.readinto(b)); h(b); print(f.tell())"),
+        "py_os": python("fd=os.open('blob',os.O_RDONLY); h(os.pread(fd,9000,123)); h(os.read(fd,77)); os.lseek(fd,-5,2); h(os.read(fd,100)); print(os.read(fd,1)); s=os.fstat(fd); print(s.st_size,s.st_ino,s.st_mtime_ns); os.close(fd)\nprint(sorted(os.listdir('many'))); print(sorted((e.name,e.is_file(),e.stat().st_size) for e in os.scandir('many/d1')))\nprint(sum(len(f) for _,_,f in os.walk('.')))\ntry: open('missing')\nexcept OSError as e: print(e.errno)\ntry: open('many')\nexcept OSError as e: print(e.errno)"),
+        "py_mmap": python("import mmap\nfor n in ('text','blob'):\n  with open(n,'rb') as f:\n    m=mmap.mmap(f.fileno(),0,access=mmap.ACCESS_READ); h(m[:]); h(m[-4100:]); m.close()\n    c=mmap.mmap(f.fileno(),0,access=mmap.ACCESS_COPY); c[5]=7; h(c[:]); c.close()"),
+        "py_zip": python("import zipfile\nz=zipfile.ZipFile('z.zip')\nfor n in sorted(z.namelist()): h(z.read(n))"),
+        "py_pickle": python("import pickle; print(sum(pickle.load(open('p.pickle','rb'))['a']))"),
+        "py_sqlite": python("import sqlite3; d=sqlite3.connect('file:q.db?mode=ro',uri=True); print(d.execute('select sum(a),sum(b) from t').fetchone())"),
+        "py_subprocess": python("import subprocess\nwith open('text','rb') as f:\n  f.read(0); print(subprocess.run(['head','-c','9'],stdin=f,capture_output=True).stdout)\nr=os.open('text',os.O_RDONLY); os.set_inheritable(r,True); os.lseek(r,10,0)\nprint(subprocess.run(['sh','-c','head -c 5 <&9'],capture_output=True,pass_fds=(),preexec_fn=lambda:os.dup2(r,9),close_fds=False).stdout)\nprint(os.popen('tail -c 4 text').read())"),
+        "py_shutil": python(f"import shutil; shutil.copy('blob',{out!r}); h(open({out!r},'rb').read()); shutil.copytree('many',{out!r}+'.t'); print(sum(os.path.getsize(os.path.join(d,x)) for d,_,n in os.walk({out!r}+'.t') for x in n)); shutil.rmtree({out!r}+'.t')"),
+        "py_threads": python("from concurrent.futures import ThreadPoolExecutor as T\ndef r(i):\n  with open('blob','rb') as f: f.seek(i*1000); return hashlib.sha256(f.read(50000)).hexdigest()\nwith T(8) as t: print(hashlib.sha256(''.join(t.map(r,range(200))).encode()).hexdigest())"),
+        "py_fork": python("import multiprocessing as m\ndef r(i): return hashlib.sha256(open('many/d%d/f%03d'%(i%4,i),'rb').read()).hexdigest()\nwith m.Pool(3) as p: print(p.map(r,range(60))[-1], len(set(p.map(r,range(60)))))"),
+    }
+    if have("numpy"):
+        p["np_load"] = python("import numpy as n; a=n.load('a.npy'); print(a.sum(),a[-1]); z=n.load('a.npz'); print(z['x'].sum(),z['y'].sum())")
+        p["np_memmap"] = python("import numpy as n; a=n.memmap('blob',dtype='u1',mode='r'); print(int(a.sum())); print(n.load('a.npy',mmap_mode='r')[::1000].sum())")
+        p["np_fromfile"] = python("import numpy as n; print(int(n.fromfile('blob',dtype='u1',count=100000,offset=50).sum()))\nwith open('blob','rb') as f: f.seek(10); print(n.fromfile(f,dtype='u1',count=5).tolist(), f.tell())")
+    if have("PIL"):
+        p["pil"] = python("from PIL import Image\nfor n in ('i.png','i.jpg','i.bmp'): i=Image.open(n); h(i.convert('RGB').tobytes())")
+    if have("h5py"):
+        p["h5py"] = python("import h5py\nwith h5py.File('h.h5','r') as f: print(f['x'][:].sum(), f['y'][10:200,5:60].sum())")
+    if have("lmdb"):
+        p["lmdb"] = python("import lmdb\ne=lmdb.open('l.lmdb',subdir=False,readonly=True,lock=False)\nwith e.begin() as t: h(b''.join(v for _,v in t.cursor()))")
+    if have("torch"):
+        p["torch"] = python("import torch; print(torch.load('t.pt')['w'].sum().item())")
+    if shutil.which("rsync"):
+        p["rsync"] = sh(f"rsync -a many text link {out}.r/ && (cd {out}.r && find . -type f | sort | xargs sha256sum); rm -rf {out}.r")
+    return {name: argv for name, argv in p.items() if not ONLY or name in ONLY}
+
+
+# Readers that must not convert anything on hits, and the share of their bytes that the cache must give.
+ON_HITS = ("cat", "cp", "py_open", "py_os", "py_zip", "py_pickle", "py_mmap", "pil", "np_load", "h5py", "torch", "lmdb", "np_memmap", "np_fromfile")
+MAY_MAP_THE_SOURCE = ("lmdb",)  # maps more than the file has
+
+
+class Daemon:
+    def __init__(self, work, source, ram, ssd):
+        self.work, self.source, self.ram, self.ssd = work, source, ram, ssd
+        self.process = None
+        self.socket = str(work / "run" / "tierd.sock")
+
+    def start(self):
+        log = open(self.work / "tierd.log", "wb")
+        ssd = ["--ssd", str(self.work / "ssd"), "--ssd-capacity", "512 MiB", "--set", "ssd.min_free=1 MiB"] if self.ssd else ["--ssd", "off"]
+        self.process = subprocess.Popen(
+            [TIERD, "--config", "none", "--socket", self.socket, "--metrics", "off", "--ram", self.ram, "--source", str(self.source),
+             "--set", "source.racy_window=0s", *ssd], stdout=log, stderr=log, start_new_session=True)
+        for _ in range(2000):
+            if b"tierd ready" in (self.work / "tierd.log").read_bytes():
+                return
+            time.sleep(0.01)
+        raise SystemExit("no tierd: " + (self.work / "tierd.log").read_text())
+
+    def end(self, how=signal.SIGTERM):
+        if self.process is not None:
+            self.process.send_signal(how)
+            self.process.wait()
+            self.process = None
+
+    def tierctl(self, *arguments):
+        return subprocess.run([TIERCTL, "--socket", self.socket, *arguments], capture_output=True, text=True)
+
+
+def run(argv, source, socket=None, report=None):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("TIERD_")}
+    environment.update(LC_ALL="C", TIERD_PRELOAD=PRELOAD, PYTHONDONTWRITEBYTECODE="1")
+    if socket:
+        environment["TIERD_SOCKET"] = socket
+        argv = [TIERCTL, "run", "--source", str(source), "--report", str(report), "--", *argv]
+    try:
+        done = subprocess.run(argv, cwd=source, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+    except subprocess.TimeoutExpired:
+        return None
+    return done.returncode, done.stdout, done.stderr
+
+
+def compare(state, name, expected, got):
+    if got == expected:
+        return
+    failures.append(f"{state} {name}")
+    print(f"FAILED {state} {name}: exit code {expected[0]}, got {got and got[0]}", flush=True)
+    for stream in (1, 2) if got else ():
+        before, after = (text[stream].decode(errors="replace").splitlines() for text in (expected, got))
+        print("\n".join(list(difflib.unified_diff(before, after, "bare", "run", lineterm="", n=0))[:12]), flush=True)
+
+
+def check_hits(name, report):
+    document = json.loads(report.read_text())["job"]
+    bytes_read = document.get("bytes", {})
+    total = sum(bytes_read.values())
+    converted = sum(document.get("conversions", {}).values())
+    mapped = document.get("maps", 0)
+    share = 1 - bytes_read.get("bypass", 0) / total if total else 0
+    served = share >= 0.95 or mapped or name in MAY_MAP_THE_SOURCE
+    if converted or not served or document.get("real_opens"):
+        failures.append(f"hits {name}")
+        print(f"FAILED hits {name}: {json.dumps(document)}", flush=True)
+
+
+def go_through(state, daemon, suite, expected, work, before=lambda: None, during=None, names=None):
+    report = work / "report.json"
+    for name, argv in suite.items():
+        if names is not None and name not in names:
+            continue
+        before()
+        report.unlink(missing_ok=True)
+        helper = threading.Thread(target=during) if during else None
+        if helper:
+            helper.start()
+        compare(state, name, expected[name], run(argv, daemon.source, daemon.socket, report))
+        if helper:
+            helper.join()
+        if state == "warm" and name in ON_HITS and report.exists():
+            check_hits(name, report)
+
+
+def main():
+    work = pathlib.Path(tempfile.mkdtemp(prefix="tierd-compat-", dir=os.environ.get("TMPDIR", "/var/tmp")))
+    daemon = None
+    try:
+        source = work / "source"
+        make_files(source)
+        (work / "s.c").write_text('#include <stdio.h>\nint main(int c,char**v){FILE*f=fopen(v[1],"r");long n=0;int b;while((b=getc(f))!=EOF)n=n*31+b;printf("%ld\\n",n);return 0;}')
+        (work / "i.cc").write_text('#include <fstream>\n#include <iostream>\n#include <string>\nint main(int,char**v){std::ifstream f(v[1]);std::string l;long n=0;while(std::getline(f,l))n+=l.size();f.clear();f.seekg(100);std::getline(f,l);std::cout<<n<<l<<"\\n";}')
+        subprocess.run(["cc", "-O1", "-static", "-o", str(work / "static"), str(work / "s.c")], check=True)
+        subprocess.run(["c++", "-O1", "-o", str(work / "ifstream"), str(work / "i.cc")], check=True)
+        subprocess.run(["c++", "-O1", "-fsanitize=address", "-o", str(work / "asan"), str(work / "i.cc")], check=True)
+        (work / "p.c").write_text(PROFILER)
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(work / "profiler.so"), str(work / "p.c")], check=True)
+        suite = programs(work)
+        expected = {name: run(argv, source) for name, argv in suite.items()}
+
+        daemon = Daemon(work, source, "128 MiB", True)
+        daemon.start()
+        evict = lambda: daemon.tierctl("evict", "--invalidate", str(source))
+        go_through("cold", daemon, suite, expected, work, before=evict)
+        daemon.tierctl("prefetch", "--wait", str(source))
+        go_through("warm", daemon, suite, expected, work)
+        daemon.end()  # a clean stop writes everything to the SSD tier; RAM is empty afterwards
+        daemon.start()
+        go_through("ssd", daemon, suite, expected, work)
+        heavy = {"torch", "node"}
+
+        def kill_and_restart():
+            time.sleep(random.uniform(0.05, 0.25))
+            daemon.end(signal.SIGKILL)
+            time.sleep(0.1)
+            daemon.start()
+
+        go_through("killed", daemon, suite, expected, work, during=kill_and_restart, names=set(suite) - heavy)
+        daemon.end()
+        daemon = Daemon(work, source, "16 MiB", False)
+        daemon.start()
+        go_through("pressure", daemon, suite, expected, work, names=set(suite) - heavy)
+        print(f"{len(suite)} programs, {len(failures)} failures")
+    finally:
+        if daemon:
+            daemon.end()
+        shutil.rmtree(work, ignore_errors=True)
+    return 1 if failures else 0
+
+
+sys.exit(main())

@@ -1,0 +1,164 @@
+// The preload library against a real daemon: every symbol behaves as libc's, the races of HAZARDS 3 lose nothing, and programs on hits convert nothing.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "tests/e2e/daemon_process.h"
+#include "tests/e2e/reading.h"
+#include "tests/preload/preloaded_job.h"
+
+namespace tierd::e2e {
+namespace {
+
+class PreloadTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    source_ = scratch_.path() + "/source";
+    plain_ = scratch_.path() + "/plain";
+    std::filesystem::create_directories(plain_);
+    Both("file", Content("file", 100'000));
+    Both("large", Content("large", 9'000'000));
+    for (int i = 0; i < 20; ++i) Write(source_ + "/names/n" + (i < 10 ? "0" : "") + std::to_string(i), "x");
+    std::string numbers(100'000, '\0');
+    for (std::uint32_t i = 0; i < 25'000; ++i) std::memcpy(numbers.data() + 4 * i, &i, 4);
+    Write(source_ + "/numbers", numbers);
+    for (std::uint32_t i = 0; i < 25'000; ++i) {
+      const std::uint32_t value = 0x80000000u + i;
+      std::memcpy(numbers.data() + 4 * i, &value, 4);
+    }
+    Write(source_ + "/others", numbers);
+    DaemonProcess::Options options;
+    options.source = source_;
+    options.ssd = "off";
+    options.more = kTrustStamps;
+    ASSERT_TRUE(daemon_.Start(options)) << daemon_.output();
+    daemon_.Prefetch(source_);
+    job_.work = scratch_.path();
+    job_.socket = daemon_.socket();
+    job_.source = source_;
+  }
+
+  void Both(const std::string& name, const std::string& bytes) {
+    Write(source_ + "/" + name, bytes);
+    Write(plain_ + "/" + name, bytes);
+  }
+  std::string Of(const std::string& name) const { return source_ + "/" + name; }
+
+  JobResult Symbols(const char* program, const std::string& name, const char* check) {
+    return RunJob({program, Of(name), plain_ + "/" + name, Of("names"), check}, job_);
+  }
+
+  ScratchDir scratch_;
+  std::string source_;
+  std::string plain_;
+  DaemonProcess daemon_{scratch_.path()};
+  JobOptions job_;
+};
+
+struct SymbolCase {
+  const char* check;
+  int conversions;  // that it may and must cost, for each of the descriptors it opens below the source
+};
+
+TEST_F(PreloadTest, EverySymbolBehavesAsLibcs) {
+  // What cannot be emulated converts, and nothing else does.
+  const SymbolCase cases[] = {{"read", 0},     {"seek", 0},  {"dup", 0},    {"dup2", 1},    {"replaced", 0}, {"stat", 0},      {"ioctl", 0},
+                              {"poll", 0},     {"mmap", 0},  {"copy", 0},   {"fdopen", 0},  {"fopen", 0},    {"openat", 0},    {"directory", 0},
+                              {"close_range", 0}, {"syscall", 0}, {"rights", 1}, {"lock", 1}};
+  for (const char* program : {PRELOAD_SYMBOLS, PRELOAD_SYMBOLS_FORTIFIED}) {
+    for (const char* name : {"file", "large"}) {
+      for (const SymbolCase& c : cases) {
+        SCOPED_TRACE(std::string(program) + " " + name + " " + c.check);
+        daemon_.Prefetch(source_);
+        const JobResult bare = RunJob({program, Of(name), plain_ + "/" + name, Of("names"), c.check}, {.work = scratch_.path(), .socket = "", .source = "", .environment = {}, .directory = ""});
+        EXPECT_EQ(bare.code, 0) << bare.output;
+        const JobResult result = Symbols(program, name, c.check);
+        EXPECT_EQ(result.code, 0) << result.output;
+        EXPECT_EQ(result.Sum("conversions"), static_cast<std::uint64_t>(c.conversions)) << result.report.dump();
+        const bool opens = std::strcmp(c.check, "directory") != 0 && std::strcmp(c.check, "fopen") != 0;
+        EXPECT_TRUE(!opens || result.report.value("opened", 0u) > 0u) << result.report.dump();
+      }
+    }
+  }
+}
+
+TEST_F(PreloadTest, RacesLoseNothing) {
+  for (const char* race : {"materialise", "shared", "reopen", "fork", "vfork", "spawn", "system", "clone", "signals", "exhausted"}) {
+    const JobResult result = RunShell(std::string("ulimit -n 1500; exec ") + PRELOAD_RACES + " " + Of("numbers") + " " + Of("others") + " " + race, job_);
+    EXPECT_EQ(result.code, 0) << race << "\n" << result.output;
+  }
+}
+
+TEST_F(PreloadTest, ShellsShareOffsetsWithTheirChildren) {
+  Write(Of("lines"), "one\ntwo\nthree\nfour\n");
+  const JobResult result = RunShell("{ read a; (read b; echo $b); read c; echo $a $c; } < " + Of("lines") + "; exec 5< " + Of("lines") + "; read -u 5 x; cat <&5; echo $x", job_);
+  EXPECT_EQ(result.output, "two\none three\ntwo\nthree\nfour\none\n");
+}
+
+TEST_F(PreloadTest, AFileThatIsGoneIsConvertedFromMemory) {
+  const JobResult result = RunJob({"/usr/bin/python3", "-c",
+                                   "import os,sys\n"
+                                   "fd=os.open(sys.argv[1],os.O_RDONLY); a=os.read(fd,1000)\n"
+                                   "os.rename(sys.argv[1],sys.argv[1]+'.old'); os.unlink(sys.argv[1]+'.old')\n"
+                                   "open(sys.argv[1],'wb').write(b'other')\n"
+                                   "os.dup2(fd,50)\n"
+                                   "b=os.read(50,10**6)\n"
+                                   "assert a+b==open(sys.argv[2],'rb').read()\n"
+                                   "assert open(sys.argv[1],'rb').read()==b'other'\n",
+                                   Of("file"), plain_ + "/file"},
+                                  job_);
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_EQ(result.report.value("memory_copies", 0u), 1u) << result.report.dump();
+}
+
+TEST_F(PreloadTest, OwnChangesAreSeenAtOnce) {
+  const JobResult result = RunJob({"/usr/bin/python3", "-c",
+                                   "import os,sys\n"
+                                   "p=sys.argv[1]\n"
+                                   "read=lambda q=p: open(q,'rb').read()\n"
+                                   "read()\n"
+                                   "open(p,'wb').write(b'1'); assert read()==b'1'\n"
+                                   "f=open(p,'r+b',buffering=0); f.write(b'2'); assert read()==b'2'; f.write(b'3'); assert read()==b'23'; f.close(); assert read()==b'23'\n"
+                                   "os.truncate(p,1); assert read()==b'2' and os.stat(p).st_size==1\n"
+                                   "open(p+'.n','wb').write(b'new'); os.rename(p+'.n',p); assert read()==b'new' and not os.path.exists(p+'.n')\n"
+                                   "os.link(p,p+'.l'); assert os.stat(p).st_nlink==2; assert read(p+'.l')==b'new'\n"
+                                   "os.unlink(p+'.l'); assert os.stat(p).st_nlink==1\n"
+                                   "os.chmod(p,0o600); assert os.stat(p).st_mode&0o777==0o600\n"
+                                   "os.utime(p,(5,6)); assert os.stat(p).st_mtime==6\n"
+                                   "d=os.path.dirname(p); os.listdir(d); os.mkdir(d+'/sub'); assert 'sub' in os.listdir(d)\n"
+                                   "open(d+'/sub/f','w').write('x'); assert os.listdir(d+'/sub')==['f']; os.rename(d+'/sub',d+'/moved')\n"
+                                   "assert open(d+'/moved/f').read()=='x' and not os.path.exists(d+'/sub/f')\n"
+                                   "os.symlink(p,'/tmp/tierd-link-%d'%os.getpid()); q='/tmp/tierd-link-%d'%os.getpid()\n"
+                                   "open(q,'w').write('through'); assert read()==b'through'; os.unlink(q)\n"
+                                   "os.unlink(p); assert not os.path.exists(p)\n",
+                                   Of("file")},
+                                  job_);
+  EXPECT_EQ(result.code, 0) << result.output;
+}
+
+TEST_F(PreloadTest, WhatIsOffIsOff) {
+  job_.environment = {{"TIERD_DISABLE", "1"}};
+  EXPECT_EQ(RunJob({"cmp", Of("file"), plain_ + "/file"}, job_).report.size(), 0u);
+  for (const char* name : {"TIERD_LOWEST_FD", "TIERD_REAL_FDS"}) {
+    job_.environment = {{name, "1"}};
+    const JobResult real = RunJob({"/usr/bin/python3", "-c", "import os,sys; assert os.open(sys.argv[1],0)<10", Of("file")}, job_);
+    EXPECT_EQ(real.code, 0) << real.output;
+    EXPECT_EQ(real.Of("real_opens", "mode"), 1u);
+  }
+  job_.environment = {};
+  // 0 is free: POSIX promises it.
+  EXPECT_EQ(RunShell("exec 0<&-; /usr/bin/python3 -c 'import os,sys; assert os.open(sys.argv[1],0)==0' " + Of("file"), job_).code, 0);
+}
+
+TEST_F(PreloadTest, NoDaemonIsNoError) {
+  daemon_.Kill(SIGKILL);
+  const JobResult result = RunJob({"cmp", Of("file"), plain_ + "/file"}, job_);
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_EQ(result.report.value("opened", 0u), 0u);
+}
+
+}  // namespace
+}  // namespace tierd::e2e

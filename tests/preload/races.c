@@ -1,0 +1,252 @@
+/* The races of HAZARDS 3, each on a file whose bytes say where they are: 32-bit numbers, one after the other. One word per race; exit 1 if one was lost.
+ * usage: races CACHED-FILE OTHER-CACHED-FILE */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+extern char **environ;
+static const char *path, *other_path;
+
+#define CHECK(condition)                                                        \
+  do {                                                                          \
+    if (!(condition)) {                                                         \
+      printf("%s:%d: %s (errno %d)\n", __func__, __LINE__, #condition, errno);  \
+      return 1;                                                                 \
+    }                                                                           \
+  } while (0)
+
+/* A thread reads records while another makes the descriptor real: none is lost, none is read twice. */
+static void *read_records(void *argument) {
+  int fd = *(int *)argument;
+  uint32_t last = 0, records = 0;
+  for (uint32_t number; read(fd, &number, sizeof number) == sizeof number; ++records) {
+    if (records != 0 && number != last + 1) return (void *)1;
+    last = number;
+  }
+  return records == 25000 ? NULL : (void *)2;
+}
+static int race_materialise(void) {
+  for (int round = 0; round < 60; ++round) {
+    int fd = open(path, O_RDONLY);
+    pthread_t thread;
+    CHECK(fd >= 0 && pthread_create(&thread, NULL, read_records, &fd) == 0);
+    for (int i = 0; i < round * 50; ++i) __asm__ volatile("" ::: "memory");
+    CHECK(dup2(fd, 60) == 60);
+    void *lost;
+    CHECK(pthread_join(thread, &lost) == 0 && lost == NULL && close(fd) == 0 && close(60) == 0);
+  }
+  return 0;
+}
+
+/* Many threads share one descriptor: each record is read by exactly one. */
+static int shared_fd;
+static unsigned char seen[25000];
+static void *read_share(void *argument) {
+  (void)argument;
+  for (uint32_t number; read(shared_fd, &number, sizeof number) == sizeof number;) __atomic_fetch_add(&seen[number], 1, __ATOMIC_RELAXED);
+  return NULL;
+}
+static int race_shared(void) {
+  pthread_t threads[4];
+  shared_fd = open(path, O_RDONLY);
+  for (int i = 0; i < 4; ++i) CHECK(pthread_create(&threads[i], NULL, read_share, NULL) == 0);
+  for (int i = 0; i < 4; ++i) CHECK(pthread_join(threads[i], NULL) == 0);
+  for (int i = 0; i < 25000; ++i) CHECK(seen[i] == 1);
+  return close(shared_fd);
+}
+
+/* A number is closed and opened again while others convert and read: never the bytes of the other file. */
+static volatile int stop;
+static void *churn(void *argument) {
+  int odd = *(int *)argument;
+  while (!stop) {
+    int fd = open(odd ? other_path : path, O_RDONLY);
+    uint32_t number;
+    if (fd < 0) return (void *)1;
+    for (int i = 0; i < 3; ++i) {
+      if (read(fd, &number, sizeof number) != sizeof number) return (void *)2;
+      if (number != (odd ? 0x80000000u : 0) + (uint32_t)i) return (void *)3;
+      if (i == 1) {
+        int copy = dup2(fd, 70 + odd);
+        if (copy < 0 || close(copy) != 0) return (void *)4;
+      }
+    }
+    if (close(fd) != 0) return (void *)5;
+  }
+  return NULL;
+}
+static int race_reopen(void) {
+  pthread_t threads[2];
+  int odds[2] = {0, 1};
+  stop = 0;
+  for (int i = 0; i < 2; ++i) CHECK(pthread_create(&threads[i], NULL, churn, &odds[i]) == 0);
+  usleep(500000);
+  stop = 1;
+  for (int i = 0; i < 2; ++i) {
+    void *wrong;
+    CHECK(pthread_join(threads[i], &wrong) == 0 && wrong == NULL);
+  }
+  return 0;
+}
+
+/* The offset is shared over fork, vfork and spawn. */
+static int offset_after_child(pid_t child, int fd) {
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  uint32_t number;
+  CHECK(read(fd, &number, sizeof number) == sizeof number && number == 2);
+  return close(fd);
+}
+static int race_fork(void) {
+  uint32_t number;
+  int fd = open(path, O_RDONLY);
+  CHECK(read(fd, &number, 4) == 4 && number == 0);
+  pid_t child = fork();
+  if (child == 0) _exit(read(fd, &number, 4) == 4 && number == 1 ? 0 : 1);
+  return offset_after_child(child, fd);
+}
+static int race_vfork(void) {
+  int fd = open(path, O_RDONLY);
+  uint32_t number;
+  CHECK(read(fd, &number, 4) == 4);
+  char name[16];
+  snprintf(name, sizeof name, "%d", fd);
+  volatile pid_t child = vfork();
+  if (child == 0) { /* what CPython's subprocess does in there */
+    dup2(fd, 0);
+    execl("/usr/bin/head", "head", "-c4", (char *)NULL);
+    _exit(1);
+  }
+  CHECK(child > 0);
+  int status;
+  CHECK(waitpid(child, &status, 0) == child);
+  char byte;
+  CHECK(read(0, &byte, 1) == 0); /* our stdin is what it was */
+  CHECK(lseek(fd, 0, SEEK_CUR) >= 4 && close(fd) == 0);
+  fd = open(path, O_RDONLY);
+  CHECK(read(fd, &number, 4) == 4 && number == 0);
+  return close(fd);
+}
+static int race_spawn(void) {
+  int fd = open(path, O_RDONLY);
+  uint32_t number;
+  CHECK(read(fd, &number, 4) == 4);
+  posix_spawn_file_actions_t actions;
+  CHECK(posix_spawn_file_actions_init(&actions) == 0 && posix_spawn_file_actions_adddup2(&actions, fd, 0) == 0);
+  CHECK(posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0) == 0);
+  char *arguments[] = {"dd", "bs=4", "count=1", "status=none", NULL};
+  pid_t child;
+  CHECK(posix_spawn(&child, "/bin/dd", &actions, NULL, arguments, environ) == 0);
+  return offset_after_child(child, fd);
+}
+static int race_system(void) {
+  int fd = open(path, O_RDONLY);
+  uint32_t number;
+  char command[80];
+  CHECK(read(fd, &number, 4) == 4 && lseek(fd, 8, SEEK_SET) == 8);
+  snprintf(command, sizeof command, "test $(head -c 4 <&%d | od -An -tu4) = 2", fd > 9 ? 9 : fd);
+  CHECK(fd > 9 ? dup2(fd, 9) == 9 : 1);
+  CHECK(system(command) == 0);
+  FILE *pipe = popen("echo done", "r");
+  char line[16];
+  CHECK(pipe != NULL && fgets(line, sizeof line, pipe) != NULL && strcmp(line, "done\n") == 0 && pclose(pipe) == 0);
+  if (fd > 9) close(9);
+  return close(fd);
+}
+
+/* A raw clone runs no handler: the child reads what it inherited, and opens anew. */
+static int race_clone(void) {
+  int fd = open(path, O_RDONLY);
+  uint32_t number;
+  CHECK(read(fd, &number, 4) == 4);
+  pid_t child = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+  if (child == 0) {
+    int mine = open(path, O_RDONLY);
+    _exit(read(fd, &number, 4) == 4 && number == 1 && read(mine, &number, 4) == 4 && number == 0 ? 0 : 1);
+  }
+  return offset_after_child(child, fd);
+}
+
+/* Signal handlers open, read, convert and close in the middle of everything. */
+static volatile sig_atomic_t handled, handler_wrong;
+static void on_alarm(int number) {
+  (void)number;
+  int saved = errno;
+  uint32_t value = 1;
+  int fd = open(other_path, O_RDONLY);
+  if (fd < 0 || read(fd, &value, 4) != 4 || value != 0x80000000u) handler_wrong = 1;
+  if (handled % 16 == 0 && dup2(fd, 80) == 80) close(80);
+  close(fd);
+  ++handled;
+  errno = saved;
+}
+static int race_signals(void) {
+  char stack[32768];
+  stack_t alternative = {.ss_sp = stack, .ss_size = sizeof stack};
+  struct sigaction action = {.sa_handler = on_alarm, .sa_flags = SA_RESTART | SA_ONSTACK};
+  struct itimerval every = {{0, 300}, {0, 300}}, never = {{0, 0}, {0, 0}};
+  CHECK(sigaltstack(&alternative, NULL) == 0 && sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &every, NULL) == 0);
+  int wrong = 0;
+  for (int round = 0; round < 3000 && !wrong; ++round) {
+    int fd = open(path, O_RDONLY);
+    uint32_t numbers[64];
+    wrong = fd < 0 || read(fd, numbers, sizeof numbers) != sizeof numbers || numbers[63] != 63;
+    if (round % 7 == 0) {
+      int copy = dup(fd);
+      wrong |= read(copy, numbers, 4) != 4 || numbers[0] != 64 || close(copy) != 0;
+    }
+    if (round % 11 == 0) wrong |= dup2(fd, 81) != 81 || close(81) != 0;
+    void *p = malloc((size_t)round * 16);
+    free(p);
+    wrong |= close(fd) != 0;
+  }
+  setitimer(ITIMER_REAL, &never, NULL);
+  alternative.ss_flags = SS_DISABLE;
+  sigaltstack(&alternative, NULL);
+  CHECK(!wrong && !handler_wrong && handled > 0);
+  return 0;
+}
+
+/* Descriptors run out: opens fail as they would, what is open can still be converted and read. */
+static int race_exhausted(void) {
+  int fd = open(path, O_RDONLY), fds[5000], count = 0;
+  uint32_t number;
+  CHECK(read(fd, &number, 4) == 4);
+  while (count < 5000 && (fds[count] = open("/dev/null", O_RDONLY)) >= 0) ++count;
+  CHECK(count < 5000 && errno == EMFILE);
+  CHECK(open(path, O_RDONLY) == -1 && errno == EMFILE);
+  pid_t child = fork(); /* converts */
+  if (child == 0) _exit(read(fd, &number, 4) == 4 && number == 1 ? 0 : 1);
+  while (count > 0) close(fds[--count]);
+  return offset_after_child(child, fd);
+}
+
+int main(int argc, char **argv) {
+  if (argc < 3) return 64;
+  path = argv[1], other_path = argv[2];
+  struct {
+    const char *name;
+    int (*run)(void);
+  } races[] = {{"materialise", race_materialise}, {"shared", race_shared}, {"reopen", race_reopen}, {"fork", race_fork}, {"vfork", race_vfork},
+               {"spawn", race_spawn}, {"system", race_system}, {"clone", race_clone}, {"signals", race_signals}, {"exhausted", race_exhausted}};
+  int failed = 0;
+  for (size_t i = 0; i < sizeof races / sizeof *races; ++i) {
+    if (argc > 3 && strcmp(argv[3], races[i].name) != 0) continue;
+    int bad = races[i].run();
+    printf("%s %s\n", races[i].name, bad ? "FAILED" : "ok");
+    fflush(stdout);
+    failed |= bad;
+  }
+  return failed;
+}
