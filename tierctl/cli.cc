@@ -1,5 +1,7 @@
 #include "tierctl/cli.h"
 
+#include <string_view>
+
 #include "tierctl/cli_usage.h"
 #include "tierctl/control_client.h"
 
@@ -81,6 +83,33 @@ void AddActingVerbs(CLI::App& app, Command& command) {
   Verb(*config, "reload", "read the configuration file again; with a mistake in it nothing changes", command);
 }
 
+CLI::App* AddRun(CLI::App& app, Command& command) {
+  RunOptions& o = command.run;
+  CLI::App* run = Verb(app, "run", "run a command with its reads served from the cache; starts a tierd for it if none is there", command);
+  run->prefix_command()->fallthrough(false);
+  run->add_option("--source", o.sources, "a directory tree to accelerate; may be repeated; default: network mounts")->type_name("DIR")->allow_extra_args(false);
+  run->add_option("--ram", o.ram, "RAM tier of the daemon started: \"8 GiB\", \"25%\", \"auto\"")->type_name("SIZE");
+  run->add_option("--ssd", o.ssd, "directory of its SSD tier, or off; default: in $SLURM_TMPDIR, $TMPDIR or /var/tmp")->type_name("DIR|off");
+  run->add_option("--policy", o.policy, "its policy")->type_name("NAME");
+  run->add_option("--report", o.report, "write the summary to this file, as JSON")->type_name("FILE");
+  run->add_flag("--keep", o.keep, "leave the SSD tier for the next run --keep");
+  run->add_flag("--no-preload", o.no_preload, "only start the daemon and set the environment: for programs that use libtier");
+  run->add_flag("--real-fds", o.real_fds, "every descriptor is a real one: for programs that hand them to io_uring or cuFile");
+  run->add_flag("-q,--quiet", o.quiet, "no summary");
+  run->footer("Example: tierctl run --source /pfs/imagenet -- python train.py\nTIERD_DISABLE=1 runs the command as if tierd were not there.");
+  return run;
+}
+
+// Where the command of `run` begins if "--" says so: the place of the "--", else argc. (CLI11 gives a subcommand's "--" to its parent.)
+int EndOfOptions(int argc, const char* const* argv) {
+  int verb = 1;
+  while (verb < argc && argv[verb][0] == '-') verb += std::string_view(argv[verb]) == "--socket" ? 2 : 1;
+  if (verb >= argc || std::string_view(argv[verb]) != "run") return argc;
+  int end = verb;
+  while (end < argc && std::string_view(argv[end]) != "--") ++end;
+  return end;
+}
+
 }  // namespace
 
 Parsed ParseCommandLine(int argc, const char* const* argv) {
@@ -94,8 +123,9 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
   app.footer("Exit code: 0 ok, 1 error, 2 done in part, 3 daemon unreachable, 64 wrong usage.");
   AddLookingVerbs(app, command);
   AddActingVerbs(app, command);
+  const CLI::App* const run = AddRun(app, command);
   try {
-    app.parse(argc, argv);
+    app.parse(EndOfOptions(argc, argv), argv);
   } catch (const CLI::CallForHelp&) {
     parsed.text = app.help();
     return parsed;
@@ -114,6 +144,17 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
     parsed.exit_code = kExitUsage;
     parsed.complaint = "prefetch: name paths, or a list with -f (tierctl prefetch --help)";
     return parsed;
+  }
+  if (command.verb == "run") {
+    std::vector<std::string>& arguments = command.run.arguments;
+    arguments = run->remaining();
+    const int end = EndOfOptions(argc, argv);
+    for (int i = arguments.empty() ? end + 1 : end; i < argc; ++i) arguments.emplace_back(argv[i]);  // a "--" behind a command is the command's
+    if (arguments.empty() || arguments.front().starts_with('-')) {
+      parsed.exit_code = kExitUsage;
+      parsed.complaint = arguments.empty() ? "run: name a command (tierctl run --help)" : "run: unknown option " + arguments.front() + " (tierctl run --help)";
+      return parsed;
+    }
   }
   parsed.command = std::move(command);
   return parsed;

@@ -7,6 +7,20 @@
 
 namespace tierctl {
 
+// What `run` is told.
+struct RunOptions {
+  std::vector<std::string> sources;    // --source
+  std::string ram;                     // --ram; "": tierd's default, as of all below
+  std::string ssd;                     // --ssd
+  std::string policy;                  // --policy
+  std::string report;                  // --report: a file for the summary as JSON
+  bool keep = false;                   // --keep
+  bool no_preload = false;             // --no-preload
+  bool real_fds = false;               // --real-fds
+  bool quiet = false;                  // --quiet
+  std::vector<std::string> arguments;  // the command
+};
+
 // One struct for all verbs: each uses the members that its options fill.
 struct Command {
   std::string verb;    // "status", "prefetch", "config get", ...
@@ -30,6 +44,7 @@ struct Command {
   std::string source;              // doctor --source
   std::string cache;               // doctor --cache
   bool no_speed = false;           // doctor --no-speed
+  RunOptions run;                  // run
 };
 
 struct Parsed {

@@ -20,7 +20,8 @@ int RunVerb(const std::string& verb, Context& context) {
       {"explain", tierctl::Explain},     {"du", tierctl::DiskUse},           {"prefetch", tierctl::Prefetch}, {"verify", tierctl::Verify},
       {"jobs", tierctl::ListJobs},       {"wait", tierctl::WaitJobs},        {"cancel", tierctl::CancelJobs}, {"evict", tierctl::Evict},
       {"pin", tierctl::Pin},             {"unpin", tierctl::Unpin},          {"config get", tierctl::ConfigGet},
-      {"config set", tierctl::ConfigSet}, {"config reload", tierctl::ConfigReload}, {"doctor", tierctl::Doctor}};
+      {"config set", tierctl::ConfigSet}, {"config reload", tierctl::ConfigReload}, {"doctor", tierctl::Doctor},
+      {"run", tierctl::Run}};
   return verbs.at(verb)(context);
 }
 

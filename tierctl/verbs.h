@@ -34,5 +34,7 @@ int ConfigGet(Context& context);
 int ConfigSet(Context& context);
 int ConfigReload(Context& context);
 int Doctor(Context& context);
+// Does not return where the command ended by a signal.
+int Run(Context& context);
 
 }  // namespace tierctl

@@ -30,6 +30,7 @@
 #include "tierd/config/resolve.h"
 #include "tierd/config_service.h"
 #include "tierd/engine/engine.h"
+#include "tierd/lifeline.h"
 #include "tierd/ram/segment.h"
 #include "tierd/server/control.h"
 #include "tierd/server/metrics.h"
@@ -48,6 +49,7 @@ struct CommandLine {
   config::Overrides overrides;
   bool check_config = false;
   bool print_config = false;
+  int lifeline = -1;
 };
 
 // Exit code, or -1 to go on.
@@ -68,6 +70,7 @@ int ParseCommandLine(int argc, char** argv, CommandLine* line) {
   text("--socket", &o.socket, "PATH", "socket for clients; its directory holds the control socket too");
   text("--metrics", &o.metrics, "HOST:PORT|off", "where /metrics is served");
   app.add_option("--set", o.sets, "any key of the configuration")->type_name("KEY=VALUE")->allow_extra_args(false);
+  app.add_option("--lifeline", line->lifeline, "descriptor of a pipe: end when its other end is closed and no client is left (tierctl run)")->type_name("FD");
   app.add_flag("--check-config", line->check_config, "say whether the configuration is good, and end");
   app.add_flag("--print-config", line->print_config, "print the effective values with their origin, and end");
   try {
@@ -147,7 +150,7 @@ void Notify(const char* state) {
 
 class Daemon {
  public:
-  explicit Daemon(ConfigService::Inputs inputs)
+  Daemon(ConfigService::Inputs inputs, int lifeline)
       : resolved_(inputs.resolved),
         engine_(loop_, clock_, policies_, inputs.resolved.engine),
         sessions_(loop_, engine_, clock_, {.socket_path = inputs.resolved.socket, .max_sessions = inputs.resolved.limits.sessions}),
@@ -155,7 +158,8 @@ class Daemon {
         api_(engine_, sessions_, clock_, config_),
         control_(loop_, api_, resolved_.limits.control_connections),
         metrics_(loop_, engine_, sessions_),
-        signals_(loop_, SIGTERM, SIGINT, SIGHUP) {}
+        signals_(loop_, SIGTERM, SIGINT, SIGHUP),
+        lifeline_(loop_, lifeline) {}
 
   Status Start() {
     const auto log = [](std::string line) { spdlog::info("{}", line); };
@@ -181,6 +185,7 @@ class Daemon {
 
   void Run() {
     WaitForSignal();
+    lifeline_.Watch([this] { return sessions_.Sessions().sessions; }, [this] { loop_.stop(); });
     Announce();
     Notify("READY=1");
     loop_.run();
@@ -231,6 +236,7 @@ class Daemon {
   server::Control control_;
   server::Metrics metrics_;
   boost::asio::signal_set signals_;
+  Lifeline lifeline_;
 };
 
 int Main(int argc, char** argv) {
@@ -256,7 +262,7 @@ int Main(int argc, char** argv) {
   spdlog::set_level(SpdlogLevel(resolved->log_level));
   for (const std::string& note : resolved->notes) spdlog::info("{}", note);
   ConfigService::Inputs inputs{*std::move(config), line.overrides, std::filesystem::current_path().string(), host, *resolved};
-  auto daemon = std::make_unique<Daemon>(std::move(inputs));
+  auto daemon = std::make_unique<Daemon>(std::move(inputs), line.lifeline);
   if (Status status = daemon->Start(); !status.ok()) return Complain(status);
   daemon->Run();
   // Everything that must last is on its way to the disk. What is left are memory and threads, some of which may hang in a source or a disk; the

@@ -1,0 +1,29 @@
+// Runs the command of `tierctl run` as if the wrapper were not there: same terminal, same process group; signals that only we get are passed on; a stop of the command
+// stops us; and we end as it ended.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tierctl::run {
+
+struct Ended {
+  int exit_code = 0;      // of a command that ended by itself; 126, 127: it could not be started
+  int signal_number = 0;  // of one that was killed; else 0
+};
+
+struct CommandLine {
+  std::vector<std::string> arguments;                               // the program first, looked for in PATH
+  std::vector<std::pair<std::string, std::string>> environment;     // added to ours
+  int inherited_fd = -1;                                            // left open in it; -1: none
+};
+
+Ended RunCommand(const CommandLine& line);
+
+// Ends this process by the signal that ended the command, without a second core dump.
+[[noreturn]] void EndBySignal(int signal_number);
+// Becomes the command.
+int BecomeCommand(const CommandLine& line);
+
+}  // namespace tierctl::run

@@ -1,0 +1,113 @@
+#include "tierctl/run/job_daemon.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <sstream>
+
+namespace tierctl::run {
+namespace {
+
+using tierd::Code;
+using tierd::Result;
+using tierd::Status;
+using tierd::UniqueFd;
+
+constexpr int kReadyMs = 30'000;  // a large SSD tier of an earlier job (--keep) takes its time
+constexpr int kNoticeMs = 500;   // for the daemon to see that its lifeline has ended
+constexpr int kEndMs = 4'000;
+constexpr int kStepMs = 10;
+constexpr int kLifelineNumber = 500;
+
+std::vector<std::string> Arguments(const DaemonOptions& options, const Scratch& scratch, int lifeline) {
+  std::vector<std::string> arguments{"tierd", "--socket", scratch.socket(), "--lifeline", std::to_string(lifeline), "--metrics", "127.0.0.1:0"};
+  for (const std::string& source : options.sources) arguments.insert(arguments.end(), {"--source", source});
+  arguments.insert(arguments.end(), {"--ssd", options.ssd.empty() ? scratch.path() + "/ssd" : options.ssd});
+  if (!options.ram.empty()) arguments.insert(arguments.end(), {"--ram", options.ram});
+  if (!options.policy.empty()) arguments.insert(arguments.end(), {"--policy", options.policy});
+  return arguments;
+}
+
+std::string ReadLog(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+// What it said last: the reason why it is not there.
+std::string LastLine(std::string text) {
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text.substr(text.rfind('\n') + 1);
+}
+
+[[noreturn]] void Become(const std::string& binary, std::vector<std::string> arguments, const std::string& log, int lifeline, int lock) {
+  ::setsid();
+  const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::dup2(null, 0);
+  ::dup2(out, 1);
+  ::dup2(out, 2);
+  ::fcntl(lifeline, F_SETFD, 0);
+  ::fcntl(lock, F_SETFD, 0);  // held as long as it lives
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::unsetenv("LD_PRELOAD");
+  ::unsetenv("TIERD_SOCKET");
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  ::execv(binary.c_str(), argv.data());
+  ::dprintf(2, "tierd: cannot run %s: %s\n", binary.c_str(), std::strerror(errno));
+  ::_exit(127);
+}
+
+}  // namespace
+
+Result<JobDaemon> JobDaemon::Start(const std::string& binary, const DaemonOptions& options, const Scratch& scratch) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return Status(Code::kIo, std::string("no pipe: ") + std::strerror(errno));
+  UniqueFd read_end(ends[0]);
+  UniqueFd write_end(ends[1]);
+  const std::string log = scratch.path() + "/tierd.log";
+  JobDaemon daemon;
+  daemon.log_ = log;
+  daemon.pid_ = ::fork();
+  if (daemon.pid_ < 0) return Status(Code::kIo, std::string("no process for tierd: ") + std::strerror(errno));
+  if (daemon.pid_ == 0) {
+    write_end = UniqueFd();
+    Become(binary, Arguments(options, scratch, read_end.get()), log, read_end.get(), scratch.lock_fd());
+  }
+  daemon.lifeline_ = UniqueFd(::fcntl(write_end.get(), F_DUPFD_CLOEXEC, kLifelineNumber));
+  if (!daemon.lifeline_.valid()) daemon.lifeline_ = std::move(write_end);
+  for (int waited = 0; waited < kReadyMs; waited += kStepMs) {
+    if (ReadLog(log).find("tierd ready ") != std::string::npos) return daemon;
+    int status = 0;
+    if (::waitpid(daemon.pid_, &status, WNOHANG) == daemon.pid_) return Status(Code::kIo, LastLine(ReadLog(log)));
+    ::usleep(kStepMs * 1000);
+  }
+  ::kill(daemon.pid_, SIGKILL);
+  ::waitpid(daemon.pid_, nullptr, 0);
+  return Status(Code::kIo, "tierd was not ready within 30 s; its log: " + log);
+}
+
+bool JobDaemon::LetGo() {
+  lifeline_ = UniqueFd();
+  bool noticed = false;
+  for (int waited = 0; waited < (noticed ? kEndMs : kNoticeMs); waited += kStepMs) {
+    if (::waitpid(pid_, nullptr, WNOHANG) != 0) return true;
+    // Else processes of the job are still there, and it stays for them.
+    noticed = noticed || ReadLog(log_).find("tierd lifeline ended") != std::string::npos;
+    ::usleep(kStepMs * 1000);
+  }
+  return false;
+}
+
+}  // namespace tierctl::run

@@ -1,0 +1,39 @@
+// The tierd of one job: started in a session of its own, so that the terminal's signals do not reach it, with the read end of a pipe (its lifeline) whose other end
+// the job's processes inherit. It ends by itself when all of them are gone, however they went.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "tierctl/run/scratch.h"
+#include "tierd/base/status.h"
+#include "tierd/base/unique_fd.h"
+
+namespace tierctl::run {
+
+struct DaemonOptions {
+  std::vector<std::string> sources;  // empty: the network mounts
+  std::string ram;                   // "": tierd's default
+  std::string ssd;                   // "": in the scratch directory
+  std::string policy;                // "": tierd's default
+};
+
+class JobDaemon {
+ public:
+  // Starts it and waits until it is ready. Else the message says in one line why it could not.
+  static tierd::Result<JobDaemon> Start(const std::string& binary, const DaemonOptions& options, const Scratch& scratch);
+
+  // To be inherited by the command: not close-on-exec, at a number that programs do not use themselves.
+  int lifeline() const { return lifeline_.get(); }
+  // Lets go of our end, and waits a little for it to end. False: processes of the job are still there.
+  bool LetGo();
+
+ private:
+  pid_t pid_ = -1;
+  std::string log_;
+  tierd::UniqueFd lifeline_;
+};
+
+}  // namespace tierctl::run

@@ -1,0 +1,172 @@
+// run: a command with its reads served from the cache, by the daemon that is there or by one of its own.
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "tierctl/paths.h"
+#include "tierctl/run/command.h"
+#include "tierctl/run/job_daemon.h"
+#include "tierctl/run/place.h"
+#include "tierctl/run/scratch.h"
+#include "tierctl/run/summary.h"
+#include "tierctl/socket_path.h"
+#include "tierctl/verbs.h"
+
+namespace tierctl {
+namespace {
+
+using nlohmann::json;
+using tierd::config::GetEnvironment;
+
+bool IsOn(const std::optional<std::string>& value) { return value && !value->empty() && *value != "0"; }
+
+bool Covers(const json& status, const std::vector<std::string>& wanted) {
+  for (const std::string& path : wanted) {
+    bool found = false;
+    for (const json& source : ListOf(status, "sources")) {
+      const std::string root = PathOf(source);
+      found = found || path == root || path.starts_with(root.ends_with('/') ? root : root + "/");
+    }
+    if (!found) return false;
+  }
+  return true;
+}
+
+// One job: what it runs with, and what is undone afterwards.
+class Job {
+ public:
+  Job(Context& context, GetEnvironment environment) : context_(context), options_(context.command.run), environment_(std::move(environment)) {
+    for (const std::string& source : options_.sources) sources_.push_back(AbsolutePath(source, context.working_directory));
+    line_.arguments = options_.arguments;
+  }
+
+  int Run() {
+    UseWhatIsThere() || StartOwn();
+    Prepare();
+    const auto began = std::chrono::steady_clock::now();
+    const run::Ended ended = run::RunCommand(line_);
+    facts_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    facts_.exit_code = ended.exit_code;
+    Tell();
+    End();
+    if (ended.signal_number != 0) run::EndBySignal(ended.signal_number);
+    return ended.exit_code;
+  }
+
+ private:
+  // The user's daemon, or that of a run around this one, if it knows the sources that this one wants, and no own tiers are asked for.
+  bool UseWhatIsThere() {
+    if (!options_.ram.empty() || !options_.ssd.empty() || !options_.policy.empty() || options_.keep) return false;
+    const Answer answer = context_.client.Get("/v1/status");
+    if (!answer.ok() || !Covers(answer.body, sources_)) return false;
+    const std::string control = context_.client.socket();
+    socket_ = control.substr(0, control.rfind('/') + 1) + "tierd.sock";
+    return true;
+  }
+
+  bool StartOwn() {
+    auto scratch = run::Scratch::Make(environment_, ::geteuid(), options_.keep);
+    if (!scratch.ok()) return Without(scratch.status().message());
+    scratch_ = std::move(scratch).value();
+    const std::string binary = run::FindDaemon(environment_);
+    if (binary.empty()) return Without("there is no tierd beside this tierctl");
+    auto daemon = run::JobDaemon::Start(binary, {sources_, options_.ram, options_.ssd, options_.policy}, *scratch_);
+    if (!daemon.ok()) return Without(daemon.status().message());
+    daemon_ = std::move(daemon).value();
+    socket_ = scratch_->socket();
+    line_.inherited_fd = daemon_->lifeline();
+    return true;
+  }
+
+  // The cache never keeps a job from running.
+  bool Without(const std::string& why) {
+    context_.output.Message("run: without a cache: " + why);
+    return false;
+  }
+
+  void Prepare() {
+    facts_.preload = !options_.no_preload;
+    if (socket_.empty()) return;
+    line_.environment.emplace_back("TIERD_SOCKET", socket_);
+    ControlClient client(socket_.substr(0, socket_.rfind('/') + 1) + "control.sock");
+    facts_.status = client.Get("/v1/status").body;
+    std::string roots;
+    for (const json& source : ListOf(facts_.status, "sources")) {
+      const std::string root = PathOf(source);
+      if (root.find(':') == std::string::npos) roots += (roots.empty() ? "" : ":") + root;
+    }
+    // What the user chose stays; what a run around this one set is replaced.
+    const auto prefix = environment_("TIERD_PREFIX");
+    if ((!prefix || prefix == environment_("TIERD_RUN_PREFIX")) && !roots.empty()) {
+      line_.environment.emplace_back("TIERD_PREFIX", roots);
+      line_.environment.emplace_back("TIERD_RUN_PREFIX", roots);
+    }
+    if (options_.no_preload) return;
+    const std::string library = run::FindPreload(environment_);
+    if (library.empty()) {
+      Without("there is no libtier_preload.so beside this tierctl");
+      return;
+    }
+    const std::string others = environment_("LD_PRELOAD").value_or("");
+    // A sanitizer's runtime must stay first.
+    if (others.find(library) == std::string::npos) line_.environment.emplace_back("LD_PRELOAD", others.empty() ? library : others + ":" + library);
+    report_ = ReportPath();
+    if (!report_.empty()) line_.environment.emplace_back("TIERD_REPORT", report_);
+    if (options_.real_fds) line_.environment.emplace_back("TIERD_REAL_FDS", "1");
+  }
+
+  std::string ReportPath() {
+    if (scratch_) return scratch_->path() + "/reads.jsonl";
+    std::string pattern = "/tmp/tierd-reads-XXXXXX";
+    const int fd = ::mkstemp(pattern.data());
+    if (fd < 0) return "";
+    ::close(fd);
+    return pattern;
+  }
+
+  void Tell() {
+    if (!report_.empty()) facts_.reports = run::AddUpReports(report_);
+    else facts_.reports = json::object();
+    if (!socket_.empty()) {
+      ControlClient client(socket_.substr(0, socket_.rfind('/') + 1) + "control.sock");
+      if (const Answer answer = client.Get("/v1/status"); answer.ok()) facts_.status = answer.body;
+    }
+    if (options_.report.empty()) {
+      if (!options_.quiet) ::dprintf(STDERR_FILENO, "%s", run::SummaryText(facts_).c_str());
+      return;
+    }
+    std::ofstream out(AbsolutePath(options_.report, context_.working_directory));
+    out << run::SummaryJson(facts_).dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+    if (!out.flush()) context_.output.Message("run: cannot write " + options_.report);
+  }
+
+  void End() {
+    if (!scratch_ && !report_.empty()) ::unlink(report_.c_str());
+    if (daemon_) daemon_->LetGo();
+    if (scratch_) scratch_->Remove();
+  }
+
+  Context& context_;
+  const RunOptions& options_;
+  const GetEnvironment environment_;
+  std::vector<std::string> sources_;
+  std::string socket_;
+  std::string report_;
+  std::optional<run::Scratch> scratch_;
+  std::optional<run::JobDaemon> daemon_;
+  run::CommandLine line_;
+  run::JobFacts facts_;
+};
+
+}  // namespace
+
+int Run(Context& context) {
+  const GetEnvironment environment = tierd::config::ProcessEnvironment();
+  if (IsOn(environment("TIERD_DISABLE"))) return run::BecomeCommand({context.command.run.arguments, {}, -1});
+  return Job(context, environment).Run();
+}
+
+}  // namespace tierctl
