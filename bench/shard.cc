@@ -229,7 +229,8 @@ std::uint64_t OwnRss() {
 }
 
 void MeasureOpens(Bench& bench, const std::string& root, const std::vector<std::string>& paths) {
-  const auto daemon = Daemon::Start(bench, {.source = root});
+  // Without warm-up, which would still fill the RAM tier between the two looks: what is asked is what opens leave behind.
+  const auto daemon = Daemon::Start(bench, {.source = root, .more = {"--set", "source.warm=off"}});
   if (daemon == nullptr) return bench.Fail("A4b: no daemon");
   ::setenv("TIERD_SOCKET", daemon->socket().c_str(), 1);
   std::uint64_t daemon_at = 0;

@@ -119,6 +119,12 @@ class EngineTest : public testing::Test, private ReplySink {
     return true;
   }
 
+  // How many handlers the loop ran in that time.
+  std::size_t HandlersIn(int ms) {
+    loop_.restart();
+    return loop_.run_for(std::chrono::milliseconds(ms));
+  }
+
   std::string Write(const std::string& name, const std::string& bytes) {
     tree_.Write(name, bytes);
     return name;

@@ -107,5 +107,16 @@ TEST(MemoryPressure, ReadsThisMachine) {
   std::printf("room %llu MiB, bound by %s\n", static_cast<unsigned long long>(room.room_bytes >> 20), room.bound_by.c_str());
 }
 
+// Others may take four floors a second: the look that follows must still find four of them.
+TEST_F(MemoryPressureTest, LooksAreLeftOutOnlyWhileThereIsPlenty) {
+  constexpr std::uint64_t kFloor = 512 * kMiB;
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  EXPECT_EQ(LooksToSkipNs(0, kFloor), 0);
+  EXPECT_EQ(LooksToSkipNs(11 * kFloor, kFloor), 0);
+  EXPECT_EQ(LooksToSkipNs(12 * kFloor, kFloor), kSecond);
+  EXPECT_EQ(LooksToSkipNs(1000 * kFloor, kFloor), 9 * kSecond);
+  EXPECT_EQ(LooksToSkipNs(1000 * kFloor, 0), 0);
+}
+
 }  // namespace
 }  // namespace tierd::ram

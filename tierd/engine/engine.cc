@@ -22,7 +22,7 @@ constexpr std::size_t kWalkBatchesPerTurn = 4;
 constexpr std::uint32_t kGrowSlotsPerTurn = 8192;   // ~0.5 ms
 constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kBusyTick = 5 * kMs;
-constexpr std::int64_t kIdleTick = 200 * kMs;       // the heartbeat's period (LAYOUT: at most 250 ms)
+constexpr std::int64_t kIdleTick = 245 * kMs;       // the heartbeat's period (LAYOUT: at most 250 ms)
 
 }  // namespace
 

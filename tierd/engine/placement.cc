@@ -323,6 +323,7 @@ void Placement::StartSegment() {
                  segment_under_way_ = false;
                  if (segment.ok()) {
                    ram_.AddSegment(ticket, std::move(segment).value());
+                   next_look_ns_ = 0;  // the room has changed by our own doing
                  } else {
                    // The node has no memory to give: what there is has to do until the next look at its memory.
                    ram_.CancelSegment(ticket);
@@ -408,7 +409,7 @@ void Placement::ApplyBudget(std::uint64_t bytes) {
 
 void Placement::Tick() {
   ram_.ReclaimLimbo(65536);
-  if (pressure_check_under_way_) return;
+  if (pressure_check_under_way_ || clock_.MonotonicNs() < next_look_ns_) return;
   pressure_check_under_way_ = true;
   workers_.Run([] { return ram::ReadMemoryRoom(ram::MemoryRoots{}); },
                [this](const ram::MemoryRoom& room) {
@@ -417,6 +418,7 @@ void Placement::Tick() {
                  bound_by_ = room.bound_by;
                  const std::uint64_t held = ram_.segment_bytes();
                  const std::uint64_t floor = options_.min_available_bytes;
+                 next_look_ns_ = clock_.MonotonicNs() + ram::LooksToSkipNs(room.room_bytes, floor);
                  memory_is_tight_ = room.room_bytes < 4 * floor;
                  if (room.room_bytes < floor) {
                    const std::uint64_t missing = floor - room.room_bytes;

@@ -126,7 +126,7 @@ class Placement final : public ssd::SsdOwner {
 
   // Every loop turn with work: limbo, compaction, growth; returns true if it wants another turn soon.
   bool Turn();
-  // Once a second, ten times as often while memory is tight: memory of the node and of our cgroups.
+  // Once a second, ten times as often while memory is tight: limbo; memory of the node and of our cgroups, more rarely while there is plenty.
   void Tick();
   bool memory_is_tight() const { return memory_is_tight_; }
   // `config set ram.capacity`.
@@ -175,6 +175,7 @@ class Placement final : public ssd::SsdOwner {
   std::size_t backfill_position_ = 0;
   bool segment_under_way_ = false;
   bool pressure_check_under_way_ = false;
+  std::int64_t next_look_ns_ = 0;       // at the node's memory
   bool memory_is_tight_ = false;
   std::uint64_t resident_bytes_[2] = {0, 0};
   std::uint64_t resident_objects_[2] = {0, 0};

@@ -1,22 +1,27 @@
 #include "tierd/ram/memory_pressure.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <limits>
 #include <optional>
 #include <string_view>
 
+#include "tierd/base/unique_fd.h"
+
 namespace tierd::ram {
 namespace {
 
+constexpr std::size_t kMostBytes = 64 << 10;
+
 std::optional<std::string> ReadSmallFile(const std::string& path) {
-  std::FILE* file = std::fopen(path.c_str(), "re");
-  if (file == nullptr) return std::nullopt;
-  std::string text(64 << 10, '\0');
-  text.resize(std::fread(text.data(), 1, text.size(), file));
-  std::fclose(file);
+  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return std::nullopt;
+  std::string text;
+  char part[4096];  // an idle daemon does little else: no large buffers, no stdio
+  for (ssize_t got = 0; text.size() < kMostBytes && (got = ::read(fd.get(), part, sizeof part)) > 0;) text.append(part, static_cast<std::size_t>(got));
   return text;
 }
 
@@ -24,9 +29,9 @@ std::optional<std::string> ReadSmallFile(const std::string& path) {
 std::optional<std::uint64_t> Field(std::string_view text, std::string_view name) {
   for (std::size_t at = 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string line(text.substr(at, end - at));
-    if (line.size() > name.size() && line.compare(0, name.size(), name) == 0 && (line[name.size()] == ' ' || line[name.size()] == ':')) {
-      return std::strtoull(line.c_str() + name.size() + 1, nullptr, 10);
+    const std::string_view line = text.substr(at, end - at);
+    if (line.size() > name.size() && line.substr(0, name.size()) == name && (line[name.size()] == ' ' || line[name.size()] == ':')) {
+      return std::strtoull(std::string(line.substr(name.size() + 1)).c_str(), nullptr, 10);
     }
     at = end + 1;
   }
@@ -52,11 +57,11 @@ constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
 
 // Narrows `room` by the cgroup in one directory, if there is one.
 void LookAt(const std::string& directory, const FileNames& names, MemoryRoom& room) {
-  const auto used = Number(directory + names.used);
-  if (!used) return;
   std::uint64_t limit = Number(directory + names.limit).value_or(kNoLimit);
   if (names.soft_limit != nullptr) limit = std::min(limit, Number(directory + names.soft_limit).value_or(kNoLimit));
   if (limit >= kNoLimit) return;
+  const auto used = Number(directory + names.used);
+  if (!used) return;
   const std::uint64_t cache = Field(ReadSmallFile(directory + "/memory.stat").value_or(""), names.cache).value_or(0);
   const std::uint64_t needed = *used > cache ? *used - cache : 0;
   const std::uint64_t left = limit > needed ? limit - needed : 0;
@@ -107,6 +112,13 @@ MemoryRoom ReadMemoryRoom(const MemoryRoots& roots) {
   }
   if (!room.known && room.bound_by == "node") room.room_bytes = 0;
   return room;
+}
+
+std::int64_t LooksToSkipNs(std::uint64_t room_bytes, std::uint64_t floor_bytes) {
+  constexpr std::uint64_t kMostSeconds = 9;
+  if (floor_bytes == 0) return 0;
+  const std::uint64_t seconds = room_bytes / 4 / floor_bytes;  // until nothing is left; the look itself comes two earlier
+  return static_cast<std::int64_t>(seconds < 2 ? 0 : std::min(seconds - 2, kMostSeconds)) * 1'000'000'000;
 }
 
 }  // namespace tierd::ram

@@ -26,4 +26,8 @@ struct MemoryRoom {
 
 MemoryRoom ReadMemoryRoom(const MemoryRoots& roots);
 
+// For how long the next look, due every second, may be left out: memory that others take at four times `floor_bytes` (what is left to them) a second
+// is still seen before less than four floors are left. 0 near that; at most 9 s.
+std::int64_t LooksToSkipNs(std::uint64_t room_bytes, std::uint64_t floor_bytes);
+
 }  // namespace tierd::ram

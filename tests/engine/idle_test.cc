@@ -1,0 +1,32 @@
+// A daemon that nobody asks anything wakes for its heartbeat and little else (anchor A4b). Counted in handlers that the loop ran.
+#include "tests/engine/engine_fixture.h"
+
+namespace tierd::engine {
+namespace {
+
+class IdleTest : public EngineTest {
+ protected:
+  IdleTest() { options_.ram.min_available_bytes = 1 << 20; }  // plenty of memory: it is rarely looked at
+  void ReadSomething() {
+    for (const std::string& name : MakeFiles(4, 4096)) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+    (void)HandlersIn(1200);  // what a start and its readers leave behind is not idling
+  }
+};
+
+// In two seconds: eight or nine heartbeats, at most one look at the node's memory.
+TEST_F(IdleTest, WithoutAnSsdOnlyTheHeartBeats) {
+  StartEngine();
+  ReadSomething();
+  EXPECT_LE(HandlersIn(2000), 10u);
+}
+
+// And two looks at the disk's free space.
+TEST_F(IdleTest, WithAnSsdItsSpaceIsLookedAtToo) {
+  UseSsd();
+  StartEngine();
+  ReadSomething();
+  EXPECT_LE(HandlersIn(2000), 12u);
+}
+
+}  // namespace
+}  // namespace tierd::engine
