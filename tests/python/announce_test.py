@@ -4,6 +4,7 @@ import copy
 import gc
 import pickle
 import threading
+import types
 import unittest
 import warnings
 
@@ -23,12 +24,17 @@ def threads():
 class Recorder:
     """Stands in for a client: what it is asked to prefetch, in order."""
 
-    def __init__(self):
+    def __init__(self, takes=1000):
         self.asked = []
+        self.takes = takes  # of one call
 
     def prefetch(self, paths):
-        self.asked += paths
-        return len(paths)
+        taken = paths[:self.takes]
+        self.asked += taken
+        return len(taken)
+
+    def stats(self):
+        return types.SimpleNamespace(connected=True)
 
 
 class OrderTest(rig.DaemonTest):
@@ -105,6 +111,14 @@ class OrderTest(rig.DaemonTest):
             self.assertEqual(taken, expected, name)
             self.assertEqual(recorder.asked, expected, name)
             self.assertEqual((told.mismatches, told.prefetched), (0, len(expected)), name)
+
+    def test_what_the_daemon_had_no_room_for_comes_again(self):
+        sampler = DistributedSampler(self.paths, 1, 0)
+        recorder = Recorder(takes=7)
+        with announce(sampler, self.paths, window=FILES, client=recorder) as told:
+            self.eventually(lambda: len(recorder.asked) >= FILES)
+            self.assertEqual(recorder.asked, [self.paths[index] for index in sampler])
+            self.assertEqual(told.prefetched, FILES)
 
     def test_process_generator_is_looked_at_when_the_epoch_begins(self):
         recorder = Recorder()
@@ -201,6 +215,14 @@ class OrderTest(rig.DaemonTest):
         with tierd.Client(self.rig.base / "none.sock") as alone, announce(sampler, self.paths, client=alone) as told:
             self.assertEqual(list(sampler), list(range(FILES)))
             self.assertTrue(told.active)
+
+    def test_ends_with_its_client(self):
+        sampler = SequentialSampler(self.paths)
+        own = tierd.Client(self.rig.socket)
+        own.close()
+        told = announce(sampler, self.paths, client=own)
+        self.eventually(lambda: not told.active)
+        self.assertEqual(list(sampler), list(range(FILES)))
 
 
 if __name__ == "__main__":

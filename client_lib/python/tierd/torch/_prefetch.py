@@ -11,8 +11,9 @@ from .. import Client
 from ..plan import Plan
 from ._draws import TorchDraws
 
-_MESSAGE = 256  # paths per call at most
+_MESSAGE = 64  # paths per call at most: the daemon takes 256 at a time, from everybody
 _PAUSE_S = 5.0  # after a call that reached no daemon; libtier looks for one as often
+_BUSY_S = 0.005  # after one that the daemon took only a part of; doubled while it takes none
 _BACKSTOP_S = 1.0  # a stop that could not take the lock is seen this late at most
 
 
@@ -94,15 +95,15 @@ class Lookahead:
 
     # -- the prefetching thread
 
-    def next_indices(self) -> Optional[list[int]]:
-        """Waits for the next ones to bring up; None: it is over."""
+    def next_indices(self) -> Optional[tuple[list[int], int]]:
+        """Waits for the next ones to bring up, and for what `refused` wants to know; None: it is over."""
         while not self.stopped:
             with self._wake:
                 plan = self._plan
                 if plan is None:
                     chosen = self._choose()
                     if chosen:
-                        return chosen
+                        return chosen, self._epoch
                     self._wake.wait(_BACKSTOP_S)
                     continue
                 self._plan = None
@@ -110,10 +111,17 @@ class Lookahead:
             self._compute(plan, epoch)
         return None
 
-    def pause(self) -> None:
+    def refused(self, count: int, epoch: int) -> None:
+        """The last `count` indices were not taken: they come again, those that the loader has not reached by then."""
+        with self._wake:
+            self.sent -= count
+            if epoch == self._epoch and self._order:
+                self._at -= count
+
+    def pause(self, seconds: float) -> None:
         with self._wake:
             if not self.stopped:
-                self._wake.wait(_PAUSE_S)
+                self._wake.wait(seconds)
 
     def _compute(self, plan: Plan, epoch: int) -> None:
         orders = plan.orders(TorchDraws)
@@ -155,13 +163,22 @@ class Lookahead:
 
 
 def _run(lookahead: Lookahead, path_of: Callable[[int], Any], client: Client) -> None:
-    while (indices := lookahead.next_indices()) is not None:
+    busy = _BUSY_S
+    while (found := lookahead.next_indices()) is not None:
+        indices, epoch = found
         try:
-            reached = client.prefetch([path_of(index) for index in indices])
+            taken = client.prefetch([path_of(index) for index in indices])
+            there = taken > 0 or client.stats().connected
         except OSError:  # below no source, or a daemon that does not answer
-            reached = 0
-        if reached == 0:
-            lookahead.pause()
+            there = False
+        except ValueError:  # the client was closed
+            return lookahead.stop()
+        if not there:
+            lookahead.pause(_PAUSE_S)
+        elif taken < len(indices):
+            lookahead.refused(len(indices) - taken, epoch)
+            busy = _BUSY_S if taken else min(2 * busy, 0.2)
+            lookahead.pause(busy)
 
 
 def start(lookahead: Lookahead, path_of: Callable[[int], Any], client: Client) -> None:
