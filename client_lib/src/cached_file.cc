@@ -29,10 +29,11 @@ Look LookUpPath(const LookUp& look_up, Target& target, LeaseUse use, Piece& piec
 // Deals with what stands in the way of looking again. kNone: look again.
 abi::Fallback Overcome(const Call& call, Target& target, PathText& text, Look look, const Piece& piece) {
   if (look == Look::kLeasesTaken) return abi::Fallback::kPinCap;
-  if (!call.may_ask()) return abi::Fallback::kNoFrame;
+  if (!call.may_ask_where()) return abi::Fallback::kNoFrame;
   Session& session = *target.session;
-  if (look == Look::kUnmapped) return call.client.Map(session, piece.segment, call.deadline_ns());
-  if (look == Look::kRetired) return call.client.NewerIndex(session, call.deadline_ns());
+  if (look == Look::kUnmapped) return call.client.Map(session, piece.segment, call.where_deadline_ns(), call.may_ask());
+  if (look == Look::kRetired) return call.client.NewerIndex(session, call.where_deadline_ns(), call.may_ask());
+  if (!call.may_ask()) return abi::Fallback::kNoFrame;
   return FindTarget(call, target, &text);  // kClosed: another session took over
 }
 
@@ -109,7 +110,7 @@ class Finder {
   // The source's own word on the version, with our credentials.
   bool AskSource() {
     tier_attr attr;
-    if ((call_.flags & (TIER_CACHED | TIER_NOWAIT)) != 0) {
+    if (!call_.may_read_source()) {
       cached_.reason = cached_.target.session->foreign_clock ? abi::Fallback::kClock : abi::Fallback::kNotAdmitted;
       return false;
     }

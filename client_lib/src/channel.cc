@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint32_t kWoken = 1;  // all answers are there, or the conversation is over
 constexpr std::uint32_t kLead = 2;   // receive for all from now on
-constexpr int kReceiveSliceUs = 50'000;  // longest sleep in one receive: how late a deadline may be noticed
+constexpr int kReceiveSliceUs = 50'000;  // longest sleep in one receive: how late the end of the conversation may be noticed
 constexpr int kMaxFds = 4;
 
 class Lock {
@@ -167,7 +167,7 @@ WaitOutcome Channel::Wait(Group& group, Waiter* waiters, std::size_t count, std:
     if (!receiving_) {
       receiving_ = true;
       ::pthread_mutex_unlock(&mutex_);
-      ReceiveOne();
+      ReceiveOne(deadline_ns);
       ::pthread_mutex_lock(&mutex_);
       receiving_ = false;
       continue;
@@ -219,7 +219,15 @@ void Channel::Forget(Waiter* waiters, std::size_t count) {
 
 // ---- receiving -------------------------------------------------------------------------------------------------------------
 
-Channel::Received Channel::ReceiveOne() {
+Channel::Received Channel::ReceiveOne(std::int64_t deadline_ns) {
+  // The socket's own time-out is a slice long: a deadline before that is waited for here.
+  const std::int64_t left_ns = deadline_ns - PreciseNs();
+  const bool short_wait = left_ns < std::int64_t{kReceiveSliceUs} * 1000;
+  if (short_wait) {
+    pollfd readable{fd_, POLLIN, 0};
+    const timespec left{0, left_ns > 0 ? static_cast<long>(left_ns) : 0};
+    if (::ppoll(&readable, 1, &left, nullptr) <= 0) return Received::kNothing;
+  }
   iovec part{buffer_, abi::kMaxMessageBytes};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMaxFds)];
   msghdr message{};
@@ -227,7 +235,7 @@ Channel::Received Channel::ReceiveOne() {
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof control;
-  const ssize_t got = ::recvmsg(fd_, &message, MSG_CMSG_CLOEXEC);
+  const ssize_t got = ::recvmsg(fd_, &message, MSG_CMSG_CLOEXEC | (short_wait ? MSG_DONTWAIT : 0));
   if (got < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return Received::kNothing;
     Die(false);

@@ -86,7 +86,8 @@ class Channel {
   static constexpr std::size_t kBuckets = 256;
   enum class Received : std::uint8_t { kNothing, kMessage, kEnd };
 
-  Received ReceiveOne();
+  // Waits until `deadline_ns`, but at most a receive slice.
+  Received ReceiveOne(std::int64_t deadline_ns);
   bool Dispatch(std::size_t bytes, int* fds, int fd_count, bool truncated);
   template <typename Entry>
   bool DispatchAnswers(const abi::MessageHeader& header, Entry Waiter::* field, int* fd);

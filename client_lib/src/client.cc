@@ -26,13 +26,17 @@ pthread_once_t fork_handlers_once = PTHREAD_ONCE_INIT;
 
 class Lock {
  public:
-  explicit Lock(pthread_mutex_t& mutex) : mutex_(mutex) { ::pthread_mutex_lock(&mutex_); }
-  ~Lock() { ::pthread_mutex_unlock(&mutex_); }
+  explicit Lock(pthread_mutex_t& mutex, bool patient = true) : mutex_(mutex), held_((patient ? ::pthread_mutex_lock(&mutex_) : ::pthread_mutex_trylock(&mutex_)) == 0) {}
+  ~Lock() {
+    if (held_) ::pthread_mutex_unlock(&mutex_);
+  }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
+  bool held() const { return held_; }
 
  private:
   pthread_mutex_t& mutex_;
+  const bool held_;
 };
 
 void BeforeFork() {
@@ -70,7 +74,8 @@ void Client::Init(const Settings& settings) {
   // The prefixes point into the settings they came with.
   for (std::size_t i = 0; i < settings_.prefixes.count; ++i)
     settings_.prefixes.text[i] = settings_.prefix_text + (settings.prefixes.text[i] - settings.prefix_text);
-  ::pthread_mutex_init(&mutex_, nullptr);
+  // Made anew after Shutdown it has its lock, which a view of its former life that is given back now may hold.
+  if (!in_use.load(std::memory_order_acquire)) ::pthread_mutex_init(&mutex_, nullptr);
   next_probe_ns_.store(0, std::memory_order_relaxed);
   timeouts_.store(0, std::memory_order_relaxed);
   closed_until_ns_.store(0, std::memory_order_relaxed);
@@ -289,37 +294,40 @@ void Client::Drop(Session& session, std::int64_t next_probe_ns) {
 }
 
 // Of a question that was put under the lock; without the lock.
-void Client::NoteOutcome(Session& session, abi::Fallback outcome) {
+void Client::NoteOutcome(Session& session, abi::Fallback outcome, bool patient) {
+  if (outcome == abi::Fallback::kTimeout && !patient) return;
   if (outcome == abi::Fallback::kTimeout) NoteTimeout(CoarseNs());
   else if (outcome == abi::Fallback::kNoDaemon) NoteDead(session, CoarseNs());
   else NoteAnswer();
 }
 
-abi::Fallback Client::NewerIndex(Session& session, std::int64_t deadline_ns) {
+abi::Fallback Client::NewerIndex(Session& session, std::int64_t deadline_ns, bool patient) {
   abi::Fallback outcome;
   {
-    const Lock lock(mutex_);
+    const Lock lock(mutex_, patient);
+    if (!lock.held()) return abi::Fallback::kTimeout;
     if (!session.serves()) return abi::Fallback::kNoDaemon;
     if (!session.index.load(std::memory_order_acquire)->Retired()) return abi::Fallback::kNone;  // another thread was here first
     if (!MayAsk(session, CoarseNs(), &outcome) && outcome == abi::Fallback::kHung) return outcome;
     outcome = session.channel.dead() ? abi::Fallback::kNoDaemon : RefreshIndex(session, deadline_ns);
   }
-  NoteOutcome(session, outcome);
+  NoteOutcome(session, outcome, patient);
   if (outcome != abi::Fallback::kNoFrame) return outcome;
   Drop(session, CoarseNs());
   return abi::Fallback::kNoDaemon;
 }
 
-abi::Fallback Client::Map(Session& session, std::uint32_t serial, std::int64_t deadline_ns) {
+abi::Fallback Client::Map(Session& session, std::uint32_t serial, std::int64_t deadline_ns, bool patient) {
   if (session.arena->Knows(serial)) return abi::Fallback::kNone;
   abi::Fallback outcome;
   {
-    const Lock lock(mutex_);
+    const Lock lock(mutex_, patient);
+    if (!lock.held()) return abi::Fallback::kTimeout;
     if (session.arena->Knows(serial)) return abi::Fallback::kNone;
     if (!MayAsk(session, CoarseNs(), &outcome)) return outcome;
     outcome = MapSegment(session, serial, deadline_ns);
   }
-  NoteOutcome(session, outcome);
+  NoteOutcome(session, outcome, patient);
   return outcome;
 }
 

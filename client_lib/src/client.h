@@ -56,8 +56,9 @@ class Client {
 
   // Makes the newer index, the segment, known; asks the daemon for it if that may be asked. kNone: it is there. Without a newer index the session is
   // dropped: a daemon that goes away retires its index last of all.
-  abi::Fallback NewerIndex(Session& session, std::int64_t deadline_ns);
-  abi::Fallback Map(Session& session, std::uint32_t serial, std::int64_t deadline_ns);
+  // Who is not `patient` does not wait for other threads either, and that no answer came in time says nothing about the daemon.
+  abi::Fallback NewerIndex(Session& session, std::int64_t deadline_ns, bool patient = true);
+  abi::Fallback Map(Session& session, std::uint32_t serial, std::int64_t deadline_ns, bool patient = true);
 
   // Counters to write to: the session page's, or private ones while there is no session.
   abi::SessionCounters& Counters(Session* session) { return session != nullptr && session->serves() ? session->page->counters : own_; }
@@ -70,6 +71,8 @@ class Client {
 
   // Around fork().
   void CountFrozenLeases();
+  // Gives back what closed sessions keep for views that have gone by now, unless another thread is at it.
+  void TrySweep();
   // `counted`: the fork handlers ran; else nobody knows how many views were inherited.
   void TakeOverInChild(bool counted);
 
@@ -79,7 +82,7 @@ class Client {
  private:
   int Connect(std::int64_t now_ns);  // under the lock
   void LookAtDaemon(Session& session, std::int64_t now_ns);
-  void NoteOutcome(Session& session, abi::Fallback outcome);
+  void NoteOutcome(Session& session, abi::Fallback outcome, bool patient);
   bool TellPending(Session& session);
   void EndAll();
   void Add(Session& session);

@@ -6,6 +6,7 @@
 
 #include "client_lib/src/client.h"
 #include "client_lib/src/clock.h"
+#include "client_lib/src/process.h"
 #include "client_lib/src/fork_mark.h"
 #include "client_lib/src/shared_mapping.h"
 #include "client_lib/src/thread_state.h"
@@ -27,6 +28,19 @@ void Client::Sweep() {
     }
     if (!session->channel_closed && !session->inherited) session->channel_closed = session->channel.TryClose();
   }
+}
+
+void Client::TrySweep() {
+  if (::pthread_mutex_trylock(&mutex_) != 0) return;  // whoever holds it may look too early: the next release, or the next session, looks again
+  Sweep();
+  ::pthread_mutex_unlock(&mutex_);
+}
+
+void SweepClosed() {
+  const KeepErrno keep;
+  const SlowPath slow;
+  if (!slow.entered()) return;  // a signal handler in the middle of us
+  for (Client* client = FirstClient(); client != nullptr; client = client->next_client) client->TrySweep();
 }
 
 // True when no view of the session is left and its memory is given back. A reader on its way takes its lease first and looks at `closed` then:

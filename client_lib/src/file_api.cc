@@ -115,7 +115,7 @@ ssize_t ReadOpen(tier_file& any, void* buffer, std::size_t count, std::int64_t o
   CachedFile& file = CachedOf(any);
   const SlowPath slow;
   Call call(file.client, file.path, file.flags);
-  if (!slow.entered()) call.flags |= TIER_NOWAIT;
+  if (!slow.entered()) call.flags |= kNeverAsk;
   const File::Done done = file.file.Read(call, buffer, count, static_cast<std::uint64_t>(offset), true);
   if (done.changed) return -ESTALE;  // neither the cache nor the source has the version any more: what a network file system says then
   if (done.bytes >= 0) Count(call, file.file, done);
@@ -126,7 +126,7 @@ ssize_t ReadOpen(tier_file& any, void* buffer, std::size_t count, std::int64_t o
 bool PinLeased(CachedFile& file, std::uint64_t offset, std::size_t count, tier_view& view) {
   const SlowPath slow;
   Call call(file.client, file.path, file.flags);
-  if (!slow.entered()) call.flags |= TIER_NOWAIT;
+  if (!slow.entered()) call.flags |= kNeverAsk;
   Piece piece;
   const std::byte* data;
   std::size_t bytes;

@@ -68,6 +68,9 @@ abi::Fallback RefreshIndex(Session& session, std::int64_t deadline_ns);
 // Maps a segment that the arena does not know.
 abi::Fallback MapSegment(Session& session, std::uint32_t serial, std::int64_t deadline_ns);
 
+// A view of a closed session has gone: it may have been the last, for which socket and mappings were kept (HAZARDS 2.5, 2.6).
+void SweepClosed();
+
 // Lease words that are not 0.
 std::uint64_t CountLeases(const Session& session);
 

@@ -9,6 +9,11 @@
 
 namespace tierd::client {
 
+// Not the application's: inside a signal handler that interrupted us no lock may be taken and nothing asked.
+inline constexpr unsigned kNeverAsk = 1u << 31;
+// TIER_NOWAIT: how long the daemon may take to say where memory is that this process meets for the first time.
+inline constexpr std::int64_t kWhereaboutsNs = 20'000'000;
+
 // One call of the application.
 struct Call {
   Client& client;
@@ -19,8 +24,14 @@ struct Call {
 
   Call(Client& the_client, const char* the_path, unsigned the_flags);
   std::int64_t deadline_ns() const { return start_ns + std::int64_t{client.settings().timeout_ms} * 1'000'000; }
-  bool may_ask() const { return (flags & TIER_NOWAIT) == 0; }
-  bool may_read_source() const { return (flags & (TIER_NOWAIT | TIER_CACHED)) == 0; }
+  bool may_ask() const { return (flags & (TIER_NOWAIT | kNeverAsk)) == 0; }
+  // For a segment or a newer index: no reading anywhere, so that a call that waits for nothing may ask too, though not for long.
+  bool may_ask_where() const { return (flags & kNeverAsk) == 0; }
+  std::int64_t where_deadline_ns() const {
+    const std::int64_t until_ns = deadline_ns();
+    return may_ask() || until_ns < start_ns + kWhereaboutsNs ? until_ns : start_ns + kWhereaboutsNs;
+  }
+  bool may_read_source() const { return (flags & (TIER_NOWAIT | TIER_CACHED | kNeverAsk)) == 0; }
 };
 
 // Room for a path that had to be put together first.

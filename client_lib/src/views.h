@@ -37,6 +37,7 @@ inline void GiveLeaseBack(Session& session, std::uint32_t slot, std::uint32_t ep
   }
   if (bytes >= session.account_from) session.page->leased_bytes.fetch_sub(bytes, std::memory_order_relaxed);
   FreeLease(*session.page, slot);
+  if (!session.serves()) [[unlikely]] SweepClosed();
 }
 
 // From an accounted piece under a view lease.

@@ -1,0 +1,97 @@
+// Waiting no longer than was asked for, not waiting at all, and what a disconnected client keeps.
+#include <chrono>
+#include <cstring>
+
+#include "tests/client/client_rig.h"
+
+namespace tierd::testing {
+namespace {
+
+class DeadlineTest : public ClientRig {
+ protected:
+  void SetUp() override {
+    ClientRig::SetUp();
+    for (const char* name : {"a", "b", "c"}) Write(name, ContentOf(name, 50'000));
+  }
+  static std::size_t Sockets() {
+    std::size_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code ignored;
+      count += std::filesystem::read_symlink(entry.path(), ignored).string().starts_with("socket:");
+    }
+    return count;
+  }
+};
+
+TEST_F(DeadlineTest, ATimeoutOfTenMillisecondsIsKept) {
+  StartDaemon();
+  std::int64_t shortest_us = 1'000'000;
+  for (int i = 0; i < 8; ++i) {
+    daemon_->mischief = Mischief::kNone;
+    Client(0, 10);
+    Get(Path("b"));  // a session
+    daemon_->mischief = Mischief::kSilent;
+    const auto begin = std::chrono::steady_clock::now();
+    EXPECT_EQ(ContentOf("a", 50'000), Get(Path("a"), TIER_FROM_BYPASS));
+    const auto us = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin).count();
+    if (Fallbacks(abi::Fallback::kTimeout) == 1) shortest_us = std::min<std::int64_t>(shortest_us, us);
+    tier_disconnect(client_);
+    client_ = nullptr;
+  }
+  EXPECT_GE(shortest_us, 10'000);
+  EXPECT_LT(shortest_us, 40'000) << "a receive may sleep for 50 ms";
+}
+
+TEST_F(DeadlineTest, WhoNeverWaitsFindsWhatIsInRam) {
+  StartDaemon();
+  daemon_->Cache("a");
+  Client();
+  EXPECT_EQ(ContentOf("a", 50'000), Get(Path("a"), TIER_FROM_RAM, TIER_NOWAIT)) << "the first use of its segment";
+  EXPECT_EQ(ContentOf("a", 50'000), Get(Path("a"), TIER_FROM_RAM, TIER_NOWAIT));
+  EXPECT_EQ(1u, daemon_->segments_sent);
+  tier_view view;
+  EXPECT_EQ(-ENODATA, tier_get(client_, Path("b").c_str(), &view, TIER_NOWAIT));
+  EXPECT_EQ(0u, daemon_->fetches);
+  // The index has moved.
+  daemon_->Cache("b");
+  daemon_->Grow();
+  EXPECT_EQ(ContentOf("b", 50'000), Get(Path("b"), TIER_FROM_RAM, TIER_NOWAIT));
+  EXPECT_EQ(0u, daemon_->fetches);
+}
+
+TEST_F(DeadlineTest, WhoNeverWaitsDoesNotWaitForASilentDaemon) {
+  StartDaemon();
+  daemon_->Cache("a");
+  Client(TIER_REQUIRE_DAEMON);  // a session, and no segment
+  daemon_->mischief = Mischief::kSilent;
+  tier_view view;
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(-ENODATA, tier_get(client_, Path("a").c_str(), &view, TIER_NOWAIT));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(500)) << "the patience of others is a second";
+  daemon_->mischief = Mischief::kNone;
+  EXPECT_EQ(ContentOf("a", 50'000), Get(Path("a"), TIER_FROM_RAM)) << "nothing is held against the daemon";
+}
+
+TEST_F(DeadlineTest, ADisconnectedClientEndsWithItsLastView) {
+  StartDaemon();
+  daemon_->CacheAll();
+  Client();
+  tier_view first, second;
+  ASSERT_EQ(0, tier_get(client_, Path("a").c_str(), &first, 0));
+  ASSERT_EQ(0, tier_get(client_, Path("b").c_str(), &second, 0));
+  ASSERT_EQ(static_cast<std::uint32_t>(TIER_FROM_RAM), second.origin);
+  tier_disconnect(client_);
+  client_ = nullptr;
+  EXPECT_EQ(2u, daemon_->Leases()) << "views last as long as they are held";
+  EXPECT_EQ(0, std::memcmp(first.data, ContentOf("a", 50'000).data(), first.size));
+  tier_release(&first);
+  EXPECT_EQ(0u, daemon_->page(0)->left.load());
+  EXPECT_EQ(0, std::memcmp(second.data, ContentOf("b", 50'000).data(), second.size));
+  const std::size_t sockets = Sockets();
+  tier_release(&second);
+  EXPECT_EQ(1u, daemon_->page(0)->left.load());
+  EXPECT_LT(Sockets(), sockets);
+}
+
+}  // namespace
+}  // namespace tierd::testing
