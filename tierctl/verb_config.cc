@@ -24,6 +24,13 @@ bool IsWanted(const std::string& key, const std::string& wanted) {
   return wanted.empty() || key == wanted || (key.size() > wanted.size() && key.starts_with(wanted) && key[wanted.size()] == '.');
 }
 
+// Of a value that the configuration has already and the daemon not before its next start.
+std::string PendingText(const json& value) {
+  if (!value.contains("pending")) return "";
+  const std::string pending = TextOf(value, "pending");
+  return pending.empty() ? "gone" : pending;
+}
+
 }  // namespace
 
 int ConfigGet(Context& context) {
@@ -45,11 +52,15 @@ int ConfigGet(Context& context) {
   }
   if (wanted.size() == 1 && TextOf(wanted[0], "key") == context.command.key) {
     context.output.Print(Escaped(TextOf(wanted[0], "value")) + "\n");
+    if (const std::string pending = PendingText(wanted[0]); !pending.empty()) context.output.Message("pending restart: " + Escaped(pending));
     return kExitOk;
   }
   Table table(0);
   table.Row({"KEY", "VALUE", "ORIGIN"});
-  for (const json& value : wanted) table.Row({TextOf(value, "key"), Escaped(TextOf(value, "value")), Escaped(TextOf(value, "origin"))});
+  for (const json& value : wanted) {
+    const std::string pending = PendingText(value);
+    table.Row({TextOf(value, "key"), Escaped(TextOf(value, "value")) + (pending.empty() ? "" : " (pending restart: " + Escaped(pending) + ")"), Escaped(TextOf(value, "origin"))});
+  }
   context.output.Print(table.Text());
   return kExitOk;
 }

@@ -6,7 +6,9 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
+#include "policies/policy_instance.h"
 #include "tierd/config/config.h"
 #include "tierd/config/host.h"
 #include "tierd/config/resolve.h"
@@ -24,7 +26,8 @@ class ConfigService final : public server::ConfigHost {
     config::HostFacts host;
     config::Resolved resolved;
   };
-  ConfigService(Inputs inputs, engine::Engine& engine) : inputs_(std::move(inputs)), engine_(engine) {}
+  ConfigService(Inputs inputs, engine::Engine& engine)
+      : inputs_(std::move(inputs)), started_(inputs_.config), effective_(started_.Values()), engine_(engine) {}
 
   void SetMetricsAddress(std::string address) { metrics_address_ = std::move(address); }
   std::function<void(config::LogLevel)> on_log_level;
@@ -38,11 +41,20 @@ class ConfigService final : public server::ConfigHost {
   std::string ssd_refused() const override;
 
  private:
+  struct PolicyChange {
+    engine::SourceUnit* unit;
+    const engine::SourceOptions* wanted;
+    policies::PolicyInstance policy;
+  };
   // Adopts `next` if the machine agrees; changes that need a restart are only reported.
   Result<Applied> Adopt(config::Config next);
-  Status ApplyToEngine(const config::Resolved& next);
+  // Everything that can fail, before anything is changed.
+  Result<std::vector<PolicyChange>> Prepare(const config::Resolved& next);
+  void ApplyToEngine(const config::Resolved& next, std::vector<PolicyChange> policies);
 
-  Inputs inputs_;
+  Inputs inputs_;                 // what is wanted now: the last configuration that was adopted
+  const config::Config started_;  // what the daemon was started with: in effect where a key needs a restart
+  std::vector<config::EffectiveValue> effective_;
   engine::Engine& engine_;
   std::string metrics_address_;
 };

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <boost/asio/bind_allocator.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
 #include <spdlog/sinks/stdout_sinks.h>
@@ -31,6 +32,7 @@
 #include "tierd/config_service.h"
 #include "tierd/engine/engine.h"
 #include "tierd/lifeline.h"
+#include "tierd/engine/out_of_memory.h"
 #include "tierd/ram/segment.h"
 #include "tierd/server/control.h"
 #include "tierd/server/metrics.h"
@@ -188,7 +190,9 @@ class Daemon {
     lifeline_.Watch([this] { return sessions_.Sessions().sessions; }, [this] { loop_.stop(); });
     Announce();
     Notify("READY=1");
-    loop_.run();
+    // What throws has given up what it was at; the loop goes on (F16).
+    while (!engine::Survives([this] { loop_.run(); })) {
+    }
     Notify("STOPPING=1");
     sessions_.Close();
     control_.Close();
@@ -203,16 +207,21 @@ class Daemon {
   }
 
   void WaitForSignal() {
-    signals_.async_wait([this](const boost::system::error_code& error, int signal_number) {
+    const auto on_signal = [this](const boost::system::error_code& error, int signal_number) {
       if (error) return;
       if (signal_number != SIGHUP) return loop_.stop();
-      Notify("RELOADING=1");
-      const auto applied = config_.Reload();
-      if (applied.ok()) spdlog::info("reload applied={} restart={}", applied->applied.size(), applied->restart.size());
-      else spdlog::error("reload refused, nothing changed: {}", applied.status().message());
-      Notify("READY=1");
+      if (!engine::Survives([this] { Reload(); })) std::fputs("tierd: out of memory while reloading\n", stderr);
       WaitForSignal();
-    });
+    };
+    signals_.async_wait(boost::asio::bind_allocator(signal_memory_.allocator(), on_signal));
+  }
+
+  void Reload() {
+    Notify("RELOADING=1");
+    const auto applied = config_.Reload();
+    if (applied.ok()) spdlog::info("reload applied={} restart={}", applied->applied.size(), applied->restart.size());
+    else spdlog::error("reload refused, nothing changed: {}", applied.status().message());
+    Notify("READY=1");
   }
 
   void Announce() {
@@ -237,6 +246,7 @@ class Daemon {
   server::Metrics metrics_;
   boost::asio::signal_set signals_;
   Lifeline lifeline_;
+  engine::HandlerMemory signal_memory_;
 };
 
 int Main(int argc, char** argv) {

@@ -304,6 +304,7 @@ TEST_F(CliTest, ConfigIsSetReloadedAndNeverHalfChanged) {  // F36
   };
   const std::vector<Bad> bads{{good + "[ram]\ncapacty = \"1 GiB\"\n", file + ":9: "},          {good + "[ram]\npages = 7\n", file + ":9: "},
                               {good + "[ram\n", file + ":8"},                                   {good + "[ram]\ncapacity = \"lots\"\n", file + ":9: "},
+                              {"", "is empty"},                                                 {"# nothing\n", "is empty"},
                               {"[[source]]\nname = \"d\"\n", file + ":1: "},                  {"[[source]]\npath = \"" + source + "\"\nname = \"d\"\npolicy = \"magic\"\n", "magic"}};
   int refused = 0;
   for (const Bad& bad : bads) {
@@ -325,6 +326,46 @@ TEST_F(CliTest, ConfigIsSetReloadedAndNeverHalfChanged) {  // F36
   EXPECT_THAT(reload.out, HasSubstr("source.d.policy: lru -> freeze\n"));
   EXPECT_THAT(reload.err, HasSubstr("at the next start: limits.sessions: 16 -> 32\n"));
   EXPECT_EQ(daemon.Status()["sources"][0]["policy"], "freeze");
+  // What is in effect, and what is not yet.
+  const Ran sessions = Ctl({"config", "get", "limits.sessions"});
+  EXPECT_EQ(sessions.out, "16\n");
+  EXPECT_THAT(sessions.err, HasSubstr("pending restart: 32"));
+  EXPECT_EQ(CtlJson({"config", "get", "limits.sessions"})["values"][0]["pending"], "32");
+  EXPECT_THAT(Ctl({"config", "get", "limits"}).out, HasSubstr("16 (pending restart: 32)"));
+  EXPECT_FALSE(CtlJson({"config", "get", "source.d.policy"})["values"][0].contains("pending"));
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
+TEST_F(CliTest, AReloadChangesEverySourceOrNone) {
+  MakeFiles(3);
+  const std::string other = scratch.path() + "/other";
+  std::filesystem::create_directories(other);
+  const std::string file = scratch.path() + "/tierd.toml";
+  const auto text = [&](const std::string& first, const std::string& second) {
+    return "[ssd]\nmin_free = \"" + std::string(first == "lru" ? "5 MiB" : "3 MiB") + "\"\n[[source]]\npath = \"" + source + "\"\nname = \"d\"\npolicy = \"" + first +
+           "\"\n[[source]]\npath = \"" + other + "\"\nname = \"e\"\npolicy = \"" + second + "\"\n";
+  };
+  Write(file, text("freeze", "freeze"));
+  DaemonProcess::Options options;
+  options.config = file;
+  options.ssd_capacity = "512 MiB";
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  const json before = CtlJson({"config", "get"});
+  Write(file, text("lru", "magic"));
+  const Ran reload = Ctl({"config", "reload"});
+  EXPECT_EQ(reload.exit_code, 1);
+  EXPECT_THAT(reload.err, HasSubstr("source.e.policy"));
+  EXPECT_EQ(daemon.Status()["sources"][0]["policy"], "freeze");
+  EXPECT_EQ(CtlJson({"config", "get"}), before);
+  Write(file, text("lru", "lru"));
+  EXPECT_EQ(Ctl({"config", "reload"}).exit_code, 0);
+  for (const json& one : daemon.Status()["sources"]) EXPECT_EQ(one["policy"], "lru");
+  // A source that goes, and one that comes, are not current.
+  Write(file, "[[source]]\npath = \"" + source + "\"\nname = \"d\"\npolicy = \"lru\"\n[[source]]\npath = \"" + scratch.path() + "/ssd2\"\nname = \"f\"\n");
+  EXPECT_EQ(Ctl({"config", "reload"}).exit_code, 0);
+  EXPECT_EQ(CtlJson({"config", "get", "source.e.path"})["values"][0]["value"], other);
+  EXPECT_EQ(CtlJson({"config", "get", "source.e.path"})["values"][0]["pending"], "");
+  EXPECT_EQ(CtlJson({"config", "get", "source.f.path"})["values"][0]["value"], "");
   EXPECT_EQ(daemon.Stop(), 0);
 }
 

@@ -142,16 +142,16 @@ TEST_F(ChangeTest, OurOwnWriteIsSeenAtOnceAlsoByAReadUnderWay) {
   StartEngine();
   ASSERT_EQ(Fetch(name).bytes, Bytes(name, 9000, 1));
   Write(name, Bytes(name, 7000, 2));
-  EXPECT_EQ(engine().Advise(unit(), abi::AdviseOp::kInvalidate, name, false), 1u);
+  EXPECT_EQ(Advise(abi::AdviseOp::kInvalidate, name), 1u);
   EXPECT_FALSE(InRam(name));
   EXPECT_EQ(Fetch(name).bytes, Bytes(name, 7000, 2));
   // A read that began before the write must not bring the old bytes back after it.
-  engine().Advise(unit(), abi::AdviseOp::kInvalidate, name, false);
+  Advise(abi::AdviseOp::kInvalidate, name);
   source_io_.Hold(io::Step::kStatAfter);
   const std::uint64_t id = Ask(name);
   ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
   Write(name, Bytes(name, 7000, 3));
-  engine().Advise(unit(), abi::AdviseOp::kInvalidate, name, false);
+  Advise(abi::AdviseOp::kInvalidate, name);
   source_io_.Release();
   ASSERT_TRUE(RunUntil([&] { return answers().contains(id); }));
   EXPECT_NE(answers()[id].bytes, Bytes(name, 7000, 2));

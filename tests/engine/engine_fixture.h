@@ -104,6 +104,7 @@ class EngineTest : public testing::Test, private ReplySink {
     engine_.reset();
   }
   Engine& engine() { return *engine_; }
+  const policies::Registry& registry() const { return registry_; }
   SourceUnit& unit() { return *engine_->sources().front(); }
 
   // Turns the loop until the condition holds; false after `ms`.
@@ -171,6 +172,15 @@ class EngineTest : public testing::Test, private ReplySink {
     Answer answer = answers_[id];
     answers_.erase(id);
     return answer;
+  }
+  // Of one path; the number of known files affected.
+  std::uint64_t Advise(abi::AdviseOp op, const std::string& path) {
+    std::uint64_t affected = 0;
+    engine_->Advise(unit(), op, path, false, [&](int error, std::uint64_t files) {
+      EXPECT_EQ(error, 0);
+      affected = files;
+    });
+    return affected;
   }
   // As the access ring says it: the bytes of that answer were read (again).
   void NoteRead(const Answer& answer) {

@@ -49,7 +49,7 @@ TEST_F(HungTest, ALateCompletionOfAnInvalidatedFileGoesNowhere) {
   source_io_.Hold(io::Step::kStatAfter);
   ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kBypass);
   Write(name, Bytes(name, kBytes, 2));
-  engine().Advise(unit(), abi::AdviseOp::kInvalidate, name, false);
+  Advise(abi::AdviseOp::kInvalidate, name);
   source_io_.Release();
   ASSERT_TRUE(RunUntil([&] { return engine().fetcher().hung_frames() == 0; }));
   EXPECT_TRUE(Fetch(name).bytes == Bytes(name, kBytes, 2));

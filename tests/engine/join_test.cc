@@ -46,7 +46,7 @@ TEST_F(JoinTest, AnInvalidationReachesWhatIsUnderWay) {
   Ask(name);
   ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
   Rewrite(name, Bytes(name, 5000, 2));
-  engine().Advise(unit(), abi::AdviseOp::kInvalidate, name, false);
+  Advise(abi::AdviseOp::kInvalidate, name);
   const std::uint64_t after = Ask(name);
   source_io_.Release();
   ASSERT_TRUE(RunUntil([&] { return answers().contains(after); }));
@@ -64,7 +64,7 @@ TEST_F(JoinTest, AnInvalidationOutlivesAStatFromBeforeIt) {
   source_io_.Hold(io::Step::kStatBefore);
   Ask(name, abi::FetchOp::kStat);
   RunUntil([&] { return source_io_.waiting == 1; }, 300);  // unless the refresher was faster
-  engine().Advise(unit(), abi::AdviseOp::kInvalidate, name, false);
+  Advise(abi::AdviseOp::kInvalidate, name);
   Rewrite(name, Bytes(name, 5000, 2));
   source_io_.Release();
   EXPECT_TRUE(Fetch(name).bytes == Bytes(name, 5000, 2));

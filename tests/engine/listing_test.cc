@@ -42,7 +42,7 @@ TEST_F(ListingTest, AWriteOfOursDuringTheWalkIsNotMissed) {
   const std::uint64_t id = Ask("d", abi::FetchOp::kList);
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the walk has ended; the loop has not looked yet
   Write("d/new", "x");
-  engine().Advise(unit(), abi::AdviseOp::kInvalidate, "d/new", false);
+  Advise(abi::AdviseOp::kInvalidate, "d/new");
   ASSERT_TRUE(RunUntil([&] { return answers().contains(id); }));
   EXPECT_EQ(answers()[id].status(), abi::FetchStatus::kBypass);
   EXPECT_EQ(NamesOf(List("d")), (std::vector<std::string>{"a", "b", "new"}));

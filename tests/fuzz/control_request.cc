@@ -41,7 +41,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view body = line.size() < text.size() ? text.substr(line.size() + 1) : std::string_view();
   const std::size_t space = line.find(' ');
   const std::string_view target = space == line.npos ? std::string_view() : line.substr(space + 1);
-  const server::ControlApi::Response response = daemon.api().Handle(line.substr(0, space), target, body);
+  server::ControlApi::Response response;
+  bool answered = false;
+  daemon.api().Handle(line.substr(0, space), target, body, [&](server::ControlApi::Response said) {
+    response = std::move(said);
+    answered = true;
+  });
+  for (int i = 0; i < 1000 && !answered; ++i) daemon.Turn();
+  FUZZ_CHECK(answered);
   FUZZ_CHECK(response.status >= 200 && response.status < 600);
   const auto answer = nlohmann::json::parse(response.body, nullptr, false);
   FUZZ_CHECK(!answer.is_discarded());

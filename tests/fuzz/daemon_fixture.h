@@ -75,6 +75,8 @@ class InProcessDaemon {
   std::string socket() const { return directory_ + "/sock"; }
   server::ControlApi& api() { return *api_; }
   server::SessionHub& hub() { return *hub_; }
+  engine::Engine& engine() { return *engine_; }
+  boost::asio::io_context& loop() { return loop_; }
 
  private:
   std::string directory_;

@@ -31,6 +31,17 @@ TEST(ConfigVerb, GetOneSomeAll) {
   EXPECT_EQ(unknown.err, "tierctl: unknown key ram.capactiy; did you mean ram.capacity?\n");
 }
 
+TEST(ConfigVerb, WhatWaitsForARestartIsNotCurrent) {
+  FakeControl fake;
+  json values = Values();
+  values["values"][1]["pending"] = "4k";
+  fake.Reply("GET /v1/config", values);
+  const Ran one = RunTierctl({"--socket", fake.socket(), "config", "get", "ram.pages"});
+  EXPECT_EQ(one.out, "auto\n");
+  EXPECT_EQ(one.err, "tierctl: pending restart: 4k\n");
+  EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "config", "get", "ram"}).out, testing::HasSubstr("auto (pending restart: 4k)"));
+}
+
 TEST(ConfigVerb, SetAndReload) {
   FakeControl fake;
   const json change = {{"key", "ram.capacity"}, {"from", "8 GiB"}, {"to", "2 GB"}};

@@ -116,6 +116,8 @@ class Catalogue {
   const ObjectRecord& object(ObjectId id) const { return objects_[Raw(id)]; }
   abi::SlotKind KindOf(FileId file) const;
   std::uint32_t generation() const { return index_->generation(); }
+  // The index is being enlarged, or about to be: an Add that failed may succeed soon.
+  bool growing() const { return index_->growing() || index_->WantsGrowth(); }
   // What an index slot belongs to; kNoObject when the slot is empty or metadata only.
   ObjectId ObjectAt(std::uint8_t generation_low, std::uint32_t ordinal) const;
   // Whether the file's path is `path` or below it; "" is above everything.

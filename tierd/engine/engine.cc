@@ -3,11 +3,13 @@
 #include <malloc.h>
 #include <unistd.h>
 
+#include <boost/asio/bind_allocator.hpp>
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <limits>
 #include <utility>
 
 #include "tierd/base/check.h"
@@ -25,6 +27,12 @@ constexpr std::int64_t kBusyTick = 5 * kMs;
 constexpr std::int64_t kIdleTick = 245 * kMs;       // the heartbeat's period (LAYOUT: at most 250 ms)
 
 }  // namespace
+
+struct Engine::Watched {
+  Watched(boost::asio::io_context& loop, int fd) : descriptor(loop, fd) {}
+  boost::asio::posix::stream_descriptor descriptor;
+  HandlerMemory memory;
+};
 
 Engine::Engine(boost::asio::io_context& loop, const Clock& clock, const policies::Registry& policies, EngineOptions options)
     : loop_(loop), clock_(clock), policies_(policies), options_(std::move(options)), workers_(loop, 3), timer_(loop) {}
@@ -52,48 +60,13 @@ SourceUnit* Engine::Locate(std::string_view absolute, std::string* relative) {
   return best;
 }
 
-void Engine::ForEachBelow(SourceUnit& unit, std::string_view path, const std::function<bool(FileId)>& visit) {
-  const FileId exact = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, path));
-  if (exact != kNoFile && (catalogue_->file(exact).flags & (kFileDirectory | kFileAlias)) == 0) {
-    visit(exact);
-    return;
-  }
-  const std::size_t slots = catalogue_->file_slots();
-  for (std::size_t i = 0; i < slots; ++i) {
-    const auto id = static_cast<FileId>(i);
-    const FileRecord& record = catalogue_->file(id);
-    if ((record.flags & kFileUsed) == 0 || record.source != unit.index) continue;
-    if (!catalogue_->IsBelow(id, path)) continue;
-    if (!visit(id)) return;
-  }
-}
-
-std::uint64_t Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, bool recursive) {
+void Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, bool recursive, AdviceDone done) {
   if (op == abi::AdviseOp::kPrefetch || op == abi::AdviseOp::kPin) {
     const bool pin = op == abi::AdviseOp::kPin;
-    return jobs_->Prefetch({{&unit, std::string(path)}}, {.ssd_only = false, .pin = pin, .evict = true}) != 0 ? 1 : 0;
-  }
-  if (op == abi::AdviseOp::kInvalidate) fetcher_->NoteInvalidation(unit, path, recursive);
-  std::vector<FileId> files;
-  if (recursive) {
-    ForEachBelow(unit, path, [&](FileId id) {
-      files.push_back(id);
-      return true;
-    });
-  } else if (const FileId file = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, path)); file != kNoFile) {
-    files.push_back(file);
-  }
-  for (const FileId file : files) {
-    switch (op) {
-      case abi::AdviseOp::kUnpin: placement_->SetPinned(file, false); break;
-      case abi::AdviseOp::kEvict: fetcher_->Invalidate(unit, file, EvictCause::kRequest); break;
-      default:
-        ++counters_.invalidated_request;
-        fetcher_->Invalidate(unit, file, EvictCause::kChanged);
-        break;
-    }
+    return done(0, jobs_->Prefetch({{&unit, std::string(path)}}, {.ssd_only = false, .pin = pin, .evict = true}) != 0 ? 1 : 0);
   }
   if (op == abi::AdviseOp::kInvalidate) {
+    fetcher_->NoteInvalidation(unit, path, recursive);
     // The directory's listing says what was: it goes with the file.
     const std::size_t slash = path.rfind('/');
     const std::string_view parent = slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
@@ -101,7 +74,32 @@ std::uint64_t Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_vie
     fetcher_->SpoilListings(path);
     if (const FileId dir = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, parent)); dir != kNoFile) fetcher_->Invalidate(unit, dir, EvictCause::kChanged);
   }
-  return files.size();
+  if (!recursive) {
+    const FileId file = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, path));
+    if (file != kNoFile) Apply(unit, op, file);
+    return done(0, file != kNoFile ? 1 : 0);
+  }
+  Sweep({.unit = &unit,
+         .path = std::string(path),
+         .visit = [this, &unit, op](FileId file) { return Apply(unit, op, file); },
+         .done = [done = std::move(done)](bool complete, std::uint64_t files) { done(complete ? 0 : EAGAIN, files); }});
+}
+
+bool Engine::Apply(SourceUnit& unit, abi::AdviseOp op, FileId file) {
+  switch (op) {
+    case abi::AdviseOp::kUnpin: placement_->SetPinned(file, false); break;
+    case abi::AdviseOp::kEvict: fetcher_->Invalidate(unit, file, EvictCause::kRequest); break;
+    default:
+      ++counters_.invalidated_request;
+      fetcher_->Invalidate(unit, file, EvictCause::kChanged);
+      break;
+  }
+  return true;
+}
+
+void Engine::Sweep(Sweeps::Request request) {
+  sweeps_->Start(std::move(request));
+  ScheduleTurn();
 }
 
 void Engine::OnAccess(SessionId session, std::uint64_t entry) {
@@ -135,29 +133,43 @@ void Engine::EndTurn() {
 // ---- the turn --------------------------------------------------------------------------------------------------------------
 
 void Engine::Watch(int fd) {
-  watched_.push_back(std::make_unique<boost::asio::posix::stream_descriptor>(loop_, ::dup(fd)));
+  watched_.push_back(std::make_unique<Watched>(loop_, ::dup(fd)));
   Arm(*watched_.back());
 }
 
-void Engine::Arm(boost::asio::posix::stream_descriptor& descriptor) {
-  descriptor.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this, &descriptor](const boost::system::error_code& error) {
+void Engine::Arm(Watched& watched) {
+  const auto on_event = [this, &watched](const boost::system::error_code& error) {
     if (error || stopping_) return;
     Turn();
-    Arm(descriptor);
-  });
+    Arm(watched);
+  };
+  watched.descriptor.async_wait(boost::asio::posix::stream_descriptor::wait_read, boost::asio::bind_allocator(watched.memory.allocator(), on_event));
+}
+
+void Engine::CancelWatches() {
+  for (const auto& watched : watched_) watched->descriptor.cancel();
 }
 
 void Engine::ScheduleTurn() {
   if (turn_scheduled_ || stopping_) return;
   turn_scheduled_ = true;
-  boost::asio::post(loop_, [this] {
+  boost::asio::post(loop_, boost::asio::bind_allocator(turn_memory_.allocator(), [this] {
     turn_scheduled_ = false;
     if (!stopping_) Turn();
+  }));
+}
+
+void Engine::NoteLost() {
+  fetcher_->NoteLost();
+  (void)Survives([&] {
+    const std::int64_t now_ns = clock_.MonotonicNs();
+    if (lost_logged_ns_ != 0 && now_ns - lost_logged_ns_ < 10'000 * kMs) return;
+    lost_logged_ns_ = now_ns;
+    Log("out of memory: requests are dropped, their clients read the source");
   });
 }
 
-void Engine::Turn() {
-  const std::int64_t begin = clock_.PreciseNs();
+bool Engine::DrainSources(std::int64_t begin_ns) {
   bool more = false;
   // A completion may mean copying and summing a whole chunk: the clock is looked at in between (HAZARDS 5).
   const auto drain = [&](source::SourceReader& reader) {
@@ -165,7 +177,7 @@ void Engine::Turn() {
     do {
       part = reader.Poll(kCompletionsAtOnce);
       taken += part;
-    } while (part == kCompletionsAtOnce && taken < kCompletionsPerTurn && clock_.PreciseNs() - begin < kTurnNs);
+    } while (part == kCompletionsAtOnce && taken < kCompletionsPerTurn && clock_.PreciseNs() - begin_ns < kTurnNs);
     return part == kCompletionsAtOnce;
   };
   for (const auto& unit : sources_) {
@@ -174,29 +186,48 @@ void Engine::Turn() {
     if (!jobs_->walks_paused()) more |= unit->job_walker->Poll(kWalkBatchesPerTurn) == kWalkBatchesPerTurn;
     unit->resolver->Poll(kCompletionsPerTurn);
   }
+  return more;
+}
+
+bool Engine::StepIndex() {
+  if (!index_->growing()) {
+    if (index_->WantsGrowth()) GrowIndexInBackground();
+    return false;
+  }
+  if (!index_->GrowStep(kGrowSlotsPerTurn)) return true;
+  EndIndexGrowth();
+  return false;
+}
+
+void Engine::Turn() {
+  const std::int64_t begin = clock_.PreciseNs();
+  bool more = false;
+  more |= Fails([&] { more |= DrainSources(begin); });
   if (ssd_) {
-    more |= ssd_->Poll(kCompletionsPerTurn) == kCompletionsPerTurn;
-    more |= ssd_->more_work();
+    more |= Fails([&] {
+      more |= ssd_->Poll(kCompletionsPerTurn) == kCompletionsPerTurn;
+      more |= ssd_->more_work();
+    });
   }
-  more |= jobs_->Pump();
-  more |= placement_->Turn();
-  more |= refresher_->Step();
-  if (index_->growing()) {
-    if (index_->GrowStep(kGrowSlotsPerTurn)) EndIndexGrowth();
-    else more = true;
-  } else if (index_->WantsGrowth()) {
-    GrowIndexInBackground();
-  }
-  if (on_turn) on_turn();
-  EndTurn();
-  const auto took = static_cast<std::uint64_t>(clock_.PreciseNs() - begin);
+  if (Fails([&] { more |= jobs_->Pump(); })) jobs_->Abandon();
+  more |= Fails([&] { more |= sweeps_->Step(); });
+  more |= Fails([&] { more |= placement_->Turn(); });
+  more |= Fails([&] { more |= refresher_->Step(); });
+  more |= Fails([&] { more |= StepIndex(); });
+  if (on_turn) more |= Fails(on_turn);
+  more |= Fails([&] { EndTurn(); });
+  NoteLag(begin);
+  if (more) ScheduleTurn();
+}
+
+void Engine::NoteLag(std::int64_t begin_ns) {
+  const auto took = static_cast<std::uint64_t>(clock_.PreciseNs() - begin_ns);
   std::size_t bucket = 0;
   while (bucket + 1 < LoopLag::kBuckets && took >= (std::uint64_t{16'000} << bucket)) ++bucket;
   ++lag_.buckets[bucket];
   ++lag_.count;
   lag_.sum_ns += took;
   lag_.max_ns = std::max(lag_.max_ns, took);
-  if (more) ScheduleTurn();
 }
 
 void Engine::EndIndexGrowth() {
@@ -220,12 +251,17 @@ void Engine::GrowIndexInBackground(std::uint64_t expected_files) {
 
 void Engine::ArmTimer() {
   const bool busy = clock_.PreciseNs() < busy_until_ns_ || !fetcher_->idle() || !jobs_->idle() || recovering_;
-  timer_.expires_after(std::chrono::nanoseconds(busy ? kBusyTick : kIdleTick));
-  timer_.async_wait([this](const boost::system::error_code& error) {
+  const auto on_time = [this](const boost::system::error_code& error) {
     if (error || stopping_) return;
-    OnTimer();
+    (void)Fails([&] { OnTimer(); });
     ArmTimer();
-  });
+  };
+  const auto arm = [&] {
+    timer_.expires_after(std::chrono::nanoseconds(busy ? kBusyTick : kIdleTick));
+    timer_.async_wait(boost::asio::bind_allocator(timer_memory_.allocator(), on_time));
+  };
+  // Where even the queue of timers cannot grow: the heart must go on beating.
+  if (!Survives(arm)) boost::asio::post(loop_, boost::asio::bind_allocator(timer_memory_.allocator(), [this] { ArmTimer(); }));
 }
 
 void Engine::OnTimer() {
@@ -246,6 +282,7 @@ void Engine::OnTimer() {
   }
   if (precise - last_second_ns_ >= 1000 * kMs) {
     last_second_ns_ = precise;
+    if (!KeepMemoryReserve()) Log("out of memory: the reserve was used");
     placement_->Tick();
     TrimAfterWork();
     for (const auto& unit : sources_) {
@@ -269,11 +306,17 @@ void Engine::EndTurnQuietly() {
   if (ssd_) ssd_->Flush();
 }
 
-bool Engine::Leased(ObjectId object) {
-  const ObjectRecord& record = catalogue_->object(object);
-  if (record.frame == ram::kNoFrame) return false;
-  const std::uint16_t fill = abi::DecodeLocation(ram_->LocationWord(record.frame)).fill;
-  return ram_->leases().Scan().Covers(abi::EncodeLease(abi::LeaseKeyOf(catalogue_->KeyOf(object)), fill));
+bool Engine::Leased(FileId file) {
+  const ram::LeaseSet& leased = ram_->leases().Scan();
+  const std::uint32_t chunks = leased.empty() ? 0 : catalogue_->ChunkCount(file);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    const ObjectId object = catalogue_->ObjectOf(file, chunk);
+    const ObjectRecord& record = catalogue_->object(object);
+    if (record.frame == ram::kNoFrame) continue;
+    const std::uint16_t fill = abi::DecodeLocation(ram_->LocationWord(record.frame)).fill;
+    if (leased.Covers(abi::EncodeLease(abi::LeaseKeyOf(catalogue_->KeyOf(object)), fill))) return true;
+  }
+  return false;
 }
 
 void Engine::VoidRecords(SourceUnit& unit) {
@@ -284,13 +327,27 @@ void Engine::VoidRecords(SourceUnit& unit) {
   VoidDataset(unit);
 }
 
+// From now on no record written before is read (FillFromSsd looks); that they are gone is noted by and by.
 void Engine::VoidDataset(SourceUnit& unit) {
-  const std::size_t objects = catalogue_->object_slots();
-  for (std::size_t i = 0; i < objects; ++i) {
-    const auto id = static_cast<ObjectId>(i);
-    const ObjectRecord& record = catalogue_->object(id);
-    if ((record.flags & kObjectOnSsd) != 0 && catalogue_->file(record.file).source == unit.index) placement_->EvictSsd(id, EvictCause::kChanged);
-  }
+  if (!ssd_) return;
+  // While records are still coming in, whatever has come is void, and what comes later too.
+  unit.void_before = recovering_ ? std::numeric_limits<std::uint64_t>::max() : ssd_->NextFillSequence();
+  if (std::exchange(unit.voiding, true)) return;  // the sweep under way is followed by another
+  const std::uint64_t before = unit.void_before;
+  Sweep({.unit = &unit,
+         .path = "",
+         .visit = [this, &unit](FileId file) {
+           const std::uint32_t chunks = catalogue_->ChunkCount(file);
+           for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+             const ObjectId object = catalogue_->ObjectOf(file, chunk);
+             if (placement_->OnSsd(object) && catalogue_->object(object).ssd.fill_sequence < unit.void_before) placement_->EvictSsd(object, EvictCause::kChanged);
+           }
+           return true;
+         },
+         .done = [this, &unit, before](bool complete, std::uint64_t) {
+           unit.voiding = false;
+           if (!complete || unit.void_before != before || before == std::numeric_limits<std::uint64_t>::max()) VoidDataset(unit);
+         }});
 }
 
 }  // namespace tierd::engine

@@ -28,6 +28,7 @@
 #include "tierd/engine/refresher.h"
 #include "tierd/engine/requests.h"
 #include "tierd/engine/source_unit.h"
+#include "tierd/engine/sweeps.h"
 #include "tierd/engine/workers.h"
 #include "tierd/ram/ram_tier.h"
 #include "tierd/ram/session_page.h"
@@ -63,13 +64,16 @@ class Engine {
   SourceUnit* FindSource(std::uint32_t wire_id);
   // Exactly one reply comes through the sink, now or later. The path has passed IsCanonicalRelative.
   void Fetch(SourceUnit& unit, const FetchRequest& request) { fetcher_->Fetch(unit, request); }
-  // tier_prefetch, tier_evict, tier_pin, tier_invalidate of one path (or everything below it); returns the number of known files affected.
-  // kInvalidate has taken effect when it returns: no hit can return the old bytes.
-  std::uint64_t Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, bool recursive);
+  // tier_prefetch, tier_evict, tier_pin, tier_invalidate of one path (or everything below it). `done` runs once with an errno (EAGAIN: too much waits) and
+  // the number of known files affected; of one path inside the call. kInvalidate has taken effect then: no hit can return the old bytes.
+  using AdviceDone = std::function<void(int error, std::uint64_t files)>;
+  void Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, bool recursive, AdviceDone done);
   // An entry of a session's access ring (hostile).
   void OnAccess(SessionId session, std::uint64_t ring_entry);
   void CountRingLost(std::uint64_t entries) { counters_.ring_lost += entries; }
   void OnSessionEnd(SessionId session);
+  // Memory ran out inside one of the above: what it had begun is looked for and dropped (F16).
+  void NoteLost();
   // After a batch of the above: hands requests to the kernel.
   void EndTurn();
 
@@ -94,18 +98,20 @@ class Engine {
   const std::string& ssd_note() const { return ssd_note_; }
   // The source and relative path of an absolute path; null if it is below none.
   SourceUnit* Locate(std::string_view absolute, std::string* relative);
-  // Everything known at or below a path: calls visit for each file until it returns false.
-  void ForEachBelow(SourceUnit& unit, std::string_view path, const std::function<bool(FileId)>& visit);
+  // Everything known at or below a path, in slices (Sweeps::Start).
+  void Sweep(Sweeps::Request request);
   std::uint64_t KnownFiles(const SourceUnit& unit) const { return catalogue_->files_of(unit.index); }
   const char* ssd_engine_name() const { return ssd_io_ ? ssd_io_->name() : ""; }
-  // Whether some client leases the object now (a scan of all lease tables).
-  bool Leased(ObjectId object);
+  // Whether some client leases a chunk of the file now (a scan of all lease tables).
+  bool Leased(FileId file);
   // Records of the source's dataset do not come back after a crash (one fsync, on the tier's own thread); what is known of its other files is forgotten by the SSD tier too.
   void VoidRecords(SourceUnit& unit);
   // Work was given by the control plane: a turn comes soon.
   void Kick() { ScheduleTurn(); }
-  // Another policy for a source, at run time: it is told all that is known and placed. kNotFound, kInvalid: nothing changed.
-  Status SwitchPolicy(SourceUnit& unit, const std::string& name, const std::string& parameters);
+  // Another policy for a source, at run time, in two steps, so that several change together or none: it is made (kNotFound, kInvalid), and then takes
+  // over, told all that is known and placed.
+  Result<policies::PolicyInstance> PreparePolicy(const std::string& name, const std::string& parameters);
+  void SwitchPolicy(SourceUnit& unit, policies::PolicyInstance policy, const std::string& name, const std::string& parameters);
 
   // Hooks of the server, set before Start: after each turn (replies go out), at each timer tick (rings are drained), and when clients need
   // the new index.
@@ -119,15 +125,26 @@ class Engine {
   Status OpenSource(const SourceOptions& options, std::uint16_t index);
   Status OpenSsd();
   Status CreateIndex();
-  Status MakePolicy(SourceUnit& unit, const std::string& name, const std::string& parameters);
   void Recover();
   void OnRecovered(std::span<const ssd::RecoveredRecord> batch);
   void AdoptRecord(SourceUnit& unit, const ssd::RecoveredRecord& record);
   void GrowIndexNow();
   void GrowIndexInBackground(std::uint64_t expected_files = 0);
   void EndIndexGrowth();
+  struct Watched;
   void Watch(int fd);
-  void Arm(boost::asio::posix::stream_descriptor& descriptor);
+  void Arm(Watched& watched);
+  void CancelWatches();
+  // Runs a part of a turn. True: it ran out of memory and gave up what it was at.
+  template <typename Work>
+  bool Fails(Work&& work) {
+    if (Survives(work)) return false;
+    NoteLost();
+    return true;
+  }
+  bool DrainSources(std::int64_t begin_ns);
+  bool StepIndex();
+  void NoteLag(std::int64_t begin_ns);
   void ScheduleTurn();
   void Turn();
   void ArmTimer();
@@ -135,6 +152,7 @@ class Engine {
   void EndTurnQuietly();
   void TrimAfterWork();
   void VoidDataset(SourceUnit& unit);
+  bool Apply(SourceUnit& unit, abi::AdviseOp op, FileId file);
   void Log(std::string line) const {
     if (log) log(std::move(line));
   }
@@ -161,8 +179,12 @@ class Engine {
   std::unique_ptr<Fetcher> fetcher_;
   std::unique_ptr<Jobs> jobs_;
   std::unique_ptr<Refresher> refresher_;
-  std::vector<std::unique_ptr<boost::asio::posix::stream_descriptor>> watched_;
+  std::unique_ptr<Sweeps> sweeps_;
+  std::vector<std::unique_ptr<Watched>> watched_;
   boost::asio::steady_timer timer_;
+  HandlerMemory timer_memory_;
+  HandlerMemory turn_memory_;
+  std::int64_t lost_logged_ns_ = 0;
   ssd::RecoveryReport recovery_;
   std::string ssd_note_;
   bool recovering_ = false;

@@ -49,6 +49,7 @@ source::SourceOptions ReaderOptions(const SourceOptions& options) {
 }  // namespace
 
 Status Engine::Start(ReplySink& replies) {
+  (void)KeepMemoryReserve();
   if (::getrandom(instance_.data(), instance_.size(), 0) != static_cast<ssize_t>(instance_.size())) return Status::FromErrno(errno, "getrandom");
   if (options_.ram.pin_cap_bytes == 0) options_.ram.pin_cap_bytes = options_.ram.capacity_bytes / 4;
   pin_cap_bytes_ = options_.ram.pin_cap_bytes;
@@ -80,9 +81,11 @@ Status Engine::Start(ReplySink& replies) {
   fetcher_ = std::make_unique<Fetcher>(Fetcher::Parts{*catalogue_, *placement_, replies, workers_, clock_, counters_});
   jobs_ = std::make_unique<Jobs>(*catalogue_, *placement_, *fetcher_, sources_, clock_);
   refresher_ = std::make_unique<Refresher>(*catalogue_, *placement_, *fetcher_, sources_, clock_);
+  sweeps_ = std::make_unique<Sweeps>(*catalogue_, clock_);
   placement_->SetSsd(ssd_.get());
   fetcher_->SetSsd(ssd_.get());
   jobs_->SetSsd(ssd_.get());
+  workers_.on_lost = [this] { NoteLost(); };
   placement_->on_space = [this] {
     fetcher_->Resume();
     ScheduleTurn();
@@ -94,7 +97,9 @@ Status Engine::Start(ReplySink& replies) {
     ScheduleTurn();
   };
   for (const auto& unit : sources_) {
-    if (Status status = MakePolicy(*unit, unit->options.policy, unit->options.policy_parameters); !status.ok()) return status;
+    auto policy = PreparePolicy(unit->options.policy, unit->options.policy_parameters);
+    if (!policy.ok()) return policy.status();
+    unit->policy = std::move(policy).value();
     Watch(unit->reader->event_fd());
     Watch(unit->walker->event_fd());
     Watch(unit->job_walker->event_fd());
@@ -183,7 +188,7 @@ Status Engine::CreateIndex() {
 
 // ---- policies --------------------------------------------------------------------------------------------------------------
 
-Status Engine::MakePolicy(SourceUnit& unit, const std::string& name, const std::string& parameters) {
+Result<policies::PolicyInstance> Engine::PreparePolicy(const std::string& name, const std::string& parameters) {
   const auto ops = policies_.Find(name);
   if (!ops.ok()) return ops.status();
   policies::PolicyInstance::Options options;
@@ -191,16 +196,13 @@ Status Engine::MakePolicy(SourceUnit& unit, const std::string& name, const std::
   options.capacity_bytes[TIERD_TIER_RAM] = options_.ram.capacity_bytes;
   options.capacity_bytes[TIERD_TIER_SSD] = ssd_ ? options_.ssd.capacity_bytes : 0;
   options.parameters = parameters;
-  auto policy = policies::PolicyInstance::Create(**ops, options);
-  if (!policy.ok()) return policy.status();
-  unit.policy = std::move(policy).value();
-  unit.options.policy = name;
-  unit.options.policy_parameters = parameters;
-  return Status::Ok();
+  return policies::PolicyInstance::Create(**ops, options);
 }
 
-Status Engine::SwitchPolicy(SourceUnit& unit, const std::string& name, const std::string& parameters) {
-  if (Status status = MakePolicy(unit, name, parameters); !status.ok()) return status;
+void Engine::SwitchPolicy(SourceUnit& unit, policies::PolicyInstance policy, const std::string& name, const std::string& parameters) {
+  unit.policy = std::move(policy);
+  unit.options.policy = name;
+  unit.options.policy_parameters = parameters;
   const std::size_t objects = catalogue_->object_slots();
   for (std::size_t i = 0; i < objects; ++i) {
     const auto id = static_cast<ObjectId>(i);
@@ -210,7 +212,6 @@ Status Engine::SwitchPolicy(SourceUnit& unit, const std::string& name, const std
     if (placement_->InRam(id)) unit.policy->Inserted(TIERD_TIER_RAM, Raw(id));
     if (placement_->OnSsd(id)) unit.policy->Inserted(TIERD_TIER_SSD, Raw(id));
   }
-  return Status::Ok();
 }
 
 // ---- recovery --------------------------------------------------------------------------------------------------------------
@@ -295,7 +296,7 @@ void Engine::Stop(int timeout_ms) {
   if (stopping_ || fetcher_ == nullptr) return;
   stopping_ = true;
   timer_.cancel();
-  for (const auto& descriptor : watched_) descriptor->cancel();
+  CancelWatches();
   index_->Retire();
   // However many sources hang, they get a quarter of the time together; what is in the SSD tier's buffers needs the rest.
   const std::int64_t begin = clock_.PreciseNs();

@@ -172,7 +172,10 @@ void Fetcher::Revalidate(SourceUnit& unit, FileId file, Waiter waiter, source::P
   query.path = catalogue_.PathOf(file);
   query.priority = priority;
   query.deadline_ns = deadline_ns;
-  query.done = [this, &unit, file, tag](const source::StatReply& reply) { OnRevalidated(unit, file, tag, reply); };
+  it->second.asked = std::make_shared<const bool>(true);
+  query.done = [this, &unit, file, tag, asked = it->second.asked](const source::StatReply& reply) {
+    Guard([&] { OnRevalidated(unit, file, tag, reply); });
+  };
   it->second.request = unit.reader->Stat(std::move(query));
 }
 
@@ -229,25 +232,26 @@ void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& st
   for (const Waiter& waiter : orphans) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
 }
 
-void Fetcher::Observe(SourceUnit& unit, std::string_view path, const io::FileStat& stat, std::int64_t stat_sent_ns) {
+bool Fetcher::Observe(SourceUnit& unit, std::string_view path, const io::FileStat& stat, std::int64_t stat_sent_ns) {
   const abi::FileKey key = catalogue_.KeyOf(unit.wire_id, path);
   FileId file = catalogue_.Find(key);
   if (file == kNoFile) {
     const auto added = catalogue_.Add(unit.index, path, key, stat, unit.options.chunk_bytes);
-    if (!added) return;
+    if (!added) return !catalogue_.growing();
     file = *added;
     Announce(unit, file);
   } else if ((catalogue_.file(file).flags & kFileAlias) != 0) {
-    return;  // a link: what it leads to is known under its own name
+    return true;  // a link: what it leads to is known under its own name
   } else if (!unit.reader->SameVersion(catalogue_.StatOf(file), stat)) {
     ++counters_.invalidated_changed;
     ApplyVersion(unit, file, stat);
   } else if ((catalogue_.file(file).flags & kFileRacy) != 0) {
-    return;  // only reading it again confirms it (HAZARDS 2.12)
+    return true;  // only reading it again confirms it (HAZARDS 2.12)
   } else {
     catalogue_.CompleteAttributes(file, stat);
   }
   Confirm(unit, file, stat_sent_ns, false);
+  return true;
 }
 
 void Fetcher::Announce(SourceUnit& unit, FileId file) {
@@ -299,6 +303,7 @@ void Fetcher::Forget(SourceUnit& unit, FileId file) {
 // ---- time ------------------------------------------------------------------------------------------------------------------
 
 void Fetcher::Tick() {
+  if (std::exchange(lost_, false) && !Survives([&] { Reap(); })) NoteLost();
   const std::int64_t now = clock_.MonotonicNs();
   Waiters expired;
   const auto collect = [&](Waiters& waiters) {
@@ -320,7 +325,42 @@ void Fetcher::Tick() {
   for (const Waiter& waiter : expired) ReplyBypass(waiter, abi::Fallback::kSourceSlow);
   ServeDoubted();
   if (recovery_wait_until_ns_ != 0 && now >= recovery_wait_until_ns_) EndRecovery();
-  if (!waiting_for_memory_.empty() || !staged_.empty()) Resume();  // staging buffers come back without a word
+  if (!waiting_for_memory_.empty() || !staged_.empty() || !stalled_.empty()) Resume();  // staging buffers come back without a word
+}
+
+// Work that only the maps know of has lost its request, or the step that would have gone on with it: nothing will ever complete it.
+void Fetcher::Reap() {
+  const auto lost = [](const auto& work) { return work.use_count() == 1; };
+  const auto bypass = [this](const Waiter& waiter) { Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNoFrame, kNoFile); };
+  std::vector<std::uint32_t> ids;
+  for (const auto& [id, fill] : fills_) {
+    if (lost(fill)) ids.push_back(id);
+  }
+  for (const std::uint32_t id : ids) {
+    if (const auto it = fills_.find(id); it != fills_.end()) Fail(FillPtr(it->second), abi::Fallback::kNoFrame, BringOutcome::kFailed);
+  }
+  std::vector<abi::FileKey> gone;
+  for (const auto& [key, discovery] : discoveries_) {
+    if (lost(discovery)) gone.push_back(key);
+  }
+  for (const abi::FileKey& key : gone) {
+    const DiscoveryPtr discovery = discoveries_.extract(key).mapped();
+    EndStaging(discovery);
+    for (const Waiter& waiter : discovery->waiters) bypass(waiter);
+  }
+  gone.clear();
+  for (const auto& [key, listing] : listings_) {
+    if (lost(listing)) gone.push_back(key);
+  }
+  for (const abi::FileKey& key : gone) EndListing(key, bypass);
+  ids.clear();
+  for (const auto& [id, revalidation] : revalidations_) {
+    if (revalidation.asked == nullptr || lost(revalidation.asked)) ids.push_back(id);
+  }
+  for (const std::uint32_t id : ids) {
+    const auto revalidation = revalidations_.extract(id);
+    for (const Waiter& waiter : revalidation.mapped().waiters) bypass(waiter);
+  }
 }
 
 // ---- answers ---------------------------------------------------------------------------------------------------------------
@@ -386,7 +426,7 @@ void Fetcher::ReplyError(const Waiter& waiter, int sys_errno) {
 // Ends one waiter without bytes: metadata when the outcome is good, an errno, or a bypass with its reason.
 void Fetcher::Finish(const Waiter& waiter, BringOutcome outcome, abi::Fallback reason, FileId file, int sys_errno) {
   if (!waiter.is_client()) {
-    if (waiter.done) waiter.done(outcome, file);
+    if (waiter.done) Guard([&] { waiter.done(outcome, file); });
     return;
   }
   if (outcome == BringOutcome::kCached) return ReplyMeta(waiter, file);

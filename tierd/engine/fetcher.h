@@ -25,6 +25,7 @@
 #include "tierd/engine/catalogue.h"
 #include "tierd/engine/counters.h"
 #include "tierd/engine/invalidation_log.h"
+#include "tierd/engine/out_of_memory.h"
 #include "tierd/engine/placement.h"
 #include "tierd/engine/requests.h"
 #include "tierd/engine/service_pace.h"
@@ -68,8 +69,8 @@ class Fetcher {
   // Asks the source about a known file whose deadline is not over yet, at low priority. `done` runs exactly once.
   void RefreshAhead(SourceUnit& unit, FileId file, std::function<void(BringOutcome, FileId)> done);
 
-  // A walk has seen this entry: it becomes known, or its version and deadline follow.
-  void Observe(SourceUnit& unit, std::string_view path, const io::FileStat& stat, std::int64_t stat_sent_ns);
+  // A walk has seen this entry: it becomes known, or its version and deadline follow. False: the index has no room for it just now, but is growing.
+  bool Observe(SourceUnit& unit, std::string_view path, const io::FileStat& stat, std::int64_t stat_sent_ns);
 
   // The source changed under our eyes (tier_invalidate, control plane): drops what is cached of the file; returns whether it was known.
   bool Invalidate(SourceUnit& unit, FileId file, EvictCause cause);
@@ -94,15 +95,23 @@ class Fetcher {
 
   // Deadlines of waiting clients. About 20 times a second while anybody waits.
   void Tick();
-  // Memory came: resumes fills that waited for it.
+  // Memory came, or the index has grown: resumes what waited for it.
   void Resume();
-  bool idle() const { return fills_.empty() && discoveries_.empty() && revalidations_.empty() && listings_.empty() && parked_.empty() && doubted_.empty(); }
+  // Memory ran out in something that belongs to a request: what nobody works at any more is answered "bypass" at the next tick (F16).
+  void NoteLost() { lost_ = true; }
+  bool idle() const { return !lost_ && fills_.empty() && discoveries_.empty() && revalidations_.empty() && listings_.empty() && parked_.empty() && doubted_.empty(); }
   std::size_t fills_in_flight() const { return fills_.size() + discoveries_.size(); }
   const StagingPool& staging() const { return staging_; }
   // Frames that reads nobody waits for any more still own: the source hangs. At an eighth of the RAM tier no new read from the source gets one (HAZARDS 2.7).
   std::size_t hung_frames() const { return hung_frames_; }
 
  private:
+  template <typename Work>
+  void Guard(Work&& work) {
+    if (!Survives(work)) NoteLost();
+  }
+  void Reap();
+
   struct Fill;
   struct Discovery;
   struct Listing;
@@ -122,6 +131,7 @@ class Fetcher {
   void OnDiscoveredRead(SourceUnit& unit, const DiscoveryPtr& discovery, const source::ReadResult& result);
   void Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const source::ReadResult& result);
   void ResolveAlias(SourceUnit& unit, const DiscoveryPtr& discovery);
+  void OnResolved(SourceUnit& unit, const DiscoveryPtr& discovery, const Result<source::ResolvedPath>& resolved);
   void PlaceDiscovered(SourceUnit& unit, const DiscoveryPtr& discovery);
   void PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery);
   void EndDiscovery(const DiscoveryPtr& discovery);
@@ -157,6 +167,7 @@ class Fetcher {
   void StartListing(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter);
   void OnListed(SourceUnit& unit, abi::FileKey key, const source::WalkTotals& totals);
   void OnEncoded(SourceUnit& unit, abi::FileKey key, std::vector<std::uint64_t> hashes);
+  void PlaceListing(SourceUnit& unit, abi::FileKey key, bool durable);
   // The directory's record, ready to take a listing; nothing when it cannot be.
   std::optional<FileId> ListedDirectory(SourceUnit& unit, abi::FileKey key, const Listing& listing);
   void CopyListing(SourceUnit& unit, abi::FileKey key);
@@ -191,6 +202,7 @@ class Fetcher {
   InvalidationLog invalidations_;
   std::size_t hung_frames_ = 0;
   std::uint64_t hung_bytes_ = 0;
+  bool lost_ = false;
 
   std::unordered_map<std::uint32_t, FillPtr> fills_;  // by ObjectId
   std::unordered_map<abi::FileKey, DiscoveryPtr, KeyHash> discoveries_;
@@ -198,6 +210,7 @@ class Fetcher {
     Waiters waiters;
     std::uint64_t tag = 0;
     source::RequestId request{};
+    std::shared_ptr<const bool> asked;  // shared with the callback of the request: tells whether it is under way
   };
   std::unordered_map<std::uint32_t, Revalidation> revalidations_;  // by FileId
   std::unordered_map<abi::FileKey, std::shared_ptr<Listing>, KeyHash> listings_;  // shared with the worker that sorts it
@@ -215,6 +228,7 @@ class Fetcher {
   std::int64_t recovery_wait_until_ns_ = 0;
   std::vector<std::pair<SourceUnit*, FillPtr>> waiting_for_memory_;
   std::vector<std::pair<SourceUnit*, DiscoveryPtr>> staged_;  // bytes are there, a frame is not yet
+  std::vector<std::function<void()>> stalled_;  // steps that wait for a frame or for room in the index; what they are about is in the maps above
 };
 
 }  // namespace tierd::engine

@@ -88,7 +88,7 @@ void Fetcher::DiscoverByStat(SourceUnit& unit, const DiscoveryPtr& discovery, so
   query.path = discovery->path;
   query.priority = priority;
   query.deadline_ns = discovery->waiters.front().deadline_ns;
-  query.done = [this, &unit, discovery](const source::StatReply& reply) { OnDiscoveredStat(unit, discovery, reply); };
+  query.done = [this, &unit, discovery](const source::StatReply& reply) { Guard([&] { OnDiscoveredStat(unit, discovery, reply); }); };
   discovery->request = unit.reader->Stat(std::move(query));
 }
 
@@ -110,6 +110,11 @@ void Fetcher::OnDiscoveredStat(SourceUnit& unit, const DiscoveryPtr& discovery, 
   FileId file = catalogue_.Find(discovery->key);
   if (file == kNoFile) {
     const auto added = catalogue_.Add(unit.index, discovery->path, discovery->key, reply.stat, unit.options.chunk_bytes);
+    if (!added && catalogue_.growing()) {  // there will be room for it in the index soon
+      discoveries_.emplace(discovery->key, discovery);
+      stalled_.push_back([this, &unit, discovery, reply] { OnDiscoveredStat(unit, discovery, reply); });
+      return;
+    }
     if (!added) {
       for (const Waiter& waiter : discovery->waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNoFrame, kNoFile);
       return;
@@ -130,14 +135,14 @@ void Fetcher::DiscoverByRead(SourceUnit& unit, const DiscoveryPtr& discovery, so
   request.priority = priority;
   request.deadline_ns = discovery->waiters.front().deadline_ns;
   request.acquire_buffer = [this, discovery]() -> std::byte* {
-    if (discovery->staging.size() == 0) discovery->staging = staging_.Take(discovery->capacity);
+    if (discovery->staging.size() == 0) Guard([&] { discovery->staging = staging_.Take(discovery->capacity); });
     return discovery->staging.size() == 0 ? nullptr : discovery->staging.data();
   };
   discovery->timing = {unit.pace.Begin(), 0, clock_.PreciseNs()};
   request.done = [this, &unit, discovery](const source::ReadResult& result) {
     discovery->timing.bytes = result.bytes;
     discovery->timing.End(unit.pace, result.error, clock_.PreciseNs());
-    if (!result.buffer_held) return OnDiscoveredRead(unit, discovery, result);
+    if (!result.buffer_held) return Guard([&] { OnDiscoveredRead(unit, discovery, result); });
     discovery->late = true;
     Waiters waiters = std::move(discovery->waiters);
     discovery->waiters.clear();
@@ -145,7 +150,7 @@ void Fetcher::DiscoverByRead(SourceUnit& unit, const DiscoveryPtr& discovery, so
   };
   request.on_buffer_free = [this, &unit, discovery](const source::ReadResult& result) {
     discovery->late = false;
-    OnDiscoveredRead(unit, discovery, result);
+    Guard([&] { OnDiscoveredRead(unit, discovery, result); });
   };
   discovery->request = unit.reader->Read(std::move(request));
 }
@@ -156,6 +161,9 @@ void Fetcher::OnDiscoveredRead(SourceUnit& unit, const DiscoveryPtr& discovery, 
     return ResolveAlias(unit, discovery);
   }
   if (result.error == source::ReadError::kNone) return Adopt(unit, discovery, result);
+  // Every staging buffer is lent: with its size known the file is read into a frame of its own.
+  if (result.error == source::ReadError::kNoBuffer && !discovery->waiters.empty())
+    return DiscoverByStat(unit, discovery, discovery->waiters.front().is_client() ? source::Priority::kDemand : source::Priority::kPrefetch);
   EndDiscovery(discovery);
   EndStaging(discovery);
   for (const Waiter& waiter : discovery->waiters) {
@@ -164,7 +172,6 @@ void Fetcher::OnDiscoveredRead(SourceUnit& unit, const DiscoveryPtr& discovery, 
       case source::ReadError::kNotRegular: Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNotRegular, kNoFile); break;
       case source::ReadError::kOutside: Finish(waiter, BringOutcome::kFailed, abi::Fallback::kPath, kNoFile); break;
       case source::ReadError::kChanged: Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile); break;
-      case source::ReadError::kNoBuffer: Finish(waiter, BringOutcome::kNoRoom, abi::Fallback::kNoFrame, kNoFile); break;
       default: Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, kNoFile); break;
     }
   }
@@ -188,6 +195,9 @@ void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const sourc
     if (added) {
       file = *added;
       Announce(unit, file);
+    } else if (catalogue_.growing()) {  // there will be room for it in the index soon
+      stalled_.push_back([this, &unit, discovery, result] { Adopt(unit, discovery, result); });
+      return;
     }
   } else if (!unit.reader->SameVersion(catalogue_.StatOf(file), result.version)) {
     ApplyVersion(unit, file, result.version);
@@ -286,41 +296,47 @@ void Fetcher::EndStaging(const DiscoveryPtr& discovery) {
 void Fetcher::ResolveAlias(SourceUnit& unit, const DiscoveryPtr& discovery) {
   const std::int64_t deadline = discovery->waiters.empty() ? 0 : discovery->waiters.front().deadline_ns;
   unit.resolver->Resolve(discovery->path, deadline, [this, &unit, discovery](const Result<source::ResolvedPath>& resolved) {
-    EndDiscovery(discovery);
-    Waiters waiters = std::move(discovery->waiters);
-    if (!resolved.ok() || !resolved->was_alias) {
-      const int sys_errno = resolved.ok() ? 0 : resolved.status().sys_errno();
-      const bool outside = resolved.ok() || resolved.status().code() == Code::kPermission;
-      for (const Waiter& waiter : waiters) {
-        if (sys_errno != 0 && !outside) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNone, kNoFile, sys_errno);
-        else Finish(waiter, BringOutcome::kFailed, abi::Fallback::kPath, kNoFile);
-      }
-      return;
-    }
-    const abi::FileKey target = catalogue_.KeyOf(unit.wire_id, resolved->canonical);
-    if (catalogue_.Find(discovery->key) == kNoFile) {
-      if (const auto alias = catalogue_.AddAlias(unit.index, discovery->path, discovery->key, target))
-        catalogue_.SetDeadline(*alias, abi::TicksOf(resolved->stat_sent_ns + std::int64_t{unit.options.ttl_ms} * 1'000'000));
-    }
-    for (Waiter& waiter : waiters) {
-      if (!waiter.is_client()) {
-        Serve(unit, target, resolved->canonical, std::move(waiter), source::Priority::kPrefetch);
-        continue;
-      }
-      // The client's lease names the alias, not the target: it must look up again. The target is brought first, for nobody in particular.
-      Waiter bring;
-      bring.chunk = waiter.chunk;
-      bring.op = waiter.op;
-      bring.deadline_ns = waiter.deadline_ns;
-      bring.done = [this, waiter](BringOutcome, FileId) {
-        abi::FetchReply reply{};
-        reply.request_id = waiter.request_id;
-        reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kRetry);
-        replies_.OnFetchReply(waiter.session, reply);
-      };
-      Serve(unit, target, resolved->canonical, std::move(bring), source::Priority::kDemand);
-    }
+    Guard([&] { OnResolved(unit, discovery, resolved); });
   });
+}
+
+void Fetcher::OnResolved(SourceUnit& unit, const DiscoveryPtr& discovery, const Result<source::ResolvedPath>& resolved) {
+  const bool found = resolved.ok() && resolved->was_alias;
+  const abi::FileKey target = found ? catalogue_.KeyOf(unit.wire_id, resolved->canonical) : abi::FileKey{};
+  if (found && catalogue_.Find(discovery->key) == kNoFile) {
+    const auto alias = catalogue_.AddAlias(unit.index, discovery->path, discovery->key, target);
+    if (!alias && catalogue_.growing()) return stalled_.push_back([this, &unit, discovery, resolved] { OnResolved(unit, discovery, resolved); });
+    if (alias) catalogue_.SetDeadline(*alias, abi::TicksOf(resolved->stat_sent_ns + std::int64_t{unit.options.ttl_ms} * 1'000'000));
+  }
+  EndDiscovery(discovery);
+  Waiters waiters = std::move(discovery->waiters);
+  if (!found) {
+    const int sys_errno = resolved.ok() ? 0 : resolved.status().sys_errno();
+    const bool outside = resolved.ok() || resolved.status().code() == Code::kPermission;
+    for (const Waiter& waiter : waiters) {
+      if (sys_errno != 0 && !outside) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNone, kNoFile, sys_errno);
+      else Finish(waiter, BringOutcome::kFailed, abi::Fallback::kPath, kNoFile);
+    }
+    return;
+  }
+  for (Waiter& waiter : waiters) {
+    if (!waiter.is_client()) {
+      Serve(unit, target, resolved->canonical, std::move(waiter), source::Priority::kPrefetch);
+      continue;
+    }
+    // The client's lease names the alias, not the target: it must look up again. The target is brought first, for nobody in particular.
+    Waiter bring;
+    bring.chunk = waiter.chunk;
+    bring.op = waiter.op;
+    bring.deadline_ns = waiter.deadline_ns;
+    bring.done = [this, waiter](BringOutcome, FileId) {
+      abi::FetchReply reply{};
+      reply.request_id = waiter.request_id;
+      reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kRetry);
+      replies_.OnFetchReply(waiter.session, reply);
+    };
+    Serve(unit, target, resolved->canonical, std::move(bring), source::Priority::kDemand);
+  }
 }
 
 }  // namespace tierd::engine

@@ -95,6 +95,10 @@ bool Fetcher::SsdIsSlower(const SourceUnit& unit, const Fill& fill) {
 
 bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
   if (fill->skip_ssd || fill->ssd_only || ssd_ == nullptr || !placement_.OnSsd(fill->object)) return false;
+  if (catalogue_.object(fill->object).ssd.fill_sequence < unit.void_before) {
+    placement_.EvictSsd(fill->object, EvictCause::kChanged);
+    return false;
+  }
   if (SsdIsSlower(unit, *fill)) {
     ++counters_.ssd_slow_bypass;
     fill->skip_ssd = true;
@@ -112,7 +116,7 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
   const auto expected = placement_.IdentityOf(fill->object, GenerationOf(unit));
   const auto dest = placement_.FrameSpan(fill->grant.frame);
   const auto read_class = fill->has_client() ? ssd::ReadClass::kForeground : ssd::ReadClass::kBackground;
-  const Status status = ssd_->Read(record.ssd, expected, dest, [this, &unit, fill](const ssd::ReadResult& result) { OnSsdRead(unit, fill, result); }, read_class);
+  const Status status = ssd_->Read(record.ssd, expected, dest, [this, &unit, fill](const ssd::ReadResult& result) { Guard([&] { OnSsdRead(unit, fill, result); }); }, read_class);
   if (status.ok()) {
     fill->timing = {ssd_pace_.Begin(), record.bytes, clock_.PreciseNs()};
     return true;
@@ -158,11 +162,12 @@ void Fetcher::FillFromSource(SourceUnit& unit, const FillPtr& fill) {
   }
   fill->generation = GenerationOf(unit);
   request.acquire_buffer = [this, fill]() -> std::byte* {
-    if (fill->orphan || HungFramesFull() || !AcquireFor(fill)) return nullptr;
+    bool acquired = false;
+    if (fill->orphan || HungFramesFull() || !Survives([&] { acquired = AcquireFor(fill); }) || !acquired) return nullptr;
     return (fill->staging.size() != 0 ? fill->staging.data() : placement_.FrameSpan(fill->grant.frame).data()) + fill->head;
   };
-  request.done = [this, &unit, fill](const source::ReadResult& result) { OnSourceRead(unit, fill, result); };
-  request.on_buffer_free = [this, &unit, fill](const source::ReadResult& result) { OnLateRead(unit, fill, result); };
+  request.done = [this, &unit, fill](const source::ReadResult& result) { Guard([&] { OnSourceRead(unit, fill, result); }); };
+  request.on_buffer_free = [this, &unit, fill](const source::ReadResult& result) { Guard([&] { OnLateRead(unit, fill, result); }); };
   fill->timing = {unit.pace.Begin(), record.bytes, clock_.PreciseNs()};
   fill->request = unit.reader->Read(std::move(request));
 }
@@ -274,7 +279,7 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
   Waiters waiters = std::move(fill->waiters);
   for (const Waiter& waiter : waiters) {
     if (!waiter.is_client()) {
-      if (waiter.done) waiter.done(kept ? BringOutcome::kCached : BringOutcome::kNoRoom, fill->file);
+      if (waiter.done) Guard([&] { waiter.done(kept ? BringOutcome::kCached : BringOutcome::kNoRoom, fill->file); });
     } else if (framed) {
       ReplyFrame(waiter, object, word, tier);
     } else {
@@ -311,6 +316,7 @@ void Fetcher::Resume() {
   auto staged = std::move(staged_);
   staged_.clear();
   for (auto& [unit, discovery] : staged) PlaceDiscovered(*unit, discovery);
+  for (const auto& step : std::exchange(stalled_, {})) step();
 }
 
 }  // namespace tierd::engine

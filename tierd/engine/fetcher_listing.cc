@@ -70,13 +70,15 @@ void Fetcher::StartListing(SourceUnit& unit, abi::FileKey key, std::string_view 
   walk.path = std::string(path);
   walk.recursive = false;
   walk.on_batch = [listing](const source::WalkBatch& batch) {
-    for (const source::WalkEntry& entry : batch.entries) listing->names.push_back({entry.name, entry.ino, entry.type});
+    listing->spoiled |= !Survives([&] {
+      for (const source::WalkEntry& entry : batch.entries) listing->names.push_back({entry.name, entry.ino, entry.type});
+    });
     if (!batch.last) return;
     listing->error = batch.error;
     listing->stat = batch.stat;
     listing->complete = batch.error == 0;
   };
-  walk.on_done = [this, &unit, key](const source::WalkTotals& totals) { OnListed(unit, key, totals); };
+  walk.on_done = [this, &unit, key](const source::WalkTotals& totals) { Guard([&] { OnListed(unit, key, totals); }); };
   unit.walker->Start(std::move(walk));
 }
 
@@ -105,8 +107,11 @@ void Fetcher::OnListed(SourceUnit& unit, abi::FileKey key, const source::WalkTot
     });
   }
   if (listing->names.size() <= kSortedHere) return OnEncoded(unit, key, SortAndEncode(std::move(listing->names), &listing->encoded));
-  workers_.Run([listing] { return SortAndEncode(std::move(listing->names), &listing->encoded); },
-               [this, &unit, key](std::vector<std::uint64_t> hashes) { OnEncoded(unit, key, std::move(hashes)); });
+  workers_.Run([listing] { return Result<std::vector<std::uint64_t>>(SortAndEncode(std::move(listing->names), &listing->encoded)); },
+               [this, &unit, key, listing](Result<std::vector<std::uint64_t>> hashes) {
+                 listing->spoiled |= !hashes.ok();  // no memory for it
+                 OnEncoded(unit, key, hashes.ok() ? std::move(hashes).value() : std::vector<std::uint64_t>());
+               });
 }
 
 std::optional<FileId> Fetcher::ListedDirectory(SourceUnit& unit, abi::FileKey key, const Listing& listing) {
@@ -132,8 +137,19 @@ void Fetcher::OnEncoded(SourceUnit& unit, abi::FileKey key, std::vector<std::uin
   // Names are missing that were there: passed on by the client's own listing, never from here.
   if (verdict == source::ListingVerdict::kLostNames) return refuse(abi::Fallback::kChanged);
   if (listing->encoded.size() > kLargestListing) return refuse(abi::Fallback::kTooLarge);
+  PlaceListing(unit, key, verdict == source::ListingVerdict::kDurable && unit.options.staleness == abi::Staleness::kImmutable);
+}
+
+// A record of the directory and a frame for its listing; waits for either while there is hope.
+void Fetcher::PlaceListing(SourceUnit& unit, abi::FileKey key, bool durable) {
+  const std::shared_ptr<Listing> listing = listings_.at(key);
+  const auto refuse = [&](abi::Fallback reason) {
+    EndListing(key, [this, reason](const Waiter& waiter) { Finish(waiter, BringOutcome::kFailed, reason, kNoFile); });
+  };
+  if (listing->spoiled) return refuse(abi::Fallback::kChanged);
   const auto directory = ListedDirectory(unit, key, *listing);
-  if (!directory) return refuse(abi::Fallback::kNoFrame);
+  if (!directory && !catalogue_.growing()) return refuse(abi::Fallback::kNoFrame);
+  if (!directory) return stalled_.push_back([this, &unit, key, listing, durable] { PlaceListing(unit, key, durable); });
   Confirm(unit, *directory, listing->sent_ns, false);
   listing->directory = *directory;
   listing->tag = catalogue_.file(*directory).version_tag;
@@ -142,8 +158,9 @@ void Fetcher::OnEncoded(SourceUnit& unit, abi::FileKey key, std::vector<std::uin
   catalogue_.object(listing->object).bytes = static_cast<std::uint32_t>(listing->encoded.size());
   if (listing->encoded.empty()) return EndListing(key, [this, directory](const Waiter& waiter) { ReplyMeta(waiter, *directory); });
   listing->grant = placement_.Acquire(listing->object, {.may_transit = true, .may_evict = true});
+  if (listing->grant.outcome == Placement::Outcome::kWait) return stalled_.push_back([this, &unit, key, listing, durable] { PlaceListing(unit, key, durable); });
   if (listing->grant.outcome != Placement::Outcome::kGranted) return refuse(abi::Fallback::kNoFrame);
-  listing->durable = verdict == source::ListingVerdict::kDurable && unit.options.staleness == abi::Staleness::kImmutable;
+  listing->durable = durable;
   CopyListing(unit, key);
 }
 
@@ -158,7 +175,7 @@ void Fetcher::CopyListing(SourceUnit& unit, abi::FileKey key) {
   std::memcpy(placement_.FrameSpan(listing->grant.frame).data() + listing->copied, listing->encoded.data() + listing->copied, piece);
   listing->copied += piece;
   if (listing->copied < listing->encoded.size()) {
-    return workers_.Run([] { return true; }, [this, &unit, key](bool) { CopyListing(unit, key); });
+    return workers_.Run([] { return true; }, [this, &unit, key, listing](bool) { CopyListing(unit, key); });
   }
   const ObjectId object = listing->object;
   const std::uint64_t word = placement_.Publish(object, std::exchange(listing->grant, {}));

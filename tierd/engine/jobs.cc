@@ -95,7 +95,7 @@ void Jobs::WalkItem(const JobPtr& job, const Item& item) {
 
 bool Jobs::Pump() {
   std::size_t queued = 0;
-  bool more = false;
+  bool more = false, unplaced = false;
   std::vector<JobPtr> active;
   for (auto& [id, job] : jobs_) {
     if (!job->over()) active.push_back(job);
@@ -110,8 +110,10 @@ bool Jobs::Pump() {
     if (job->status.kind == JobKind::kPrefetch || job->status.kind == JobKind::kWarmup) MaybeVerify(job);
     more |= before - std::min(before, job->queue.size()) >= kPerTurn;
     queued += job->queue.size();
+    unplaced |= !job->unplaced.empty();
+    more |= job->status.kind == JobKind::kVerify && !job->over() && job->status.walking;
   }
-  walks_paused_ = queued > kQueueHigh;
+  walks_paused_ = queued > kQueueHigh || unplaced;
   return more;
 }
 
@@ -125,6 +127,7 @@ bool Jobs::OutgrowsTiers(const Job& job) const {
 void Jobs::PumpJob(const JobPtr& job) {
   if (job->over() || job->status.state == JobState::kVerifying) return;
   if (job->status.kind == JobKind::kVerify) return PumpRecords(job);
+  if (job->status.kind == JobKind::kWalk) return PumpWalk(job);
   // Until the SSD index is read nothing can be written there: what is prefetched should survive a restart.
   if (job->warm_unit == nullptr && ssd_ != nullptr && ssd_->status().recovering) return;
   if (job->warm_unit != nullptr && (job->refusals >= kRefusalsToStop || OutgrowsTiers(*job))) return End(job);
@@ -300,6 +303,21 @@ bool Jobs::Cancel(std::uint64_t id) {
   End(job);
   job->status.state = JobState::kCancelled;
   return true;
+}
+
+void Jobs::Abandon() {
+  for (const auto& [id, job] : jobs_) {
+    if (job->over()) continue;
+    (void)Survives([&] {
+      for (auto& [unit, walk] : job->walks) unit->job_walker->Cancel(walk);
+    });
+    job->status.error = "out of memory";
+    job->status.ended_ns = std::max<std::int64_t>(1, clock_.MonotonicNs());
+    job->status.walking = false;
+    job->status.state = JobState::kPartial;
+    job->queue.clear();
+    --running_;
+  }
 }
 
 const JobStatus* Jobs::Find(std::uint64_t id) const {

@@ -71,6 +71,8 @@ class Jobs {
   std::uint64_t VerifyRecords(std::vector<Item> items);
   // False: no such job, or it is over.
   bool Cancel(std::uint64_t id);
+  // Memory ran out among them: those that run end as they are.
+  void Abandon();
   // Null when unknown (or forgotten).
   const JobStatus* Find(std::uint64_t id) const;
   std::vector<JobStatus> List() const;
@@ -83,11 +85,15 @@ class Jobs {
 
  private:
   struct File;
+  struct Seen;
   struct Job;
   using JobPtr = std::shared_ptr<Job>;  // shared with callbacks of walks and fills under way
 
   JobPtr NewJob(JobKind kind, std::vector<Item> items);
   void StartItems(const JobPtr& job);
+  void Observe(const JobPtr& job, Seen seen);
+  void PumpWalk(const JobPtr& job);
+  void FindRecords(const JobPtr& job);
   void PumpRecords(const JobPtr& job);
   bool ReadRecord(const JobPtr& job, ObjectId object);
   void WalkItem(const JobPtr& job, const Item& item);

@@ -10,6 +10,8 @@
 namespace tierd::engine {
 namespace {
 constexpr std::size_t kReadsAhead = 8;
+constexpr std::size_t kPlacedPerTurn = 1024;
+constexpr std::size_t kLookedAtPerTurn = 4096;
 }
 
 std::uint64_t Jobs::Walk(std::vector<Item> items) {
@@ -26,47 +28,71 @@ std::uint64_t Jobs::Walk(std::vector<Item> items) {
       if (job->over()) return;
       for (const source::WalkEntry& entry : batch.entries) {
         if (!entry.has_stat) continue;
-        fetcher_.Observe(*unit, batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name, entry.stat, begun);
+        Observe(job, {unit, batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name, entry.stat, begun});
         if (!S_ISREG(entry.stat.mode)) continue;
         ++job->status.files_done;
         job->status.bytes_done += entry.stat.size;
       }
-      if (batch.last && batch.error == 0) fetcher_.Observe(*unit, batch.directory, batch.stat, begun);
+      if (batch.last && batch.error == 0) Observe(job, {unit, batch.directory, batch.stat, begun});
     };
     walk.on_done = [this, job, unit, path](const source::WalkTotals& totals) {
       if (job->over()) return;
-      if (totals.complete()) unit->walked[path] = clock_.MonotonicNs();
+      if (totals.complete()) job->walked.emplace_back(unit, path);
       else if (job->status.error.empty()) job->status.error = tierd::Status::FromErrno(totals.first_error, "list " + unit->options.path + "/" + path).ToString();
       job->status.files_total = job->status.files_done;
-      if (--job->walks_under_way == 0) End(job);
+      --job->walks_under_way;
+      PumpWalk(job);
     };
     job->walks.emplace_back(unit, unit->job_walker->Start(std::move(walk)));
   }
-  if (job->items.empty()) End(job);
+  PumpWalk(job);
   return job->status.id;
+}
+
+// The index takes so many new names and then grows: what came meanwhile waits, and the walkers with it (walks_paused).
+void Jobs::Observe(const JobPtr& job, Seen seen) {
+  if (!job->unplaced.empty() || !fetcher_.Observe(*seen.unit, seen.path, seen.stat, seen.begun_ns)) job->unplaced.push_back(std::move(seen));
+}
+
+void Jobs::PumpWalk(const JobPtr& job) {
+  for (std::size_t placed = 0; placed < kPlacedPerTurn && !job->unplaced.empty(); ++placed) {
+    const Seen& next = job->unplaced.front();
+    if (!fetcher_.Observe(*next.unit, next.path, next.stat, next.begun_ns)) break;
+    job->unplaced.pop_front();
+  }
+  if (job->walks_under_way != 0 || !job->unplaced.empty()) return;
+  for (const auto& [unit, path] : job->walked) unit->walked[path] = clock_.MonotonicNs();
+  End(job);
 }
 
 std::uint64_t Jobs::VerifyRecords(std::vector<Item> items) {
   if (running_ >= kRunningJobs || ssd_ == nullptr) return 0;
   const JobPtr job = NewJob(JobKind::kVerify, std::move(items));
-  job->status.walking = false;
+  PumpRecords(job);
+  return job->status.id;
+}
+
+// The records to read are looked up a slice at a time.
+void Jobs::FindRecords(const JobPtr& job) {
   const std::size_t objects = catalogue_.object_slots();
-  for (std::size_t i = 0; i < objects; ++i) {
-    const auto id = static_cast<ObjectId>(i);
+  const std::size_t end = std::min(objects, job->looked_at + kLookedAtPerTurn);
+  for (; job->looked_at < end; ++job->looked_at) {
+    const auto id = static_cast<ObjectId>(job->looked_at);
     if (!placement_.OnSsd(id)) continue;
     const FileId file = catalogue_.object(id).file;
     const bool wanted = job->items.empty() || std::any_of(job->items.begin(), job->items.end(), [&](const Item& item) {
       return item.unit->index == catalogue_.file(file).source && catalogue_.IsBelow(file, item.path);
     });
-    if (wanted) job->records.push_back(id);
+    if (!wanted) continue;
+    job->records.push_back(id);
+    ++job->status.files_total;
+    ++job->status.expected_files;
   }
-  job->status.files_total = job->records.size();
-  job->status.expected_files = job->records.size();
-  PumpRecords(job);
-  return job->status.id;
+  job->status.walking = job->looked_at < objects;
 }
 
 void Jobs::PumpRecords(const JobPtr& job) {
+  if (job->status.walking) FindRecords(job);
   while (!job->over() && job->reads_under_way < kReadsAhead && !job->records.empty()) {
     const ObjectId object = job->records.back();
     job->records.pop_back();
@@ -75,7 +101,7 @@ void Jobs::PumpRecords(const JobPtr& job) {
       return;
     }
   }
-  if (!job->over() && job->records.empty() && job->reads_under_way == 0) End(job);
+  if (!job->over() && !job->status.walking && job->records.empty() && job->reads_under_way == 0) End(job);
 }
 
 // False: the tier refuses for now.

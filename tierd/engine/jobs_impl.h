@@ -24,6 +24,14 @@ struct Jobs::File {
   bool in_turn = false;  // its chunks are being asked for: answers that come at once are only noted
 };
 
+// An entry that a walk has come by.
+struct Jobs::Seen {
+  SourceUnit* unit = nullptr;
+  std::string path;
+  io::FileStat stat;
+  std::int64_t begun_ns = 0;
+};
+
 struct Jobs::Job {
   JobStatus status;
   PrefetchOptions options;
@@ -37,7 +45,10 @@ struct Jobs::Job {
   std::uint64_t requeued = 0;
   SourceUnit* warm_unit = nullptr;
   std::uint64_t bytes_seen = 0, files_seen = 0;
+  std::deque<Seen> unplaced;      // walk: the index had no room for them yet
+  std::vector<std::pair<SourceUnit*, std::string>> walked;
   std::vector<ObjectId> records;  // verify: what is still to be read
+  std::size_t looked_at = 0;      // verify: objects of the catalogue
   std::size_t reads_under_way = 0;
   bool over() const { return status.ended_ns != 0; }
 };

@@ -15,6 +15,7 @@ constexpr std::uint32_t kSsd = TIERD_TIER_SSD;
 constexpr std::size_t kVictimBatch = 64;
 constexpr int kVictimRounds = 8;
 constexpr std::size_t kBackfillPerTurn = 256;
+constexpr std::int64_t kGrowPauseNs = 2'000'000'000;  // after a segment could not be made
 
 std::uint64_t SegmentBytesFor(const RamOptions& options) {
   const std::uint64_t wanted = options.segment_bytes != 0 ? options.segment_bytes : options.capacity_bytes / 16;
@@ -73,10 +74,7 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
     ram_.ReclaimLimbo(4096);
     frame = TryAllocate(object, true);
     if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
-    if (CanGrow() || segment_under_way_) {
-      StartSegment();
-      if (segment_under_way_) return {Outcome::kWait};
-    }
+    if (MemoryIsComing()) return {Outcome::kWait};
     if (options.may_evict && MakeRoom(unit, bytes)) {
       frame = TryAllocate(object, true);
       if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, true);
@@ -92,6 +90,7 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
     ram_.ReclaimLimbo(4096);
     frame = TryAllocate(object, false);
   }
+  if (frame == ram::kNoFrame && MemoryIsComing()) return {Outcome::kWait};
   if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, false);
   if (frame == ram::kNoFrame) return {};
   ++counters_.transit_frames;
@@ -306,7 +305,15 @@ void Placement::OnFrameMoved(ObjectId object, ram::FrameId from, ram::FrameId to
   catalogue_.SetLocation(object, ram_.LocationWord(to));
 }
 
-bool Placement::CanGrow() const { return !segment_under_way_ && !ram_.shrinking() && ram_.segment_bytes() + 2 * kMiB <= ram_.budget(); }
+bool Placement::CanGrow() const {
+  return !segment_under_way_ && !ram_.shrinking() && ram_.segment_bytes() + ram_.lingering_bytes() + 2 * kMiB <= ram_.budget();
+}
+
+// Whether a segment is being made, or can be. One that is being given back keeps its place in the budget until it is gone.
+bool Placement::MemoryIsComing() {
+  if (CanGrow()) StartSegment();
+  return segment_under_way_ || (segments_leaving_ != 0 && CanGrow());
+}
 
 void Placement::GrowIfUseful() {
   const std::uint64_t ahead = std::max<std::uint64_t>(SegmentBytes(options_) / 4, TransitReserve() * 2);
@@ -324,10 +331,12 @@ void Placement::StartSegment() {
                  if (segment.ok()) {
                    ram_.AddSegment(ticket, std::move(segment).value());
                    next_look_ns_ = 0;  // the room has changed by our own doing
+                   segment_failure_.clear();
                  } else {
-                   // The node has no memory to give: what there is has to do until the next look at its memory.
+                   // The node has no memory to give: what there is has to do for a while.
                    ram_.CancelSegment(ticket);
                    segment_failure_ = segment.status().ToString();
+                   grow_again_ns_ = clock_.MonotonicNs() + kGrowPauseNs;
                    ram_.set_budget(ram_.segment_bytes());
                  }
                  if (on_space) on_space();
@@ -377,14 +386,20 @@ bool Placement::Turn() {
     ram_.ReclaimLimbo(4096);
     if (auto segment = ram_.TakeEmptySegment()) {
       const std::uint64_t bytes = segment->bytes();
+      ++segments_leaving_;
       auto owned = std::make_shared<ram::Segment>(std::move(*segment));  // shared with the worker only until it ran
       workers_.Run(
           [owned]() mutable {
-            (void)owned->Punch(0, owned->bytes());  // kPermission under FUTURE_WRITE: memory returns with the last mapping
+            const bool punched = owned->Punch(0, owned->bytes()).ok();  // kPermission under FUTURE_WRITE: memory returns with the last mapping
             *owned = ram::Segment();
-            return true;
+            return punched;
           },
-          [this, bytes](bool) { ram_.SegmentDestroyed(bytes); });
+          [this, bytes](bool punched) {
+            --segments_leaving_;
+            if (punched) ram_.SegmentDestroyed(bytes);
+            else ram_.SegmentLingers(bytes);
+            if (on_space) on_space();
+          });
       more = true;
     }
   } else if (ram_.WantsCompaction()) {
@@ -399,6 +414,8 @@ void Placement::SetRamCapacity(std::uint64_t bytes) {
 }
 
 void Placement::ApplyBudget(std::uint64_t bytes) {
+  // After a segment could not be made: what there is, until it is tried again.
+  if (!segment_failure_.empty() && clock_.MonotonicNs() < grow_again_ns_) bytes = std::min(bytes, ram_.segment_bytes());
   ram_.set_budget(bytes);
   if (const std::uint64_t over = ram_.OverBudget(); over > 0) {
     ram_.Shrink(over);
@@ -409,6 +426,12 @@ void Placement::ApplyBudget(std::uint64_t bytes) {
 
 void Placement::Tick() {
   ram_.ReclaimLimbo(65536);
+  ram_.ReclaimLingering();
+  if (!segment_failure_.empty() && !segment_under_way_ && !memory_is_tight_ && clock_.MonotonicNs() >= grow_again_ns_) {
+    ApplyBudget(std::min(capacity_bytes_, allowed_bytes_));
+    if (CanGrow()) StartSegment();
+    else segment_failure_.clear();  // nothing is missing any more
+  }
   if (pressure_check_under_way_ || clock_.MonotonicNs() < next_look_ns_) return;
   pressure_check_under_way_ = true;
   workers_.Run([] { return ram::ReadMemoryRoom(ram::MemoryRoots{}); },
@@ -421,7 +444,8 @@ void Placement::Tick() {
                  next_look_ns_ = clock_.MonotonicNs() + ram::LooksToSkipNs(room.room_bytes, floor);
                  memory_is_tight_ = room.room_bytes < 4 * floor;
                  if (room.room_bytes < floor) {
-                   const std::uint64_t missing = floor - room.room_bytes;
+                   // What clients still map of segments that are gone is on its way back.
+                   const std::uint64_t missing = floor - std::min(floor, room.room_bytes + ram_.lingering_bytes());
                    allowed_bytes_ = held > missing ? held - missing : 0;
                  } else if (room.room_bytes - floor > SegmentBytes(options_)) {
                    // Grows again only with a segment to spare, so that it does not swing.

@@ -145,6 +145,7 @@ class Placement final : public ssd::SsdOwner {
   ram::FrameId TryAllocate(ObjectId object, bool for_resident);
   bool MakeRoom(SourceUnit& unit, std::uint64_t bytes);
   bool CanGrow() const;
+  bool MemoryIsComing();
   void GrowIfUseful();
   void StartSegment();
   ObjectId LiveObjectOf(const ssd::SsdRecord& record);
@@ -174,6 +175,8 @@ class Placement final : public ssd::SsdOwner {
   bool backfill_wanted_ = false;
   std::size_t backfill_position_ = 0;
   bool segment_under_way_ = false;
+  std::int64_t grow_again_ns_ = 0;      // after segment_failure_
+  std::uint32_t segments_leaving_ = 0;  // a worker gives them back
   bool pressure_check_under_way_ = false;
   std::int64_t next_look_ns_ = 0;       // at the node's memory
   bool memory_is_tight_ = false;

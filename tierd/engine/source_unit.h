@@ -54,6 +54,10 @@ struct SourceUnit {
   std::uint64_t refresh_credit = 0;
   std::int64_t last_read_ns = 0;
 
+  // SSD records with an earlier fill sequence are void, though the catalogue may still name them (Engine::VoidDataset).
+  std::uint64_t void_before = 0;
+  bool voiding = false;
+
   // Sizes seen, to guess how much to read of a file whose size is not known yet.
   std::uint64_t files_read = 0;
   std::uint64_t bytes_read = 0;

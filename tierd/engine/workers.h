@@ -5,12 +5,19 @@
 // I/O) does not belong here.
 #pragma once
 
+#include <boost/asio/bind_allocator.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 
+#include <functional>
 #include <memory>
+#include <optional>
+#include <type_traits>
 #include <utility>
+
+#include "tierd/base/status.h"
+#include "tierd/engine/out_of_memory.h"
 
 namespace tierd::engine {
 
@@ -28,19 +35,39 @@ class Workers {
     pool_.join();
   }
 
-  // `work` returns a value (move-only is fine); `then` gets it on the loop thread, unless this object is gone by then.
+  // `work` returns a value (move-only is fine); `then` gets it on the loop thread, unless this object is gone by then. Where memory runs out in `work`,
+  // `then` gets a failure (kNoSpace) if the value can say so, else an empty one; where it runs out in `then`, on_lost is called.
   template <typename Work, typename Then>
   void Run(Work work, Then then) {
-    boost::asio::post(pool_, [this, alive = alive_, work = std::move(work), then = std::move(then)]() mutable {
-      // One allocation carries the value over; handlers must be movable, values need not be copyable.
-      auto value = std::make_unique<decltype(work())>(work());
-      boost::asio::post(loop_, [alive = std::move(alive), value = std::move(value), then = std::move(then)]() mutable {
-        if (*alive) then(std::move(*value));
-      });
+    auto task = std::make_unique<Task<Work, Then>>(std::move(work), std::move(then), alive_);
+    boost::asio::post(pool_, [this, task = std::move(task)]() mutable {
+      if (!Survives([&] { task->value.emplace(task->work()); })) task->value.emplace(Failure<decltype(task->work())>());
+      const auto memory = task->memory.allocator();
+      boost::asio::post(loop_, boost::asio::bind_allocator(memory, [this, task = std::move(task)]() mutable {
+        if (*task->alive && !Survives([&] { task->then(std::move(*task->value)); }) && on_lost) on_lost();
+      }));
     });
   }
 
+  std::function<void()> on_lost;
+
  private:
+  // All that the way to the worker and back needs is there before it begins.
+  template <typename Work, typename Then>
+  struct Task {
+    Task(Work the_work, Then the_then, std::shared_ptr<bool> is_alive) : work(std::move(the_work)), then(std::move(the_then)), alive(std::move(is_alive)) {}
+    Work work;
+    Then then;
+    std::optional<decltype(std::declval<Work&>()())> value;
+    std::shared_ptr<bool> alive;
+    HandlerMemory memory;
+  };
+  template <typename Value>
+  static Value Failure() {
+    if constexpr (std::is_constructible_v<Value, Status>) return Value(Status(Code::kNoSpace, "out of memory"));
+    else return Value{};
+  }
+
   boost::asio::io_context& loop_;
   boost::asio::thread_pool pool_;
   std::shared_ptr<bool> alive_;  // shared with jobs under way: written and read on the loop thread only

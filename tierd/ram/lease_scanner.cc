@@ -11,7 +11,9 @@ bool LeaseSet::Covers(std::uint64_t lease_word) const {
          std::binary_search(words_.begin(), words_.end(), lease_word & ~std::uint64_t{0xffff});
 }
 
-void LeaseScanner::Remove(const abi::SessionPage* page) { std::erase(pages_, page); }
+void LeaseScanner::Remove(const abi::SessionPage* page) {
+  std::erase_if(pages_, [page](const Page& one) { return one.page == page; });
+}
 
 const LeaseSet& LeaseScanner::Scan() {
   ++scans_;
@@ -19,7 +21,7 @@ const LeaseSet& LeaseScanner::Scan() {
   // The reader stores its lease, then loads the location; we stored the location, now load the leases: with a full fence on both sides
   // one of us sees the other (mutations M1, M2 of HAZARDS 1).
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  for (const abi::SessionPage* page : pages_) {
+  for (const auto& [page, serial] : pages_) {
     const std::uint32_t high = std::min(page->lease_high.load(std::memory_order_acquire), abi::kLeaseSlots);
     for (std::uint32_t i = 0; i < high; ++i) {
       // Acquire: the clear of a lease is a release, so the reader's loads from the frame are over when we see 0.

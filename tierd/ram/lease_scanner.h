@@ -28,9 +28,12 @@ class LeaseSet {
 class LeaseScanner {
  public:
   // The page stays mapped until Remove. A session is removed only when its process has ended (HAZARDS 2.5), never at the end of its socket.
-  void Add(const abi::SessionPage* page) { pages_.push_back(page); }
+  void Add(const abi::SessionPage* page) { pages_.push_back({page, next_serial_++}); }
   void Remove(const abi::SessionPage* page);
   std::size_t sessions() const { return pages_.size(); }
+  // Sessions are numbered as they come: the next number, and the oldest session's that is still there (the next one if none is).
+  std::uint64_t next_serial() const { return next_serial_; }
+  std::uint64_t oldest_serial() const { return pages_.empty() ? next_serial_ : pages_.front().serial; }
 
   // One full fence, then every lease word. The caller has cleared (or moved) the location words of the frames it asks about *before*. The set
   // lives until the next Scan. 1,000 sessions x 64 slots: 0.2 ms.
@@ -40,7 +43,12 @@ class LeaseScanner {
   std::uint64_t scans() const { return scans_; }
 
  private:
-  std::vector<const abi::SessionPage*> pages_;
+  struct Page {
+    const abi::SessionPage* page;
+    std::uint64_t serial;
+  };
+  std::vector<Page> pages_;  // oldest first
+  std::uint64_t next_serial_ = 1;
   LeaseSet set_;
   std::uint64_t leases_ = 0;
   std::uint64_t scans_ = 0;

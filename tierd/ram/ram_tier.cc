@@ -63,12 +63,12 @@ void RamTier::ReleaseIo(FrameId frame) {
 }
 
 void RamTier::Retire(FrameId frame) {
+  limbo_.push_back(frame);  // first: where this fails for want of memory the frame stays what it was
   allocator_.SetState(frame, FrameState::kLimbo);
   if (allocator_.holds(frame) > 0) {
     ++held_limbo_frames_;
     held_limbo_bytes_ += allocator_.capacity(frame);
   }
-  limbo_.push_back(frame);
 }
 
 std::uint64_t RamTier::ReclaimLimbo(std::size_t max_frames) {
@@ -159,7 +159,7 @@ bool RamTier::WantsCompaction() const {
 // ---- segments and budget ------------------------------------------------------------------------------------------------------
 
 SegmentTicket RamTier::ReserveSegment() {
-  const std::uint64_t used = segment_bytes() + reserved_bytes_;
+  const std::uint64_t used = segment_bytes() + reserved_bytes_ + lingering_bytes_;
   if (used >= options_.budget_bytes || shrinking()) return {};
   std::uint64_t bytes = std::min(options_.segment_bytes, options_.budget_bytes - used);
   bytes = bytes >= kHugePage ? bytes / kHugePage * kHugePage : bytes / kPage * kPage;
@@ -260,6 +260,20 @@ void RamTier::SegmentDestroyed(std::uint64_t bytes) {
   reserved_bytes_ -= bytes;
 }
 
+void RamTier::SegmentLingers(std::uint64_t bytes) {
+  SegmentDestroyed(bytes);
+  lingering_.push_back({bytes, scanner_.next_serial()});
+  lingering_bytes_ += bytes;
+  ReclaimLingering();
+}
+
+void RamTier::ReclaimLingering() {
+  while (!lingering_.empty() && scanner_.oldest_serial() >= lingering_.front().until_serial) {
+    lingering_bytes_ -= lingering_.front().bytes;
+    lingering_.pop_front();
+  }
+}
+
 // Position: segment in the upper half, granule in the lower, plus one so that 0 is the start.
 std::uint64_t RamTier::WalkOwners(std::uint64_t position, std::size_t max, std::vector<OwnerId>& owners) const {
   const std::uint64_t from = position == 0 ? 0 : position - 1;
@@ -281,6 +295,7 @@ RamTierStats RamTier::stats() const {
   stats.allocator = allocator_.stats();
   stats.budget_bytes = options_.budget_bytes;
   stats.reserved_bytes = reserved_bytes_;
+  stats.lingering_bytes = lingering_bytes_;
   for (const Segment& segment : segments_) stats.segments += segment.data() != nullptr ? 1 : 0;
   stats.leased_limbo_bytes = leased_limbo_bytes_;
   stats.held_limbo_frames = held_limbo_frames_;

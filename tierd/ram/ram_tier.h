@@ -44,6 +44,7 @@ struct RamTierStats {
   AllocatorStats allocator;
   std::uint64_t budget_bytes = 0;
   std::uint64_t reserved_bytes = 0;     // segments under creation or destruction, part of the budget
+  std::uint64_t lingering_bytes = 0;    // destroyed, but clients may map them still
   std::uint64_t segments = 0;
   std::uint64_t leased_limbo_bytes = 0; // of limbo: kept by a lease at the last look
   std::uint64_t held_limbo_frames = 0;  // of limbo: kept by I/O that has not completed ("hung frames" once it is late)
@@ -127,6 +128,12 @@ class RamTier final : private FrameMover {
   // destroys it; then SegmentDestroyed(bytes).
   std::optional<Segment> TakeEmptySegment();
   void SegmentDestroyed(std::uint64_t bytes);
+  // Instead, when it could not be punched (FUTURE_WRITE): the memory comes back when the sessions of today have ended, whose processes may map it. Until then
+  // nothing is made in its place.
+  void SegmentLingers(std::uint64_t bytes);
+  // Forgets those whose memory has come back. Call once a second.
+  void ReclaimLingering();
+  std::uint64_t lingering_bytes() const { return lingering_bytes_; }
 
   // Owners of live frames in address order, for whoever wants to walk the tier in pieces: fills `owners` from `position` on (0 = start), returns where to
   // go on, 0 at the end. Changes in between may skip or repeat frames.
@@ -157,6 +164,12 @@ class RamTier final : private FrameMover {
   std::deque<FrameId> limbo_;         // oldest first
   std::uint64_t fills_ = 0;
   std::uint64_t reserved_bytes_ = 0;
+  struct Lingering {
+    std::uint64_t bytes;
+    std::uint64_t until_serial;  // of the oldest session
+  };
+  std::deque<Lingering> lingering_;  // oldest first
+  std::uint64_t lingering_bytes_ = 0;
   std::uint32_t closed_segments_ = 0;
   bool compaction_useless_ = false;   // the last step found nothing to gain; until something was freed
   std::uint64_t useless_free_bytes_ = 0;  // free bytes at that verdict

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <boost/asio/bind_allocator.hpp>
 #include <boost/beast/core/basic_stream.hpp>
 #include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/http.hpp>
@@ -21,6 +22,7 @@ using local = asio::local::stream_protocol;
 namespace {
 constexpr auto kIoTimeout = std::chrono::seconds(5);
 constexpr auto kIdleTimeout = std::chrono::seconds(60);
+constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 }  // namespace
 
 // One connection: read a request, answer, again. Owns itself through the handlers that are pending.
@@ -49,8 +51,8 @@ class Control::Connection : public std::enable_shared_from_this<Control::Connect
     const auto& request = parser_->get();
     const auto method = request.method_string();
     const auto target = request.target();
-    ControlApi::Response response = api_.Handle({method.data(), method.size()}, {target.data(), target.size()}, request.body());
-    Answer(std::move(response), request.keep_alive());
+    api_.Handle({method.data(), method.size()}, {target.data(), target.size()}, request.body(),
+                [self = shared_from_this(), keep_alive = request.keep_alive()](ControlApi::Response response) { self->Answer(std::move(response), keep_alive); });
   }
 
   void Answer(ControlApi::Response response, bool keep_alive) {
@@ -93,6 +95,7 @@ Status Control::Listen(const std::string& path) {
     acceptor_->bind(endpoint, error);
   }
   if (!error) acceptor_->listen(64, error);
+  if (!error) acceptor_->non_blocking(true, error);
   if (error) return Status(Code::kIo, "listen on " + path + ": " + error.message());
   ::chmod(path.c_str(), 0600);
   path_ = path;
@@ -101,27 +104,49 @@ Status Control::Listen(const std::string& path) {
 }
 
 void Control::Accept() {
-  acceptor_->async_accept([this](const boost::system::error_code& error, local::socket socket) {
-    if (error == asio::error::operation_aborted) return;
-    if (!error) {
-      ucred peer{};
-      socklen_t length = sizeof peer;
-      const bool known = ::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
-      const bool full = *connections_ >= max_connections_;
-      if (known && peer.uid == ::geteuid()) {
-        auto connection = std::make_shared<Connection>(std::move(socket), api_, connections_);
-        if (full) connection->RefuseBusy();
-        else connection->Read();
-      }
-    }
-    if (acceptor_ != nullptr && acceptor_->is_open()) Accept();
+  const auto on_client = [this](const boost::system::error_code& error) {
+    if (error) return;  // closed
+    bool accepted = false;
+    (void)engine::Survives([&] { accepted = AcceptOne(); });
+    if (accepted) Accept();
+    else AcceptLater();
+  };
+  acceptor_->async_wait(local::acceptor::wait_read, asio::bind_allocator(accept_memory_.allocator(), on_client));
+}
+
+bool Control::AcceptOne() {
+  local::socket socket(loop_);
+  boost::system::error_code error;
+  acceptor_->accept(socket, error);
+  if (error) return error == asio::error::would_block || error == asio::error::connection_aborted || error == asio::error::interrupted;
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  const bool known = ::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
+  if (!known || peer.uid != ::geteuid()) return true;
+  const bool full = *connections_ >= max_connections_;
+  auto connection = std::make_shared<Connection>(std::move(socket), api_, connections_);
+  if (full) connection->RefuseBusy();
+  else connection->Read();
+  return true;
+}
+
+// Who asks stays in the backlog, and the loop does not spin on a listener that is always ready.
+void Control::AcceptLater() {
+  const auto on_time = [this](const boost::system::error_code& error) {
+    if (!error) Accept();
+  };
+  const bool armed = engine::Survives([&] {
+    pause_.expires_after(kAcceptPause);
+    pause_.async_wait(asio::bind_allocator(accept_memory_.allocator(), on_time));
   });
+  if (!armed) Accept();
 }
 
 void Control::Close() {
   if (acceptor_ == nullptr) return;
   boost::system::error_code ignored;
   acceptor_->close(ignored);
+  (void)engine::Survives([&] { pause_.cancel(); });
   ::unlink(path_.c_str());
 }
 

@@ -6,12 +6,14 @@
 
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <cstddef>
 #include <memory>
 #include <string>
 
 #include "tierd/base/status.h"
+#include "tierd/engine/out_of_memory.h"
 #include "tierd/server/control_api.h"
 
 namespace tierd::server {
@@ -21,7 +23,7 @@ class Control {
   static constexpr std::size_t kMaxBodyBytes = 1 << 20;
 
   // More than `max_connections` at a time are told to come back (429).
-  Control(boost::asio::io_context& loop, ControlApi& api, std::size_t max_connections) : loop_(loop), api_(api), max_connections_(max_connections) {}
+  Control(boost::asio::io_context& loop, ControlApi& api, std::size_t max_connections) : loop_(loop), api_(api), max_connections_(max_connections), pause_(loop) {}
   ~Control() { Close(); }
 
   // Binds `path` (0600). The runtime directory has been prepared; a socket file nobody listens on is replaced.
@@ -31,11 +33,16 @@ class Control {
  private:
   class Connection;
   void Accept();
+  // False: not now (no descriptors, no memory).
+  bool AcceptOne();
+  void AcceptLater();
 
   boost::asio::io_context& loop_;
   ControlApi& api_;
   const std::size_t max_connections_;
   std::unique_ptr<boost::asio::local::stream_protocol::acceptor> acceptor_;
+  boost::asio::steady_timer pause_;
+  engine::HandlerMemory accept_memory_;
   std::string path_;
   std::shared_ptr<std::size_t> connections_ = std::make_shared<std::size_t>(0);  // shared with connections, which outlive Close by a turn
 };

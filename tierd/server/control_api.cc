@@ -69,9 +69,9 @@ ControlApi::Response ControlApi::Error(unsigned status, const char* code, const 
 
 // ---- routing ---------------------------------------------------------------------------------------------------------------
 
-ControlApi::Response ControlApi::Handle(std::string_view method, std::string_view target, std::string_view body) {
+void ControlApi::Handle(std::string_view method, std::string_view target, std::string_view body, Answer answer) {
   const auto parsed = ParseTarget(target);
-  if (!parsed) return Error(400, "bad_request", "the query of " + std::string(target) + " cannot be decoded");
+  if (!parsed) return answer(Error(400, "bad_request", "the query of " + std::string(target) + " cannot be decoded"));
   const std::string& path = parsed->path;
   static const std::map<std::string, std::string, std::less<>> kMethods = {
       {"/v1/version", "GET"}, {"/v1/status", "GET"},  {"/v1/files", "GET"},   {"/v1/file", "GET"},    {"/v1/du", "GET"},
@@ -80,17 +80,18 @@ ControlApi::Response ControlApi::Handle(std::string_view method, std::string_vie
   constexpr std::string_view kJobPrefix = "/v1/jobs/";
   const bool one_job = path.starts_with(kJobPrefix);
   const auto known = kMethods.find(path);
-  if (!one_job && known == kMethods.end()) return Error(404, "not_found", "no end point " + path);
+  if (!one_job && known == kMethods.end()) return answer(Error(404, "not_found", "no end point " + path));
   const std::string allowed = one_job ? "GET, DELETE" : known->second;
   if (!Lists(allowed, method)) {
     Response response = Error(405, "method", path + " answers " + allowed);
     response.allow = allowed;
-    return response;
+    return answer(std::move(response));
   }
-  if (one_job) return OneJob(std::string_view(path).substr(kJobPrefix.size()), method == "DELETE");
-  if (method == "GET") return Get(path, parsed->query);
-  if (method == "PATCH") return PatchConfig(body);
-  return Post(path, body);
+  if (one_job) return answer(OneJob(std::string_view(path).substr(kJobPrefix.size()), method == "DELETE"));
+  if (path == "/v1/du") return DiskUse(parsed->query, std::move(answer));
+  if (method == "GET") return answer(Get(path, parsed->query));
+  if (method == "PATCH") return answer(PatchConfig(body));
+  return Post(path, body, std::move(answer));
 }
 
 ControlApi::Response ControlApi::Get(std::string_view path, const Query& query) {
@@ -98,29 +99,28 @@ ControlApi::Response ControlApi::Get(std::string_view path, const Query& query) 
   if (path == "/v1/status") return Status();
   if (path == "/v1/files") return Files(query);
   if (path == "/v1/file") return File(query);
-  if (path == "/v1/du") return DiskUse(query);
   if (path == "/v1/jobs") return JobList();
   if (path == "/v1/doctor") return Doctor();
   return Config();
 }
 
-ControlApi::Response ControlApi::Post(std::string_view path, std::string_view text) {
-  if (path == "/v1/config/reload") return Reload();
+void ControlApi::Post(std::string_view path, std::string_view text, Answer answer) {
+  if (path == "/v1/config/reload") return answer(Reload());
   const Json body = Json::parse(text, nullptr, false);
-  if (body.is_discarded() || !body.is_object()) return Error(400, "bad_request", "the body is not a JSON object");
+  if (body.is_discarded() || !body.is_object()) return answer(Error(400, "bad_request", "the body is not a JSON object"));
   static const std::map<std::string, std::vector<std::string>, std::less<>> kMembers = {
       {"/v1/walk", {"paths"}}, {"/v1/prefetch", {"paths", "tier", "pin", "evict"}}, {"/v1/evict", {"paths", "invalidate"}},
       {"/v1/pin", {"paths"}},  {"/v1/unpin", {"paths"}},                            {"/v1/verify", {"paths"}}};
   const std::vector<std::string>& members = kMembers.find(path)->second;
   for (const auto& [name, value] : body.items()) {
-    if (std::find(members.begin(), members.end(), name) == members.end()) return Error(400, "bad_request", "unknown member \"" + name + "\"");
+    if (std::find(members.begin(), members.end(), name) == members.end()) return answer(Error(400, "bad_request", "unknown member \"" + name + "\""));
   }
-  if (path == "/v1/walk") return Walk(body);
-  if (path == "/v1/prefetch") return Prefetch(body);
-  if (path == "/v1/evict") return Evict(body);
-  if (path == "/v1/pin") return Pin(body, true);
-  if (path == "/v1/unpin") return Pin(body, false);
-  return Verify(body);
+  if (path == "/v1/walk") return answer(Walk(body));
+  if (path == "/v1/prefetch") return answer(Prefetch(body));
+  if (path == "/v1/evict") return Evict(body, std::move(answer));
+  if (path == "/v1/pin") return Pin(body, true, std::move(answer));
+  if (path == "/v1/unpin") return Pin(body, false, std::move(answer));
+  return answer(Verify(body));
 }
 
 // ---- status ----------------------------------------------------------------------------------------------------------------
@@ -307,8 +307,10 @@ ControlApi::Response AppliedOrError(const Result<ConfigHost::Applied>& result) {
 
 ControlApi::Response ControlApi::Config() const {
   Json values = Json::array();
-  for (const ConfigHost::Value& value : config_.values())
+  for (const ConfigHost::Value& value : config_.values()) {
     values.push_back({{"key", value.key}, {"value", value.value}, {"origin", value.origin}, {"reloadable", value.reloadable}});
+    if (value.pending) values.back()["pending"] = *value.pending;
+  }
   return Ok({{"file", config_.file().empty() ? Json(nullptr) : Json(config_.file())}, {"values", values}});
 }
 

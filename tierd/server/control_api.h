@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,9 +28,10 @@ class ConfigHost {
     std::vector<Change> applied;
     std::vector<Change> restart;  // take effect at the next start only
   };
-  struct Value {
+  struct Value {  // `value` is in effect; "" of a source that comes with a restart
     std::string key, value, origin;
     bool reloadable = false;
+    std::optional<std::string> pending = {};  // what the configuration says now, where that takes a restart; "" when its source goes
   };
   virtual ~ConfigHost() = default;
   virtual std::string file() const = 0;  // "" without one
@@ -51,7 +53,9 @@ class ControlApi {
   };
   ControlApi(engine::Engine& engine, SessionHub& sessions, const Clock& clock, ConfigHost& config);
 
-  Response Handle(std::string_view method, std::string_view target, std::string_view body);
+  // `answer` runs once: inside the call, or later for what takes several turns of the loop (du, evict, pin and unpin of trees).
+  using Answer = std::function<void(Response)>;
+  void Handle(std::string_view method, std::string_view target, std::string_view body, Answer answer);
   static Response Error(unsigned status, const char* code, const std::string& message, const std::vector<std::string>& details = {});
 
  private:
@@ -63,13 +67,18 @@ class ControlApi {
     std::string absolute;
   };
 
+  struct Usage;
+  // The sum of several pieces of work, answered when the last of them has ended.
+  struct Tally;
+
   Response Get(std::string_view path, const Query& query);
-  Response Post(std::string_view path, std::string_view body);
+  void Post(std::string_view path, std::string_view body, Answer answer);
   Response Status();
   Response Version() const;
   Response Files(const Query& query);
   Response File(const Query& query);
-  Response DiskUse(const Query& query);
+  void DiskUse(const Query& query, Answer answer);
+  Response DiskUseJson(const Place& place, const Usage& usage) const;
   Response JobList() const;
   Response OneJob(std::string_view id, bool cancel);
   Response Config() const;
@@ -78,8 +87,8 @@ class ControlApi {
   Response Doctor();
   Response Prefetch(const Json& body);
   Response Walk(const Json& body);
-  Response Evict(const Json& body);
-  Response Pin(const Json& body, bool pin);
+  void Evict(const Json& body, Answer answer);
+  void Pin(const Json& body, bool pin, Answer answer);
   Response Verify(const Json& body);
   Response JobStarted(std::uint64_t id) const;
 

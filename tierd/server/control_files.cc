@@ -16,6 +16,8 @@ constexpr const char* kStalenessNames[] = {"immutable", "ttl", "open"};
 
 ControlApi::Response Ok(const nlohmann::json& body, unsigned status = 200) { return {status, body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", ""}; }
 
+ControlApi::Response Busy() { return ControlApi::Error(429, "busy", "too much is waiting to be done, or memory has run out; try again"); }
+
 struct Residency {
   std::uint64_t size = 0, ram = 0, ssd = 0, missing = 0;
   std::uint32_t chunks = 0, chunks_ram = 0, chunks_ssd = 0;
@@ -194,8 +196,7 @@ ControlApi::Response ControlApi::File(const Query& query) {
   const Residency r = ResidencyOf(engine_, file);
   const std::uint32_t deadline = catalogue.DeadlineOf(file);
   const std::int64_t left = (std::int64_t{deadline} << abi::kTickShift) - clock_.MonotonicNs();
-  bool leased = false;
-  for (std::uint32_t chunk = 0; chunk < r.chunks && !leased; ++chunk) leased = engine_.Leased(catalogue.ObjectOf(file, chunk));
+  const bool leased = engine_.Leased(file);
   answer.update({{"kind", KindName(record.flags)}, {"size_bytes", r.size}, {"ram_bytes", r.ram}, {"ssd_bytes", r.ssd}, {"missing_bytes", r.missing},
                  {"pinned", (record.flags & engine::kFilePinned) != 0}, {"chunk_bytes", place.unit->options.chunk_bytes}, {"chunks", r.chunks},
                  {"chunks_ram", r.chunks_ram}, {"chunks_ssd", r.chunks_ssd}, {"leased", leased}, {"mtime_ns", stat.mtime_ns}, {"ctime_ns", stat.ctime_ns},
@@ -205,25 +206,37 @@ ControlApi::Response ControlApi::File(const Query& query) {
   return Ok(answer);
 }
 
-ControlApi::Response ControlApi::DiskUse(const Query& query) {
-  Place place;
-  Response error;
-  if (!PlaceOf(query, &place, &error)) return error;
+struct ControlApi::Usage {
   std::uint64_t files = 0, files_missing = 0;
   Residency sum;
-  engine_.ForEachBelow(*place.unit, place.relative, [&](engine::FileId file) {
-    if (!IsRegular(engine_.catalogue().file(file).flags)) return true;
-    const Residency r = ResidencyOf(engine_, file);
+  void Add(const Residency& r) {
     ++files;
     files_missing += r.missing > 0 ? 1 : 0;
     sum.size += r.size;
     sum.ram += r.ram;
     sum.ssd += r.ssd;
     sum.missing += r.missing;
-    return true;
-  });
-  Json answer{{"source", place.unit->options.name}, {"files", files}, {"size_bytes", sum.size}, {"ram_bytes", sum.ram}, {"ssd_bytes", sum.ssd},
-              {"missing_bytes", sum.missing}, {"files_missing", files_missing}, {"job", nullptr}};
+  }
+};
+
+void ControlApi::DiskUse(const Query& query, Answer answer) {
+  Place place;
+  Response error;
+  if (!PlaceOf(query, &place, &error)) return answer(std::move(error));
+  auto usage = std::make_shared<Usage>();  // shared by the two halves of the sweep
+  engine_.Sweep({.unit = place.unit,
+                 .path = place.relative,
+                 .visit = [this, usage](engine::FileId file) {
+                   const bool counts = IsRegular(engine_.catalogue().file(file).flags);
+                   if (counts) usage->Add(ResidencyOf(engine_, file));
+                   return counts;
+                 },
+                 .done = [this, usage, place, answer](bool complete, std::uint64_t) { answer(complete ? DiskUseJson(place, *usage) : Busy()); }});
+}
+
+ControlApi::Response ControlApi::DiskUseJson(const Place& place, const Usage& usage) const {
+  Json answer{{"source", place.unit->options.name}, {"files", usage.files}, {"size_bytes", usage.sum.size}, {"ram_bytes", usage.sum.ram}, {"ssd_bytes", usage.sum.ssd},
+              {"missing_bytes", usage.sum.missing}, {"files_missing", usage.files_missing}, {"job", nullptr}};
   PutPath(answer, place.absolute);
   answer["walk"] = place.unit->Walked(place.relative, clock_.MonotonicNs()) ? "complete" : "none";
   for (const engine::JobStatus& job : engine_.jobs().List()) {
@@ -288,36 +301,49 @@ ControlApi::Response ControlApi::Verify(const Json& body) {
   return JobStarted(id);
 }
 
-ControlApi::Response ControlApi::Evict(const Json& body) {
+struct ControlApi::Tally {
+  std::size_t left = 0;
+  std::uint64_t files = 0;
+  bool complete = true;
+  Answer answer;
+  void End(bool piece_complete, std::uint64_t piece_files) {
+    complete &= piece_complete;
+    files += piece_files;
+    if (--left == 0) answer(complete ? Ok({{"files", files}}) : Busy());
+  }
+};
+
+void ControlApi::Evict(const Json& body, Answer answer) {
   std::vector<Place> places;
   Response error;
-  if (!Places(body, true, &places, &error)) return error;
-  if (body.contains("invalidate") && !body["invalidate"].is_boolean()) return Error(400, "bad_request", "\"invalidate\" must be true or false");
+  if (!Places(body, true, &places, &error)) return answer(std::move(error));
+  if (body.contains("invalidate") && !body["invalidate"].is_boolean()) return answer(Error(400, "bad_request", "\"invalidate\" must be true or false"));
   const bool invalidate = body.value("invalidate", false);
-  std::uint64_t files = 0;
+  auto tally = std::make_shared<Tally>(Tally{places.size(), 0, true, std::move(answer)});  // shared by all of them
   for (const Place& place : places) {
-    files += engine_.Advise(*place.unit, invalidate ? abi::AdviseOp::kInvalidate : abi::AdviseOp::kEvict, place.relative, true);
+    engine_.Advise(*place.unit, invalidate ? abi::AdviseOp::kInvalidate : abi::AdviseOp::kEvict, place.relative, true,
+                   [tally](int failed, std::uint64_t files) { tally->End(failed == 0, files); });
     // Generations are kept per dataset: one that loses a file to `invalidate` loses all records of earlier lives.
     if (invalidate) engine_.VoidRecords(*place.unit);
   }
   engine_.Kick();
-  return Ok({{"files", files}});
 }
 
-ControlApi::Response ControlApi::Pin(const Json& body, bool pin) {
+void ControlApi::Pin(const Json& body, bool pin, Answer answer) {
   std::vector<Place> places;
   Response error;
-  if (!Places(body, true, &places, &error)) return error;
-  std::uint64_t files = 0;
+  if (!Places(body, true, &places, &error)) return answer(std::move(error));
+  auto tally = std::make_shared<Tally>(Tally{places.size(), 0, true, std::move(answer)});  // shared by all of them
   for (const Place& place : places) {
-    engine_.ForEachBelow(*place.unit, place.relative, [&](engine::FileId file) {
-      if (!IsRegular(engine_.catalogue().file(file).flags)) return true;
-      engine_.placement().SetPinned(file, pin);
-      ++files;
-      return true;
-    });
+    engine_.Sweep({.unit = place.unit,
+                   .path = place.relative,
+                   .visit = [this, pin](engine::FileId file) {
+                     if (!IsRegular(engine_.catalogue().file(file).flags)) return false;
+                     engine_.placement().SetPinned(file, pin);
+                     return true;
+                   },
+                   .done = [tally](bool complete, std::uint64_t files) { tally->End(complete, files); }});
   }
-  return Ok({{"files", files}});
 }
 
 }  // namespace tierd::server

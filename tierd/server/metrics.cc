@@ -11,6 +11,7 @@
 #include <future>
 #include <sstream>
 
+#include "tierd/engine/out_of_memory.h"
 #include "tierd/server/metric_families.h"
 
 namespace tierd::server {
@@ -21,6 +22,15 @@ class Metrics::Collector final : public prometheus::Collectable {
   Collector(boost::asio::io_context& loop, engine::Engine& engine, SessionHub& sessions) : loop_(loop), engine_(engine), sessions_(sessions) {}
 
   std::vector<prometheus::MetricFamily> Collect() const override {
+    std::vector<prometheus::MetricFamily> families;
+    (void)engine::Survives([&] { families = Ask(); });  // a thread of the exposer's, where a throw would end the process (F16)
+    return families;
+  }
+  std::vector<prometheus::MetricFamily> Now() const { return CollectFamilies(engine_, sessions_); }
+  void Detach() { detached_.store(true); }
+
+ private:
+  std::vector<prometheus::MetricFamily> Ask() const {
     if (detached_.load()) return {};
     auto promise = std::make_shared<std::promise<std::vector<prometheus::MetricFamily>>>();  // shared with the loop: we may give up waiting
     auto future = promise->get_future();
@@ -30,10 +40,7 @@ class Metrics::Collector final : public prometheus::Collectable {
     if (future.wait_for(std::chrono::seconds(1)) != std::future_status::ready) return {};
     return future.get();
   }
-  std::vector<prometheus::MetricFamily> Now() const { return CollectFamilies(engine_, sessions_); }
-  void Detach() { detached_.store(true); }
 
- private:
   boost::asio::io_context& loop_;
   engine::Engine& engine_;
   SessionHub& sessions_;

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <boost/asio/bind_allocator.hpp>
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
@@ -15,6 +16,9 @@
 #include "tierd/server/seqpacket.h"
 
 namespace tierd::server {
+
+using engine::Survives;
+
 namespace {
 
 constexpr int kBacklog = 1024;
@@ -35,8 +39,12 @@ bool DescriptorsRunShort(int newest) {
 
 struct SessionHub::Session {
   Session(boost::asio::io_context& loop, UniqueFd fd, Peer who, ram::SessionPage the_page, std::uint32_t the_id)
-      : id(the_id), has_our_groups(who.has_our_groups), page(std::move(the_page)), socket(loop, fd.Release()), process(loop) {
-    if (who.pidfd.valid()) process.assign(who.pidfd.Release());
+      : id(the_id), has_our_groups(who.has_our_groups), page(std::move(the_page)), socket(loop), process(loop) {
+    socket.assign(fd.get());  // throws when the kernel has no memory to watch it: the descriptor is still the caller's then
+    (void)fd.Release();
+    if (!who.pidfd.valid()) return;
+    process.assign(who.pidfd.get());
+    (void)who.pidfd.Release();
   }
 
   struct Queued {
@@ -57,9 +65,13 @@ struct SessionHub::Session {
   bool waiting_to_send = false;
   std::uint64_t ring_tail = 0;
   engine::ReadTotals seen;  // what was taken over from the page so far
+  bool dirty = false;  // has gathered replies
   MessageWriter replies{abi::MessageType::kFetchReply};
+  MessageWriter advice_replies{abi::MessageType::kAdviseReply};
   std::deque<Queued> queue;  // the peer's queue was full
   std::size_t queued_fds = 0;
+  // Of the waits for the socket (to read, to write), for the process, and of the end.
+  engine::HandlerMemory read_memory, write_memory, process_memory, end_memory;
 };
 
 SessionHub::SessionHub(boost::asio::io_context& loop, engine::Engine& engine, const Clock& clock, SessionOptions options)
@@ -95,26 +107,31 @@ void SessionHub::Close() {
 // ---- connections -----------------------------------------------------------------------------------------------------------
 
 void SessionHub::Accept() {
-  listener_->async_wait(boost::asio::posix::stream_descriptor::wait_read, [this](const boost::system::error_code& error) {
+  const auto on_client = [this](const boost::system::error_code& error) {
     if (error) return;
-    for (int i = 0; i < kDatagramsPerTurn; ++i) {
-      UniqueFd fd(::accept4(listener_->native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (fd.valid()) {
-        Welcome(std::move(fd));
-        continue;
-      }
-      if (errno == EMFILE || errno == ENFILE) {
-        // Without this the client would hang in the backlog and the loop would spin.
-        spare_fd_.Reset();
-        UniqueFd refused(::accept4(listener_->native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-        refused.Reset();
-        spare_fd_.Reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-        ++refused_;
-      }
-      break;
-    }
+    if (!Survives([&] { AcceptSome(); })) ++refused_;
     Accept();
-  });
+  };
+  listener_->async_wait(boost::asio::posix::stream_descriptor::wait_read, boost::asio::bind_allocator(accept_memory_.allocator(), on_client));
+}
+
+void SessionHub::AcceptSome() {
+  for (int i = 0; i < kDatagramsPerTurn; ++i) {
+    UniqueFd fd(::accept4(listener_->native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (fd.valid()) {
+      Welcome(std::move(fd));
+      continue;
+    }
+    if (errno == EMFILE || errno == ENFILE) {
+      // Without this the client would hang in the backlog and the loop would spin.
+      spare_fd_.Reset();
+      UniqueFd refused(::accept4(listener_->native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      refused.Reset();
+      spare_fd_.Reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      ++refused_;
+    }
+    return;
+  }
 }
 
 void SessionHub::Welcome(UniqueFd fd) {
@@ -133,36 +150,44 @@ void SessionHub::Welcome(UniqueFd fd) {
     ++refused_;
     return;
   }
-  engine_.ram().leases().Add(page->page());
-  auto session = std::make_unique<Session>(loop_, std::move(fd), std::move(peer).value(), std::move(page).value(), id);
-  Session& stored = *session;
-  sessions_.emplace(id, std::move(session));
-  WatchSocket(stored);
-  if (stored.process.is_open()) WatchProcess(stored);
+  Session& session = *sessions_.emplace(id, std::make_unique<Session>(loop_, std::move(fd), std::move(peer).value(), std::move(page).value(), id)).first->second;
+  if (!Survives([&] { engine_.ram().leases().Add(session.page.page()); })) {
+    ++refused_;
+    sessions_.erase(id);
+    return;
+  }
+  WatchSocket(session);
+  if (session.process.is_open()) WatchProcess(session);
 }
 
 void SessionHub::WatchSocket(Session& session) {
-  const std::uint32_t id = session.id;
-  session.socket.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this, id](const boost::system::error_code& error) {
+  const auto on_datagram = [this, id = session.id](const boost::system::error_code& error) {
     const auto it = sessions_.find(id);
     if (error || it == sessions_.end() || it->second->hung_up) return;
     Session& current = *it->second;
-    if (current.closed) Discard(current);
-    else Receive(current);
-    engine_.EndTurn();
+    const bool survived = Survives([&] {
+      if (current.closed) Discard(current);
+      else Receive(current);
+      engine_.EndTurn();
+    });
+    if (!survived) {  // what it has asked for may be lost: it reads the source and comes again
+      engine_.NoteLost();
+      CutOff(current);
+    }
     FlushReplies();
     if (!current.hung_up) WatchSocket(current);
-  });
+  };
+  session.socket.async_wait(boost::asio::posix::stream_descriptor::wait_read, boost::asio::bind_allocator(session.read_memory.allocator(), on_datagram));
 }
 
 void SessionHub::WatchProcess(Session& session) {
-  const std::uint32_t id = session.id;
-  session.process.async_wait(boost::asio::posix::stream_descriptor::wait_read, [this, id](const boost::system::error_code& error) {
+  const auto on_end = [this, id = session.id](const boost::system::error_code& error) {
     const auto it = sessions_.find(id);
     if (error || it == sessions_.end()) return;
     it->second->process_gone = true;
     MaybeEnd(*it->second);
-  });
+  };
+  session.process.async_wait(boost::asio::posix::stream_descriptor::wait_read, boost::asio::bind_allocator(session.process_memory.allocator(), on_end));
 }
 
 void SessionHub::CutOff(Session& session) {
@@ -179,7 +204,8 @@ void SessionHub::HangUp(Session& session) {
   if (session.hung_up) return;
   session.hung_up = true;
   CutOff(session);
-  session.socket.close();
+  boost::system::error_code ignored;
+  session.socket.close(ignored);
   MaybeEnd(session);
 }
 
@@ -196,12 +222,13 @@ void SessionHub::MaybeEnd(Session& session) {
   const bool left = !session.welcomed || session.page.page()->left.load(std::memory_order_acquire) != 0;
   if (!left && !ProcessGone(session)) return;
   session.ended = true;
-  DrainRing(session);
+  (void)Survives([&] { DrainRing(session); });
   AddCounters(session, ended_);
   engine_.ram().leases().Remove(session.page.page());
   const std::uint32_t id = session.id;
   engine_.OnSessionEnd(static_cast<engine::SessionId>(id));
-  boost::asio::post(loop_, [this, id] { sessions_.erase(id); });  // the caller may still be inside it
+  // The caller may still be inside it.
+  boost::asio::post(loop_, boost::asio::bind_allocator(session.end_memory.allocator(), [this, id] { sessions_.erase(id); }));
 }
 
 // ---- messages --------------------------------------------------------------------------------------------------------------
@@ -328,7 +355,6 @@ bool SessionHub::OnFetch(Session& session, const abi::MessageHeader& header, std
 bool SessionHub::OnAdvise(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram) {
   const auto entries = ReadAdvise(datagram, header.count);
   if (!entries.ok()) return false;
-  MessageWriter writer(abi::MessageType::kAdviseReply);
   for (const AdviseView& view : *entries) {
     abi::AdviseReply reply{};
     reply.request_id = view.entry.request_id;
@@ -337,12 +363,16 @@ bool SessionHub::OnAdvise(Session& session, const abi::MessageHeader& header, st
     engine::SourceUnit* unit = engine_.FindSource(view.entry.source_id);
     if (!known_op || unit == nullptr || !IsCanonicalRelative(view.path)) {
       reply.error = known_op ? ENOENT : EINVAL;
-    } else {
-      reply.affected = engine_.Advise(*unit, op, view.path, (view.entry.flags & abi::kAdviseRecursive) != 0);
+      AddReply(session.id, &Session::advice_replies, reply);
+      continue;
     }
-    writer.Add(reply);
+    engine_.Advise(*unit, op, view.path, (view.entry.flags & abi::kAdviseRecursive) != 0, [this, id = session.id, reply](int error, std::uint64_t files) mutable {
+      reply.error = error;
+      reply.affected = files;
+      AddReply(id, &Session::advice_replies, reply);
+    });
   }
-  return Send(session, writer.Finish());
+  return true;
 }
 
 bool SessionHub::OnGetSegment(Session& session, std::span<const std::byte> datagram) {
@@ -380,23 +410,43 @@ bool SessionHub::OnGetIndex(Session& session, std::span<const std::byte> datagra
 // ---- replies ---------------------------------------------------------------------------------------------------------------
 
 void SessionHub::OnFetchReply(engine::SessionId session_id, const abi::FetchReply& reply) {
-  const auto it = sessions_.find(static_cast<std::uint32_t>(session_id));
+  AddReply(static_cast<std::uint32_t>(session_id), &Session::replies, reply);
+}
+
+template <typename Reply>
+void SessionHub::AddReply(std::uint32_t session_id, MessageWriter Session::* gathered, const Reply& reply) {
+  const auto it = sessions_.find(session_id);
   if (it == sessions_.end() || it->second->closed) return;
   Session& session = *it->second;
-  if (session.replies.count() == 0) dirty_.push_back(session.id);
-  session.replies.Add(reply);
-  if (session.replies.count() < abi::kMaxBatch) return;
-  MessageWriter full = std::exchange(session.replies, MessageWriter(abi::MessageType::kFetchReply));
-  Send(session, full.Finish());
+  const bool survived = Survives([&] {
+    if (!session.dirty) dirty_.push_back(session.id);
+    session.dirty = true;
+    (session.*gathered).Add(reply);
+    if ((session.*gathered).count() == abi::kMaxBatch) SendReplies(session, gathered);
+  });
+  if (!survived) CutOff(session);  // it sees the end of the conversation sooner than the end of its patience
+}
+
+void SessionHub::SendReplies(Session& session, MessageWriter Session::* gathered) {
+  if ((session.*gathered).count() == 0) return;
+  const auto type = gathered == &Session::replies ? abi::MessageType::kFetchReply : abi::MessageType::kAdviseReply;
+  MessageWriter ready = std::exchange(session.*gathered, MessageWriter(type));
+  Send(session, ready.Finish());
 }
 
 void SessionHub::FlushReplies() {
-  for (const std::uint32_t id : std::exchange(dirty_, {})) {
+  for (const std::uint32_t id : dirty_) {
     const auto it = sessions_.find(id);
-    if (it == sessions_.end() || it->second->closed || it->second->replies.count() == 0) continue;
-    MessageWriter ready = std::exchange(it->second->replies, MessageWriter(abi::MessageType::kFetchReply));
-    Send(*it->second, ready.Finish());
+    if (it == sessions_.end()) continue;
+    Session& session = *it->second;
+    session.dirty = false;
+    const bool survived = Survives([&] {
+      SendReplies(session, &Session::replies);
+      SendReplies(session, &Session::advice_replies);
+    });
+    if (!survived) CutOff(session);
   }
+  dirty_.clear();
 }
 
 // False when the session has been cut off.
@@ -434,13 +484,13 @@ bool SessionHub::Enqueue(Session& session, std::span<const std::byte> datagram, 
 
 void SessionHub::WatchForRoom(Session& session) {
   session.waiting_to_send = true;
-  const std::uint32_t id = session.id;
-  session.socket.async_wait(boost::asio::posix::stream_descriptor::wait_write, [this, id](const boost::system::error_code& error) {
+  const auto on_room = [this, id = session.id](const boost::system::error_code& error) {
     const auto it = sessions_.find(id);
     if (error || it == sessions_.end() || it->second->closed) return;
     it->second->waiting_to_send = false;
-    SendQueued(*it->second);
-  });
+    if (!Survives([&] { SendQueued(*it->second); })) CutOff(*it->second);
+  };
+  session.socket.async_wait(boost::asio::posix::stream_descriptor::wait_write, boost::asio::bind_allocator(session.write_memory.allocator(), on_room));
 }
 
 void SessionHub::SendQueued(Session& session) {

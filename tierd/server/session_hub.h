@@ -17,6 +17,7 @@
 #include "tierd/base/unique_fd.h"
 #include "tierd/engine/counters.h"
 #include "tierd/engine/engine.h"
+#include "tierd/engine/out_of_memory.h"
 #include "tierd/server/message_reader.h"
 #include "tierd/server/message_writer.h"
 
@@ -63,6 +64,7 @@ class SessionHub final : public engine::ReplySink {
   struct Session;
 
   void Accept();
+  void AcceptSome();
   void Welcome(UniqueFd fd);
   void WatchSocket(Session& session);
   void WatchProcess(Session& session);
@@ -80,6 +82,9 @@ class SessionHub final : public engine::ReplySink {
   bool Refuse(Session& session, std::uint32_t reason, const char* text);
   bool Send(Session& session, std::span<const std::byte> datagram, std::span<const int> fds = {});
   bool Enqueue(Session& session, std::span<const std::byte> datagram, std::span<const int> fds);
+  template <typename Reply>
+  void AddReply(std::uint32_t session_id, MessageWriter Session::* gathered, const Reply& reply);
+  void SendReplies(Session& session, MessageWriter Session::* gathered);
   void WatchForRoom(Session& session);
   void SendQueued(Session& session);
   // Ends the conversation from our side: the client sees the end of it and connects anew. The socket is kept until all who hold its other end have
@@ -106,6 +111,7 @@ class SessionHub final : public engine::ReplySink {
   std::unordered_map<std::uint32_t, std::unique_ptr<Session>> sessions_;
   std::vector<std::uint32_t> dirty_;  // sessions with gathered replies
   std::vector<std::byte> buffer_;
+  engine::HandlerMemory accept_memory_;
   engine::ReadTotals ended_;
   std::uint32_t next_id_ = 1;
   std::uint64_t refused_ = 0;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdio>
 #include <limits>
+#include <new>
 #include <thread>
 #include <utility>
 
@@ -16,6 +17,18 @@
 
 namespace tierd::source {
 namespace {
+
+// True for as long as callbacks run, however they end.
+class Polling {
+ public:
+  explicit Polling(bool& flag) : flag_(flag) { flag_ = true; }
+  ~Polling() { flag_ = false; }
+  Polling(const Polling&) = delete;
+  Polling& operator=(const Polling&) = delete;
+
+ private:
+  bool& flag_;
+};
 
 // Probes beyond the hung cap that may hang too; each further one waits twice as long, up to kLongestProbeWait intervals.
 constexpr std::uint32_t kProbesAtOnce = 16;
@@ -172,10 +185,12 @@ RequestId SourceReaderImpl::Enqueue(std::unique_ptr<Operation> op) {
     Signal();
     return RequestId{number};
   }
-  if (op->read.deadline_ns != 0) deadlines_.emplace(op->read.deadline_ns, number);
-  ++queued_[static_cast<std::size_t>(priority)];
+  // In this order: where memory runs out in between, the operation is either unknown, or queued like any other but for its deadline.
+  const std::int64_t deadline_ns = op->read.deadline_ns;
   queues_[static_cast<std::size_t>(priority)].push_back(number);
   operations_.emplace(number, std::move(op));
+  ++queued_[static_cast<std::size_t>(priority)];
+  if (deadline_ns != 0) deadlines_.emplace(deadline_ns, number);
   return RequestId{number};
 }
 
@@ -185,14 +200,14 @@ void SourceReaderImpl::Promote(RequestId id, Priority priority, std::int64_t dea
   if (found == operations_.end() || found->second->abandoned) return;
   Operation& op = *found->second;
   if (deadline_ns != 0 && op.read.deadline_ns == 0) {
-    op.read.deadline_ns = deadline_ns;
     deadlines_.emplace(deadline_ns, number);
+    op.read.deadline_ns = deadline_ns;
   }
   if (priority >= op.read.priority) return;
   if (!op.in_flight) {
+    queues_[static_cast<std::size_t>(priority)].push_back(number);
     --queued_[static_cast<std::size_t>(op.read.priority)];
     ++queued_[static_cast<std::size_t>(priority)];
-    queues_[static_cast<std::size_t>(priority)].push_back(number);
   }
   op.read.priority = priority;
   if (!op.in_flight && priority == Priority::kDemand && Refusing() && !ProbeDue(clock_.PreciseNs())) {
@@ -298,10 +313,13 @@ void SourceReaderImpl::Send(Operation& op) {
   ++in_flight_;
   flight_.Append(&op);
   ++counters_.sent[static_cast<std::size_t>(op.read.priority)];
-  if (op.is_stat) {
-    SubmitStat(op, EngineFor(op.engine));
-  } else {
-    SubmitRead(op, EngineFor(op.engine));
+  try {
+    if (op.is_stat) SubmitStat(op, EngineFor(op.engine));
+    else SubmitRead(op, EngineFor(op.engine));
+  } catch (const std::bad_alloc&) {  // nobody was asked
+    flight_.Remove(&op);
+    --in_flight_;
+    EndLater(op, ReadError::kTimeout);
   }
 }
 
@@ -341,13 +359,15 @@ std::size_t SourceReaderImpl::Poll(std::size_t budget) {
     [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &count, sizeof count);  // EAGAIN cannot be: we wrote it
     signalled_ = false;
   }
-  polling_ = true;
-  std::size_t ran = Deliver(budget);
-  for (const auto& engine : engines_) {
-    if (engine != nullptr && ran < budget) ran += engine->Poll(budget - ran);
+  std::size_t ran = 0;
+  {
+    const Polling polling(polling_);
+    ran = Deliver(budget);
+    for (const auto& engine : engines_) {
+      if (engine != nullptr && ran < budget) ran += engine->Poll(budget - ran);
+    }
+    if (ran < budget) ran += Deliver(budget - ran);
   }
-  if (ran < budget) ran += Deliver(budget - ran);
-  polling_ = false;
   if (!finished_.empty()) Signal();
   RetireIdleEngine();
   Flush();
@@ -355,17 +375,18 @@ std::size_t SourceReaderImpl::Poll(std::size_t budget) {
 }
 
 void SourceReaderImpl::Tick(std::int64_t now_ns) {
-  polling_ = true;
-  while (!deadlines_.empty() && deadlines_.begin()->first <= now_ns) {
-    const auto found = operations_.find(deadlines_.begin()->second);
-    deadlines_.erase(deadlines_.begin());
-    TIERD_CHECK(found != operations_.end());
-    Expire(*found->second);
+  {
+    const Polling polling(polling_);
+    while (!deadlines_.empty() && deadlines_.begin()->first <= now_ns) {
+      const auto found = operations_.find(deadlines_.begin()->second);
+      deadlines_.erase(deadlines_.begin());
+      TIERD_CHECK(found != operations_.end());
+      Expire(*found->second);
+    }
+    while (flight_.oldest() != nullptr && now_ns - flight_.oldest()->sent_ns >= options_.hung_after_ns) {
+      Declare(*flight_.oldest());
+    }
   }
-  while (flight_.oldest() != nullptr && now_ns - flight_.oldest()->sent_ns >= options_.hung_after_ns) {
-    Declare(*flight_.oldest());
-  }
-  polling_ = false;
   Flush();
 }
 

@@ -1,0 +1,126 @@
+// What goes over a million files does so in slices: readers are answered and the heart beats in between (HAZARDS 5).
+#include <sys/stat.h>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace tierd::engine {
+namespace {
+
+class SweepTest : public EngineTest {
+ protected:
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  static constexpr std::uint32_t kFiles = 60'000;
+#else
+  static constexpr std::uint32_t kFiles = 400'000;
+#endif
+  // As a walk makes them known.
+  void KnowFiles() {
+    io::FileStat stat;
+    stat.mode = S_IFREG | 0644;
+    stat.size = 100;
+    for (std::uint32_t i = 0; i < kFiles; ++i) {
+      stat.ino = 1'000'000u + i;
+      const std::string path = "tree/" + std::to_string(i % 500) + "/" + std::to_string(i);
+      if (engine().fetcher().Observe(unit(), path, stat, 1)) continue;
+      const std::size_t known = engine().catalogue().file_count();
+      ASSERT_TRUE(RunUntil([&] { return engine().fetcher().Observe(unit(), path, stat, 1); })) << known;
+    }
+    ASSERT_TRUE(RunUntil([&] { return !engine().catalogue().growing(); }));
+  }
+  // Turns that a sweep takes at least.
+  static constexpr std::uint64_t kLeastTurns = kFiles / Sweeps::kSlotsPerStep;
+};
+
+TEST_F(SweepTest, ReadersAreAnsweredWhileATreeIsEvicted) {
+  const auto names = MakeFiles(20, 5000);
+  StartEngine();
+  KnowFiles();
+  const std::string& cached = names.front();
+  ASSERT_EQ(Fetch(cached).status(), abi::FetchStatus::kFrame);
+  bool ended = false;
+  std::uint64_t evicted = 0;
+  const std::uint64_t turns = engine().lag().count;
+  engine().Advise(unit(), abi::AdviseOp::kEvict, "tree", true, [&](int error, std::uint64_t files) {
+    EXPECT_EQ(error, 0);
+    evicted = files;
+    ended = true;
+  });
+  ASSERT_FALSE(ended);
+  // A hit is answered at once, and misses in the turns between the slices.
+  const std::uint64_t hit = Ask(cached);
+  ASSERT_TRUE(answers().contains(hit));
+  EXPECT_EQ(answers()[hit].tier(), abi::Tier::kRam);
+  std::vector<std::uint64_t> asked;
+  for (std::size_t i = 1; i < names.size(); ++i) asked.push_back(Ask(names[i]));
+  std::size_t answered_before = 0;
+  ASSERT_TRUE(RunUntil([&] {
+    if (!ended) answered_before = static_cast<std::size_t>(std::count_if(asked.begin(), asked.end(), [&](std::uint64_t id) { return answers().contains(id); }));
+    return ended;
+  }));
+  EXPECT_EQ(evicted, kFiles);
+  EXPECT_GE(engine().lag().count - turns, kLeastTurns);
+  EXPECT_LT(engine().lag().max_ns, 250'000'000u);
+  std::printf("%zu of %zu misses answered before the end, %llu turns\n", answered_before, asked.size(), static_cast<unsigned long long>(engine().lag().count - turns));
+  ASSERT_TRUE(RunUntil([&] { return std::all_of(asked.begin(), asked.end(), [&](std::uint64_t id) { return answers().contains(id); }); }));
+  for (const std::uint64_t id : asked) EXPECT_EQ(answers()[id].status(), abi::FetchStatus::kFrame);
+  EXPECT_TRUE(InRam(cached)) << "not below the tree";
+}
+
+TEST_F(SweepTest, AnInvalidationOfATreeHasTakenEffectWhenItIsDone) {
+  const auto names = MakeFiles(64, 3000);
+  StartEngine();
+  for (const std::string& name : names) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  KnowFiles();
+  bool ended = false;
+  engine().Advise(unit(), abi::AdviseOp::kInvalidate, "", true, [&](int, std::uint64_t files) {
+    EXPECT_GE(files, kFiles + names.size());
+    for (const std::string& name : names) EXPECT_FALSE(InRam(name)) << name;
+    ended = true;
+  });
+  ASSERT_TRUE(RunUntil([&] { return ended; }));
+}
+
+TEST_F(SweepTest, SweepsWaitForOneAnotherAndOfOneFileForNobody) {
+  const auto names = MakeFiles(4, 100);
+  StartEngine();
+  KnowFiles();
+  ASSERT_EQ(Fetch(names.front()).status(), abi::FetchStatus::kFrame);
+  std::vector<int> order;
+  const auto sweep = [&](int which, const std::string& path) {
+    engine().Sweep({.unit = &unit(), .path = path, .visit = [](FileId) { return true; }, .done = [&order, which](bool complete, std::uint64_t) {
+      EXPECT_TRUE(complete);
+      order.push_back(which);
+    }});
+  };
+  sweep(1, "");
+  sweep(2, "tree/7");
+  sweep(3, names.front());
+  EXPECT_EQ(order, std::vector<int>{3});
+  ASSERT_TRUE(RunUntil([&] { return order.size() == 3; }));
+  EXPECT_EQ(order, (std::vector<int>{3, 1, 2}));
+}
+
+TEST_F(SweepTest, RecordsOfAChangedImmutableSetAreVoidAtOnceAndGoByAndBy) {
+  UseSsd();
+  source_options().staleness = abi::Staleness::kImmutable;
+  const auto names = MakeFiles(40, 20'000);
+  StartEngine();
+  for (const std::string& name : names) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  KnowFiles();
+  for (const std::string& name : names) {
+    ASSERT_TRUE(OnSsd(name));
+    engine().placement().EvictRam(ObjectOf(name), EvictCause::kRequest);
+  }
+  const std::uint64_t opens = source_io_.count(io::Step::kOpen);
+  engine().VoidRecords(unit());
+  // Its record is known still, and not read.
+  EXPECT_EQ(Fetch(names.back()).tier(), abi::Tier::kSource);
+  EXPECT_EQ(source_io_.count(io::Step::kOpen), opens + 1);
+  EXPECT_EQ(engine().counters().integrity_ssd, 0u);
+  ASSERT_TRUE(RunUntil([&] { return !unit().voiding; }));
+  for (std::size_t i = 0; i + 1 < names.size(); ++i) EXPECT_FALSE(OnSsd(names[i])) << names[i];
+  EXPECT_TRUE(OnSsd(names.back())) << "written since";
+}
+
+}  // namespace
+}  // namespace tierd::engine
