@@ -46,14 +46,14 @@ void Fetcher::Bring(SourceUnit& unit, BringRequest request) {
   Serve(unit, catalogue_.KeyOf(unit.wire_id, request.path), request.path, std::move(waiter), request.priority);
 }
 
-void Fetcher::Refresh(SourceUnit& unit, FileId file, std::function<void(BringOutcome, FileId)> done) {
+void Fetcher::Refresh(SourceUnit& unit, FileId file, BringCallback done) {
   Waiter waiter;
   waiter.op = abi::FetchOp::kStat;
   waiter.done = std::move(done);
   ServeFile(unit, file, std::move(waiter), source::Priority::kPrefetch);
 }
 
-void Fetcher::RefreshAhead(SourceUnit& unit, FileId file, std::function<void(BringOutcome, FileId)> done) {
+void Fetcher::RefreshAhead(SourceUnit& unit, FileId file, BringCallback done) {
   Waiter waiter;
   waiter.op = abi::FetchOp::kStat;
   waiter.done = std::move(done);
@@ -130,7 +130,7 @@ void Fetcher::ReadAhead(SourceUnit& unit, FileId file, source::ChunkRange range)
     if (object == kNoObject || placement_.InRam(object) || fills_.contains(Raw(object))) continue;
     Waiter waiter;
     waiter.chunk = range.first + i;
-    waiter.done = [](BringOutcome, FileId) {};
+    waiter.done = [](const BringResult&) {};
     StartFill(unit, object, std::move(waiter), source::Priority::kReadAhead);
   }
 }
@@ -426,7 +426,7 @@ void Fetcher::ReplyError(const Waiter& waiter, int sys_errno) {
 // Ends one waiter without bytes: metadata when the outcome is good, an errno, or a bypass with its reason.
 void Fetcher::Finish(const Waiter& waiter, BringOutcome outcome, abi::Fallback reason, FileId file, int sys_errno) {
   if (!waiter.is_client()) {
-    if (waiter.done) Guard([&] { waiter.done(outcome, file); });
+    if (waiter.done) Guard([&] { waiter.done({outcome, file, reason, sys_errno}); });
     return;
   }
   if (outcome == BringOutcome::kCached) return ReplyMeta(waiter, file);

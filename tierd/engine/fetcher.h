@@ -60,14 +60,14 @@ class Fetcher {
     bool ssd_only = false;
     bool evict = false;
     source::Priority priority = source::Priority::kPrefetch;
-    std::function<void(BringOutcome, FileId)> done;
+    BringCallback done;
   };
   void Bring(SourceUnit& unit, BringRequest request);
   // Compares a known file with the source if its deadline is over (restart, ttl), ahead of use. `done` runs exactly once.
-  void Refresh(SourceUnit& unit, FileId file, std::function<void(BringOutcome, FileId)> done);
+  void Refresh(SourceUnit& unit, FileId file, BringCallback done);
 
   // Asks the source about a known file whose deadline is not over yet, at low priority. `done` runs exactly once.
-  void RefreshAhead(SourceUnit& unit, FileId file, std::function<void(BringOutcome, FileId)> done);
+  void RefreshAhead(SourceUnit& unit, FileId file, BringCallback done);
 
   // A walk has seen this entry: it becomes known, or its version and deadline follow. False: the index has no room for it just now, but is growing.
   bool Observe(SourceUnit& unit, std::string_view path, const io::FileStat& stat, std::int64_t stat_sent_ns);
@@ -101,7 +101,7 @@ class Fetcher {
   void NoteLost() { lost_ = true; }
   bool idle() const { return !lost_ && fills_.empty() && discoveries_.empty() && revalidations_.empty() && listings_.empty() && parked_.empty() && doubted_.empty(); }
   std::size_t fills_in_flight() const { return fills_.size() + discoveries_.size(); }
-  const StagingPool& staging() const { return staging_; }
+  const StagingPool& staging() const { return *staging_; }
   // Frames that reads nobody waits for any more still own: the source hangs. At an eighth of the RAM tier no new read from the source gets one (HAZARDS 2.7).
   std::size_t hung_frames() const { return hung_frames_; }
 
@@ -136,6 +136,7 @@ class Fetcher {
   void PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery);
   void EndDiscovery(const DiscoveryPtr& discovery);
   void EndStaging(const DiscoveryPtr& discovery);
+  bool JoinStaged(const DiscoveryPtr& discovery);
   // Waiters go round again after what they waited for has changed.
   void Again(SourceUnit& unit, FileId file, Waiters waiters);
 
@@ -196,7 +197,7 @@ class Fetcher {
   const Clock& clock_;
   EngineCounters& counters_;
   ssd::SsdTier* ssd_ = nullptr;
-  StagingPool staging_;
+  const std::shared_ptr<StagingPool> staging_ = std::make_shared<StagingPool>();  // owners: see there
   ServicePace ssd_pace_;
   std::uint32_t slow_ssd_reads_ = 0;
   InvalidationLog invalidations_;

@@ -1,5 +1,6 @@
 // Discovery: the first time a path is asked for. Reading it at once costs the source less than asking for its size first, so the bytes go
-// into a staging buffer and from there into a frame of the right size; what does not fit is read on in place.
+// into a staging buffer, with the rest of the first chunk beside it, and from there into a frame of the right size. When there is no room
+// for a rest, the file is opened once more and read on in place.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -128,14 +129,17 @@ void Fetcher::OnDiscoveredStat(SourceUnit& unit, const DiscoveryPtr& discovery, 
 
 void Fetcher::DiscoverByRead(SourceUnit& unit, const DiscoveryPtr& discovery, source::Priority priority) {
   discovery->capacity = GuessBytes(unit);
+  if (discovery->capacity < unit.options.chunk_bytes)
+    discovery->rest = std::make_shared<io::RestBuffer>(staging_, unit.options.chunk_bytes - discovery->capacity);
   discovery->generation = GenerationOf(unit);
   source::ReadRequest request;
   request.path = discovery->path;
   request.capacity = discovery->capacity;
+  request.rest = discovery->rest;
   request.priority = priority;
   request.deadline_ns = discovery->waiters.front().deadline_ns;
   request.acquire_buffer = [this, discovery]() -> std::byte* {
-    if (discovery->staging.size() == 0) Guard([&] { discovery->staging = staging_.Take(discovery->capacity); });
+    if (discovery->staging.size() == 0) Guard([&] { discovery->staging = staging_->Take(discovery->capacity); });
     return discovery->staging.size() == 0 ? nullptr : discovery->staging.data();
   };
   discovery->timing = {unit.pace.Begin(), 0, clock_.PreciseNs()};
@@ -268,7 +272,7 @@ void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
     EndDiscovery(discovery);
     fills_.emplace(Raw(object), fill);
     const std::uint32_t bytes = catalogue_.object(object).bytes;
-    if (discovery->bytes == bytes) placement_.CopyToSsd(object, {discovery->staging.data(), bytes}, discovery->generation);
+    if (discovery->bytes == bytes && JoinStaged(discovery)) placement_.CopyToSsd(object, {discovery->staging.data(), bytes}, discovery->generation);
     EndStaging(discovery);
     return Fail(fill, abi::Fallback::kNoFrame, placement_.OnSsd(object) ? BringOutcome::kCached : BringOutcome::kNoRoom);
   }
@@ -277,7 +281,7 @@ void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
   const std::uint32_t bytes = catalogue_.object(object).bytes;
   fill->head = std::min<std::size_t>(discovery->bytes, bytes);
   std::byte* to = fill->staging.size() != 0 ? fill->staging.data() : placement_.FrameSpan(fill->grant.frame).data();
-  std::memcpy(to, discovery->staging.data(), fill->head);
+  discovery->CopyTo(to, fill->head);
   EndStaging(discovery);
   if (fill->head < bytes) return FillFromSource(unit, fill);
   ++counters_.promotions_source_ram;
@@ -288,8 +292,20 @@ void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
 void Fetcher::EndDiscovery(const DiscoveryPtr& discovery) { discoveries_.erase(discovery->key); }
 
 void Fetcher::EndStaging(const DiscoveryPtr& discovery) {
-  if (discovery->staging.size() != 0) staging_.Give(std::move(discovery->staging));
-  discovery->staging = {};
+  staging_->Give(std::exchange(discovery->staging, {}));
+  discovery->rest.reset();
+}
+
+// All bytes in the staging buffer, a larger one if need be. False: there is none.
+bool Fetcher::JoinStaged(const DiscoveryPtr& discovery) {
+  if (discovery->in_one_piece()) return true;
+  io::AlignedBuffer whole = staging_->Take(discovery->bytes);
+  if (whole.empty()) return false;
+  discovery->CopyTo(whole.data(), discovery->bytes);
+  EndStaging(discovery);
+  discovery->staging = std::move(whole);
+  discovery->capacity = discovery->bytes;
+  return true;
 }
 
 // The path goes through a symbolic link: finds the one spelling under which the file is cached, and leaves an alias slot behind.
@@ -329,7 +345,7 @@ void Fetcher::OnResolved(SourceUnit& unit, const DiscoveryPtr& discovery, const 
     bring.chunk = waiter.chunk;
     bring.op = waiter.op;
     bring.deadline_ns = waiter.deadline_ns;
-    bring.done = [this, waiter](BringOutcome, FileId) {
+    bring.done = [this, waiter](const BringResult&) {
       abi::FetchReply reply{};
       reply.request_id = waiter.request_id;
       reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kRetry);

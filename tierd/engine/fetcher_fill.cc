@@ -70,7 +70,7 @@ bool Fetcher::AcquireFor(const FillPtr& fill) {
   // Nobody waits for the bytes themselves: they may go to the SSD tier without a frame.
   const std::uint32_t bytes = catalogue_.object(fill->object).bytes;
   if (fill->has_client() || placement_.SsdFree() < bytes || placement_.OnSsd(fill->object)) return false;
-  fill->staging = staging_.Take(bytes);
+  fill->staging = staging_->Take(bytes);
   fill->no_memory = fill->staging.size() == 0;
   return !fill->no_memory;
 }
@@ -78,8 +78,7 @@ bool Fetcher::AcquireFor(const FillPtr& fill) {
 void Fetcher::ReleaseMemory(const FillPtr& fill) {
   if (fill->grant.outcome == Placement::Outcome::kGranted) placement_.Abandon(fill->grant);
   fill->grant = {};
-  if (fill->staging.size() != 0) staging_.Give(std::move(fill->staging));
-  fill->staging = {};
+  staging_->Give(std::exchange(fill->staging, {}));
 }
 
 // F08: a reader waits, and by what was measured the source answers sooner.
@@ -279,14 +278,14 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
   Waiters waiters = std::move(fill->waiters);
   for (const Waiter& waiter : waiters) {
     if (!waiter.is_client()) {
-      if (waiter.done) Guard([&] { waiter.done(kept ? BringOutcome::kCached : BringOutcome::kNoRoom, fill->file); });
+      if (waiter.done) Guard([&] { waiter.done({.outcome = kept ? BringOutcome::kCached : BringOutcome::kNoRoom, .file = fill->file}); });
     } else if (framed) {
       ReplyFrame(waiter, object, word, tier);
     } else {
       ReplyBypass(waiter, abi::Fallback::kNoFrame, fill->file);  // joined a promotion to the SSD tier alone
     }
   }
-  if (fill->staging.size() != 0) staging_.Give(std::move(fill->staging));
+  staging_->Give(std::exchange(fill->staging, {}));
   (void)unit;
 }
 

@@ -1,6 +1,9 @@
 // The pieces of work that Fetcher's sources share: what a fill, a discovery and a listing under way consist of.
 #pragma once
 
+#include <algorithm>
+#include <cstring>
+#include <memory>
 #include <string>
 
 #include "tierd/engine/fetcher.h"
@@ -63,11 +66,18 @@ struct Fetcher::Discovery {
   source::RequestId request{};
   Timing timing;
   io::AlignedBuffer staging;
-  std::size_t capacity = 0;
+  std::size_t capacity = 0;  // of `staging` for this file; what it has beyond that, of the first chunk, is in `rest`
+  std::shared_ptr<io::RestBuffer> rest;  // shared with the read under way; null when no file can have more
   // Once the bytes are in the staging buffer.
   FileId file = kNoFile;
   std::uint64_t tag = 0;    // version_tag of the file then
   std::size_t bytes = 0;
+
+  bool in_one_piece() const { return bytes <= capacity; }
+  void CopyTo(std::byte* to, std::size_t count) const {
+    std::memcpy(to, staging.data(), std::min(count, capacity));
+    if (count > capacity) std::memcpy(to + capacity, rest->data(), count - capacity);
+  }
 };
 
 // A directory being listed: walked, then sorted and encoded (by a worker when it is large), then copied into a frame.

@@ -152,21 +152,21 @@ void Jobs::BringFile(const JobPtr& job, SourceUnit& unit, std::string path) {
                         .ssd_only = job->options.ssd_only,
                         .evict = job->options.evict,
                         .priority = source::Priority::kPrefetch,
-                        .done = [this, job, file](BringOutcome outcome, FileId id) { OnFirstChunk(job, file, outcome, id); }});
+                        .done = [this, job, file](const BringResult& result) { OnFirstChunk(job, file, result); }});
 }
 
-void Jobs::OnFirstChunk(const JobPtr& job, const std::shared_ptr<File>& file, BringOutcome outcome, FileId id) {
-  file->id = id;
-  if (id != kNoFile) file->chunks = std::max<std::uint32_t>(1, catalogue_.ChunkCount(id));
-  if (id != kNoFile && job->options.pin && outcome == BringOutcome::kCached) placement_.SetPinned(id, true);
-  OnChunk(job, file, outcome);
+void Jobs::OnFirstChunk(const JobPtr& job, const std::shared_ptr<File>& file, const BringResult& result) {
+  file->id = result.file;
+  if (file->id != kNoFile) file->chunks = std::max<std::uint32_t>(1, catalogue_.ChunkCount(file->id));
+  if (file->id != kNoFile && job->options.pin && result.outcome == BringOutcome::kCached) placement_.SetPinned(file->id, true);
+  OnChunk(job, file, result);
 }
 
-void Jobs::OnChunk(const JobPtr& job, const std::shared_ptr<File>& file, BringOutcome outcome) {
+void Jobs::OnChunk(const JobPtr& job, const std::shared_ptr<File>& file, const BringResult& result) {
   --file->under_way;
   ++file->ended;
-  if (outcome != BringOutcome::kCached && file->worst != BringOutcome::kFailed) file->worst = outcome;
-  if (file->worst != BringOutcome::kCached || job->over()) file->next = file->chunks;  // no more of it
+  if (result.outcome != BringOutcome::kCached && file->worst.outcome != BringOutcome::kFailed) file->worst = result;
+  if (file->worst.outcome != BringOutcome::kCached || job->over()) file->next = file->chunks;  // no more of it
   if (!file->in_turn) BringMore(job, file);
 }
 
@@ -185,7 +185,7 @@ void Jobs::BringMore(const JobPtr& job, const std::shared_ptr<File>& file) {
                                  .ssd_only = job->options.ssd_only,
                                  .evict = job->options.evict,
                                  .priority = source::Priority::kPrefetch,
-                                 .done = [this, job, file](BringOutcome result, FileId) { OnChunk(job, file, result); }});
+                                 .done = [this, job, file](const BringResult& result) { OnChunk(job, file, result); }});
   }
   file->in_turn = false;
   if (file->under_way == 0 && file->next >= file->chunks && !file->closed) {
@@ -194,10 +194,22 @@ void Jobs::BringMore(const JobPtr& job, const std::shared_ptr<File>& file) {
   }
 }
 
+std::string Jobs::WhyNot(const File& file) {
+  const std::string what = "could not read " + file.unit->options.path + "/" + file.path;
+  if (file.worst.sys_errno != 0) return tierd::Status::FromErrno(file.worst.sys_errno, what).ToString();
+  switch (file.worst.reason) {
+    case abi::Fallback::kChanged: return what + ": it changes all the time";
+    case abi::Fallback::kNotRegular: return what + ": not a regular file";
+    case abi::Fallback::kPath: return what + ": it leads out of the source";
+    case abi::Fallback::kSourceSlow: return what + ": the source does not answer";
+    default: return what + ": " + abi::FallbackName(file.worst.reason);
+  }
+}
+
 void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
   --job->files_under_way;
   JobStatus& status = job->status;
-  switch (file->worst) {
+  switch (file->worst.outcome) {
     case BringOutcome::kCached: {
       const std::uint64_t bytes = file->id == kNoFile || (catalogue_.file(file->id).flags & kFileUsed) == 0 ? 0 : catalogue_.SizeOf(file->id);
       ++status.files_done;
@@ -218,7 +230,7 @@ void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
       break;
     case BringOutcome::kFailed:
       ++status.files_failed;
-      if (status.error.empty()) status.error = "could not read " + file->unit->options.path + "/" + file->path;
+      if (status.error.empty()) status.error = WhyNot(*file);
       break;
   }
   if (job->over()) return;

@@ -99,10 +99,11 @@ class Jobs {
   void WalkItem(const JobPtr& job, const Item& item);
   void PumpJob(const JobPtr& job);
   void BringFile(const JobPtr& job, SourceUnit& unit, std::string path);
-  void OnFirstChunk(const JobPtr& job, const std::shared_ptr<File>& file, BringOutcome outcome, FileId id);
-  void OnChunk(const JobPtr& job, const std::shared_ptr<File>& file, BringOutcome outcome);
+  void OnFirstChunk(const JobPtr& job, const std::shared_ptr<File>& file, const BringResult& result);
+  void OnChunk(const JobPtr& job, const std::shared_ptr<File>& file, const BringResult& result);
   void BringMore(const JobPtr& job, const std::shared_ptr<File>& file);
   void EndFile(const JobPtr& job, const std::shared_ptr<File>& file);
+  static std::string WhyNot(const File& file);
   void MaybeVerify(const JobPtr& job);
   void Verify(const JobPtr& job);
   void VerifyFile(const JobPtr& job, SourceUnit& unit, std::string_view path);

@@ -19,7 +19,7 @@ struct Jobs::File {
   std::uint32_t next = 1;
   std::uint32_t under_way = 0;
   std::uint32_t ended = 0;
-  BringOutcome worst = BringOutcome::kCached;
+  BringResult worst;  // of its chunks so far
   bool closed = false;
   bool in_turn = false;  // its chunks are being asked for: answers that come at once are only noted
 };

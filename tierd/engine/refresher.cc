@@ -59,7 +59,7 @@ bool Refresher::Step() {
     if (!Wanted(unit) || !Due(unit, file, now_ns)) continue;
     --unit.refresh_credit;
     ++under_way_;
-    fetcher_.RefreshAhead(unit, file, [this](BringOutcome, FileId) { --under_way_; });
+    fetcher_.RefreshAhead(unit, file, [this](const BringResult&) { --under_way_; });
   }
   return to_look_at_ >= 1 && under_way_ < kUnderWay;
 }

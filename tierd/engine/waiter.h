@@ -18,6 +18,15 @@ enum class BringOutcome : std::uint8_t {
   kFailed,     // the source, or something on the way, refused
 };
 
+// What became of work that the daemon asked for itself.
+struct BringResult {
+  BringOutcome outcome = BringOutcome::kCached;
+  FileId file = kNoFile;
+  abi::Fallback reason = abi::Fallback::kNone;  // with kFailed and kNoRoom, when it was not the source that refused
+  int sys_errno = 0;                            // with kFailed: what the source said
+};
+using BringCallback = std::function<void(const BringResult&)>;
+
 struct Waiter {
   SessionId session = kNoSession;  // kNoSession: `done` is called instead of a reply
   std::uint64_t request_id = 0;
@@ -29,7 +38,7 @@ struct Waiter {
   std::uint32_t chunk = 0;
   std::int64_t deadline_ns = 0;    // when a client is told to read the source itself; 0 for the daemon's own
   io::FileStat expected;           // with kFetchHandle
-  std::function<void(BringOutcome, FileId)> done;
+  BringCallback done;
 
   bool is_client() const { return session != kNoSession; }
 };
