@@ -36,7 +36,7 @@ int ShownFlags(int flags) { return (flags & (O_NOATIME | O_NONBLOCK)) | O_LARGEF
 
 // The bytes that a small read wants first come while the kernel is asked for a number.
 inline void AskAhead(const Piece& piece) {
-  constexpr std::uint64_t kAhead = 1024;
+  constexpr std::uint64_t kAhead = 4096;
   for (std::uint64_t at = 0; at < piece.bytes && at < kAhead; at += 64) __builtin_prefetch(piece.data + at);
 }
 

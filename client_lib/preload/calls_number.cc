@@ -53,10 +53,11 @@ int CloseOurs(int fd) {
 
 inline int CloseHere(int fd) {
   if (Emulate(fd)) return CloseOurs(fd);
-  if (!Active()) return Next_close()(fd);
+  if (raw::IsPlain(fd) || !Active()) return Next_close()(fd);
   if (raw::IsOwn(fd)) [[unlikely]] return Result(-EBADF);  // the core's: to the application it is not open
   ForgetDirectory(fd);
-  if (fd < 3 || IsWriter(fd)) [[unlikely]] return CloseWatched(fd);
+  if (fd < 3 || IsWriter(fd)) return CloseWatched(fd);
+  if (static_cast<unsigned>(fd) < raw::kWatched) raw::noted[fd].store(0, std::memory_order_relaxed);
   return Next_close()(fd);
 }
 

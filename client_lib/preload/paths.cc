@@ -105,7 +105,10 @@ bool DirectoryMayBeInside(int fd) {
   if (fd < kDirectories && (outside[fd / 64].load(std::memory_order_relaxed) & bit) != 0) return false;
   client::PathText room;
   if (NameOfDescriptor(fd, room) && MayLeadInside(room.text)) return true;
-  if (fd < kDirectories) outside[fd / 64].fetch_or(bit, std::memory_order_relaxed);
+  if (fd < kDirectories) {
+    outside[fd / 64].fetch_or(bit, std::memory_order_relaxed);
+    raw::Note(fd);
+  }
   return false;
 }
 

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <signal.h>
 
-#include <atomic>
 
 namespace tierd::preload::raw {
 namespace {
@@ -20,6 +19,8 @@ inline long Retry(Do call) {
 }
 
 }  // namespace
+
+constinit std::atomic<std::uint8_t> noted[kWatched] = {};
 
 int Open(int directory, const char* path, int flags, unsigned mode) {
   return static_cast<int>(Retry([&] { return Call(SYS_openat, directory, Address(path), flags | O_LARGEFILE, mode); }));
@@ -60,12 +61,13 @@ NoSignals::NoSignals() {
 NoSignals::~NoSignals() { Call(SYS_rt_sigprocmask, SIG_SETMASK, Address(&before_), 0, sizeof before_); }
 
 void MarkOwn(int fd, bool is_own) {
-  if (fd < 0 || fd >= kWatched) return;
+  if (static_cast<unsigned>(fd) >= kWatched) return;
+  if (is_own) Note(fd);
   const std::uint64_t bit = std::uint64_t{1} << (fd % 64);
   if (is_own) own[fd / 64].fetch_or(bit, std::memory_order_relaxed);
   else own[fd / 64].fetch_and(~bit, std::memory_order_relaxed);
 }
 
-bool IsOwn(int fd) { return fd >= 0 && fd < kWatched && (own[fd / 64].load(std::memory_order_relaxed) >> (fd % 64) & 1) != 0; }
+bool IsOwn(int fd) { return static_cast<unsigned>(fd) < kWatched && (own[fd / 64].load(std::memory_order_relaxed) >> (fd % 64) & 1) != 0; }
 
 }  // namespace tierd::preload::raw

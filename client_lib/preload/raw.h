@@ -6,6 +6,7 @@
 #include <sys/syscall.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -62,8 +63,17 @@ class NoSignals {
 };
 
 // Descriptors of the core (its socket, sources it reads): the application does not see them and cannot close them.
-inline constexpr int kWatched = 4096;
+inline constexpr unsigned kWatched = 4096;
 void MarkOwn(int fd, bool own);
 bool IsOwn(int fd);
+
+// Numbers of which something was noted since they were last closed: ours, open for writing, known as a directory. close asks this alone for all others.
+extern std::atomic<std::uint8_t> noted[kWatched];
+inline void Note(int fd) {
+  if (static_cast<unsigned>(fd) < kWatched) noted[fd].store(1, std::memory_order_relaxed);
+}
+inline bool IsPlain(int fd) {  // and not one of the standard descriptors
+  return static_cast<unsigned>(fd) - 3 < kWatched - 3 && noted[fd].load(std::memory_order_relaxed) == 0;
+}
 
 }  // namespace tierd::preload::raw

@@ -33,6 +33,7 @@ void TellPath(const char* path, bool recursive) {
 
 bool Mark(int fd) {
   if (fd >= kNumbers) return false;
+  raw::Note(fd);
   const std::uint64_t bit = std::uint64_t{1} << (fd % 64);
   if ((writers[fd / 64].fetch_or(bit, std::memory_order_acq_rel) & bit) != 0) return false;
   writer_count.fetch_add(1, std::memory_order_acq_rel);
