@@ -1,0 +1,122 @@
+// B1, B2, B5: unmodified programs under the preload library against the same programs on files in the page cache, bare. Each measurement is a process of its own:
+// bench/preload_reader.c, or Python. Outside of sources what counts is what the library adds to a call.
+#include <tier/tier.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "bench/harness.h"
+#include "bench/sides.h"
+
+namespace {
+
+using namespace bench;  // NOLINT: a program of one file
+
+// The number that a command prints, bare or under the library; nothing if it fails.
+std::optional<double> Number(const std::string& command, bool preloaded) {
+  const std::string line = (preloaded ? "LD_PRELOAD=" TIERD_BENCH_PRELOAD " " : std::string()) + command;
+  FILE* const pipe = ::popen(line.c_str(), "r");
+  if (pipe == nullptr) return std::nullopt;
+  double number = 0;
+  const bool got = std::fscanf(pipe, "%lf", &number) == 1;
+  if (::pclose(pipe) != 0 || !got) return std::nullopt;
+  return number;
+}
+
+struct Setting {
+  std::string id;
+  std::string what;
+  pfs_sim::TreeOptions tree;
+  int epochs;
+  double bars[2];  // C: long-lived, forked
+  double python;
+};
+
+constexpr const char* kPython = R"(import sys, time, random
+paths = [l.strip() for l in open(sys.argv[1])]
+epochs = int(sys.argv[2])
+def go():
+    for p in paths:
+        with open(p, 'rb') as f: f.read()
+go()
+t = 0
+for e in range(epochs):
+    random.Random(e).shuffle(paths)
+    b = time.perf_counter(); go(); t += time.perf_counter() - b
+print(len(paths) * epochs / t))";
+
+void MeasureSetting(Bench& bench, const Setting& setting) {
+  const std::string root = MakeTreeIn(bench, "tree-" + setting.id, setting.tree);
+  const std::vector<std::string> paths = TreePaths(root, setting.tree);
+  const auto daemon = root.empty() ? nullptr : Daemon::Start(bench, {.source = root});
+  if (daemon == nullptr) return bench.Fail(setting.id + ": no daemon");
+  ::setenv("TIERD_SOCKET", daemon->socket().c_str(), 1);
+  ::setenv("TIERD_PREFIX", root.c_str(), 1);
+  if (!WarmAndVerify(paths, root, setting.tree)) return bench.Fail(setting.id + ": not all files are in RAM");
+  HeatPageCache(paths);
+  bench.SetPages(daemon->pages());
+  const std::string list = bench.directory() + "/paths";
+  const std::string script = bench.directory() + "/read.py";
+  {
+    std::ofstream out(list);
+    for (const std::string& path : paths) out << path << "\n";
+    std::ofstream(script) << kPython << "\n";
+  }
+  const auto compare = [&](const std::string& id, const std::string& what, const std::string& command, double bar) {
+    if (!bench.Wants(id)) return;
+    const auto side = [&](bool preloaded) { return [&, preloaded] { return Number(command, preloaded); }; };
+    bench.Emit(RatioRow({id, what, "files/s"}, Interleave(bench.rounds(7), side(true), side(false)), Bar::kAtLeast, bar));
+  };
+  const std::string reader = std::string(TIERD_BENCH_PRELOAD_READER) + " files " + list + " " + std::to_string(setting.epochs);
+  compare("B1." + setting.id, "C program under the preload, " + setting.what, reader + " 0", setting.bars[0]);
+  compare("B1." + setting.id + ".fork", "C program under the preload, " + setting.what + ", forked per epoch", reader + " 1", setting.bars[1]);
+  compare("B2." + setting.id, "Python open().read() under the preload, " + setting.what, "/usr/bin/python3 " + script + " " + list + " " + std::to_string(setting.epochs), setting.python);
+}
+
+void MeasureOutside(Bench& bench) {
+  const pfs_sim::TreeOptions tree{.files = 10, .size = {.mean = 4096}, .seed = 3};
+  const std::string root = MakeTreeIn(bench, "tree-outside", tree);
+  const auto daemon = root.empty() ? nullptr : Daemon::Start(bench, {.source = root, .ram = "64 MiB"});
+  if (daemon == nullptr) return bench.Fail("B5: no daemon");
+  ::setenv("TIERD_SOCKET", daemon->socket().c_str(), 1);
+  ::setenv("TIERD_PREFIX", root.c_str(), 1);
+  const std::string elsewhere = bench.directory() + "/elsewhere";
+  if (Shell("mkdir -p " + elsewhere + "/outside-of-all && echo x > " + elsewhere + "/outside-of-all/outside") != 0) return bench.Fail("B5: no file");
+  const auto added = [&](const std::string& id, const std::string& what, const std::string& arguments, double bar) {
+    if (!bench.Wants(id)) return;
+    const std::string command = std::string(TIERD_BENCH_PRELOAD_READER) + " " + arguments + " " + elsewhere + "/outside-of-all";
+    Samples ns;
+    Samples bare;
+    for (int round = 0; round < bench.rounds(9); ++round) {
+      const auto ours = Number(command, true);
+      const auto baseline = Number(command, false);
+      if (!ours || !baseline) return bench.Fail(id + ": the program failed");
+      ns.values.push_back(*ours - *baseline);
+      bare.values.push_back(*baseline);
+    }
+    char note[48];
+    std::snprintf(note, sizeof note, "bare %.0f ns", bare.median());
+    bench.Emit(ValueRow({id, what, "ns", note}, ns, Bar::kAtMost, bar));
+  };
+  for (const char* kind : {"absolute", "relative", "dirfd"})
+    added("B5." + std::string(kind), std::string("added to open and close outside any source, ") + kind, std::string("outside ") + kind, 50);
+  for (const char* kind : {"read", "fstat", "close"})
+    added("B5." + std::string(kind), std::string("added to ") + kind + " of a foreign descriptor", std::string("foreign ") + kind, 10);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Bench bench(argc, argv);
+  const Setting settings[] = {
+      {"110k", "4,000 files of ~108 KB", {.files = 4000, .dirs = 10, .size = {.mean = 108e3, .sigma = 0.4}, .seed = 1}, 4, {1.5, 1.3}, 1.5},
+      {"4k", "100,000 files of 4 KB", {.files = 100'000, .dirs = 10, .size = {.mean = 4096}, .seed = 2}, 1, {3.0, 2.5}, 1.8},
+  };
+  for (const Setting& setting : settings) {
+    if (bench.WantsAny({"B1." + setting.id, "B1." + setting.id + ".fork", "B2." + setting.id})) InChild(bench, [&] { MeasureSetting(bench, setting); });
+  }
+  if (bench.Wants("B5") || bench.WantsAny({"B5.absolute", "B5.relative", "B5.dirfd", "B5.read", "B5.fstat", "B5.close"}))
+    InChild(bench, [&] { MeasureOutside(bench); });
+  return bench.Finish();
+}

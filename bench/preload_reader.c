@@ -1,0 +1,128 @@
+/* What an unmodified C program does; run bare and under the preload library by bench/preload.cc. Prints one number.
+ *   files LIST EPOCHS FORKED   open+fstat+read+close of every file in LIST, in a new order each epoch: files per second. FORKED 1: a child per epoch, as DataLoader
+ *                              workers are; 0: after one pass that is not timed.
+ *   outside KIND DIRECTORY     ns per pair of open and close of DIRECTORY/outside: absolute, relative (after chdir), dirfd
+ *   foreign KIND DIRECTORY     ns per call on a descriptor outside: read (of one byte at offset 0), fstat, close (of a number that is not open) */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { kBuffer = 1 << 20, kMostFiles = 200000 };
+static char buffer[kBuffer];
+static char *paths[kMostFiles];
+static uint32_t order[kMostFiles];
+static uint32_t count;
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void shuffle(uint64_t state) {
+  for (uint32_t i = 0; i < count; ++i) order[i] = i;
+  for (uint32_t i = count; i > 1; --i) {
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    uint32_t other = (uint32_t)((state >> 33) % i), kept = order[i - 1];
+    order[i - 1] = order[other], order[other] = kept;
+  }
+}
+
+static int pass(void) {
+  for (uint32_t i = 0; i < count; ++i) {
+    struct stat st;
+    int fd = open(paths[order[i]], O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0) return 1;
+    if (read(fd, buffer, kBuffer) != st.st_size || close(fd) != 0) return 1;
+  }
+  return 0;
+}
+
+static int files(char **argv) {
+  FILE *list = fopen(argv[2], "r");
+  static char line[4096];
+  while (list != NULL && count < kMostFiles && fgets(line, sizeof line, list) != NULL) {
+    line[strcspn(line, "\n")] = 0;
+    paths[count++] = strdup(line);
+  }
+  if (list == NULL || fclose(list) != 0 || count == 0) return 1;
+  int epochs = atoi(argv[3]), forked = atoi(argv[4]);
+  double seconds = 0;
+  shuffle(1);
+  if (!forked && pass() != 0) return 1;
+  if (forked) { /* the parent of workers has looked at the data set */
+    struct stat st;
+    int fd = open(paths[0], O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0 || close(fd) != 0) return 1;
+  }
+  for (int epoch = 0; epoch < epochs; ++epoch) {
+    shuffle((uint64_t)epoch + 7);
+    double begin = now();
+    if (!forked) {
+      if (pass() != 0) return 1;
+    } else {
+      int status = 1;
+      pid_t child = fork();
+      if (child == 0) _exit(pass());
+      if (child < 0 || waitpid(child, &status, 0) != child || status != 0) return 1;
+    }
+    seconds += now() - begin;
+  }
+  printf("%.3f\n", (double)count * epochs / seconds);
+  return 0;
+}
+
+static int outside(char **argv) {
+  enum { kRounds = 20, kCalls = 2000 };
+  char path[4096];
+  snprintf(path, sizeof path, "%s/outside", argv[3]);
+  int relative = strcmp(argv[2], "relative") == 0, at = strcmp(argv[2], "dirfd") == 0;
+  if (relative && chdir(argv[3]) != 0) return 1;
+  int directory = open(argv[3], O_RDONLY | O_DIRECTORY);
+  double best = 1e9;
+  for (int round = 0; round < kRounds; ++round) {
+    double begin = now();
+    for (int i = 0; i < kCalls; ++i) {
+      int fd = at ? openat(directory, "outside", O_RDONLY) : open(relative ? "outside" : path, O_RDONLY);
+      if (fd < 0 || close(fd) != 0) return 1;
+    }
+    double ns = (now() - begin) * 1e9 / kCalls;
+    if (ns < best) best = ns;
+  }
+  printf("%.2f\n", best);
+  return 0;
+}
+
+static int foreign(char **argv) {
+  enum { kRounds = 40, kCalls = 5000 };
+  char path[4096], byte;
+  struct stat st;
+  snprintf(path, sizeof path, "%s/outside", argv[3]);
+  int fd = open(path, O_RDONLY), stats = strcmp(argv[2], "fstat") == 0, closes = strcmp(argv[2], "close") == 0;
+  if (fd < 0) return 1;
+  double best = 1e9;
+  for (int round = 0; round < kRounds; ++round) {
+    double begin = now();
+    for (int i = 0; i < kCalls; ++i) {
+      if (closes ? close(300) != -1 : stats ? fstat(fd, &st) != 0 : pread(fd, &byte, 1, 0) != 1) return 1;
+    }
+    double ns = (now() - begin) * 1e9 / kCalls;
+    if (ns < best) best = ns;
+  }
+  printf("%.2f\n", best);
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  if (argc == 5 && strcmp(argv[1], "files") == 0) return files(argv);
+  if (argc == 4 && strcmp(argv[1], "outside") == 0) return outside(argv);
+  if (argc == 4 && strcmp(argv[1], "foreign") == 0) return foreign(argv);
+  return 64;
+}
