@@ -112,7 +112,7 @@ TEST_F(SweepTest, RecordsOfAChangedImmutableSetAreVoidAtOnceAndGoByAndBy) {
     engine().placement().EvictRam(ObjectOf(name), EvictCause::kRequest);
   }
   const std::uint64_t opens = source_io_.count(io::Step::kOpen);
-  engine().VoidRecords(unit());
+  engine().VoidRecords(unit(), [](bool) {});
   // Its record is known still, and not read.
   EXPECT_EQ(Fetch(names.back()).tier(), abi::Tier::kSource);
   EXPECT_EQ(source_io_.count(io::Step::kOpen), opens + 1);

@@ -194,7 +194,10 @@ bool Engine::StepIndex() {
     if (index_->WantsGrowth()) GrowIndexInBackground();
     return false;
   }
-  if (!index_->GrowStep(kGrowSlotsPerTurn)) return true;
+  if (!index_->GrowStep(kGrowSlotsPerTurn)) {
+    if (!index_->growing()) index_growth_under_way_ = false;  // given up: the next turn may begin anew
+    return true;
+  }
   EndIndexGrowth();
   return false;
 }
@@ -207,6 +210,7 @@ void Engine::Turn() {
     more |= Fails([&] {
       more |= ssd_->Poll(kCompletionsPerTurn) == kCompletionsPerTurn;
       more |= ssd_->more_work();
+      fetcher_->ResumeWrites();
     });
   }
   if (Fails([&] { more |= jobs_->Pump(); })) jobs_->Abandon();
@@ -319,15 +323,16 @@ bool Engine::Leased(FileId file) {
   return false;
 }
 
-void Engine::VoidRecords(SourceUnit& unit) {
-  if (!ssd_) return;
-  ssd_->InvalidateDataset(unit.dataset_id, [this](const Status& status) {
+void Engine::VoidRecords(SourceUnit& unit, std::function<void(bool durable)> done) {
+  if (!ssd_) return done(true);
+  ssd_->InvalidateDataset(unit.dataset_id, [this, done = std::move(done)](const Status& status) {
     if (!status.ok()) Log("invalidate error=\"" + status.message() + "\"");
+    done(status.ok());
   });
   VoidDataset(unit);
 }
 
-// From now on no record written before is read (FillFromSsd looks); that they are gone is noted by and by.
+// From now on no record written before is read (Placement::OnSsd looks); that they are gone is noted by and by.
 void Engine::VoidDataset(SourceUnit& unit) {
   if (!ssd_) return;
   // While records are still coming in, whatever has come is void, and what comes later too.
@@ -340,14 +345,15 @@ void Engine::VoidDataset(SourceUnit& unit) {
            const std::uint32_t chunks = catalogue_->ChunkCount(file);
            for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
              const ObjectId object = catalogue_->ObjectOf(file, chunk);
-             if (placement_->OnSsd(object) && catalogue_->object(object).ssd.fill_sequence < unit.void_before) placement_->EvictSsd(object, EvictCause::kChanged);
+             if (!placement_->OnSsd(object)) placement_->EvictSsd(object, EvictCause::kChanged);
            }
            return true;
          },
          .done = [this, &unit, before](bool complete, std::uint64_t) {
            unit.voiding = false;
            if (!complete || unit.void_before != before || before == std::numeric_limits<std::uint64_t>::max()) VoidDataset(unit);
-         }});
+         },
+         .always = true});
 }
 
 }  // namespace tierd::engine

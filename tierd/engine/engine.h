@@ -105,7 +105,8 @@ class Engine {
   // Whether some client leases a chunk of the file now (a scan of all lease tables).
   bool Leased(FileId file);
   // Records of the source's dataset do not come back after a crash (one fsync, on the tier's own thread); what is known of its other files is forgotten by the SSD tier too.
-  void VoidRecords(SourceUnit& unit);
+  // `done` says whether that is so.
+  void VoidRecords(SourceUnit& unit, std::function<void(bool durable)> done);
   // Work was given by the control plane: a turn comes soon.
   void Kick() { ScheduleTurn(); }
   // Another policy for a source, at run time, in two steps, so that several change together or none: it is made (kNotFound, kInvalid), and then takes

@@ -210,7 +210,7 @@ void Engine::SwitchPolicy(SourceUnit& unit, policies::PolicyInstance policy, con
     if ((record.flags & kObjectUsed) == 0 || (record.flags & kObjectListing) != 0 || catalogue_->file(record.file).source != unit.index) continue;
     unit.policy->ObjectKnown({Raw(id), Raw(record.file), record.chunk, record.bytes});
     if (placement_->InRam(id)) unit.policy->Inserted(TIERD_TIER_RAM, Raw(id));
-    if (placement_->OnSsd(id)) unit.policy->Inserted(TIERD_TIER_SSD, Raw(id));
+    if (placement_->HasSsdRecord(id)) unit.policy->Inserted(TIERD_TIER_SSD, Raw(id));
   }
 }
 
@@ -273,7 +273,7 @@ void Engine::AdoptRecord(SourceUnit& unit, const ssd::RecoveredRecord& record) {
   const ssd::StoredVersion version{known.ino, known.size, known.mtime_ns, known.ctime_ns};
   const ObjectId object = catalogue_->ObjectOf(file, record.identity.chunk);
   // Filled by ourselves since the start, or a leftover of another version: the record is not needed.
-  if (version != record.identity.version || object == kNoObject || placement_->OnSsd(object) || record.location.stored_bytes != catalogue_->object(object).bytes)
+  if (version != record.identity.version || object == kNoObject || placement_->HasSsdRecord(object) || record.location.stored_bytes != catalogue_->object(object).bytes)
     return ssd_->Forget(record.location);
   placement_->AdoptSsd(object, record.location);
   fetcher_->OnRecovered(file);

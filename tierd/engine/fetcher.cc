@@ -326,6 +326,7 @@ void Fetcher::Tick() {
   ServeDoubted();
   if (recovery_wait_until_ns_ != 0 && now >= recovery_wait_until_ns_) EndRecovery();
   if (!waiting_for_memory_.empty() || !staged_.empty() || !stalled_.empty()) Resume();  // staging buffers come back without a word
+  ResumeWrites();
 }
 
 // Work that only the maps know of has lost its request, or the step that would have gone on with it: nothing will ever complete it.

@@ -97,6 +97,8 @@ class Fetcher {
   void Tick();
   // Memory came, or the index has grown: resumes what waited for it.
   void Resume();
+  // The SSD tier may have written something: bytes that waited for its buffers are offered again.
+  void ResumeWrites();
   // Memory ran out in something that belongs to a request: what nobody works at any more is answered "bypass" at the next tick (F16).
   void NoteLost() { lost_ = true; }
   bool idle() const { return !lost_ && fills_.empty() && discoveries_.empty() && revalidations_.empty() && listings_.empty() && parked_.empty() && doubted_.empty(); }
@@ -157,7 +159,10 @@ class Fetcher {
   void OnSourceRead(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result);
   void OnLateRead(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result);
   void OnFilled(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result);
-  bool AcquireFor(const FillPtr& fill);
+  bool AcquireFor(const FillPtr& fill, io::AlignedBuffer* filled = nullptr);
+  void CopyDown(SourceUnit& unit, const FillPtr& fill);
+  void FrameStaged(SourceUnit& unit, const FillPtr& fill);
+  bool MayWaitForSsd(Fill& fill) const;
   void ReleaseMemory(const FillPtr& fill);
   // Publishes what a granted frame or staging buffer holds and answers everybody; the fill is over.
   void Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bool copy_to_ssd);
@@ -228,6 +233,7 @@ class Fetcher {
   std::unordered_map<abi::FileKey, Parked, KeyHash> doubted_;
   std::int64_t recovery_wait_until_ns_ = 0;
   std::vector<std::pair<SourceUnit*, FillPtr>> waiting_for_memory_;
+  std::vector<std::pair<SourceUnit*, FillPtr>> waiting_for_ssd_;  // with their bytes staged
   std::vector<std::pair<SourceUnit*, DiscoveryPtr>> staged_;  // bytes are there, a frame is not yet
   std::vector<std::function<void()>> stalled_;  // steps that wait for a frame or for room in the index; what they are about is in the maps above
 };

@@ -262,7 +262,8 @@ void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
   }
   fill->waiters = std::move(discovery->waiters);
   discovery->waiters.clear();
-  if (!AcquireFor(fill)) {
+  const std::uint32_t bytes = catalogue_.object(object).bytes;
+  if (!AcquireFor(fill, discovery->bytes == bytes && discovery->in_one_piece() ? &discovery->staging : nullptr)) {
     if (fill->no_memory && fill->staging.size() == 0 && fill->grant.outcome == Placement::Outcome::kWait) {
       discovery->waiters = std::move(fill->waiters);  // still reachable for Tick's deadlines
       staged_.emplace_back(&unit, discovery);
@@ -271,17 +272,15 @@ void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
     // No frame: the SSD tier may take the bytes all the same; clients read the source.
     EndDiscovery(discovery);
     fills_.emplace(Raw(object), fill);
-    const std::uint32_t bytes = catalogue_.object(object).bytes;
     if (discovery->bytes == bytes && JoinStaged(discovery)) placement_.CopyToSsd(object, {discovery->staging.data(), bytes}, discovery->generation);
     EndStaging(discovery);
     return Fail(fill, abi::Fallback::kNoFrame, placement_.OnSsd(object) ? BringOutcome::kCached : BringOutcome::kNoRoom);
   }
   EndDiscovery(discovery);
   fills_.emplace(Raw(object), fill);
-  const std::uint32_t bytes = catalogue_.object(object).bytes;
   fill->head = std::min<std::size_t>(discovery->bytes, bytes);
   std::byte* to = fill->staging.size() != 0 ? fill->staging.data() : placement_.FrameSpan(fill->grant.frame).data();
-  discovery->CopyTo(to, fill->head);
+  if (discovery->staging.size() != 0) discovery->CopyTo(to, fill->head);  // else the fill took the buffer over
   EndStaging(discovery);
   if (fill->head < bytes) return FillFromSource(unit, fill);
   ++counters_.promotions_source_ram;

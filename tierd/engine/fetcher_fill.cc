@@ -1,5 +1,6 @@
 // Fills: one chunk from the SSD tier or the source into a frame (or, for the SSD tier alone, a staging buffer).
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "tierd/base/check.h"
@@ -12,6 +13,7 @@ namespace {
 constexpr double kSlowSsdNs = 5e6;
 constexpr double kVerySlowSsdNs = 20e6;        // reason enough to try a source that was not measured yet
 constexpr std::uint32_t kSlowSsdLookAgain = 16;  // one in so many reads still goes to the SSD: it may have recovered
+constexpr std::int64_t kSsdPatienceNs = 30'000'000'000;  // for a device that is behind with writing
 
 }  // namespace
 
@@ -34,8 +36,10 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
     fill->ssd_only &= waiter.ssd_only;
     const bool client = waiter.is_client();
     fill->waiters.push_back(std::move(waiter));
-    // A client may have what the promotion may not, a frame in transit: it does not wait for memory.
-    if (client && std::erase_if(waiting_for_memory_, [&](const auto& waiting) { return waiting.second == fill; }) != 0) RunFill(unit, fill);
+    // A client may have what the promotion may not, a frame in transit: it does not wait for memory, nor for the SSD tier.
+    const auto is_fill = [&](const auto& waiting) { return waiting.second == fill; };
+    if (!client) return;
+    if (std::erase_if(waiting_for_ssd_, is_fill) + std::erase_if(waiting_for_memory_, is_fill) != 0) RunFill(unit, fill);
     return;
   }
   auto fill = std::make_shared<Fill>();
@@ -47,17 +51,30 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
   fill->evict = waiter.evict;
   fill->waiters.push_back(std::move(waiter));
   fills_.emplace(Raw(object), fill);
+  if (fill->ssd_only && placement_.InRam(object)) return CopyDown(unit, fill);
   RunFill(unit, fill);
+}
+
+// The SSD tier alone is asked for, and RAM has the bytes: the source is not read again.
+void Fetcher::CopyDown(SourceUnit& unit, const FillPtr& fill) {
+  const ObjectRecord& record = catalogue_.object(fill->object);
+  fill->staging = staging_->Take(record.bytes);
+  if (fill->staging.size() == 0) return Fail(fill, abi::Fallback::kNoFrame, BringOutcome::kNoRoom);
+  std::memcpy(fill->staging.data(), placement_.FrameSpan(record.frame).data(), record.bytes);
+  fill->generation = GenerationOf(unit);
+  Complete(unit, fill, abi::Tier::kRam, true);
 }
 
 void Fetcher::RunFill(SourceUnit& unit, const FillPtr& fill) {
   fill->no_memory = false;
+  if (fill->ssd_wait_until_ns != 0 && fill->staging.size() != 0) return FrameStaged(unit, fill);
   if (FillFromSsd(unit, fill)) return;
   FillFromSource(unit, fill);
 }
 
-// Memory for the bytes. False: the fill waits for memory (no_memory) or cannot have any.
-bool Fetcher::AcquireFor(const FillPtr& fill) {
+// Memory for the bytes. False: the fill waits for memory (no_memory) or cannot have any. `filled`: a buffer with all of them, taken over where no frame
+// is needed.
+bool Fetcher::AcquireFor(const FillPtr& fill, io::AlignedBuffer* filled) {
   if (fill->has_memory()) return true;
   if (!fill->ssd_only) {
     fill->grant = placement_.Acquire(fill->object, {.may_transit = fill->has_client(), .may_evict = fill->evict});
@@ -70,7 +87,7 @@ bool Fetcher::AcquireFor(const FillPtr& fill) {
   // Nobody waits for the bytes themselves: they may go to the SSD tier without a frame.
   const std::uint32_t bytes = catalogue_.object(fill->object).bytes;
   if (fill->has_client() || placement_.SsdFree() < bytes || placement_.OnSsd(fill->object)) return false;
-  fill->staging = staging_->Take(bytes);
+  fill->staging = filled != nullptr ? std::exchange(*filled, {}) : staging_->Take(bytes);
   fill->no_memory = fill->staging.size() == 0;
   return !fill->no_memory;
 }
@@ -94,10 +111,6 @@ bool Fetcher::SsdIsSlower(const SourceUnit& unit, const Fill& fill) {
 
 bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
   if (fill->skip_ssd || fill->ssd_only || ssd_ == nullptr || !placement_.OnSsd(fill->object)) return false;
-  if (catalogue_.object(fill->object).ssd.fill_sequence < unit.void_before) {
-    placement_.EvictSsd(fill->object, EvictCause::kChanged);
-    return false;
-  }
   if (SsdIsSlower(unit, *fill)) {
     ++counters_.ssd_slow_bypass;
     fill->skip_ssd = true;
@@ -259,16 +272,23 @@ void Fetcher::Again(SourceUnit& unit, FileId file, Waiters waiters) {
 
 void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bool copy_to_ssd) {
   const ObjectId object = fill->object;
-  fills_.erase(Raw(object));
   const std::uint32_t bytes = catalogue_.object(object).bytes;
   const bool framed = fill->grant.outcome == Placement::Outcome::kGranted;
   const std::byte* data = framed ? placement_.FrameSpan(fill->grant.frame).data() : fill->staging.data();
+  if (copy_to_ssd) {
+    const bool busy = placement_.CopyToSsd(object, {data, bytes}, fill->generation) == Placement::Copied::kBusy;
+    // Without a frame this is the only place for them: the source was read, and is not read again because the device is slower.
+    if (busy && !framed && !fill->has_client() && MayWaitForSsd(*fill)) {
+      waiting_for_ssd_.emplace_back(&unit, fill);
+      return;
+    }
+  }
+  fills_.erase(Raw(object));
   if (!fill->has_client()) {
     ++counters_.prefetch_files;
     counters_.prefetch_bytes += bytes;
     placement_.NotePrefetched(object);
   }
-  if (copy_to_ssd) placement_.CopyToSsd(object, {data, bytes}, fill->generation);
   std::uint64_t word = 0;
   if (framed) {
     word = placement_.Publish(object, fill->grant);
@@ -286,7 +306,42 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
     }
   }
   staging_->Give(std::exchange(fill->staging, {}));
-  (void)unit;
+}
+
+// Bytes that waited for the SSD tier alone are wanted by a client: they move into a frame as soon as there is one.
+void Fetcher::FrameStaged(SourceUnit& unit, const FillPtr& fill) {
+  if (fill->has_client()) {
+    fill->grant = placement_.Acquire(fill->object, {.may_transit = true, .may_evict = fill->evict});
+    if (fill->grant.outcome == Placement::Outcome::kWait) {
+      waiting_for_memory_.emplace_back(&unit, fill);
+      return;
+    }
+    if (fill->grant.outcome == Placement::Outcome::kGranted) {
+      std::memcpy(placement_.FrameSpan(fill->grant.frame).data(), fill->staging.data(), catalogue_.object(fill->object).bytes);
+    }
+  }
+  Complete(unit, fill, abi::Tier::kSource, true);  // also without a frame: the SSD tier may take them, the client reads the source
+}
+
+bool Fetcher::MayWaitForSsd(Fill& fill) const {
+  const std::int64_t now_ns = clock_.MonotonicNs();
+  if (fill.ssd_wait_until_ns == 0) fill.ssd_wait_until_ns = now_ns + kSsdPatienceNs;
+  return now_ns < fill.ssd_wait_until_ns;
+}
+
+void Fetcher::ResumeWrites() {
+  auto waiting = std::exchange(waiting_for_ssd_, {});
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    auto& [unit, fill] = waiting[i];
+    if (fill->orphan) {
+      ReleaseMemory(fill);
+      continue;
+    }
+    Complete(*unit, fill, abi::Tier::kSource, true);
+    if (waiting_for_ssd_.empty()) continue;
+    waiting_for_ssd_.insert(waiting_for_ssd_.end(), waiting.begin() + static_cast<std::ptrdiff_t>(i) + 1, waiting.end());  // no better for these
+    return;
+  }
 }
 
 void Fetcher::Fail(const FillPtr& fill, abi::Fallback reason, BringOutcome outcome, int sys_errno) {
@@ -305,7 +360,10 @@ void Fetcher::Resume() {
   auto waiting = std::move(waiting_for_memory_);
   waiting_for_memory_.clear();
   for (auto& [unit, fill] : waiting) {
-    if (fill->orphan) continue;
+    if (fill->orphan) {
+      ReleaseMemory(fill);
+      continue;
+    }
     if (fill->waiters.empty()) {  // everybody gave up meanwhile
       Fail(fill, abi::Fallback::kNoFrame, BringOutcome::kNoRoom);
     } else {

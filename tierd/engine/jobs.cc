@@ -221,7 +221,7 @@ void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
     }
     case BringOutcome::kNoRoom:
       if (job->options.ssd_only && job->requeued < 4 * status.files_total && placement_.SsdFree() > kBytesAhead) {
-        ++job->requeued;  // its buffers were full, not its regions
+        ++job->requeued;  // staging buffers ran out for a moment, not regions
         job->queue.emplace_back(file->unit, file->path);
         return;
       }

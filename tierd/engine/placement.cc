@@ -181,7 +181,7 @@ void Placement::DropSsdFlag(ObjectId object) {
 }
 
 void Placement::EvictSsd(ObjectId object, EvictCause cause) {
-  if (!OnSsd(object) || ssd_ == nullptr) return;
+  if (!HasSsdRecord(object) || ssd_ == nullptr) return;
   ssd_->Forget(catalogue_.object(object).ssd);
   DropSsdFlag(object);
   ++counters_.evictions[kSsd][static_cast<std::size_t>(cause)];
@@ -209,7 +209,7 @@ void Placement::SetPinned(FileId file, bool pinned) {
     const std::uint64_t bytes = catalogue_.object(object).bytes;
     const auto apply = [&](std::uint32_t tier) { pinned_bytes_[tier] += pinned ? bytes : std::uint64_t{0} - bytes; };
     if (InRam(object)) apply(kRam);
-    if (OnSsd(object)) apply(kSsd);
+    if (HasSsdRecord(object)) apply(kSsd);
   }
 }
 
@@ -232,27 +232,32 @@ ssd::RecordIdentity Placement::IdentityOf(ObjectId object, std::uint64_t generat
   return identity;
 }
 
-void Placement::CopyToSsd(ObjectId object, std::span<const std::byte> payload, std::uint64_t generation) {
-  if (ssd_ == nullptr || OnSsd(object)) return;
+Placement::Copied Placement::CopyToSsd(ObjectId object, std::span<const std::byte> payload, std::uint64_t generation) {
+  if (ssd_ == nullptr) return Copied::kRefused;
+  if (OnSsd(object)) return Copied::kStored;
+  EvictSsd(object, EvictCause::kChanged);  // a void record is in its place
   ObjectRecord& record = catalogue_.object(object);
   // After a restart a stat would confirm it for good; it may come when it has been read again (HAZARDS 2.12).
-  if ((catalogue_.file(record.file).flags & kFileRacy) != 0) return;
+  if ((catalogue_.file(record.file).flags & kFileRacy) != 0) return Copied::kRefused;
   SourceUnit& unit = UnitOf(object);
   if (!unit.policy->Admit(kSsd, Raw(object), ssd_->FreeBytes())) {
     ++counters_.ssd_not_admitted;
     backfill_wanted_ |= ssd_->status().recovering;  // until then nothing is free: asked again when something is
-    return;
+    return Copied::kRefused;
   }
   ssd::RecordIdentity identity = IdentityOf(object, generation);
   identity.fill_sequence = ssd_->NextFillSequence();
   const auto appended = ssd_->Append(identity, catalogue_.PathOf(record.file), payload);
   if (!appended.ok()) {  // counted by the tier; the object stays where it is
-    backfill_wanted_ |= appended.status().code() == Code::kBusy;
-    return;
+    if (appended.status().code() != Code::kBusy) return Copied::kRefused;
+    backfill_wanted_ = true;
+    const ssd::SsdStatus state = ssd_->status();
+    return state.health == ssd::SsdHealth::kHealthy && state.writable && !state.recovering ? Copied::kBusy : Copied::kRefused;
   }
   AdoptSsd(object, *appended);
   ++counters_.promotions_ram_ssd;
   counters_.promotion_bytes_ram_ssd += record.bytes;
+  return Copied::kStored;
 }
 
 void Placement::AdoptSsd(ObjectId object, const ssd::SsdLocation& location) {
@@ -269,7 +274,7 @@ ObjectId Placement::LiveObjectOf(const ssd::SsdRecord& record) {
   const FileId file = catalogue_.Find(record.identity.key);
   if (file == kNoFile) return kNoObject;
   const ObjectId object = catalogue_.ObjectOf(file, record.identity.chunk);
-  if (object == kNoObject || !OnSsd(object) || catalogue_.object(object).ssd != record.location) return kNoObject;
+  if (object == kNoObject || !HasSsdRecord(object) || catalogue_.object(object).ssd != record.location) return kNoObject;
   return object;
 }
 

@@ -74,13 +74,20 @@ class Placement final : public ssd::SsdOwner {
   // Nothing useful is in the frame. The I/O hold ends and the frame goes back.
   void Abandon(const Grant& grant);
 
+  enum class Copied : std::uint8_t {
+    kStored,  // or there already
+    kBusy,    // the device is behind: there will be room again as it writes
+    kRefused,
+  };
   // A copy for the SSD tier of bytes just read from the source (or being demoted), if there is a tier, the policy agrees and there is room.
   // `generation`: dataset generation when the bytes were asked for.
-  void CopyToSsd(ObjectId object, std::span<const std::byte> payload, std::uint64_t generation);
+  Copied CopyToSsd(ObjectId object, std::span<const std::byte> payload, std::uint64_t generation);
   ssd::RecordIdentity IdentityOf(ObjectId object, std::uint64_t generation) const;
 
   bool InRam(ObjectId object) const { return catalogue_.object(object).frame != ram::kNoFrame; }
-  bool OnSsd(ObjectId object) const { return (catalogue_.object(object).flags & kObjectOnSsd) != 0; }
+  // A record that may be read: not one that an invalidation of all of its source has made void, whose end a sweep notes by and by.
+  bool OnSsd(ObjectId object) const { return HasSsdRecord(object) && catalogue_.object(object).ssd.fill_sequence >= UnitOf(object).void_before; }
+  bool HasSsdRecord(ObjectId object) const { return (catalogue_.object(object).flags & kObjectOnSsd) != 0; }
   std::uint64_t LocationWordOf(ObjectId object) const { return ram_.LocationWord(catalogue_.object(object).frame); }
 
   void EvictRam(ObjectId object, EvictCause cause);
@@ -141,7 +148,7 @@ class Placement final : public ssd::SsdOwner {
   void OnGone(const ssd::SsdRecord& record, ssd::SsdGone why) override;
 
  private:
-  SourceUnit& UnitOf(ObjectId object) { return *sources_[catalogue_.file(catalogue_.object(object).file).source]; }
+  SourceUnit& UnitOf(ObjectId object) const { return *sources_[catalogue_.file(catalogue_.object(object).file).source]; }
   ram::FrameId TryAllocate(ObjectId object, bool for_resident);
   bool MakeRoom(SourceUnit& unit, std::uint64_t bytes);
   bool CanGrow() const;

@@ -18,7 +18,7 @@ void Sweeps::Start(Request request) {
     const bool counts = request.visit(exact);
     return request.done(true, counts ? 1 : 0);
   }
-  if (waiting_.size() >= kMost) return request.done(false, 0);
+  if (waiting_.size() >= kMost && !request.always) return request.done(false, 0);
   waiting_.push_back({std::move(request)});
 }
 

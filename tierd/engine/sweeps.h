@@ -28,6 +28,7 @@ class Sweeps {
     std::string path;                                   // relative; "" is everything
     std::function<bool(FileId)> visit;                  // of each file, directory and link known; whether it counts
     std::function<void(bool complete, std::uint64_t counted)> done;  // once; not complete: memory ran out, or too many wait
+    bool always = false;                                // however many wait
   };
   // A path that is a known file is visited, and `done` called, inside this call. Otherwise what becomes known in the meantime may be missed or met.
   void Start(Request request);

@@ -321,10 +321,15 @@ void ControlApi::Evict(const Json& body, Answer answer) {
   const bool invalidate = body.value("invalidate", false);
   auto tally = std::make_shared<Tally>(Tally{places.size(), 0, true, std::move(answer)});  // shared by all of them
   for (const Place& place : places) {
-    engine_.Advise(*place.unit, invalidate ? abi::AdviseOp::kInvalidate : abi::AdviseOp::kEvict, place.relative, true,
-                   [tally](int failed, std::uint64_t files) { tally->End(failed == 0, files); });
-    // Generations are kept per dataset: one that loses a file to `invalidate` loses all records of earlier lives.
-    if (invalidate) engine_.VoidRecords(*place.unit);
+    if (!invalidate) {
+      engine_.Advise(*place.unit, abi::AdviseOp::kEvict, place.relative, true, [tally](int failed, std::uint64_t files) { tally->End(failed == 0, files); });
+      continue;
+    }
+    // Generations are kept per dataset: one that loses a file to `invalidate` loses all records of earlier lives. When no frame with the old bytes is left,
+    // so that none of them is written to the SSD under the new generation (HAZARDS 2.16).
+    engine_.Advise(*place.unit, abi::AdviseOp::kInvalidate, place.relative, true, [this, tally, unit = place.unit](int failed, std::uint64_t files) {
+      engine_.VoidRecords(*unit, [tally, failed, files](bool durable) { tally->End(failed == 0 && durable, files); });
+    });
   }
   engine_.Kick();
 }
