@@ -92,6 +92,9 @@ std::int64_t AdviseMany(Session& session, const Place* places, std::size_t count
   return result;
 }
 
+// Whether the daemon has not done what it was told and has not refused it either: it may not have heard it, or had no room for it just now.
+bool NotDone(std::int64_t result) { return result == -ENOTCONN || result == -ETIMEDOUT || result == -EAGAIN || result == -ENOMEM; }
+
 }  // namespace
 
 bool ConfirmInvalidation(Session& session, const char* path, bool recursive, std::int64_t deadline_ns) {
@@ -105,8 +108,7 @@ bool ConfirmInvalidation(Session& session, const char* path, bool recursive, std
   Place place;
   place.source = sources.Match(path, std::strlen(path), &place.relative, &place.relative_bytes);
   if (place.source == nullptr) return true;
-  const std::int64_t result = AdviseOne(session, place, abi::AdviseOp::kInvalidate, recursive, deadline_ns);
-  return result >= 0 || (result != -ENOTCONN && result != -ETIMEDOUT);
+  return !NotDone(AdviseOne(session, place, abi::AdviseOp::kInvalidate, recursive, deadline_ns));
 }
 
 namespace {
@@ -159,7 +161,7 @@ class Advice {
       result = may ? AdviseMany(*session, places, found, op_, recursive_, deadline_ns) : why == abi::Fallback::kHung ? -ETIMEDOUT : -ENOTCONN;
       if (result == -ENOTCONN) client_.NoteDead(*session, now_ns);
       if (may && result == -ETIMEDOUT) client_.NoteTimeout(now_ns);
-      if (result == -ENOTCONN || result == -ETIMEDOUT || result == -ENOMEM) return Unheard(paths, count, now_ns, result);
+      if (NotDone(result)) return Unheard(paths, count, now_ns, result);
     }
     return result >= 0 && error != 0 ? error : result;
   }

@@ -295,13 +295,14 @@ void Client::Drop(Session& session, std::int64_t next_probe_ns) {
 
 // Of a question that was put under the lock; without the lock.
 void Client::NoteOutcome(Session& session, abi::Fallback outcome, bool patient) {
-  if (outcome == abi::Fallback::kTimeout && !patient) return;
+  if (outcome == abi::Fallback::kTimeout && !patient) return impatient_from_ns_.store(CoarseNs() + kFirstPauseNs, std::memory_order_relaxed);
   if (outcome == abi::Fallback::kTimeout) NoteTimeout(CoarseNs());
   else if (outcome == abi::Fallback::kNoDaemon) NoteDead(session, CoarseNs());
   else NoteAnswer();
 }
 
 abi::Fallback Client::NewerIndex(Session& session, std::int64_t deadline_ns, bool patient) {
+  if (!patient && CoarseNs() < impatient_from_ns_.load(std::memory_order_relaxed)) return abi::Fallback::kTimeout;
   abi::Fallback outcome;
   {
     const Lock lock(mutex_, patient);
@@ -319,6 +320,7 @@ abi::Fallback Client::NewerIndex(Session& session, std::int64_t deadline_ns, boo
 
 abi::Fallback Client::Map(Session& session, std::uint32_t serial, std::int64_t deadline_ns, bool patient) {
   if (session.arena->Knows(serial)) return abi::Fallback::kNone;
+  if (!patient && CoarseNs() < impatient_from_ns_.load(std::memory_order_relaxed)) return abi::Fallback::kTimeout;
   abi::Fallback outcome;
   {
     const Lock lock(mutex_, patient);

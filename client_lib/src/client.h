@@ -97,6 +97,7 @@ class Client {
   // Breaker.
   std::atomic<std::int64_t> closed_until_ns_{0};
   std::atomic<std::uint32_t> timeouts_{0};
+  std::atomic<std::int64_t> impatient_from_ns_{0};  // who may hardly wait does not ask before: there was no answer a moment ago
 
   Settings settings_;
   pthread_mutex_t mutex_;
