@@ -19,7 +19,7 @@ json StatusJson() {
   const json ram = {{"state", "ok"}, {"capacity_bytes", 10}, {"allowed_bytes", 8}, {"used_bytes", 5}, {"allocated_bytes", 6}, {"limbo_bytes", 0}, {"objects", 3}, {"pinned_bytes", 0},
                     {"pages", "tmpfs_huge"}, {"pages_reason", "x"}, {"bound_by", "node"}};
   const json source = {{"name", "d"}, {"path", "/d"}, {"fs", "ext4"}, {"state", "up"}, {"staleness", "ttl"}, {"ttl_s", 60.0}, {"policy", "freeze"}, {"engine", "io_uring"}, {"window", 64},
-                       {"in_flight", 1}, {"queued", 0}, {"hung", 2}, {"files", 3}, {"requests", 4}, {"read_bytes", 5}};
+                       {"in_flight", 1}, {"queued", 0}, {"hung", 2}, {"files", 3}, {"requests", 4}, {"read_bytes", 5}, {"epochs", {{{"files", 3}, {"reads", {{"ram", 1}, {"ssd", 0}, {"source", 2}}}}}}};
   return {{"version", "0.1.0"}, {"pid", 5}, {"instance", "9f"}, {"uptime_s", 1.5}, {"state", "ok"}, {"runtime_directory", "/r"}, {"config_file", nullptr}, {"metrics_address", nullptr},
           {"tiers", {{"ram", ram}, {"ssd", {{"state", "off"}, {"note", "none found"}}}}}, {"sources", {source}}, {"reads", {{"ram", read}, {"ssd", read}, {"source", read}, {"bypass", read}}},
           {"fallback", {{"timeout", 3}}}, {"integrity_failures", 1}, {"sessions", 2}, {"leases", 3}, {"jobs_running", 1}, {"loop_lag_max_us", 7}};
@@ -113,9 +113,21 @@ TEST(Schema, VersionWithoutADaemon) {
   EXPECT_EQ(valid.exit_code, 0) << valid.err;
 }
 
+// Of a job that used a daemon that was there; tests/preload has one with its own.
+TEST(Schema, ReportOfARun) {
+  FakeControl fake;
+  Arm(fake);
+  const std::string report = fake.directory() + "/report.json";
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "run", "--no-preload", "--report", report, "--", "/bin/sh", "-c", "exit 3"});
+  EXPECT_EQ(ran.exit_code, 3) << ran.err;
+  EXPECT_EQ(ran.err, "");
+  const Ran valid = Validate({TIERCTL_SCHEMAS "/run.json", report});
+  EXPECT_EQ(valid.exit_code, 0) << valid.err;
+}
+
 TEST(Schema, SchemasAreNotEmptyPromises) {
   const FakeControl fake;
-  std::set<std::string> used;
+  std::set<std::string> used{"run"};
   for (const Row& row : kRows) used.insert(row.schema);
   for (const auto& entry : std::filesystem::directory_iterator(TIERCTL_SCHEMAS)) {
     const std::string name = entry.path().stem();

@@ -60,7 +60,7 @@ struct ObjectRecord {
   ram::FrameId frame = ram::kNoFrame;  // published frame
   std::uint32_t flags = 0;
   std::uint32_t bytes = 0;  // payload of this chunk; of a listing: of its present frame
-  std::uint32_t spare = 0;
+  std::uint32_t epoch_mark = 0;  // of a file's first chunk: EpochCounter
   ssd::SsdLocation ssd;
 };
 static_assert(sizeof(FileRecord) == 40 && sizeof(ObjectRecord) == 48, "a million files cost what A9 allows");

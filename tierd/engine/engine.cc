@@ -117,6 +117,8 @@ void Engine::OnAccess(SessionId session, std::uint64_t entry) {
   SourceUnit& unit = *sources_[catalogue_->file(record.file).source];
   placement_->NoteRead(object);
   refresher_->OnRead(unit);
+  const ObjectId first = catalogue_->ObjectOf(record.file, 0);
+  if (first != kNoObject) unit.epochs.OnRead(catalogue_->object(first).epoch_mark, tier);
   unit.policy->Accessed({Raw(object), static_cast<std::uint32_t>(session), clock_.MonotonicNs(), tier});
 }
 

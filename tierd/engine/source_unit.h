@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "policies/policy_instance.h"
+#include "tierd/engine/epoch_counter.h"
 #include "tierd/engine/options.h"
 #include "tierd/engine/service_pace.h"
 #include "tierd/engine/warmup.h"
@@ -40,6 +41,7 @@ struct SourceUnit {
   source::ListingMemory listings{source::ListingMemoryOptions{}};
   ServicePace pace;
   WarmupTrigger warmup;
+  EpochCounter epochs;
   std::unordered_map<std::string, std::int64_t> walked;  // directory -> when a walk with stats of all of it ended (MonotonicNs)
   // Whether all of `path` was walked within the staleness bound.
   bool Walked(std::string_view path, std::int64_t now_ns) const {

@@ -38,6 +38,17 @@ bool Lists(std::string_view allowed, std::string_view method) {
 
 ControlApi::Response Ok(const nlohmann::json& body, unsigned status = 200) { return {status, body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", ""}; }
 
+nlohmann::json EpochJson(const engine::EpochCounter& epochs) {
+  nlohmann::json list = nlohmann::json::array();
+  for (std::size_t i = 0; i < epochs.count(); ++i) {
+    const engine::EpochCounter::Epoch epoch = epochs.epoch(i);
+    nlohmann::json reads;
+    for (std::size_t origin = 0; origin < engine::EpochCounter::kOrigins; ++origin) reads[kTierNames[origin]] = epoch.reads[origin];
+    list.push_back({{"files", epoch.files}, {"reads", reads}});
+  }
+  return list;
+}
+
 nlohmann::json JobJson(const engine::JobStatus& job, std::int64_t now_ns) {
   return {{"id", job.id},
           {"kind", engine::kJobKindNames[static_cast<std::size_t>(job.kind)]},
@@ -188,7 +199,8 @@ ControlApi::Json ControlApi::SourceJson(const engine::SourceUnit& unit) const {
             {"hung", counters.hung},
             {"files", engine_.KnownFiles(unit)},
             {"requests", requests},
-            {"read_bytes", counters.bytes_read}};
+            {"read_bytes", counters.bytes_read},
+            {"epochs", EpochJson(unit.epochs)}};
   PutPath(json, unit.source->root());
   return json;
 }
@@ -203,6 +215,7 @@ ControlApi::Json ControlApi::ReadJson() {
 }
 
 ControlApi::Response ControlApi::Status() {
+  sessions_.DrainRings();
   Json status{{"version", TIERD_VERSION}, {"pid", ::getpid()}, {"instance", Hex(engine_.instance())},
               {"uptime_s", Seconds(clock_.MonotonicNs() - started_ns_)}, {"runtime_directory", config_.runtime_directory()},
               {"config_file", config_.file().empty() ? Json(nullptr) : Json(config_.file())},

@@ -535,8 +535,12 @@ void SessionHub::DrainRing(Session& session) {
   }
 }
 
-void SessionHub::OnTimer() {
+void SessionHub::DrainRings() {
   for (auto& [id, session] : sessions_) DrainRing(*session);
+}
+
+void SessionHub::OnTimer() {
+  DrainRings();
   FlushReplies();
 }
 

@@ -54,6 +54,8 @@ class SessionHub final : public engine::ReplySink {
   void FlushReplies();
   void OnTimer();
 
+  // Tells the engine what clients read up to now.
+  void DrainRings();
   // Application-level reads of all sessions that ever were, up to now.
   engine::ReadTotals Totals();
   SessionTotals Sessions() const;

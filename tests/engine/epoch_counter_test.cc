@@ -1,0 +1,108 @@
+// Which reads belong to which epoch.
+#include "tierd/engine/epoch_counter.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+#include <vector>
+
+namespace tierd::engine {
+namespace {
+
+class EpochCounterTest : public testing::Test {
+ protected:
+  void Read(std::size_t file, std::size_t origin = 0) { counter_.OnRead(marks_[file], origin); }
+  std::vector<std::size_t> Shuffled(std::size_t from, std::size_t to) {
+    std::vector<std::size_t> order(to - from);
+    std::iota(order.begin(), order.end(), from);
+    std::shuffle(order.begin(), order.end(), random_);
+    return order;
+  }
+  std::uint64_t ReadsOf(std::size_t epoch) const {
+    const auto reads = counter_.epoch(epoch).reads;
+    return std::accumulate(reads.begin(), reads.end(), std::uint64_t{0});
+  }
+
+  EpochCounter counter_;
+  std::vector<std::uint32_t> marks_ = std::vector<std::uint32_t>(100'000);
+  std::mt19937 random_{7};
+};
+
+TEST_F(EpochCounterTest, NoReadIsNoEpoch) { EXPECT_EQ(counter_.count(), 0u); }
+
+TEST_F(EpochCounterTest, APassOverAllIsAnEpochExactly) {
+  for (std::size_t epoch = 0; epoch < 5; ++epoch) {
+    for (const std::size_t file : Shuffled(0, 1000)) Read(file, epoch == 0 ? 2 : 0);
+  }
+  ASSERT_EQ(counter_.count(), 5u);
+  for (std::size_t epoch = 0; epoch < 5; ++epoch) {
+    EXPECT_EQ(counter_.epoch(epoch).files, 1000u) << epoch;
+    EXPECT_EQ(counter_.epoch(epoch).reads[epoch == 0 ? 2 : 0], 1000u) << epoch;
+    EXPECT_EQ(ReadsOf(epoch), 1000u) << epoch;
+  }
+}
+
+TEST_F(EpochCounterTest, FilesOpenedTwiceAndAtOnceByManyAreStillOnePass) {
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    const auto order = Shuffled(0, 1000);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      Read(order[i]);
+      if (i >= 16) Read(order[i - 16]);  // a second look, with 16 files under way
+    }
+  }
+  ASSERT_EQ(counter_.count(), 3u);
+  EXPECT_EQ(counter_.epoch(1).files, 1000u);
+}
+
+TEST_F(EpochCounterTest, RanksOutOfStepDoNotEndAnEpochForTheOthers) {
+  const auto slow = Shuffled(0, 500), fast = Shuffled(500, 1000);
+  for (std::size_t i = 0; i < 500; ++i) {
+    Read(fast[i]);
+    if (i % 10 != 0) Read(slow[i]);
+  }
+  for (std::size_t i = 0; i < 500; i += 10) {  // the rest of one, while the other has begun anew
+    Read(slow[i]);
+    Read(fast[i]);
+  }
+  EXPECT_EQ(counter_.count(), 1u);
+  EXPECT_EQ(counter_.epoch(0).files, 1000u);
+}
+
+TEST_F(EpochCounterTest, ASmallSetInBetweenIsNoEpoch) {
+  const auto train = Shuffled(0, 1000);
+  for (std::size_t i = 0; i < train.size(); ++i) {
+    Read(train[i]);
+    if (i % 250 != 249) continue;
+    for (std::size_t file = 2000; file < 2050; ++file) Read(file);
+  }
+  EXPECT_EQ(counter_.count(), 1u);
+}
+
+TEST_F(EpochCounterTest, AFewFilesAreOneEpoch) {
+  for (int i = 0; i < 10; ++i) {
+    for (std::size_t file = 0; file < 31; ++file) Read(file);
+  }
+  ASSERT_EQ(counter_.count(), 1u);
+  EXPECT_EQ(counter_.epoch(0).files, 31u);
+  EXPECT_EQ(ReadsOf(0), 310u);
+}
+
+TEST_F(EpochCounterTest, NothingIsLostPastTheLastThatIsKept) {
+  for (std::size_t epoch = 0; epoch < EpochCounter::kMost + 20; ++epoch) {
+    for (std::size_t file = 0; file < 40; ++file) Read(file);
+  }
+  ASSERT_EQ(counter_.count(), EpochCounter::kMost);
+  std::uint64_t sum = 0;
+  for (std::size_t epoch = 0; epoch < counter_.count(); ++epoch) sum += ReadsOf(epoch);
+  EXPECT_EQ(sum, 40 * (EpochCounter::kMost + 20));
+}
+
+TEST_F(EpochCounterTest, ReadsAroundTheCacheAreNotItsBusiness) {
+  Read(1, 3);
+  EXPECT_EQ(counter_.count(), 0u);
+}
+
+}  // namespace
+}  // namespace tierd::engine

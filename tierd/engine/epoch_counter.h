@@ -1,0 +1,43 @@
+// Tells the epochs of a source's readers apart, so that one can see what each was served from. An epoch is one pass over a set of files, whoever reads them and in what
+// order: it ends with the last file that was new to it, and once a quarter as many files as it had have been read again with nothing new in between, the next one has
+// begun with the first of these. So files that are opened twice, ranks that are not in step and a small set read in between do not end it, and fewer than kLeastFiles
+// files are one epoch for ever. Pure; one per source; loop thread only.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace tierd::engine {
+
+class EpochCounter {
+ public:
+  static constexpr std::uint64_t kLeastFiles = 32;
+  static constexpr std::size_t kMost = 128;  // later epochs are added to the last one
+  static constexpr std::size_t kOrigins = 3;  // abi::Tier without kBypass, which leaves no trace in a ring
+
+  struct Epoch {
+    std::uint64_t files = 0;                        // distinct ones
+    std::array<std::uint64_t, kOrigins> reads{};
+  };
+
+  // `mark` belongs to the file; 0 when it is new.
+  void OnRead(std::uint32_t& mark, std::size_t origin);
+
+  // The epochs so far, the present one last; none before the first read.
+  std::size_t count() const { return used_; }
+  Epoch epoch(std::size_t number) const;
+
+ private:
+  void BeginNext();
+
+  std::array<Epoch, kMost> epochs_{};
+  std::size_t used_ = 0;
+  // Marks: below first_ an earlier epoch's; below again_ of the present one; again_: read a second time since the last file that was new.
+  std::uint32_t first_ = 1;
+  std::uint32_t again_ = 2;
+  std::uint64_t files_again_ = 0;
+  Epoch since_;  // reads since the last new file: of the present epoch or already of the next
+};
+
+}  // namespace tierd::engine
