@@ -1,5 +1,5 @@
 // run: a command with its reads served from the cache, by the daemon that is there or by one of its own.
-#include <sys/resource.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -44,12 +44,14 @@ class Job {
   }
 
   int Run() {
+    MakeScratch();
     UseWhatIsThere() || StartOwn();
     Prepare();
     const auto began = std::chrono::steady_clock::now();
-    const run::Ended ended = run::RunCommand(line_);
+    const run::Ended ended = run::RunCommand(line_, child_signal_);
     facts_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     facts_.exit_code = ended.exit_code;
+    facts_.signal_number = ended.signal_number;
     Tell();
     End();
     if (ended.signal_number != 0) run::EndBySignal(ended.signal_number);
@@ -57,6 +59,13 @@ class Job {
   }
 
  private:
+  // Also where a daemon is there already: the reports of the job's processes lie in it.
+  void MakeScratch() {
+    auto scratch = run::Scratch::Make(environment_, ::geteuid(), options_.keep);
+    if (scratch.ok()) scratch_ = std::move(scratch).value();
+    else no_scratch_ = scratch.status().message();
+  }
+
   // The user's daemon, or that of a run around this one, if it knows the sources that this one wants, and no own tiers are asked for.
   bool UseWhatIsThere() {
     if (!options_.ram.empty() || !options_.ssd.empty() || !options_.policy.empty() || options_.keep) return false;
@@ -68,14 +77,19 @@ class Job {
   }
 
   bool StartOwn() {
-    auto scratch = run::Scratch::Make(environment_, ::geteuid(), options_.keep);
-    if (!scratch.ok()) return Without(scratch.status().message());
-    scratch_ = std::move(scratch).value();
+    if (!scratch_) return Without(no_scratch_);
     const std::string binary = run::FindDaemon(environment_);
     if (binary.empty()) return Without("there is no tierd beside this tierctl");
-    auto daemon = run::JobDaemon::Start(binary, {sources_, options_.ram, options_.ssd, options_.policy}, *scratch_);
+    const std::string ssd = options_.ssd.empty() || options_.ssd == "off" ? options_.ssd : AbsolutePath(options_.ssd, context_.working_directory);
+    auto daemon = run::JobDaemon::Start(binary, {sources_, options_.ram, ssd, options_.policy}, *scratch_);
+    if (!daemon.ok() && !ssd.empty() && ssd != "off") {
+      // Another job may have that directory.
+      context_.output.Message("run: without " + ssd + ": " + daemon.status().message());
+      daemon = run::JobDaemon::Start(binary, {sources_, options_.ram, "", options_.policy}, *scratch_);
+    }
     if (!daemon.ok()) return Without(daemon.status().message());
     daemon_ = std::move(daemon).value();
+    facts_.own_daemon = true;
     socket_ = scratch_->socket();
     line_.inherited_fd = daemon_->lifeline();
     return true;
@@ -91,10 +105,9 @@ class Job {
     facts_.preload = !options_.no_preload;
     if (socket_.empty()) return;
     line_.environment.emplace_back("TIERD_SOCKET", socket_);
-    ControlClient client(socket_.substr(0, socket_.rfind('/') + 1) + "control.sock");
-    facts_.status = client.Get("/v1/status").body;
+    facts_.before = AskStatus();
     std::string roots;
-    for (const json& source : ListOf(facts_.status, "sources")) {
+    for (const json& source : ListOf(facts_.before, "sources")) {
       const std::string root = PathOf(source);
       if (root.find(':') == std::string::npos) roots += (roots.empty() ? "" : ":") + root;
     }
@@ -113,38 +126,37 @@ class Job {
     const std::string others = environment_("LD_PRELOAD").value_or("");
     // A sanitizer's runtime must stay first.
     if (others.find(library) == std::string::npos) line_.environment.emplace_back("LD_PRELOAD", others.empty() ? library : others + ":" + library);
-    report_ = ReportPath();
+    report_ = MakeReport();
     if (!report_.empty()) line_.environment.emplace_back("TIERD_REPORT", report_);
     if (options_.real_fds) line_.environment.emplace_back("TIERD_REAL_FDS", "1");
   }
 
-  std::string ReportPath() {
-    if (scratch_) return scratch_->path() + "/reads.jsonl";
-    std::string pattern = "/tmp/tierd-reads-XXXXXX";
-    const int fd = ::mkstemp(pattern.data());
-    if (fd < 0) return "";
-    ::close(fd);
-    return pattern;
+  // An empty file for the lines of the job's processes; "": there can be none.
+  std::string MakeReport() const {
+    if (!scratch_) return "";
+    const tierd::UniqueFd fd(::open(scratch_->reads().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+    return fd.valid() ? scratch_->reads() : "";
+  }
+
+  json AskStatus() const {
+    ControlClient client(socket_.substr(0, socket_.rfind('/') + 1) + "control.sock");
+    const Answer answer = client.Get("/v1/status");
+    return answer.ok() ? answer.body : json();
   }
 
   void Tell() {
-    if (!report_.empty()) facts_.reports = run::AddUpReports(report_);
-    else facts_.reports = json::object();
-    if (!socket_.empty()) {
-      ControlClient client(socket_.substr(0, socket_.rfind('/') + 1) + "control.sock");
-      if (const Answer answer = client.Get("/v1/status"); answer.ok()) facts_.status = answer.body;
-    }
+    facts_.reports = report_.empty() ? json::object() : run::AddUpReports(report_);
+    if (!socket_.empty()) facts_.after = AskStatus();
     if (options_.report.empty()) {
-      if (!options_.quiet) ::dprintf(STDERR_FILENO, "%s", run::SummaryText(facts_).c_str());
+      if (!options_.quiet) ::dprintf(STDERR_FILENO, "%s", run::SummaryText(run::Summary(facts_)).c_str());
       return;
     }
     std::ofstream out(AbsolutePath(options_.report, context_.working_directory));
-    out << run::SummaryJson(facts_).dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+    out << run::Summary(facts_).dump(2, ' ', false, json::error_handler_t::replace) << "\n";
     if (!out.flush()) context_.output.Message("run: cannot write " + options_.report);
   }
 
   void End() {
-    if (!scratch_ && !report_.empty()) ::unlink(report_.c_str());
     if (daemon_) daemon_->LetGo();
     if (scratch_) scratch_->Remove();
   }
@@ -152,9 +164,11 @@ class Job {
   Context& context_;
   const RunOptions& options_;
   const GetEnvironment environment_;
+  const run::ChildSignal child_signal_;
   std::vector<std::string> sources_;
   std::string socket_;
   std::string report_;
+  std::string no_scratch_;  // why there is none
   std::optional<run::Scratch> scratch_;
   std::optional<run::JobDaemon> daemon_;
   run::CommandLine line_;

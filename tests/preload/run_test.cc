@@ -1,61 +1,15 @@
 // `tierctl run`: the command behaves as without it, the daemon comes and goes with the job, runs do not meet, and nothing is left behind.
-#include <fcntl.h>
-#include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
+#include <algorithm>
+#include <sstream>
 
-#include "tests/e2e/daemon_process.h"
-#include "tests/e2e/reading.h"
-#include "tests/preload/preloaded_job.h"
+#include "tests/preload/run_fixture.h"
 
 namespace tierd::e2e {
 namespace {
 
 namespace fs = std::filesystem;
-
-class RunTest : public testing::Test {
- protected:
-  void SetUp() override {
-    source_ = scratch_.path() + "/source";
-    base_ = scratch_.path() + "/tmp";
-    fs::create_directories(base_);
-    Write(source_ + "/file", Content("file", 100'000));
-    job_.work = scratch_.path();
-    job_.environment = {{"TMPDIR", base_}, {"TIERD_CONFIG", "none"}, {"XDG_RUNTIME_DIR", base_ + "/none"}};
-  }
-
-  std::vector<std::string> Run(std::vector<std::string> options, std::vector<std::string> command) const {
-    std::vector<std::string> arguments{TIERCTL_BINARY, "run", "--source", source_, "--ram", "64 MiB"};
-    arguments.insert(arguments.end(), options.begin(), options.end());
-    arguments.push_back("--");
-    arguments.insert(arguments.end(), command.begin(), command.end());
-    return arguments;
-  }
-  JobResult RunIt(std::vector<std::string> options, std::vector<std::string> command) const { return RunJob(Run(std::move(options), std::move(command)), job_); }
-
-  // Private directories of runs that are still there.
-  std::vector<std::string> LeftOver() const {
-    std::vector<std::string> names;
-    for (const auto& entry : fs::directory_iterator(base_)) {
-      if (entry.path().filename().string().starts_with("tierd-run-")) names.push_back(entry.path().string());
-    }
-    return names;
-  }
-  nlohmann::json ReadJson(const std::string& path) const {
-    std::ifstream in(path);
-    return nlohmann::json::parse(in, nullptr, false);
-  }
-
-  ScratchDir scratch_;
-  std::string source_;
-  std::string base_;
-  JobOptions job_;
-};
 
 TEST_F(RunTest, ServesACommandAndLeavesNothing) {
   const std::string report = scratch_.path() + "/report.json";
@@ -65,10 +19,12 @@ TEST_F(RunTest, ServesACommandAndLeavesNothing) {
   const auto document = ReadJson(report);
   ASSERT_TRUE(document.is_object());
   EXPECT_EQ(document["exit_code"], 0);
-  EXPECT_EQ(document["job"]["opened"], 3);
-  EXPECT_EQ(document["job"]["reads"]["source"], 1);
-  EXPECT_EQ(document["job"]["reads"]["ram"], 2);
+  EXPECT_EQ(document["opened"], 3);
+  EXPECT_EQ(document["reads"]["source"]["count"], 1);
+  EXPECT_EQ(document["reads"]["ram"]["count"], 2);
   EXPECT_EQ(document["source_read_bytes"], 100'000);
+  EXPECT_EQ(document["source_saved_bytes"], 200'000);
+  EXPECT_TRUE(IsAsTheSchemaSays(report));
   EXPECT_TRUE(LeftOver().empty());
 }
 
@@ -76,6 +32,67 @@ TEST_F(RunTest, SaysSixLinesOnStderr) {
   const JobResult result = RunShell(std::string(TIERCTL_BINARY) + " run --source " + source_ + " -- cat " + source_ + "/file 2>&1 >/dev/null", job_);
   EXPECT_EQ(result.code, 0);
   EXPECT_EQ(std::count(result.output.begin(), result.output.end(), '\n'), 6) << result.output;
+}
+
+// Three epochs, each read by processes of its own, in another order.
+TEST_F(RunTest, SaysWhatEachEpochWasServedFrom) {
+  for (int i = 0; i < 40; ++i) Write(source_ + "/set/" + std::to_string(i), Content("set", 5'000));
+  const std::string report = scratch_.path() + "/report.json";
+  const std::string epoch = "ls " + source_ + "/set/* | shuf | xargs -n 20 cat > /dev/null";
+  EXPECT_EQ(RunIt({"--report", report}, {"/bin/sh", "-c", epoch + ";" + epoch + ";" + epoch}).code, 0);
+  const auto document = ReadJson(report);
+  EXPECT_TRUE(IsAsTheSchemaSays(report));
+  ASSERT_EQ(document["epochs"].size(), 3u) << document["epochs"];
+  for (int i = 0; i < 3; ++i) {
+    const auto& one = document["epochs"][i];
+    EXPECT_EQ(one["files"], 40);
+    EXPECT_EQ(one["reads"]["ram"].get<int>() + one["reads"]["ssd"].get<int>() + one["reads"]["source"].get<int>(), 40) << one;
+    EXPECT_TRUE(i == 0 || one["reads"]["ram"] == 40) << one;
+  }
+}
+
+TEST_F(RunTest, TheOptionsAreTheDaemons) {
+  const std::string second = scratch_.path() + "/second";
+  Write(second + "/file", Content("file", 100));
+  const std::string report = scratch_.path() + "/report.json";
+  job_.directory = scratch_.path();
+  const JobResult result = RunIt({"--source", "second", "--ssd", "tmp/own-ssd", "--policy", "lru", "--report", "report.json"}, {"cat", source_ + "/file", second + "/file"});
+  EXPECT_EQ(result.code, 0) << result.output;
+  const auto daemon = ReadJson(report)["daemon"];
+  ASSERT_EQ(daemon["sources"].size(), 2u);
+  EXPECT_EQ(daemon["sources"][0]["path"], source_);
+  EXPECT_EQ(daemon["sources"][1]["path"], second);
+  EXPECT_EQ(daemon["sources"][0]["policy"], "lru");
+  EXPECT_EQ(daemon["tiers"]["ram"]["capacity_bytes"], 64 << 20);
+  EXPECT_EQ(daemon["tiers"]["ssd"]["directory"], base_ + "/own-ssd");
+  EXPECT_EQ(ReadJson(report)["opened"], 2);
+}
+
+// Memory is no place for an SSD tier, and many nodes have nothing else: then there is a RAM tier.
+TEST_F(RunTest, LocalScratchInMemoryWillDo) {
+  job_.environment.front().second = "/dev/shm";
+  const std::string report = scratch_.path() + "/report.json";
+  const JobResult result = RunIt({"--report", report}, {"/bin/sh", "-c", "cat " + source_ + "/file " + source_ + "/file | wc -c"});
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_EQ(result.output, "200000\n");
+  EXPECT_EQ(ReadJson(report)["opened"], 2);
+  EXPECT_EQ(ReadJson(report)["daemon"]["tiers"]["ssd"]["state"], "off");
+}
+
+TEST_F(RunTest, AReportThatCannotBeWrittenChangesNothingElse) {
+  const JobResult result = RunIt({"--report", "/no/such/directory/report"}, {"/bin/sh", "-c", "exit 4"});
+  EXPECT_EQ(result.code, 4);
+  EXPECT_NE(result.output.find("cannot write /no/such/directory/report"), std::string::npos) << result.output;
+}
+
+TEST_F(RunTest, ADaemonThatDiesUnderTheJobIsSaid) {
+  const std::string report = scratch_.path() + "/report.json";
+  const std::string kill = "kill -9 $(" TIERCTL_BINARY " status --json | grep '\"pid\"' | tr -dc 0-9)";
+  const JobResult result = RunIt({"--report", report}, {"/bin/sh", "-c", "cat " + source_ + "/file > /dev/null; " + kill + "; cmp " + source_ + "/file " + source_ + "/file && exit 6"});
+  EXPECT_EQ(result.code, 6) << result.output;
+  EXPECT_TRUE(IsAsTheSchemaSays(report));
+  EXPECT_TRUE(ReadJson(report)["daemon"].is_null());
+  EXPECT_TRUE(LeftOver().empty());
 }
 
 TEST_F(RunTest, PassesExitCodesAndSignalsThrough) {
@@ -155,6 +172,46 @@ TEST_F(RunTest, TheDaemonEndsAfterTheLastProcessAlsoWhenTheWrapperIsKilled) {
   EXPECT_TRUE(Eventually(5'000, [&] { return !fs::exists(control); }));
   // The next start that finds its lock free removes the directory.
   EXPECT_TRUE(Eventually(3'000, [&] { return RunIt({"-q"}, {"true"}).code == 0 && LeftOver().empty(); }));
+}
+
+// What the command leaves behind in the background is of the job too.
+TEST_F(RunTest, TheDaemonStaysForABackgroundProcess) {
+  const std::string sleeper = scratch_.path() + "/sleeper";
+  const JobResult result = RunIt({"-q"}, {"/bin/sh", "-c", "sleep 60 > /dev/null 2>&1 & echo $! > " + sleeper});
+  EXPECT_EQ(result.code, 0);
+  ASSERT_EQ(LeftOver().size(), 1u);
+  const std::string control = LeftOver()[0] + "/run/control.sock";
+  EXPECT_TRUE(fs::exists(control));
+  pid_t background = 0;
+  std::ifstream(sleeper) >> background;
+  ASSERT_GT(background, 0);
+  EXPECT_EQ(RunIt({"-q"}, {"true"}).code, 0);
+  EXPECT_TRUE(fs::exists(control)) << "another start must not take it away";
+  ::kill(background, SIGKILL);
+  EXPECT_TRUE(Eventually(5'000, [&] { return !fs::exists(control); }));
+  EXPECT_TRUE(Eventually(3'000, [&] { return RunIt({"-q"}, {"true"}).code == 0 && LeftOver().empty(); }));
+}
+
+// A harness that waits for the end of a descriptor it gave us, or wants to unmount the working directory, does not wait for the daemon.
+TEST_F(RunTest, TheDaemonHoldsNothingOfOurs) {
+  const std::string marker = scratch_.path() + "/marker";
+  job_.directory = source_;
+  const std::string look = "p=$(" TIERCTL_BINARY " status --json | grep \\\"pid\\\" | tr -dc 0-9); readlink /proc/$p/cwd; ls -l /proc/$p/fd | grep -c marker";
+  const JobResult result = RunShell("exec 9>" + marker + "; " TIERCTL_BINARY " run -q --source " + source_ + " --ram '64 MiB' -- bash -c '" + look + "'", job_);
+  EXPECT_EQ(result.output, "/\n0\n");
+}
+
+// Two that want the same SSD directory: one has it, the other its own.
+TEST_F(RunTest, TwoRunsDoNotFightForAnSsdDirectory) {
+  const std::string ssd = base_ + "/own-ssd", first = scratch_.path() + "/first", go = scratch_.path() + "/go";
+  const std::string run = TIERCTL_BINARY " run -q --source " + source_ + " --ram '64 MiB' --ssd " + ssd + " -- sh -c ";
+  const std::string one = run + "'cat " + source_ + "/file > /dev/null; touch " + first + "; while [ ! -e " + go + " ]; do sleep 0.02; done; echo one'";
+  const std::string two = run + "'cmp " + source_ + "/file " + source_ + "/file && echo two; touch " + go + "'";
+  const JobResult both = RunShell(one + " & while [ ! -e " + first + " ]; do sleep 0.02; done; " + two + "; wait", job_);
+  EXPECT_NE(both.output.find("one\n"), std::string::npos) << both.output;
+  EXPECT_NE(both.output.find("two\n"), std::string::npos) << both.output;
+  EXPECT_NE(both.output.find("run: without " + ssd), std::string::npos) << both.output;
+  EXPECT_EQ(both.output.find("without a cache"), std::string::npos) << both.output;
 }
 
 TEST_F(RunTest, KeepsTheSsdTierForTheNextRun) {

@@ -11,25 +11,53 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "tierctl/run/witness.h"
+
 namespace tierctl::run {
 namespace {
 
 constexpr int kPassedOn[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH};
 
 // From somebody's kill; what the terminal sends, the command has got by itself.
-bool IsForUs(const siginfo_t& info) { return info.si_code <= 0; }
+bool IsSent(const siginfo_t& info) { return info.si_code <= 0; }
 
 Ended EndOf(int status) {
   if (WIFSIGNALED(status)) return {128 + WTERMSIG(status), WTERMSIG(status)};
   return {WEXITSTATUS(status), 0};
 }
 
-// As the command does, so that a shell sees the whole job stopped.
-void Stop() {
-  ::kill(::getpid(), SIGSTOP);
+// As the command did, so that a shell sees the whole job stopped and continues it. Only for what a terminal's user does: a command that somebody stopped by SIGSTOP, or
+// that has a process group of its own, is continued by whoever stopped it, and nobody would continue us.
+void StopToo(pid_t pid, int signal_number) {
+  if ((signal_number != SIGTSTP && signal_number != SIGTTIN && signal_number != SIGTTOU) || ::getpgid(pid) != ::getpgrp()) return;
+  struct sigaction plain {}, before {};
+  plain.sa_handler = SIG_DFL;
+  ::sigaction(signal_number, &plain, &before);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal_number);
+  ::raise(signal_number);
+  ::sigprocmask(SIG_UNBLOCK, &one, nullptr);  // stopped here; not where nobody could continue us (an orphaned group)
+  ::sigprocmask(SIG_BLOCK, &one, nullptr);
+  ::sigaction(signal_number, &before, nullptr);
+  ::kill(pid, SIGCONT);
 }
 
+// Whether the command has got the same signal by itself.
+bool HasIt(pid_t pid, int signal_number, Witness& witness) { return witness.Saw(signal_number) && ::getpgid(pid) == ::getpgrp(); }
+
 }  // namespace
+
+ChildSignal::ChildSignal() {
+  struct sigaction plain {}, before {};
+  plain.sa_handler = SIG_DFL;
+  ::sigaction(SIGCHLD, &plain, &before);
+  ignored_ = before.sa_handler == SIG_IGN;
+}
+
+void ChildSignal::Restore() const {
+  if (ignored_) ::signal(SIGCHLD, SIG_IGN);
+}
 
 int BecomeCommand(const CommandLine& line) {
   for (const auto& [name, value] : line.environment) ::setenv(name.c_str(), value.c_str(), 1);
@@ -43,7 +71,7 @@ int BecomeCommand(const CommandLine& line) {
   return error == ENOENT || error == ENOTDIR ? 127 : 126;
 }
 
-Ended RunCommand(const CommandLine& line) {
+Ended RunCommand(const CommandLine& line, const ChildSignal& child_signal) {
   sigset_t watched;
   sigset_t before;
   sigemptyset(&watched);
@@ -53,6 +81,7 @@ Ended RunCommand(const CommandLine& line) {
   std::fflush(nullptr);
   const pid_t pid = ::fork();
   if (pid == 0) {
+    child_signal.Restore();
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     ::_exit(BecomeCommand(line));
   }
@@ -60,11 +89,12 @@ Ended RunCommand(const CommandLine& line) {
     std::fprintf(stderr, "tierctl: run: no process: %s\n", std::strerror(errno));
     return {126, 0};
   }
+  Witness witness;
   for (;;) {
     siginfo_t info{};
     if (::sigwaitinfo(&watched, &info) < 0) continue;
     if (info.si_signo != SIGCHLD) {
-      if (IsForUs(info)) ::kill(pid, info.si_signo);
+      if (IsSent(info) && !HasIt(pid, info.si_signo, witness)) ::kill(pid, info.si_signo);
       continue;
     }
     int status = 0;
@@ -74,8 +104,7 @@ Ended RunCommand(const CommandLine& line) {
         ::sigprocmask(SIG_SETMASK, &before, nullptr);
         return EndOf(status);
       }
-      Stop();
-      ::kill(pid, SIGCONT);
+      StopToo(pid, WSTOPSIG(status));
     }
   }
 }

@@ -1,5 +1,5 @@
-// Runs the command of `tierctl run` as if the wrapper were not there: same terminal, same process group; signals that only we get are passed on; a stop of the command
-// stops us; and we end as it ended.
+// Runs the command of `tierctl run` as if the wrapper were not there: same terminal, same process group; signals that only we get are passed on (witness.h); a stop from
+// the terminal stops us too; and we end as it ended.
 #pragma once
 
 #include <string>
@@ -19,7 +19,17 @@ struct CommandLine {
   int inherited_fd = -1;                                            // left open in it; -1: none
 };
 
-Ended RunCommand(const CommandLine& line);
+// SIGCHLD as we need it, from the first child on: who starts us may have it ignored, and then no child could be waited for. The command gets it back as it was.
+class ChildSignal {
+ public:
+  ChildSignal();
+  void Restore() const;
+
+ private:
+  bool ignored_ = false;
+};
+
+Ended RunCommand(const CommandLine& line, const ChildSignal& child_signal);
 
 // Ends this process by the signal that ended the command, without a second core dump.
 [[noreturn]] void EndBySignal(int signal_number);

@@ -11,6 +11,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "tierd/source/fs_type.h"
+
 namespace tierctl::run {
 namespace {
 
@@ -25,10 +27,13 @@ constexpr int kEndMs = 4'000;
 constexpr int kStepMs = 10;
 constexpr int kLifelineNumber = 500;
 
+// Of a job's local scratch in memory, or on a network: no SSD tier.
+std::string SsdIn(const Scratch& scratch) { return tierd::source::CheckLocalCacheDirectory(scratch.path()).ok() ? scratch.path() + "/ssd" : "off"; }
+
 std::vector<std::string> Arguments(const DaemonOptions& options, const Scratch& scratch, int lifeline) {
   std::vector<std::string> arguments{"tierd", "--socket", scratch.socket(), "--lifeline", std::to_string(lifeline), "--metrics", "127.0.0.1:0"};
   for (const std::string& source : options.sources) arguments.insert(arguments.end(), {"--source", source});
-  arguments.insert(arguments.end(), {"--ssd", options.ssd.empty() ? scratch.path() + "/ssd" : options.ssd});
+  arguments.insert(arguments.end(), {"--ssd", options.ssd.empty() ? SsdIn(scratch) : options.ssd});
   if (!options.ram.empty()) arguments.insert(arguments.end(), {"--ram", options.ram});
   if (!options.policy.empty()) arguments.insert(arguments.end(), {"--policy", options.policy});
   return arguments;
@@ -47,15 +52,27 @@ std::string LastLine(std::string text) {
   return text.substr(text.rfind('\n') + 1);
 }
 
-[[noreturn]] void Become(const std::string& binary, std::vector<std::string> arguments, const std::string& log, int lifeline, int lock) {
+// All but the standard ones and `kept` are closed by exec: somebody may wait for the end of what we were given.
+void KeepOnly(const std::vector<int>& kept) {
+  if (::close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) != 0) {
+    for (int fd = 3; fd < ::sysconf(_SC_OPEN_MAX); ++fd) ::fcntl(fd, F_SETFD, FD_CLOEXEC);
+  }
+  for (const int fd : kept) ::fcntl(fd, F_SETFD, 0);
+}
+
+[[noreturn]] void Become(const std::string& binary, std::vector<std::string> arguments, const std::string& log, std::vector<int> kept) {
   ::setsid();
   const int out = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   const int null = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   ::dup2(null, 0);
   ::dup2(out, 1);
   ::dup2(out, 2);
-  ::fcntl(lifeline, F_SETFD, 0);
-  ::fcntl(lock, F_SETFD, 0);  // held as long as it lives
+  KeepOnly(kept);
+  // Nor does it keep a file system busy. All names it got are absolute, but for this one.
+  if (const char* config = ::getenv("TIERD_CONFIG"); config != nullptr && *config != '/') {
+    if (char* const absolute = ::realpath(config, nullptr)) ::setenv("TIERD_CONFIG", absolute, 1);
+  }
+  if (::chdir("/") != 0) ::_exit(126);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
@@ -83,7 +100,9 @@ Result<JobDaemon> JobDaemon::Start(const std::string& binary, const DaemonOption
   if (daemon.pid_ < 0) return Status(Code::kIo, std::string("no process for tierd: ") + std::strerror(errno));
   if (daemon.pid_ == 0) {
     write_end = UniqueFd();
-    Become(binary, Arguments(options, scratch, read_end.get()), log, read_end.get(), scratch.lock_fd());
+    std::vector<int> kept = scratch.lock_fds();
+    kept.push_back(read_end.get());
+    Become(binary, Arguments(options, scratch, read_end.get()), log, kept);
   }
   daemon.lifeline_ = UniqueFd(::fcntl(write_end.get(), F_DUPFD_CLOEXEC, kLifelineNumber));
   if (!daemon.lifeline_.valid()) daemon.lifeline_ = std::move(write_end);

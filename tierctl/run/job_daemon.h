@@ -16,7 +16,7 @@ namespace tierctl::run {
 struct DaemonOptions {
   std::vector<std::string> sources;  // empty: the network mounts
   std::string ram;                   // "": tierd's default
-  std::string ssd;                   // "": in the scratch directory
+  std::string ssd;                   // "": in the scratch directory, if that is on a disk
   std::string policy;                // "": tierd's default
 };
 

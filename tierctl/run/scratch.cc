@@ -1,125 +1,241 @@
 #include "tierctl/run/scratch.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
-#include <vector>
+#include <ctime>
+#include <fstream>
+
+#include "tierd/source/fs_type.h"
 
 namespace tierctl::run {
 namespace {
 
-namespace fs = std::filesystem;
 using tierd::Code;
 using tierd::Result;
 using tierd::Status;
 using tierd::UniqueFd;
 
-constexpr char kLock[] = "/lock";
+constexpr char kLock[] = "lock";
+constexpr char kMagic[] = "tierd run 1\n";
+constexpr std::size_t kRandomLetters = 6;       // of mkdtemp
+constexpr std::int64_t kBeingMadeSeconds = 60;  // a directory without a lock's text is being made this moment, or its maker died in that moment
+constexpr int kAttempts = 3;
 constexpr std::size_t kLongestSocket = sizeof(sockaddr_un::sun_path) - 1;
 
 std::string Prefix(std::uint32_t uid) { return "tierd-run-" + std::to_string(uid) + "-"; }
 
-bool IsOurs(const std::string& path) {
-  struct stat info {};
-  return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == ::geteuid() && (info.st_mode & 077) == 0;
+bool IsNameOfARun(const std::string& name, std::uint32_t uid) {
+  const std::string prefix = Prefix(uid);
+  return name.size() == prefix.size() + kRandomLetters && name.starts_with(prefix) &&
+         std::all_of(name.begin() + static_cast<std::ptrdiff_t>(prefix.size()), name.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
 }
 
-// The lock, or nothing if somebody else has it.
-UniqueFd TryLock(const std::string& directory, int flags) {
-  UniqueFd fd(::open((directory + kLock).c_str(), flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
-  if (fd.valid() && ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) fd = UniqueFd();
+// The directory, if it is one of ours alone.
+UniqueFd OpenOwn(int base, const char* name) {
+  UniqueFd fd(::openat(base, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info {};
+  if (!fd.valid() || ::fstat(fd.get(), &info) != 0 || info.st_uid != ::geteuid() || (info.st_mode & 077) != 0) return UniqueFd();
   return fd;
 }
 
+// The lock, or nothing if somebody else has it. What was locked is what lies there now: a start beside us may have removed it in between.
+UniqueFd TryLock(int directory, int flags) {
+  UniqueFd fd(::openat(directory, kLock, flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600));
+  struct stat held {}, there {};
+  if (!fd.valid() || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 || ::fstat(fd.get(), &held) != 0 || !S_ISREG(held.st_mode)) return UniqueFd();
+  if (::fstatat(directory, kLock, &there, AT_SYMLINK_NOFOLLOW) != 0 || there.st_dev != held.st_dev || there.st_ino != held.st_ino) return UniqueFd();
+  return fd;
+}
+
+std::string TextOf(int fd) {
+  char text[512];
+  const ssize_t n = ::pread(fd, text, sizeof text, 0);
+  return n <= 0 ? "" : std::string(text, static_cast<std::size_t>(n));
+}
+
+void RemoveContent(int directory) {
+  DIR* const listing = ::fdopendir(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (listing == nullptr) return;
+  while (const dirent* entry = ::readdir(listing)) {
+    const std::string name = entry->d_name;
+    if (name == "." || name == ".." || ::unlinkat(directory, name.c_str(), 0) == 0) continue;
+    const UniqueFd inner(::openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!inner.valid()) continue;
+    RemoveContent(inner.get());
+    ::unlinkat(directory, name.c_str(), AT_REMOVEDIR);
+  }
+  ::closedir(listing);
+}
+
 void RemoveTree(const std::string& path) {
-  std::error_code ignored;
-  fs::remove_all(path, ignored);
+  const UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (directory.valid()) RemoveContent(directory.get());
+  ::rmdir(path.c_str());
 }
 
 std::vector<std::string> Bases(const tierd::config::GetEnvironment& environment) {
   std::vector<std::string> bases;
-  for (const char* name : {"SLURM_TMPDIR", "TMPDIR"}) {
-    if (const auto value = environment(name); value && value->starts_with('/')) bases.push_back(*value);
-  }
-  bases.insert(bases.end(), {"/var/tmp", "/tmp"});
+  const auto add = [&bases](std::string path) {
+    while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+    if (path.starts_with('/') && std::find(bases.begin(), bases.end(), path) == bases.end()) bases.push_back(std::move(path));
+  };
+  for (const char* name : {"SLURM_TMPDIR", "TMPDIR"}) add(environment(name).value_or(""));
+  add("/var/tmp");
+  add("/tmp");
   return bases;
+}
+
+bool IsLocal(const std::string& base) {
+  const UniqueFd fd(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.valid()) return false;
+  const auto kind = tierd::source::FsKindOf(fd.get());
+  return kind.ok() && !kind->is_network;
+}
+
+// What the lock file of this very directory says; a copy of it has another inode.
+std::string LockText(int directory, const std::string& host) {
+  struct stat info {};
+  ::fstat(directory, &info);
+  return kMagic + host + "\n" + std::to_string(info.st_ino) + "\n";
+}
+
+std::optional<LockedDirectory> Lock(std::string path, const std::string& host) {
+  const UniqueFd directory = OpenOwn(AT_FDCWD, path.c_str());
+  if (!directory.valid()) return std::nullopt;
+  UniqueFd lock = TryLock(directory.get(), O_CREAT);
+  if (!lock.valid()) return std::nullopt;
+  const std::string text = LockText(directory.get(), host);
+  if (TextOf(lock.get()) != text && (::ftruncate(lock.get(), 0) != 0 || ::pwrite(lock.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())))
+    return std::nullopt;
+  return LockedDirectory{std::move(path), std::move(lock)};
+}
+
+// A new one. None: `failure` says why.
+std::optional<LockedDirectory> MakeIn(const std::string& base, std::uint32_t uid, const std::string& host, std::string& failure) {
+  for (int i = 0; i < kAttempts; ++i) {
+    std::string path = base + "/" + Prefix(uid) + "XXXXXX";
+    if (::mkdtemp(path.data()) == nullptr) {
+      failure = std::strerror(errno);
+      return std::nullopt;
+    }
+    if (auto locked = Lock(path, host)) return locked;
+    failure = "no lock in " + path;
+    RemoveTree(path);
+  }
+  return std::nullopt;
+}
+
+// Whether nobody holds it any more. The lock that shows it is to be kept until the directory is gone.
+bool IsLeftOver(int directory, const std::string& host, UniqueFd& lock) {
+  struct stat info {};
+  if (::fstat(directory, &info) != 0) return false;
+  const bool old = ::time(nullptr) - info.st_mtime > kBeingMadeSeconds;
+  lock = TryLock(directory, 0);
+  if (lock.valid()) {
+    const std::string text = TextOf(lock.get());
+    return text == LockText(directory, host) || (text.empty() && old);
+  }
+  return false;
 }
 
 }  // namespace
 
-void RemoveLeftOvers(const std::string& base, std::uint32_t uid) {
-  std::error_code error;
-  for (fs::directory_iterator at(base, error), end; !error && at != end; at.increment(error)) {
-    const std::string path = at->path().string();
-    const std::string name = at->path().filename().string();
-    if (!name.starts_with(Prefix(uid)) || name == Prefix(uid) + "keep" || !IsOurs(path)) continue;
-    // One without a lock file is being made this moment, or its maker died in that moment: only an old one is left over.
-    struct stat info {};
-    const bool old = ::stat(path.c_str(), &info) == 0 && ::time(nullptr) - info.st_mtime > 60;
-    const UniqueFd lock = TryLock(path, 0);
-    if (lock.valid() || (errno == ENOENT && old)) RemoveTree(path);
-  }
+std::string HostName() {
+  utsname names{};
+  ::uname(&names);
+  std::string machine;
+  std::ifstream("/etc/machine-id") >> machine;
+  return std::string(names.nodename) + " " + machine;
 }
 
-std::optional<Scratch> Scratch::Take(std::string path, bool kept) {
-  UniqueFd lock = TryLock(path, O_CREAT);
-  if (!lock.valid()) return std::nullopt;
+void RemoveLeftOvers(const std::string& base, std::uint32_t uid, const std::string& host) {
+  const UniqueFd base_fd(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  DIR* const listing = base_fd.valid() ? ::fdopendir(::openat(base_fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) : nullptr;
+  if (listing == nullptr) return;
+  while (const dirent* entry = ::readdir(listing)) {
+    const std::string name = entry->d_name;
+    if (!IsNameOfARun(name, uid)) continue;
+    const UniqueFd directory = OpenOwn(base_fd.get(), name.c_str());
+    if (!directory.valid()) continue;
+    UniqueFd lock;
+    if (IsLeftOver(directory.get(), host, lock)) RemoveContent(directory.get());
+    // An empty one is nobody's, or in the making: then its maker makes another.
+    if (lock.valid() || ::faccessat(directory.get(), kLock, F_OK, AT_SYMLINK_NOFOLLOW) != 0) ::unlinkat(base_fd.get(), name.c_str(), AT_REMOVEDIR);
+  }
+  ::closedir(listing);
+}
+
+std::vector<int> Scratch::lock_fds() const {
+  std::vector<int> fds{main_.lock.get()};
+  if (short_.lock.valid()) fds.push_back(short_.lock.get());
+  return fds;
+}
+
+std::optional<Scratch> Scratch::Take(LockedDirectory directory, bool kept) {
   Scratch scratch;
-  scratch.path_ = std::move(path);
-  scratch.lock_ = std::move(lock);
+  scratch.main_ = std::move(directory);
   scratch.kept_ = kept;
-  scratch.socket_ = scratch.path_ + "/run/tierd.sock";
+  scratch.socket_ = scratch.path() + "/run/tierd.sock";
   if (scratch.socket_.size() > kLongestSocket) {
-    std::string pattern = "/tmp/" + Prefix(::geteuid()) + "XXXXXX";
-    if (::mkdtemp(pattern.data()) == nullptr) return std::nullopt;
-    // The lock of this one, too, is held as long as its run: a second name of the same file would do, but not across file systems.
-    std::error_code ignored;
-    fs::create_symlink(scratch.path_, pattern + "/of", ignored);
-    scratch.short_directory_ = pattern;
-    scratch.socket_ = pattern + "/run/tierd.sock";
+    std::string failure;
+    auto shorter = MakeIn("/tmp", ::geteuid(), HostName(), failure);
+    if (!shorter) return std::nullopt;
+    scratch.short_ = std::move(*shorter);
+    scratch.socket_ = scratch.short_.path + "/run/tierd.sock";
   }
   return scratch;
 }
 
 Result<Scratch> Scratch::Make(const tierd::config::GetEnvironment& environment, std::uint32_t uid, bool keep) {
-  std::string failure;
-  for (const std::string& base : Bases(environment)) {
-    RemoveLeftOvers(base, uid);
+  const std::string host = HostName();
+  std::vector<std::string> bases = Bases(environment);
+  for (const std::string& base : bases) RemoveLeftOvers(base, uid, host);
+  std::stable_partition(bases.begin(), bases.end(), IsLocal);
+  std::string all;
+  for (const std::string& base : bases) {
     if (keep) {
       const std::string path = base + "/" + Prefix(uid) + "keep";
-      if ((::mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) && IsOurs(path)) {
-        if (auto scratch = Take(path, true)) return std::move(*scratch);
+      ::mkdir(path.c_str(), 0700);
+      if (auto kept = Lock(path, host)) {
+        if (auto scratch = Take(std::move(*kept), true)) return std::move(*scratch);
       }
     }
-    std::string pattern = base + "/" + Prefix(uid) + "XXXXXX";
-    if (::mkdtemp(pattern.data()) == nullptr) {
-      failure += (failure.empty() ? "" : "; ") + base + ": " + std::strerror(errno);
-      continue;
+    std::string failure;
+    if (auto made = MakeIn(base, uid, host, failure)) {
+      if (auto scratch = Take(std::move(*made), false)) return std::move(*scratch);
+      failure = "too long a path for a socket, and no directory for one in /tmp";
     }
-    if (auto scratch = Take(pattern, false)) return std::move(*scratch);
-    RemoveTree(pattern);
+    all += (all.empty() ? "" : "; ") + base + ": " + failure;
   }
-  return Status(Code::kIo, "no directory for the job's cache: " + failure);
+  return Status(Code::kIo, "no directory for the job's cache: " + all);
 }
 
 void Scratch::Remove() {
-  if (path_.empty()) return;
-  // The lock file stays locked by the daemon as long as it lives: it has a descriptor of the same open file, so ours says nothing. Ask by a new one.
-  lock_ = UniqueFd();
-  const UniqueFd alone = TryLock(path_, 0);
-  if (!alone.valid()) return;
-  if (kept_) {
-    RemoveTree(path_ + "/run");
-  } else {
-    RemoveTree(path_);
+  for (LockedDirectory* held : {&main_, &short_}) {
+    if (held->path.empty()) continue;
+    // The lock stays the daemon's as long as it lives: it has a descriptor of the same open file, so ours says nothing. Ask by a new one.
+    held->lock = UniqueFd();
+    const UniqueFd directory = OpenOwn(AT_FDCWD, held->path.c_str());
+    if (!directory.valid()) continue;
+    const UniqueFd alone = TryLock(directory.get(), 0);
+    if (!alone.valid()) continue;
+    if (kept_ && held == &main_) {
+      RemoveTree(held->path + "/run");
+      ::unlink(reads().c_str());
+    } else {
+      RemoveTree(held->path);
+    }
   }
-  if (!short_directory_.empty()) RemoveTree(short_directory_);
 }
 
 }  // namespace tierctl::run

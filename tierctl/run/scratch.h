@@ -1,9 +1,14 @@
 // The private directory of one `tierctl run`: socket, SSD tier, logs, reports. Whoever uses it holds a lock on a file in it: the wrapper and the daemon share one. A
 // directory whose lock nobody holds is left over (a wrapper that was killed), and the next start removes it.
+//
+// flock is no sign of life across machines (many shared file systems keep it to a node), so the lock file says on which host it was taken, and a start leaves the
+// directories of other hosts alone.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tierd/base/status.h"
 #include "tierd/base/unique_fd.h"
@@ -11,30 +16,42 @@
 
 namespace tierctl::run {
 
+// A directory with a lock held on the file `lock` in it.
+struct LockedDirectory {
+  std::string path;
+  tierd::UniqueFd lock;  // close-on-exec
+};
+
 class Scratch {
  public:
-  // In $SLURM_TMPDIR, $TMPDIR, /var/tmp or /tmp: the first that can be used. `keep`: a directory that the next `run --keep` finds again, unless another one is using it.
+  // In $SLURM_TMPDIR, $TMPDIR, /var/tmp or /tmp: the first that can be used, one on a network file system last. `keep`: a directory that the next `run --keep` finds again, unless another one is using it.
+  // Removes what earlier runs left in any of these.
   static tierd::Result<Scratch> Make(const tierd::config::GetEnvironment& environment, std::uint32_t uid, bool keep);
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return main_.path; }
+  // For the processes' reports (client_lib/preload/PRELOAD.md); not made.
+  std::string reads() const { return main_.path + "/reads.jsonl"; }
   // Of the daemon, in a directory of its own; short enough for an address.
   const std::string& socket() const { return socket_; }
-  int lock_fd() const { return lock_.get(); }  // close-on-exec
+  // What a daemon holds as long as it lives; close-on-exec.
+  std::vector<int> lock_fds() const;
   bool kept() const { return kept_; }
   // Removes it, if nobody else (a daemon still at work) holds the lock.
   void Remove();
 
  private:
-  static std::optional<Scratch> Take(std::string path, bool kept);
+  static std::optional<Scratch> Take(LockedDirectory directory, bool kept);
 
-  std::string path_;
+  LockedDirectory main_;
+  LockedDirectory short_;  // for the socket, if the path of the other one is too long for an address; else empty
   std::string socket_;
-  std::string short_directory_;  // "" if the socket is below path_
-  tierd::UniqueFd lock_;
   bool kept_ = false;
 };
 
-// Removes directories below `base` that earlier runs of this user left.
-void RemoveLeftOvers(const std::string& base, std::uint32_t uid);
+// Removes directories below `base` that earlier runs of this user on this host left: of exactly the names that a run makes, with the lock file of a run. `host`: who we
+// are (HostName).
+void RemoveLeftOvers(const std::string& base, std::uint32_t uid, const std::string& host);
+// Node name and machine id.
+std::string HostName();
 
 }  // namespace tierctl::run

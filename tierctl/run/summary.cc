@@ -1,8 +1,11 @@
 #include "tierctl/run/summary.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <fstream>
+#include <utility>
+#include <vector>
 
 #include "tierctl/control_client.h"
 #include "tierctl/output.h"
@@ -13,7 +16,12 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kOrigins[] = {"ram", "ssd", "source", "bypass"};
+struct Origin {
+  const char* name;
+  const char* words;
+};
+constexpr Origin kOrigins[] = {{"ram", "ram"}, {"ssd", "ssd"}, {"source", "first read"}, {"bypass", "around the cache"}};
+constexpr std::size_t kMostEpochs = 4;  // said one by one in a line
 
 void Add(json& sum, const json& line) {
   for (const auto& [name, value] : line.items()) {
@@ -39,10 +47,22 @@ std::uint64_t Sum(const json& object) {
   return sum;
 }
 
-std::string Listed(const json& object, const char* nothing) {
+std::uint64_t SumOf(const json& reads, const char* what) {
+  std::uint64_t sum = 0;
+  for (const Origin& origin : kOrigins) sum += NumberOf(Part(reads, origin.name), what);
+  return sum;
+}
+
+std::string Listed(const json& object) {
   std::string text;
   for (const auto& [name, value] : object.items()) text += (text.empty() ? "" : ", ") + name + " " + value.dump();
-  return text.empty() ? nothing : text;
+  return text.empty() ? "none" : text;
+}
+
+// How much a counter of the daemon grew; of one that was started anew meanwhile: what it has counted since.
+std::uint64_t Grown(const json& before, const json& after, const char* name) {
+  const std::uint64_t now = NumberOf(after, name), then = NumberOf(before, name);
+  return now >= then ? now - then : now;
 }
 
 std::uint64_t SourceBytes(const json& status) {
@@ -51,20 +71,95 @@ std::uint64_t SourceBytes(const json& status) {
   return bytes;
 }
 
+// Reads by origin. A daemon of the job's own has also counted programs that use libtier by themselves; one that serves others too is believed only where nothing else is known.
+json Reads(const JobFacts& facts) {
+  const bool ask_daemon = facts.own_daemon || !facts.preload;
+  json reads = json::object();
+  for (const Origin& origin : kOrigins) {
+    const json& before = Part(Part(facts.before, "reads"), origin.name);
+    const json& after = Part(Part(facts.after, "reads"), origin.name);
+    const auto most = [&](const char* part, const char* what) {
+      return std::max(NumberOf(Part(facts.reports, part), origin.name), ask_daemon ? Grown(before, after, what) : 0);
+    };
+    reads[origin.name] = {{"count", most("reads", "count")}, {"bytes", most("bytes", "bytes")}};
+  }
+  return reads;
+}
+
+json Fallbacks(const JobFacts& facts) {
+  json fallback = Part(facts.reports, "fallback");
+  if (!facts.own_daemon && facts.preload) return fallback;
+  for (const auto& [reason, count] : Part(facts.after, "fallback").items()) {
+    const std::uint64_t grown = Grown(Part(facts.before, "fallback"), Part(facts.after, "fallback"), reason.c_str());
+    if (grown > NumberOf(fallback, reason.c_str())) fallback[reason] = grown;
+  }
+  return fallback;
+}
+
+// Epoch by epoch (CONTROL.md says what one is), the sources taken together; only of a daemon of the job's own.
+json Epochs(const JobFacts& facts) {
+  json epochs = json::array();
+  if (!facts.own_daemon) return epochs;
+  for (const json& source : ListOf(facts.after, "sources")) {
+    std::size_t i = 0;
+    for (const json& epoch : ListOf(source, "epochs")) {
+      if (i == epochs.size()) epochs.push_back(json::object());
+      Add(epochs[i++], epoch);
+    }
+  }
+  return epochs;
+}
+
 // The one thing most worth doing.
-std::string Advice(const JobFacts& facts) {
-  const json& bytes = Part(facts.reports, "bytes");
-  const std::uint64_t all = Sum(bytes);
-  if (!facts.preload) return "--no-preload: only programs that use libtier or the Python package were served";
-  if (all == 0 && NumberOf(facts.reports, "processes") == 0) return "nothing below a source was read by a program that could be served; is --source right?";
-  const json& fallback = Part(facts.reports, "fallback");
-  if (NumberOf(fallback, "no_daemon") + NumberOf(fallback, "timeout") > 0) return "the daemon was not always there: see its log with --keep";
-  if (Sum(Part(facts.reports, "conversions")) > Sum(Part(facts.reports, "reads")) / 10 && Sum(Part(facts.reports, "conversions")) > 100)
-    return "many descriptors had to become real (" + Listed(Part(facts.reports, "conversions"), "") + "): read before forking, or use libtier directly";
-  if (NumberOf(bytes, "bypass") > all / 4) return "a good part was read around the cache: a larger --ram or --ssd holds more";
-  if (NumberOf(bytes, "ssd") > all / 2) return "most came from the SSD: a larger --ram is faster";
-  if (NumberOf(bytes, "source") > all / 2) return "most was read for the first time: a second epoch, or tierctl prefetch before the first, is faster";
+std::string Advice(const JobFacts& facts, const json& summary) {
+  const json& reads = Part(summary, "reads");
+  const std::uint64_t all = SumOf(reads, "bytes");
+  const json& conversions = Part(summary, "conversions");
+  const auto part = [&reads](const char* origin) { return NumberOf(Part(reads, origin), "bytes"); };
+  if (facts.before.is_null()) return "there was no daemon: all was read from the source";
+  if (all == 0 && NumberOf(summary, "opened") + NumberOf(summary, "stats") + NumberOf(summary, "listings") == 0)
+    return facts.preload ? "nothing below a source was read by a program that could be served; is --source right?" : "--no-preload: no program that uses libtier or the Python package read anything";
+  const json& fallback = Part(summary, "fallback");
+  if (facts.after.is_null() || NumberOf(fallback, "no_daemon") + NumberOf(fallback, "timeout") > 0) return "the daemon was not always there: see its log with --keep";
+  if (Sum(conversions) > SumOf(reads, "count") / 10 && Sum(conversions) > 100)
+    return "many descriptors had to become real (" + Listed(conversions) + "): read before forking, or use libtier directly";
+  if (part("bypass") > all / 4) return "a good part was read around the cache: a larger --ram or --ssd holds more";
+  if (part("ssd") > all / 2) return "most came from the SSD: a larger --ram is faster";
+  if (part("source") > all / 2) return "most was read for the first time: a second epoch, or tierctl prefetch before the first, is faster";
   return "nothing to improve here";
+}
+
+std::string Shares(const json& counts, std::uint64_t all) {
+  std::string text;
+  for (const Origin& origin : kOrigins) {
+    const std::uint64_t part = NumberOf(counts, origin.name);
+    if (part != 0) text += (text.empty() ? "" : ", ") + std::string(origin.words) + " " + Percent(part, all);
+  }
+  return text.empty() ? "nothing" : text;
+}
+
+// "epoch 1: first read 100%; epochs 2-90: ram 100%"
+std::string EpochText(const json& epochs) {
+  std::vector<std::pair<std::string, std::string>> said;  // numbers, what
+  std::size_t first = 1;
+  for (std::size_t i = 1; i <= epochs.size(); ++i) {
+    const json& reads = Part(epochs[i - 1], "reads");
+    const std::string what = Shares(reads, Sum(reads));
+    if (said.empty() || said.back().second != what) {
+      first = i;
+      said.emplace_back("epoch " + std::to_string(i), what);
+    } else {
+      said.back().first = "epochs " + std::to_string(first) + "-" + std::to_string(i);
+    }
+  }
+  if (said.empty()) return "epochs: not known";
+  std::string text;
+  for (std::size_t i = 0; i < said.size(); ++i) {
+    const bool left_out = said.size() > kMostEpochs && i >= kMostEpochs / 2 && i + kMostEpochs / 2 < said.size();
+    if (left_out && i > kMostEpochs / 2) continue;
+    text += (text.empty() ? "" : "; ") + (left_out ? std::string("...") : said[i].first + ": " + said[i].second);
+  }
+  return text;
 }
 
 }  // namespace
@@ -83,36 +178,43 @@ json AddUpReports(const std::string& path) {
   return sum;
 }
 
-json SummaryJson(const JobFacts& facts) {
-  json document = {{"exit_code", facts.exit_code}, {"seconds", facts.seconds}, {"preload", facts.preload}};
-  document["job"] = facts.reports;
-  document["daemon"] = facts.status;
-  document["source_read_bytes"] = SourceBytes(facts.status);
-  document["advice"] = Advice(facts);
-  return document;
+json Summary(const JobFacts& facts) {
+  json summary = {{"version", TIERD_VERSION}, {"exit_code", facts.exit_code}, {"seconds", facts.seconds}, {"preload", facts.preload}, {"own_daemon", facts.own_daemon}};
+  summary["signal"] = facts.signal_number == 0 ? json() : json(facts.signal_number);
+  summary["reads"] = Reads(facts);
+  summary["epochs"] = Epochs(facts);
+  summary["fallback"] = Fallbacks(facts);
+  for (const char* name : {"processes", "opened", "stats", "listings", "maps", "memory_copies", "invalidations"}) summary[name] = NumberOf(facts.reports, name);
+  for (const char* name : {"conversions", "real_opens", "source_uses"}) summary[name] = Part(facts.reports, name);
+  const std::uint64_t earlier = SourceBytes(facts.before), later = SourceBytes(facts.after);
+  const std::uint64_t given = later >= earlier ? later - earlier : later;
+  const std::uint64_t served = SumOf(summary["reads"], "bytes") - NumberOf(summary["reads"]["bypass"], "bytes");
+  summary["source_read_bytes"] = given;
+  summary["source_saved_bytes"] = served > given ? served - given : 0;
+  summary["daemon"] = facts.after;
+  summary["advice"] = Advice(facts, summary);
+  return summary;
 }
 
-std::string SummaryText(const JobFacts& facts) {
+std::string SummaryText(const json& summary) {
   using tierd::config::HumanSize;
-  const json& reads = Part(facts.reports, "reads");
-  const json& bytes = Part(facts.reports, "bytes");
-  const std::uint64_t all = Sum(bytes);
-  std::string origins;
-  for (const char* origin : kOrigins) {
-    const char* const name = std::string_view(origin) == "bypass" ? "around the cache" : std::string_view(origin) == "source" ? "first read" : origin;
-    origins += (origins.empty() ? "" : ", ") + std::string(name) + " " + Percent(NumberOf(bytes, origin), all);
-  }
-  const std::uint64_t cached = all - NumberOf(bytes, "bypass");
-  const std::uint64_t from_source = SourceBytes(facts.status);
+  const json& reads = Part(summary, "reads");
+  const std::uint64_t all = SumOf(reads, "bytes");
+  const std::uint64_t processes = NumberOf(summary, "processes");
+  const std::uint64_t saved = NumberOf(summary, "source_saved_bytes");
+  json bytes = json::object();
+  for (const Origin& origin : kOrigins) bytes[origin.name] = NumberOf(Part(reads, origin.name), "bytes");
   std::string text;
-  text += "tierd: " + HumanSize(all) + " in " + std::to_string(Sum(reads)) + " reads of " + Plural(NumberOf(facts.reports, "processes"), "process") + ", " + Span(facts.seconds) + "\n";
-  text += "tierd: from " + origins + "\n";
-  text += "tierd: the source gave tierd " + HumanSize(from_source) + " for " + HumanSize(cached) + " served: " +
-          (cached > from_source ? HumanSize(cached - from_source) + " saved" : std::string("nothing saved yet")) + "\n";
-  text += "tierd: around the cache: " + Listed(Part(facts.reports, "fallback"), "none") + "; real from the start: " + Listed(Part(facts.reports, "real_opens"), "none") + "\n";
-  text += "tierd: descriptors made real: " + Listed(Part(facts.reports, "conversions"), "none") + "; answered from the index: " +
-          std::to_string(NumberOf(facts.reports, "stats")) + " stat, " + std::to_string(NumberOf(facts.reports, "listings")) + " listings\n";
-  text += "tierd: " + Advice(facts) + "\n";
+  const auto line = [&text](const std::string& words) { text += "tierd: " + words + "\n"; };
+  line(HumanSize(all) + " in " + Plural(SumOf(reads, "count"), "read") + " of " + std::to_string(processes) + (processes == 1 ? " process" : " processes") + ", " + Span(RealOf(summary, "seconds")) +
+       "; bytes: " + Shares(bytes, all));
+  line(EpochText(ListOf(summary, "epochs")));
+  line("the source gave tierd " + HumanSize(NumberOf(summary, "source_read_bytes")) + " for " + HumanSize(all - NumberOf(bytes, "bypass")) + " served: " +
+       (saved > 0 ? HumanSize(saved) + " saved" : std::string("nothing saved yet")));
+  line("around the cache: " + Listed(Part(summary, "fallback")) + "; real from the start: " + Listed(Part(summary, "real_opens")));
+  line("descriptors made real: " + Listed(Part(summary, "conversions")) + "; answered from the index: " + std::to_string(NumberOf(summary, "stats")) + " stat, " +
+       std::to_string(NumberOf(summary, "listings")) + " listings");
+  line(TextOf(summary, "advice"));
   return text;
 }
 

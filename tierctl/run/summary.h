@@ -1,5 +1,5 @@
-// What a job read, and from where: the lines that its processes left (client_lib/preload/PRELOAD.md, "Report"), added up, and what the daemon says. As six lines for
-// people or one JSON document. Pure, but for ReadReports.
+// What a job read, and from where: the lines that its processes left (client_lib/preload/PRELOAD.md, "Report"), added up, and what the daemon says. One JSON document
+// (tierctl/schema/run.json), which six lines for people say in short. Pure, but for AddUpReports.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,14 +12,17 @@ nlohmann::json AddUpReports(const std::string& path);
 
 struct JobFacts {
   nlohmann::json reports;    // AddUpReports
-  nlohmann::json status;     // the daemon's at the end; null: it could not be asked
+  nlohmann::json before;     // the daemon's status at the start
+  nlohmann::json after;      // and at the end; null: it could not be asked
+  bool own_daemon = false;   // it serves this job alone
+  bool preload = true;       // the library was used
   double seconds = 0;
   int exit_code = 0;
-  bool preload = true;       // the library was used
+  int signal_number = 0;     // that ended the command; else 0
 };
 
-nlohmann::json SummaryJson(const JobFacts& facts);
+nlohmann::json Summary(const JobFacts& facts);
 // Six lines, each ended.
-std::string SummaryText(const JobFacts& facts);
+std::string SummaryText(const nlohmann::json& summary);
 
 }  // namespace tierctl::run

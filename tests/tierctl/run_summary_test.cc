@@ -1,0 +1,98 @@
+// What `tierctl run` says at the end.
+#include "tierctl/run/summary.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+namespace tierctl::run {
+namespace {
+
+using nlohmann::json;
+
+json Read(std::uint64_t count, std::uint64_t bytes) { return {{"count", count}, {"bytes", bytes}}; }
+json StatusOf(std::uint64_t ram, std::uint64_t source, std::uint64_t read_bytes, const json& epochs = json::array()) {
+  return {{"reads", {{"ram", Read(ram, ram * 1000)}, {"ssd", Read(0, 0)}, {"source", Read(source, source * 1000)}, {"bypass", Read(0, 0)}}},
+          {"sources", {{{"path", "/d"}, {"read_bytes", read_bytes}, {"epochs", epochs}}}},
+          {"fallback", json::object()}};
+}
+json Epoch(std::uint64_t ram, std::uint64_t ssd, std::uint64_t source) { return {{"files", 100}, {"reads", {{"ram", ram}, {"ssd", ssd}, {"source", source}}}}; }
+
+class RunSummaryTest : public testing::Test {
+ protected:
+  RunSummaryTest() {
+    facts_.before = StatusOf(0, 0, 0);
+    facts_.after = StatusOf(200, 100, 100'000, json::array({Epoch(0, 0, 100), Epoch(100, 0, 0), Epoch(100, 0, 0)}));
+    facts_.own_daemon = true;
+    facts_.reports = {{"processes", 3}, {"opened", 300}, {"reads", {{"ram", 200}, {"source", 100}}}, {"bytes", {{"ram", 200'000}, {"source", 100'000}}}};
+  }
+  std::string Line(std::size_t number) const {
+    std::istringstream text(SummaryText(Summary(facts_)));
+    std::string line;
+    for (std::size_t i = 0; i <= number; ++i) std::getline(text, line);
+    return line;
+  }
+
+  JobFacts facts_;
+};
+
+TEST_F(RunSummaryTest, SixLines) {
+  const std::string text = SummaryText(Summary(facts_));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 6) << text;
+  EXPECT_TRUE(text.ends_with('\n'));
+  const std::string empty = SummaryText(Summary({}));
+  EXPECT_EQ(std::count(empty.begin(), empty.end(), '\n'), 6) << empty;
+}
+
+TEST_F(RunSummaryTest, HitsPerTierAndEpochAndWhatWasSaved) {
+  EXPECT_NE(Line(0).find("300 reads of 3 processes"), std::string::npos) << Line(0);
+  EXPECT_NE(Line(0).find("ram 66.7%, first read 33.3%"), std::string::npos) << Line(0);
+  EXPECT_EQ(Line(1), "tierd: epoch 1: first read 100%; epochs 2-3: ram 100%");
+  EXPECT_NE(Line(2).find("saved"), std::string::npos) << Line(2);
+  EXPECT_EQ(Summary(facts_)["source_saved_bytes"], 200'000);
+}
+
+TEST_F(RunSummaryTest, ManyUnlikeEpochsStayInOneLine) {
+  json epochs = json::array();
+  for (std::uint64_t i = 0; i < 50; ++i) epochs.push_back(Epoch(50 + i, 50 - i, 0));
+  facts_.after = StatusOf(0, 0, 0, epochs);
+  EXPECT_EQ(Line(1), "tierd: epoch 1: ram 50.0%, ssd 50.0%; epoch 2: ram 51.0%, ssd 49.0%; ...; epoch 49: ram 98.0%, ssd 2.0%; epoch 50: ram 99.0%, ssd 1.0%");
+}
+
+// Programs that use libtier by themselves write no reports.
+TEST_F(RunSummaryTest, WhatTheDaemonOfTheJobCountedCountsToo) {
+  facts_.preload = false;
+  facts_.reports = json::object();
+  EXPECT_EQ(Summary(facts_)["reads"]["ram"]["count"], 200);
+  EXPECT_EQ(Summary(facts_)["reads"]["source"]["bytes"], 100'000);
+}
+
+// A daemon that was there before, and serves others: only the growth counts, and what the job's own processes say about reads.
+TEST_F(RunSummaryTest, OfASharedDaemon) {
+  facts_.own_daemon = false;
+  facts_.before = StatusOf(5'000, 5'000, 900'000);
+  facts_.after = StatusOf(9'000, 5'100, 1'000'000, json::array({Epoch(1, 2, 3)}));
+  const json summary = Summary(facts_);
+  EXPECT_EQ(summary["reads"]["ram"]["count"], 200);
+  EXPECT_EQ(summary["source_read_bytes"], 100'000);
+  EXPECT_TRUE(summary["epochs"].empty());
+  EXPECT_EQ(Line(1), "tierd: epochs: not known");
+}
+
+TEST_F(RunSummaryTest, FallbacksByReason) {
+  facts_.reports["fallback"] = {{"no_frame", 3}};
+  facts_.after["fallback"] = {{"no_frame", 2}, {"timeout", 4}};
+  EXPECT_NE(Line(3).find("no_frame 3, timeout 4"), std::string::npos) << Line(3);
+}
+
+TEST_F(RunSummaryTest, OneLineOfAdvice) {
+  EXPECT_EQ(Line(5), "tierd: nothing to improve here");
+  facts_.after = json();
+  EXPECT_NE(Line(5).find("not always there"), std::string::npos);
+  facts_.before = json();
+  EXPECT_NE(Line(5).find("there was no daemon"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tierctl::run
