@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "client_lib/src/copy.h"
+#include "client_lib/src/hit.h"
 #include "client_lib/src/views.h"
 
 namespace tierd::client {
@@ -129,6 +130,45 @@ abi::Fallback File::Chunk(const Call& call, std::uint32_t chunk, LeaseUse use, b
   wish.any_age = any_age;
   wish.sequential = last_chunk_.exchange(chunk, std::memory_order_relaxed) + 1 == chunk;
   return FindChunk(call, target, text, facts_, wish, piece);
+}
+
+bool File::ChunkHere(std::uint32_t chunk, Piece& piece) {
+  HitPlace place;
+  if (!FindHitPlace(client_, path_, place) || place.source->chunk_bytes != chunk_bytes_) return false;
+  if (alias_ && !place.session->arena->IsOf(instance_)) return false;
+  const LookUp look_up{*place.session, *place.index, place.now_ns, true, nullptr};
+  if (LookUpChunk(look_up, alias_ ? file_key_ : place.key, chunk, facts_, LeaseUse::kCall, piece) != Look::kHit) return false;
+  const std::uint64_t begin = std::uint64_t{chunk} * chunk_bytes_;
+  if (piece.bytes == (size() - begin < chunk_bytes_ ? size() - begin : chunk_bytes_)) return true;
+  piece.Free();
+  return false;
+}
+
+File::Done File::ReadHere(void* buffer, std::size_t count, std::uint64_t offset) {
+  Done done;
+  if (offset >= size()) return done;
+  if (count > size() - offset) count = static_cast<std::size_t>(size() - offset);
+  for (std::size_t copied = 0; copied < count;) {
+    const std::uint64_t at = offset + copied;
+    const std::uint64_t begin = mode_ == Mode::kWhole ? at : at % chunk_bytes_;
+    const auto chunk = static_cast<std::uint32_t>(at / chunk_bytes_);
+    Piece piece;
+    const Piece* bytes = Held(at);
+    if (bytes == nullptr) {
+      if (!ChunkHere(chunk, piece)) return done;
+      bytes = &piece;
+    }
+    std::size_t part = count - copied;
+    if (mode_ == Mode::kChunked && part > chunk_bytes_ - begin) part = static_cast<std::size_t>(chunk_bytes_ - begin);
+    CopyOut(static_cast<char*>(buffer) + copied, bytes->data + begin, part);
+    const bool revoked = piece.held() && piece.session->page->revoked.load(std::memory_order_acquire) != 0;  // HAZARDS 2.5
+    piece.Free();
+    if (revoked) return done;
+    last_chunk_.store(chunk, std::memory_order_relaxed);
+    copied += part;
+    done.bytes = static_cast<ssize_t>(copied);
+  }
+  return done;
 }
 
 File::Done File::Read(const Call& call, void* buffer, std::size_t count, std::uint64_t offset, bool any_age) {

@@ -40,6 +40,9 @@ class File {
   };
   // Copies up to `count` bytes from `offset`. `any_age`: the file is open, its version stays right.
   Done Read(const Call& call, void* buffer, std::size_t count, std::uint64_t offset, bool any_age);
+  // The same of an open file, from what is held or in shared memory alone: no lock, no question, no source; for signal handlers too. Fewer bytes than wanted, perhaps
+  // none: the rest is for Read.
+  Done ReadHere(void* buffer, std::size_t count, std::uint64_t offset);
   // A counted view piece with the bytes at `offset`, or the reason why there is none (then Read may still serve them). `*data`, `*bytes`: cut at the
   // end of the chunk.
   abi::Fallback Pin(const Call& call, std::uint64_t offset, std::size_t count, Piece& piece, const std::byte** data, std::size_t* bytes);
@@ -56,6 +59,8 @@ class File {
  private:
   enum class Mode : std::uint8_t { kWhole, kChunked };
   bool HoldAll(const Call& call);
+  // A chunk by the hit path's rules, under the lease of a call.
+  bool ChunkHere(std::uint32_t chunk, Piece& piece);
   // Where the bytes at `offset` are held, or null.
   const Piece* Held(std::uint64_t offset) const;
 
