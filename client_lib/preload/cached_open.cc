@@ -2,14 +2,16 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/sysmacros.h>
 
 #include <cstring>
 #include <new>
 
+#include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/room.h"
+#include "client_lib/preload/slow_path.h"
 #include "client_lib/src/cached_file.h"
 #include "client_lib/src/copy.h"
 #include "client_lib/src/finish.h"
@@ -22,15 +24,6 @@ namespace tierd::preload {
 namespace {
 
 using client::Piece;
-
-constexpr std::size_t kStackWanted = 64 << 10;  // the slow path has room for a few paths on its stack
-
-// Whether this is a signal handler on a small stack of its own.
-bool StackIsSmall() {
-  stack_t stack{};
-  if (raw::Call(SYS_sigaltstack, 0, raw::Address(&stack)) != 0) return false;
-  return (stack.ss_flags & SS_ONSTACK) != 0 && stack.ss_size < kStackWanted;
-}
 
 int ShownFlags(int flags) { return (flags & (O_NOATIME | O_NONBLOCK)) | O_LARGEFILE; }
 
@@ -93,12 +86,17 @@ int InstallFile(const char* path, int flags, const client::Call& call, client::C
 }
 
 __attribute__((noinline)) int OpenSlow(const char* path, int flags, NotServed& not_served) {
+  LookAtLibraries();
+  if (!MayMakeDescriptors()) {
+    not_served.why = RealOpen::kMode;
+    return -1;
+  }
   const abi::Fallback without = process.client->WithoutDaemon(client::CoarseNs());
   if (without != abi::Fallback::kNone || StackIsSmall()) {
     not_served = {RealOpen::kNotCached, without};
     return -1;
   }
-  const client::SlowPath slow;
+  const SlowPath slow;
   if (!slow.entered()) return -1;
   const client::Call call(*process.client, path, 0);
   client::Cached cached;
@@ -140,8 +138,6 @@ int OpenCached(const char* path, int flags, NotServed& not_served) {
 
 // ---- reading ---------------------------------------------------------------------------------------------------------------
 
-namespace {
-
 void CountPieceRead(Description& d, std::uint64_t bytes) {
   if (!d.session->serves()) return;
   auto tier = abi::Tier::kRam;
@@ -154,14 +150,31 @@ void CountPieceRead(Description& d, std::uint64_t bytes) {
   client::CountRead(page.counters, tier, bytes);
 }
 
-ssize_t ReadFile(Description& d, void* buffer, std::size_t count, std::uint64_t offset) {
-  const client::SlowPath slow;
+namespace {
+
+// What is neither held nor in shared memory. -ESTALE: the file has been written to, and no chunk of its version is there any more.
+__attribute__((noinline)) ssize_t ReadElsewhere(Description& d, void* buffer, std::size_t count, std::uint64_t offset) {
+  const bool small = StackIsSmall();
+  const SlowPath slow;
   client::Call call(*process.client, d.path, 0);
-  if (!slow.entered()) call.flags |= TIER_NOWAIT;
+  if (small || !slow.entered()) {
+    const ssize_t got = client::ReadSource(d.file().descriptor(), buffer, count, static_cast<std::int64_t>(offset));
+    return got >= 0 && !d.file().DescriptorKeepsVersion() ? -ESTALE : got;
+  }
   const client::File::Done done = d.file().Read(call, buffer, count, offset, true);
   if (done.changed) return -ESTALE;
   if (done.bytes > 0) client::CountSlowRead(call, done.tier, static_cast<std::uint64_t>(done.bytes), done.reason);
   return done.bytes;
+}
+
+ssize_t ReadFile(Description& d, void* buffer, std::size_t count, std::uint64_t offset) {
+  const client::File::Done here = d.file().ReadHere(buffer, count, offset);
+  const auto done = static_cast<std::size_t>(here.bytes);
+  if (done > 0) client::CountRead(process.client->Counters(process.client->session()), abi::Tier::kRam, done);
+  if (done == count) return here.bytes;
+  const ssize_t rest = ReadElsewhere(d, static_cast<char*>(buffer) + done, count - done, offset + done);
+  if (rest < 0) return rest == -ESTALE || done == 0 ? rest : here.bytes;
+  return here.bytes + rest;
 }
 
 }  // namespace
@@ -206,7 +219,7 @@ namespace {
 
 __attribute__((noinline)) bool StatSlow(const char* path, bool follow, struct stat& st) {
   if (process.client->WithoutDaemon(client::CoarseNs()) != abi::Fallback::kNone || StackIsSmall()) return false;
-  const client::SlowPath slow;
+  const SlowPath slow;
   if (!slow.entered()) return false;
   const client::Call call(*process.client, path, 0);
   client::Cached cached;
@@ -240,6 +253,23 @@ bool StatPath(const char* path, bool follow, struct stat& st) {
   return true;
 }
 
+bool HasGrown(Description& d) {
+  constexpr std::int64_t kLookEveryNs = 1'000'000'000;
+  const std::int64_t now_ns = client::CoarseNs();
+  std::int64_t looked_ns = d.looked_ns.load(std::memory_order_relaxed);
+  if (now_ns - looked_ns < kLookEveryNs || !d.looked_ns.compare_exchange_strong(looked_ns, now_ns, std::memory_order_relaxed)) return false;
+  client::HitPlace place;
+  client::FileFacts facts;
+  if (client::FindHitPlace(*process.client, d.path, place)) {
+    const client::Look look = client::LookUpFacts({*place.session, *place.index, place.now_ns, false, &facts}, place.key, true);
+    if (look != client::Look::kMiss && look != client::Look::kRetired && facts.SameVersion(d.facts)) return false;
+  }
+  struct stat st;
+  if (raw::Call(SYS_newfstatat, AT_FDCWD, raw::Address(d.path), raw::Address(&st), 0) != 0 || st.st_ino != d.facts.ino) return false;
+  const std::int64_t mtime_ns = std::int64_t{st.st_mtim.tv_sec} * 1'000'000'000 + st.st_mtim.tv_nsec;
+  return static_cast<std::uint64_t>(st.st_size) != d.facts.size || mtime_ns != d.facts.mtime_ns;
+}
+
 // ---- the source behind it --------------------------------------------------------------------------------------------------
 
 int SourceOf(Description& d, SourceUse use) {
@@ -258,20 +288,15 @@ int SourceOf(Description& d, SourceUse use) {
     attr.mode = st.st_mode;
   }
   if (!good || !client::FactsFromAttr(attr).SameVersion(d.facts)) {
-    raw::Close(low);
+    CloseOwnFile(low);
     return -ESTALE;
   }
   int fd = raw::DupFrom(low, OwnBase());
   if (fd < 0) fd = low;
-  else raw::Close(low);
-  raw::MarkOwn(fd, true);
-  int none = -1;
-  if (!d.source.compare_exchange_strong(none, fd, std::memory_order_acq_rel)) {
-    raw::MarkOwn(fd, false);
-    raw::Close(fd);
-    return none;
-  }
-  return fd;
+  else CloseOwnFile(low);
+  if (HoldOwn(fd, d.source)) return fd;
+  CloseOwnFile(fd);
+  return d.source.load(std::memory_order_acquire);
 }
 
 }  // namespace tierd::preload

@@ -21,8 +21,16 @@ void CountNotServed(const NotServed& not_served);
 // A descriptor of ours for the canonical `path`, or -1: the caller opens the file itself.
 int OpenCached(const char* path, int flags, NotServed& not_served);
 
-// Up to `count` bytes at `offset`: fewer only at the end of the file.
+// Up to `count` bytes at `offset`: fewer only at the end of the file. -ESTALE: the file has been written to and what is asked for is nowhere any more as it was at
+// the open: the caller converts the descriptor and lets the kernel read on, as it would have all along.
 ssize_t ReadCached(Description& description, void* buffer, std::size_t count, std::uint64_t offset);
+
+// Whether the file behind a descriptor that has been open for a while has been written to, at the question of who asks for its size or has come to its end (tail -f): then
+// it is converted and shows what there is by now. A look at the source, at most once a second.
+bool HasGrown(Description& description);
+
+// Counts bytes of a leased piece that were read some other way.
+void CountPieceRead(Description& description, std::uint64_t bytes);
 
 // What fstat shows. st_blocks is what the size takes in 4 KiB blocks, st_atime the mtime: the cache knows neither.
 void StatOfFacts(const client::FileFacts& facts, std::uint64_t dev, struct stat& st);

@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/materialise.h"
@@ -19,14 +21,15 @@ TIERD_NEXT(ssize_t, copy_file_range, int, off64_t*, int, off64_t*, size_t, unsig
 TIERD_NEXT(ssize_t, splice, int, off64_t*, int, off64_t*, size_t, unsigned)
 TIERD_NEXT(int, posix_fadvise, int, off64_t, off64_t, int)
 TIERD_NEXT(ssize_t, readahead, int, off64_t, size_t)
-TIERD_NEXT(ssize_t, write, int, const void*, size_t)
-TIERD_NEXT(ssize_t, pwrite, int, const void*, size_t, off64_t)
 
 namespace {
 
 constexpr std::size_t kPiece = 128 << 10;  // of a file that is not one leased piece
 
-// Up to `count` bytes of the file from `offset` on to `write`; what was written, or the error of the first write.
+// No cancellation point: a thread that ended here would keep the description, and its leases, for ever.
+ssize_t WriteTo(int fd, const void* data, std::size_t bytes) { return Result(raw::Call(SYS_write, fd, raw::Address(data), static_cast<long>(bytes))); }
+
+// Up to `count` bytes of the file from `offset` on to `write`, whose result it is; or what ReadCached says when it fails.
 template <typename Write>
 ssize_t WriteOut(Description& d, std::uint64_t offset, std::size_t count, Write write) {
   if (offset >= d.size()) return 0;
@@ -38,18 +41,27 @@ ssize_t WriteOut(Description& d, std::uint64_t offset, std::size_t count, Write 
     if (sent > 0) tierd::client::CountRead(d.client->Counters(d.session), tierd::abi::Tier::kRam, static_cast<std::uint64_t>(sent));
     return sent;
   }
-  alignas(64) char buffer[16 << 10];
-  ssize_t done = 0;
-  while (static_cast<std::size_t>(done) < count) {
-    const std::size_t left = count - static_cast<std::size_t>(done);
-    const ssize_t got = ReadCached(d, buffer, left < sizeof buffer ? left : sizeof buffer, offset + static_cast<std::uint64_t>(done));
-    if (got <= 0) return done > 0 ? done : Result(got);
-    const ssize_t sent = write(buffer, static_cast<std::size_t>(got));
-    if (sent < 0) return done > 0 ? done : sent;
-    done += sent;
-    if (sent < got || static_cast<std::size_t>(done) >= kPiece) break;
+  auto* const buffer = static_cast<char*>(std::malloc(kPiece));  // of the core's heap: as good in a handler
+  if (buffer == nullptr) return -ESTALE;
+  const ssize_t got = ReadCached(d, buffer, count < kPiece ? count : kPiece, offset);
+  const ssize_t sent = got > 0 ? write(buffer, static_cast<std::size_t>(got)) : got;
+  std::free(buffer);
+  return sent;
+}
+
+// `bytes` have left from where the description was: its offset moves by them, wherever and whatever it is by now.
+void Advance(int fd, Description& d, std::uint64_t bytes) {
+  for (;;) {
+    std::uint64_t word = d.word.load(std::memory_order_acquire);
+    switch (StateOf(word)) {
+      case State::kCached:
+        if (d.word.compare_exchange_weak(word, word + bytes, std::memory_order_acq_rel)) return;
+        break;
+      case State::kReal: raw::Call(SYS_lseek, fd, static_cast<long>(bytes), SEEK_CUR); return;
+      case State::kClosed: return;
+      default: AwaitUsable(d, word);
+    }
   }
-  return done;
 }
 
 // The same from the descriptor's own offset, or from *offset. kGone: it is not ours any more.
@@ -59,22 +71,21 @@ Moved WriteFrom(int fd, off64_t* offset, std::size_t count, ssize_t* result, Wri
   for (;;) {
     const Using use(fd);
     if (!use) return Moved::kGone;
-    std::uint64_t word = use->word.load(std::memory_order_acquire);
+    const std::uint64_t word = use->word.load(std::memory_order_acquire);
     if (StateOf(word) != State::kCached) {
       if (AwaitUsable(*use, word)) continue;
       *result = Result(ssize_t{-EBADF});
       return Moved::kDone;
     }
-    if (offset != nullptr) {
-      *result = *offset < 0 ? Result(ssize_t{-EINVAL}) : WriteOut(*use, static_cast<std::uint64_t>(*offset), count, write);
-      if (*result > 0) *offset += *result;
+    if (offset != nullptr && *offset < 0) {
+      *result = Result(ssize_t{-EINVAL});
       return Moved::kDone;
     }
-    *result = WriteOut(*use, OffsetOf(word), count, write);
-    // What is written is written: the offset moves by it wherever it is now, as after a read that raced with another.
-    while (*result > 0 && StateOf(word) == State::kCached &&
-           !use->word.compare_exchange_weak(word, word + static_cast<std::uint64_t>(*result), std::memory_order_acq_rel)) {
-    }
+    *result = WriteOut(*use, offset != nullptr ? static_cast<std::uint64_t>(*offset) : OffsetOf(word), count, write);
+    if (*result == -ESTALE && Materialise(fd, Conversion::kChanged)) continue;
+    if (*result < -1) *result = Result(*result);
+    if (*result > 0 && offset != nullptr) *offset += *result;
+    if (*result > 0 && offset == nullptr) Advance(fd, *use, static_cast<std::uint64_t>(*result));
     return Moved::kDone;
   }
 }
@@ -83,7 +94,7 @@ Moved WriteFrom(int fd, off64_t* offset, std::size_t count, ssize_t* result, Wri
 
 TIERD_EXPORT(ssize_t, sendfile, int to, int from, off64_t* offset, size_t count) {
   ssize_t result;
-  const auto write = [&](const void* data, std::size_t bytes) { return Next_write()(to, data, bytes); };
+  const auto write = [&](const void* data, std::size_t bytes) { return WriteTo(to, data, bytes); };
   if (Emulate(from) && WriteFrom(from, offset, count, &result, write) == Moved::kDone) return result;
   return Next_sendfile()(to, from, offset, count);
 }
@@ -110,8 +121,8 @@ TIERD_EXPORT(ssize_t, copy_file_range, int from, off64_t* from_offset, int to, o
   if (const int error = CheckTarget(to); error != 0) return Result(static_cast<ssize_t>(error));
   ssize_t result;
   const auto write = [&](const void* data, std::size_t bytes) -> ssize_t {
-    if (to_offset == nullptr) return Next_write()(to, data, bytes);
-    const ssize_t sent = Next_pwrite()(to, data, bytes, *to_offset);
+    if (to_offset == nullptr) return WriteTo(to, data, bytes);
+    const ssize_t sent = Result(raw::Call(SYS_pwrite64, to, raw::Address(data), static_cast<long>(bytes), *to_offset));
     if (sent > 0) *to_offset += sent;
     return sent;
   };
@@ -124,7 +135,7 @@ TIERD_EXPORT(ssize_t, splice, int from, off64_t* from_offset, int to, off64_t* t
   while (Emulate(from)) {
     const Using use(from);
     if (!use) break;
-    std::uint64_t word = use->word.load(std::memory_order_acquire);
+    const std::uint64_t word = use->word.load(std::memory_order_acquire);
     if (StateOf(word) != State::kCached) {
       if (AwaitUsable(*use, word)) continue;
       return Result(ssize_t{-EBADF});
@@ -132,11 +143,10 @@ TIERD_EXPORT(ssize_t, splice, int from, off64_t* from_offset, int to, off64_t* t
     const int source = SourceOf(*use, SourceUse::kSplice);
     if (source < 0) break;
     auto here = static_cast<off64_t>(OffsetOf(word));
-    const ssize_t sent = Next_splice()(source, from_offset != nullptr ? from_offset : &here, to, to_offset, count, flags);
-    while (sent > 0 && from_offset == nullptr && StateOf(word) == State::kCached &&
-           !use->word.compare_exchange_weak(word, word + static_cast<std::uint64_t>(sent), std::memory_order_acq_rel)) {
-    }
-    return sent;
+    const long sent = raw::Call(SYS_splice, source, raw::Address(from_offset != nullptr ? from_offset : &here), to, raw::Address(to_offset), static_cast<long>(count),
+                                static_cast<long>(flags));
+    if (sent > 0 && from_offset == nullptr) Advance(from, *use, static_cast<std::uint64_t>(sent));
+    return Result(sent);
   }
   if (Emulate(from)) (void)Materialise(from, Conversion::kAttributes);
   return Next_splice()(from, from_offset, to, to_offset, count, flags);

@@ -5,6 +5,7 @@
 
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/calls.h"
+#include "client_lib/preload/mapped_frames.h"
 #include "client_lib/preload/mappings.h"
 #include "client_lib/preload/materialise.h"
 
@@ -17,35 +18,57 @@ TIERD_NEXT(int, mprotect, void*, size_t, int)
 
 namespace {
 
+AddressRange RangeOf(const void* address, size_t length) {
+  constexpr std::uint64_t kPage = 4096;
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  return {begin, begin + (length + kPage - 1) / kPage * kPage};
+}
+
 __attribute__((noinline)) void* MapOurs(void* address, size_t length, int protection, int flags, int fd, off64_t offset) {
-  int source = -1;
   {
-    const tierd::client::KeepErrno keep;
     const Using use(fd);
     if (use) {
-      const MapRequest request{address, length, protection, flags, static_cast<std::uint64_t>(offset)};
-      if (offset >= 0) {
-        if (void* const made = MapCached(*use, request); made != nullptr) return made;
+      int source = -1;
+      {
+        const tierd::client::KeepErrno keep;
+        const MapRequest request{address, length, protection, flags, static_cast<std::uint64_t>(offset)};
+        if (offset >= 0) {
+          if (void* const made = MapCached(*use, request); made != nullptr) return made;
+        }
+        source = SourceOf(*use, SourceUse::kMmap);
       }
-      source = SourceOf(*use, SourceUse::kMmap);
+      // While it is in use: then the number is the file's.
+      if (source >= 0) return Next_mmap()(address, length, protection, flags, source, offset);
     }
   }
-  if (source >= 0) return Next_mmap()(address, length, protection, flags, source, offset);
   (void)Materialise(fd, Conversion::kAttributes);
+  return Next_mmap()(address, length, protection, flags, fd, offset);
+}
+
+void* Map(void* address, size_t length, int protection, int flags, int fd, off64_t offset) {
+  if ((flags & MAP_ANONYMOUS) == 0 && Emulate(fd)) return MapOurs(address, length, protection, flags, fd, offset);
   return Next_mmap()(address, length, protection, flags, fd, offset);
 }
 
 }  // namespace
 
 TIERD_EXPORT(void*, mmap, void* address, size_t length, int protection, int flags, int fd, off64_t offset) {
-  if ((flags & MAP_ANONYMOUS) == 0 && Emulate(fd)) return MapOurs(address, length, protection, flags, fd, offset);
-  return Next_mmap()(address, length, protection, flags, fd, offset);
+  if ((flags & MAP_FIXED) == 0 || !AnyMappings()) return Map(address, length, protection, flags, fd, offset);
+  TakenFrames replaced(RangeOf(address, length));
+  void* const made = Map(address, length, protection, flags, fd, offset);
+  // A failure may have come before or after the old pages went.
+  if (made != MAP_FAILED) replaced.Gone();
+  else replaced.KeepForGood();
+  return made;
 }
 TIERD_ALIAS(void*, mmap64, mmap, void*, size_t, int, int, int, off64_t)
 
 TIERD_EXPORT(int, munmap, void* address, size_t length) {
+  if (!AnyMappings()) return Next_munmap()(address, length);
+  TakenFrames taken(RangeOf(address, length));
   const int result = Next_munmap()(address, length);
-  if (result == 0 && AnyMappings()) NoteUnmapped(address, length);
+  if (result == 0) taken.Gone();
+  else taken.Restore();
   return result;
 }
 
@@ -54,11 +77,32 @@ TIERD_EXPORT(void*, mremap, void* address, size_t old_length, size_t length, int
   va_start(arguments, flags);
   void* const place = (flags & MREMAP_FIXED) != 0 ? va_arg(arguments, void*) : nullptr;
   va_end(arguments);
-  if (AnyMappings()) NoteMoved(address, old_length);
-  return Next_mremap()(address, old_length, length, flags, place);
+  if (!AnyMappings()) return Next_mremap()(address, old_length, length, flags, place);
+  const AddressRange old = RangeOf(address, old_length != 0 ? old_length : 1);
+  const bool moves = old_length == 0 || (flags & ~MREMAP_MAYMOVE) != 0;
+  if (moves && length <= old_length) ReplaceFrames(address, old_length, Frames::kAll);
+  if (ShowsFrames(old) && (moves || length > old_length)) {
+    errno = ENOMEM;  // behind a frame lies somebody else's: there is no more of this mapping
+    return MAP_FAILED;
+  }
+  const AddressRange rest = RangeOf(address, length);
+  TakenFrames cut(rest.end < old.end && !moves ? AddressRange{rest.end, old.end} : AddressRange{0, 0});
+  TakenFrames replaced(place != nullptr ? RangeOf(place, length) : AddressRange{0, 0});
+  void* const made = Next_mremap()(address, old_length, length, flags, place);
+  if (made != MAP_FAILED) {
+    cut.Gone();
+    replaced.Gone();
+  } else {
+    cut.Restore();
+    replaced.KeepForGood();
+  }
+  return made;
 }
 
 TIERD_EXPORT(int, mprotect, void* address, size_t length, int protection) {
-  if ((protection & PROT_WRITE) != 0 && AnyMappings() && MakeWritable(address, length, protection)) return 0;
+  if ((protection & PROT_WRITE) != 0 && AnyMappings()) {
+    const tierd::client::KeepErrno keep;
+    ReplaceFrames(address, length, Frames::kPrivate);
+  }
   return Next_mprotect()(address, length, protection);
 }

@@ -1,5 +1,6 @@
 // What is done to a descriptor number: close, dup, fcntl; and lseek.
 #include <fcntl.h>
+#include <linux/close_range.h>
 #include <stdarg.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -7,6 +8,7 @@
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/writers.h"
@@ -65,20 +67,33 @@ inline int CloseHere(int fd) {
 
 int tierd::preload::CloseAny(int fd) { return CloseHere(fd); }
 
+void tierd::preload::ForgetAll(int fd) {
+  if (raw::IsOwn(fd)) ForgetOwn(fd);
+  if (IsOurs(fd)) ForgetNumber(fd);
+  ForgetDirectory(fd);
+  ForgetWriter(fd);
+}
+
 TIERD_EXPORT(int, close, int fd) { return CloseHere(fd); }
 
 namespace {
 
-// Everything from `first` to `last` but what the core has open.
+// Everything from `first` to `last` but what is our own.
 int CloseRange(unsigned first, unsigned last, unsigned flags) {
-  if (first > last) return -EINVAL;
+  if (first > last || (flags & ~(CLOSE_RANGE_UNSHARE | CLOSE_RANGE_CLOEXEC)) != 0) return -EINVAL;
+  if ((flags & CLOSE_RANGE_UNSHARE) != 0) {
+    // This thread's descriptors and the others' are two sets from now on: one table does not do for both.
+    process.real_from_now.store(true, std::memory_order_seq_cst);
+    MaterialiseAll(Conversion::kFork);
+    return static_cast<int>(raw::Call(SYS_close_range, first, last, static_cast<long>(flags)));
+  }
   for (unsigned fd = first; fd <= last && fd < raw::kWatched; ++fd) {
     const auto number = static_cast<int>(fd);
-    if ((flags & 4) != 0) {  // CLOSE_RANGE_CLOEXEC
+    if ((flags & CLOSE_RANGE_CLOEXEC) != 0) {
       if (IsOurs(number)) SetCloseOnExec(number, true);
       continue;
     }
-    if (IsOurs(number)) CloseNumber(number);
+    if (IsOurs(number)) CloseOurs(number);
     else if (IsWriter(number)) CloseWatched(number);
     ForgetDirectory(number);
   }
@@ -87,13 +102,13 @@ int CloseRange(unsigned first, unsigned last, unsigned flags) {
   for (unsigned fd = first; fd <= last && fd < raw::kWatched; ++fd) {
     if (!raw::IsOwn(static_cast<int>(fd)) && !IsOurs(static_cast<int>(fd))) continue;
     if (begin < fd) {
-      const long result = raw::Call(SYS_close_range, begin, fd - 1, flags);
+      const long result = raw::Call(SYS_close_range, begin, fd - 1, static_cast<long>(flags));
       if (result < 0) return static_cast<int>(result);
     }
     begin = fd + 1;
   }
   if (begin > last) return 0;
-  return static_cast<int>(raw::Call(SYS_close_range, begin, last, flags));
+  return static_cast<int>(raw::Call(SYS_close_range, begin, last, static_cast<long>(flags)));
 }
 
 }  // namespace
@@ -113,38 +128,51 @@ TIERD_EXPORT(void, closefrom, int lowest) {
 
 namespace {
 
-// A real file is put where a number of ours, or a writer, may be.
+// A file is put where a number of ours, or a writer, may be.
 template <typename Dup>
 int DupOnto(int from, int to, Dup dup) {
   if (!Active()) return dup();
+  if (raw::IsOwn(from)) return Result(-EBADF);
   // Numbers of ours lie in the high range only: a file that is put at a chosen number is a real one.
   if (IsOurs(from)) (void)Materialise(from, Conversion::kDup);
-  if (raw::Call(SYS_fcntl, from, F_GETFD) < 0) return dup();  // fails, and `to` stays what it is
+  if (raw::IsOwn(to)) MoveOwnAway(to);
   ClosingWriter closing(to);
-  if (IsOurs(to)) ForgetNumber(to);
-  const int result = dup();
-  closing.Tell();
-  if (result >= 0) {
-    if (raw::IsOwn(to)) raw::MarkOwn(to, false);  // the core notices that its descriptor is gone
-    ForgetDirectory(to);
-    NoteCopy(from, to);
+  const int result = IsOurs(to) ? ReplaceNumber(to, dup) : dup();
+  if (result < 0) {
+    closing.Undo();
+    return result;
   }
+  closing.Tell();
+  ForgetDirectory(to);
+  NoteCopy(from, to);
   return result;
+}
+
+// POSIX promises the lowest number: one of 0..2 that is free matters, since what is put there is what the next program reads.
+bool StandardIsFree() {
+  if (process.standard_free.load(std::memory_order_relaxed)) LookAtStandardDescriptors();
+  return process.standard_free.load(std::memory_order_relaxed);
+}
+
+template <typename Dup>
+int AfterDup(int from, Dup dup) {
+  const int copy = dup();
+  if (copy < 0 || !Active()) return copy;
+  NewNumber(copy);
+  NoteCopy(from, copy);
+  return copy;
 }
 
 }  // namespace
 
 TIERD_EXPORT(int, dup, int fd) {
   if (Emulate(fd)) {
-    const int copy = DuplicateNumber(fd, 0, false);
+    const int copy = StandardIsFree() ? -EAGAIN : DuplicateNumber(fd, 0, false);
     if (copy >= 0) return copy;
     (void)Materialise(fd, Conversion::kDup);
   }
-  const int copy = Next_dup()(fd);
-  if (copy < 0 || !Active()) return copy;
-  ForgetDirectory(copy);
-  NoteCopy(fd, copy);
-  return copy;
+  if (raw::IsOwn(fd)) [[unlikely]] return Result(-EBADF);
+  return AfterDup(fd, [&] { return Next_dup()(fd); });
 }
 
 TIERD_EXPORT(int, dup2, int from, int to) {
@@ -164,29 +192,42 @@ namespace {
 
 int DupOurs(int fd, int lowest, bool close_on_exec) {
   if (lowest < 0) return Result(-EINVAL);
-  const int copy = DuplicateNumber(fd, lowest, close_on_exec);
-  if (copy >= 0) return copy;
+  if (lowest > 2 || !StandardIsFree()) {
+    const int copy = DuplicateNumber(fd, lowest, close_on_exec);
+    if (copy >= 0) return copy;
+  }
   (void)Materialise(fd, Conversion::kDup);
-  return Next_fcntl()(fd, close_on_exec ? F_DUPFD_CLOEXEC : F_DUPFD, lowest);
+  return AfterDup(fd, [&] { return Next_fcntl()(fd, close_on_exec ? F_DUPFD_CLOEXEC : F_DUPFD, lowest); });
 }
 
 bool IsLock(int command) {
-  return command == F_GETLK || command == F_SETLK || command == F_SETLKW || command == F_OFD_GETLK || command == F_OFD_SETLK || command == F_OFD_SETLKW;
+  return command == F_SETLK || command == F_SETLKW || command == F_GETLK || command == F_OFD_SETLK || command == F_OFD_SETLKW || command == F_OFD_GETLK;
 }
+bool IsPosixLock(int command) { return command == F_SETLK || command == F_SETLKW; }
 
-// A lock is the source's affair: taken there, on a descriptor that lives as long as ours. An offset that counts from "here" is made absolute.
+// Whether the lock was refused because somebody else has it.
+bool IsTaken(long result) { return result == -EAGAIN || result == -EACCES; }
+
+// Locks are taken on a descriptor of the source that lives as long as ours: it is the file itself that is locked. Whoever has to wait for one waits on the real
+// descriptor.
 int LockOurs(int fd, int command, struct flock* lock) {
-  int source = -1;
+  const int at_once = command == F_SETLKW ? F_SETLK : command == F_OFD_SETLKW ? F_OFD_SETLK : command;
   {
     const Using use(fd);
-    if (use && lock != nullptr) source = SourceOf(*use, SourceUse::kLock);
+    const int source = use ? SourceOf(*use, SourceUse::kLock) : -1;
     if (source >= 0) {
-      if (lock->l_whence == SEEK_CUR) {
-        lock->l_whence = SEEK_SET;
-        lock->l_start += static_cast<off_t>(OffsetOf(use->word.load(std::memory_order_acquire)));
+      struct flock wanted = *lock;
+      if (wanted.l_whence == SEEK_CUR) {
+        wanted.l_whence = SEEK_SET;
+        wanted.l_start += static_cast<off_t>(OffsetOf(use->word.load(std::memory_order_acquire)));
       }
-      if (command == F_SETLK || command == F_SETLKW) use->posix_locks.store(true, std::memory_order_relaxed);
-      return Next_fcntl()(source, command, lock);
+      if (IsPosixLock(command)) {
+        use->posix_locks.store(true, std::memory_order_relaxed);
+        if (lock->l_type != F_UNLCK) NoteLock(source);
+      }
+      const long result = raw::Call(SYS_fcntl, source, at_once, raw::Address(&wanted));
+      if (command == F_GETLK || command == F_OFD_GETLK) *lock = wanted;
+      if (at_once == command || !IsTaken(result)) return static_cast<int>(Result(result));
     }
   }
   (void)Materialise(fd, Conversion::kFcntl);
@@ -219,30 +260,30 @@ TIERD_EXPORT(int, fcntl, int fd, int command, ...) {
   const long argument = va_arg(arguments, long);
   va_end(arguments);
   if (Emulate(fd)) return FcntlOurs(fd, command, argument);
-  const int result = Next_fcntl()(fd, command, argument);
-  if ((command == F_DUPFD || command == F_DUPFD_CLOEXEC) && result >= 0 && Active()) {
-    ForgetDirectory(result);
-    NoteCopy(fd, result);
-  }
-  return result;
+  if (raw::IsOwn(fd)) [[unlikely]] return Result(-EBADF);
+  if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return AfterDup(fd, [&] { return Next_fcntl()(fd, command, argument); });
+  if (IsPosixLock(command) && Active() && reinterpret_cast<const struct flock*>(argument)->l_type != F_UNLCK) NoteLock(fd);
+  return Next_fcntl()(fd, command, argument);
 }
 TIERD_ALIAS(int, fcntl64, fcntl, int, int, ...)
 
 TIERD_EXPORT(int, flock, int fd, int operation) {
-  if (Emulate(fd)) {
-    int source = -1;
-    {
-      const Using use(fd);
-      if (use) source = SourceOf(*use, SourceUse::kLock);
-      if (source >= 0) return Next_flock()(source, operation);
+  if (!Emulate(fd)) return Next_flock()(fd, operation);
+  {
+    const Using use(fd);
+    const int source = use ? SourceOf(*use, SourceUse::kLock) : -1;
+    if (source >= 0) {
+      const long result = raw::Call(SYS_flock, source, operation | LOCK_NB);
+      if (!IsTaken(result) || (operation & LOCK_NB) != 0) return static_cast<int>(Result(result));
     }
-    (void)Materialise(fd, Conversion::kFcntl);
   }
+  (void)Materialise(fd, Conversion::kFcntl);
   return Next_flock()(fd, operation);
 }
 
 TIERD_EXPORT(int, lockf, int fd, int command, off64_t length) {
   if (Emulate(fd)) (void)Materialise(fd, Conversion::kFcntl);  // libc's lockf calls its own fcntl
+  if (Active() && command != F_ULOCK && command != F_TEST) NoteLock(fd);
   return Next_lockf()(fd, command, length);
 }
 TIERD_ALIAS(int, lockf64, lockf, int, int, off64_t)

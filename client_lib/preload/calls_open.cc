@@ -7,9 +7,11 @@
 
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/calls.h"
+#include "client_lib/preload/changes.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/reopened.h"
 #include "client_lib/preload/writers.h"
 
 using namespace tierd::preload;
@@ -23,14 +25,22 @@ TIERD_NEXT(int, __openat_2, int, const char*, int)
 namespace {
 
 // Other flags are the kernel's business: they get real descriptors from the start (HAZARDS 3).
-constexpr int kServed = O_RDONLY | O_CLOEXEC | O_NOATIME | O_LARGEFILE | 0100000 | O_NOCTTY | O_NONBLOCK;
+constexpr int kServed = O_RDONLY | O_CLOEXEC | O_NOATIME | O_LARGEFILE | 0100000 | O_NOCTTY | O_NONBLOCK | O_NOFOLLOW;
 
 constexpr bool Writes(int flags) { return (flags & O_ACCMODE) != O_RDONLY || (flags & (O_CREAT | O_TRUNC)) != 0; }
 constexpr bool TakesMode(int flags) { return (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE; }
 
+// What depends on whose file it is, and on whether the name is a link: the kernel's business unless the index knows that it does not matter.
+bool AllowsFlags(const char* path, int flags) {
+  if ((flags & (O_NOFOLLOW | O_NOATIME)) == 0) return true;
+  struct stat st;
+  if (!StatPath(path, (flags & O_NOFOLLOW) == 0, st) || !S_ISREG(st.st_mode)) return false;
+  return (flags & O_NOATIME) == 0 || st.st_uid == static_cast<uid_t>(raw::Call(SYS_geteuid));
+}
+
 // A descriptor of ours for a path that may be below a source, or -1. errno stays as it was.
 __attribute__((noinline)) int TryCached(int directory, const char* path, int flags, NotServed& not_served) {
-  tierd::client::PathText room;
+  Room room;
   const char* const located = Locate(directory, path, room);
   if (located == nullptr) {
     not_served.why = RealOpen::kPath;
@@ -42,7 +52,15 @@ __attribute__((noinline)) int TryCached(int directory, const char* path, int fla
     if (process.standard_free.load(std::memory_order_relaxed)) return -1;
     not_served = {};
   }
+  if (!AllowsFlags(located, flags)) {
+    not_served.why = RealOpen::kFlags;
+    return -1;
+  }
   KeepReserve();
+  if (AnyUntold() && !TellUntold()) {
+    not_served.why = RealOpen::kWriter;
+    return -1;
+  }
   const int fd = OpenCached(located, flags, not_served);
   if (fd < 0 || !AnyWriters()) return fd;
   const Using use(fd);
@@ -53,7 +71,9 @@ __attribute__((noinline)) int TryCached(int directory, const char* path, int fla
 }
 
 inline int CachedOrNothing(int directory, const char* path, int flags, NotServed& not_served) {
-  if (Writes(flags) || path == nullptr || !MayBeInside(directory, path)) return -1;
+  if (path == nullptr) return -1;
+  if (MayReopen(path)) [[unlikely]] RealIfReopened(path);
+  if (Writes(flags) || !MayBeInside(directory, path)) return -1;
   if ((flags & ~kServed) != 0 || !MayMakeDescriptors()) {
     not_served.why = (flags & ~kServed) != 0 ? RealOpen::kFlags : RealOpen::kMode;
     return -1;
@@ -62,10 +82,21 @@ inline int CachedOrNothing(int directory, const char* path, int flags, NotServed
   return TryCached(directory, path, flags, not_served);
 }
 
+}  // namespace
+
+int tierd::preload::OpenOurs(const char* path, int flags) {
+  if (!Active()) return -1;
+  NotServed not_served;
+  const int fd = CachedOrNothing(AT_FDCWD, path, flags, not_served);
+  if (fd < 0) CountNotServed(not_served);
+  return fd;
+}
+
+namespace {
+
 inline int AfterReal(int fd, int flags, const NotServed& not_served) {
   if (fd < 0) return fd;
-  if (raw::IsOwn(fd)) [[unlikely]] raw::MarkOwn(fd, false);  // closed behind our back
-  ForgetDirectory(fd);
+  NewNumber(fd);
   CountNotServed(not_served);
   if (Writes(flags)) [[unlikely]] {
     const tierd::client::KeepErrno keep;
@@ -130,6 +161,7 @@ TIERD_ALIAS(int, creat64, creat, const char*, unsigned)
 
 // No libc wrapper in glibc 2.36: the system call. What `resolve` asks for only the kernel can promise.
 TIERD_EXPORT(int, openat2, int directory, const char* path, open_how* how, size_t bytes) {
+  if (Active() && path != nullptr && MayReopen(path)) RealIfReopened(path);
   const long fd = raw::Call(SYS_openat2, directory, raw::Address(path), raw::Address(how), static_cast<long>(bytes));
   if (fd >= 0 && Active()) return AfterReal(static_cast<int>(fd), static_cast<int>(how->flags), {});
   return static_cast<int>(Result(fd));

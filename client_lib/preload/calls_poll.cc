@@ -21,59 +21,60 @@ TIERD_NEXT(int, epoll_ctl, int, int, int, epoll_event*)
 
 namespace {
 
+constexpr nfds_t kMost = 256;  // of an array that is copied onto the stack
+constexpr short kReady = POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;  // what the kernel says of any regular file
+
+// Whether one of ours is among them. Of an array that is too large to be copied they become real.
 bool AnyOurs(const pollfd* fds, nfds_t count) {
   if (OpenDescriptions() == 0 || !Active()) return false;
   for (nfds_t i = 0; i < count; ++i) {
-    if (fds[i].fd >= 0 && IsOurs(fds[i].fd)) return true;
+    if (fds[i].fd < 0 || !IsOurs(fds[i].fd)) continue;
+    if (count <= kMost) return true;
+    (void)Materialise(fds[i].fd, Conversion::kSyscall);
   }
   return false;
 }
 
-constexpr short kReady = POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM;  // what the kernel says of any regular file
-
-// With our numbers made invisible (negative), `others` asks the kernel without waiting if one of ours is ready.
+// `others` asks the kernel about a copy in which ours are left out, without waiting if one of ours is ready. The caller's array is its own: only `revents` change.
 template <typename Others>
 int PollOurs(pollfd* fds, nfds_t count, Others others) {
+  pollfd copy[kMost];
   int ready = 0;
   for (nfds_t i = 0; i < count; ++i) {
-    if (fds[i].fd >= 0 && IsOurs(fds[i].fd)) {
-      ready += (fds[i].events & kReady) != 0 ? 1 : 0;
-      fds[i].fd = ~fds[i].fd;  // marked: whoever was negative before is not in the table either
-    }
+    copy[i] = fds[i];
+    if (fds[i].fd < 0 || !IsOurs(fds[i].fd)) continue;
+    copy[i].fd = -1;
+    copy[i].events = static_cast<short>(fds[i].events & kReady);  // of what is left out the kernel does not look at the events
+    ready += copy[i].events != 0 ? 1 : 0;
   }
-  const int result = others(ready != 0);
-  int added = 0;
-  for (nfds_t i = 0; i < count; ++i) {
-    if (fds[i].fd >= 0 || !IsOurs(~fds[i].fd)) continue;
-    fds[i].fd = ~fds[i].fd;
-    fds[i].revents = static_cast<short>(fds[i].events & kReady);
-    added += fds[i].revents != 0 ? 1 : 0;
-  }
-  return result < 0 ? result : result + added;
+  const int result = others(copy, ready != 0);
+  if (result < 0) return result;
+  for (nfds_t i = 0; i < count; ++i) fds[i].revents = copy[i].fd == -1 && fds[i].fd >= 0 ? copy[i].events : copy[i].revents;
+  return result + ready;
 }
 
 }  // namespace
 
 TIERD_EXPORT(int, poll, pollfd* fds, nfds_t count, int timeout_ms) {
   if (!AnyOurs(fds, count)) return Next_poll()(fds, count, timeout_ms);
-  return PollOurs(fds, count, [&](bool ready) { return Next_poll()(fds, count, ready ? 0 : timeout_ms); });
+  return PollOurs(fds, count, [&](pollfd* asked, bool ready) { return Next_poll()(asked, count, ready ? 0 : timeout_ms); });
 }
 
 TIERD_EXPORT(int, ppoll, pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask) {
   if (!AnyOurs(fds, count)) return Next_ppoll()(fds, count, timeout, mask);
   const timespec now{};
-  return PollOurs(fds, count, [&](bool ready) { return Next_ppoll()(fds, count, ready ? &now : timeout, mask); });
+  return PollOurs(fds, count, [&](pollfd* asked, bool ready) { return Next_ppoll()(asked, count, ready ? &now : timeout, mask); });
 }
 
 TIERD_EXPORT(int, __poll_chk, pollfd* fds, nfds_t count, int timeout_ms, size_t room) {
-  if (!AnyOurs(fds, count)) return Next___poll_chk()(fds, count, timeout_ms, room);
-  return PollOurs(fds, count, [&](bool ready) { return Next___poll_chk()(fds, count, ready ? 0 : timeout_ms, room); });
+  if (count * sizeof *fds > room || !AnyOurs(fds, count)) return Next___poll_chk()(fds, count, timeout_ms, room);
+  return PollOurs(fds, count, [&](pollfd* asked, bool ready) { return Next_poll()(asked, count, ready ? 0 : timeout_ms); });
 }
 
 TIERD_EXPORT(int, __ppoll_chk, pollfd* fds, nfds_t count, const timespec* timeout, const sigset_t* mask, size_t room) {
-  if (!AnyOurs(fds, count)) return Next___ppoll_chk()(fds, count, timeout, mask, room);
+  if (count * sizeof *fds > room || !AnyOurs(fds, count)) return Next___ppoll_chk()(fds, count, timeout, mask, room);
   const timespec now{};
-  return PollOurs(fds, count, [&](bool ready) { return Next___ppoll_chk()(fds, count, ready ? &now : timeout, mask, room); });
+  return PollOurs(fds, count, [&](pollfd* asked, bool ready) { return Next_ppoll()(asked, count, ready ? &now : timeout, mask); });
 }
 
 // ---- select ----------------------------------------------------------------------------------------------------------------
@@ -104,8 +105,13 @@ struct Sets {
     for (int fd = 0; fd < FD_SETSIZE; ++fd) n += FD_ISSET(fd, &ours[i]) ? 1 : 0;
     return n;
   }
-  // Readable and writable, never exceptional.
+  // Readable and writable, never exceptional. After an error the sets are as they were.
   int Add(int result) {
+    for (int i = 0; i < 3 && result < 0; ++i) {
+      for (int fd = 0; fd < FD_SETSIZE; ++fd) {
+        if (FD_ISSET(fd, &ours[i])) FD_SET(fd, asked[i]);
+      }
+    }
     for (int i = 0; i < 2 && result >= 0; ++i) {
       for (int fd = 0; fd < FD_SETSIZE; ++fd) {
         if (FD_ISSET(fd, &ours[i])) FD_SET(fd, asked[i]);

@@ -9,6 +9,9 @@
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/counters.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/new_process.h"
+#include "client_lib/preload/raw.h"
+#include "client_lib/preload/reopened.h"
 #include "client_lib/preload/writers.h"
 
 using namespace tierd::preload;
@@ -16,40 +19,14 @@ using namespace tierd::preload;
 TIERD_NEXT(pid_t, _Fork, void)
 TIERD_NEXT(int, posix_spawn, pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const*, char* const*)
 TIERD_NEXT(int, posix_spawnp, pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const*, char* const*)
+TIERD_NEXT(int, posix_spawn_file_actions_adddup2, posix_spawn_file_actions_t*, int, int)
 TIERD_NEXT(int, system, const char*)
 TIERD_NEXT(FILE*, popen, const char*, const char*)
-TIERD_NEXT(int, execve, const char*, char* const*, char* const*)
-TIERD_NEXT(int, execvp, const char*, char* const*)
-TIERD_NEXT(int, execvpe, const char*, char* const*, char* const*)
-TIERD_NEXT(int, fexecve, int, char* const*, char* const*)
-TIERD_NEXT(int, execveat, int, const char*, char* const*, char* const*, int)
 TIERD_NEXT(int, clone, int (*)(void*), void*, int, void*, ...)
-TIERD_NEXT(void, _exit, int)
-
-extern char** environ;
-
-namespace {
-
-// Nothing new of ours is opened between the conversion and the call that makes the process.
-class NewProcess {
- public:
-  explicit NewProcess(Conversion why) : active_(Active()) {
-    if (!active_) return;
-    const tierd::client::KeepErrno keep;
-    process.forking.fetch_add(1, std::memory_order_seq_cst);
-    MaterialiseAll(why);
-  }
-  ~NewProcess() {
-    if (active_) process.forking.fetch_sub(1, std::memory_order_seq_cst);
-  }
-  NewProcess(const NewProcess&) = delete;
-  NewProcess& operator=(const NewProcess&) = delete;
-
- private:
-  const bool active_;
-};
-
-}  // namespace
+TIERD_NEXT(int, chroot, const char*)
+TIERD_NEXT(int, mount, const char*, const char*, const char*, unsigned long, const void*)
+TIERD_NEXT(int, setns, int, int)
+TIERD_NEXT(int, unshare, int)
 
 // ---- vfork (vfork.cc) -------------------------------------------------------------------------------------------------------
 
@@ -76,130 +53,120 @@ TIERD_EXPORT(pid_t, _Fork, void) {
   return Next__Fork()();
 }
 
+namespace {
+
+struct SharedMemoryChild {
+  int (*run)(void*);
+  void* argument;
+};
+
+int RunMarked(void* argument) {
+  const SharedMemoryChild child = *static_cast<SharedMemoryChild*>(argument);
+  ++vfork_depth;
+  return child.run(child.argument);
+}
+
+}  // namespace
+
 TIERD_EXPORT(int, clone, int (*run)(void*), void* stack, int flags, void* argument, ...) {
   va_list arguments;
   va_start(arguments, argument);
   void* more[3];
   for (void*& word : more) word = va_arg(arguments, void*);
   va_end(arguments);
-  if ((flags & (CLONE_VM | CLONE_FILES)) != 0) return Next_clone()(run, stack, flags, argument, more[0], more[1], more[2]);
+  if ((flags & CLONE_FILES) != 0) return Next_clone()(run, stack, flags, argument, more[0], more[1], more[2]);
   const NewProcess begins(Conversion::kFork);
-  return Next_clone()(run, stack, flags, argument, more[0], more[1], more[2]);
+  if ((flags & CLONE_VM) == 0) return Next_clone()(run, stack, flags, argument, more[0], more[1], more[2]);
+  // Its own descriptors, our memory: the tables are not its own, as in a vfork child. While the parent waits a mark will do; if both run on, we keep out of it.
+  if ((flags & CLONE_VFORK) == 0) {
+    process.active.store(false, std::memory_order_seq_cst);
+  } else if ((flags & CLONE_SETTLS) != 0) {
+    SharedMemoryChild child{run, argument};
+    return Next_clone()(&RunMarked, stack, flags, &child, more[0], more[1], more[2]);
+  }
+  ++vfork_depth;
+  const int result = Next_clone()(run, stack, flags, argument, more[0], more[1], more[2]);
+  --vfork_depth;
+  return result;
 }
 
 // ---- spawn -----------------------------------------------------------------------------------------------------------------
 
+// A description of ours would be the child's standard input, or directory.
+TIERD_EXPORT(int, posix_spawn_file_actions_adddup2, posix_spawn_file_actions_t* actions, int from, int to) {
+  if (Emulate(from)) (void)Materialise(from, Conversion::kSpawn);
+  return Next_posix_spawn_file_actions_adddup2()(actions, from, to);
+}
+
 TIERD_EXPORT(int, posix_spawn, pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes, char* const* argv,
              char* const* environment) {
-  const NewProcess begins(Conversion::kSpawn);
+  const NewProcess begins(Conversion::kSpawn, NewProcess::Which::kInherited);
   return Next_posix_spawn()(pid, path, actions, attributes, argv, environment);
 }
 
 TIERD_EXPORT(int, posix_spawnp, pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes, char* const* argv,
              char* const* environment) {
-  const NewProcess begins(Conversion::kSpawn);
+  const NewProcess begins(Conversion::kSpawn, NewProcess::Which::kInherited);
   return Next_posix_spawnp()(pid, file, actions, attributes, argv, environment);
 }
 
 TIERD_EXPORT(int, system, const char* command) {
   if (command != nullptr) {
-    const NewProcess begins(Conversion::kSpawn);
+    // Not until its child has ended: what another thread opens meanwhile is at worst a number that the child cannot read.
+    const NewProcess begins(Conversion::kSpawn, NewProcess::Which::kInherited);
   }
   return Next_system()(command);
 }
 
 TIERD_EXPORT(FILE*, popen, const char* command, const char* mode) {
-  const NewProcess begins(Conversion::kSpawn);
+  const NewProcess begins(Conversion::kSpawn, NewProcess::Which::kInherited);
   return Next_popen()(command, mode);
 }
 
-// ---- exec ------------------------------------------------------------------------------------------------------------------
+// ---- another view of the file system, or of the descriptors --------------------------------------------------------------------
 
 namespace {
 
-// What is closed by exec may stay ours: it is gone, or exec has failed and nothing has changed.
-void BeforeExec() {
-  if (!Active()) return;
-  const tierd::client::KeepErrno keep;
-  for (int fd = 0; fd < kTable && OpenDescriptions() != 0; ++fd) {
-    if (IsOurs(fd) && !CloseOnExec(fd)) (void)Materialise(fd, Conversion::kExec);
+// Names mean other files from now on (HAZARDS 2.14): what is open becomes real by the old ones, and then we keep out of it.
+template <typename Change>
+int ChangeView(Change change) {
+  if (!Active()) return change();
+  {
+    const tierd::client::KeepErrno keep;
+    process.forking.fetch_add(1, std::memory_order_seq_cst);  // nothing is opened as ours meanwhile
+    MaterialiseAll(Conversion::kChanged);
   }
-  WriteReport();
-}
-
-int CountArguments(va_list arguments) {
-  int count = 1;
-  while (va_arg(arguments, char*) != nullptr) ++count;
-  return count;
+  const int result = change();
+  if (result == 0) {
+    const tierd::client::KeepErrno keep;
+    EndWriters(Streams::kLeave);
+    WriteReport();
+    process.active.store(false, std::memory_order_seq_cst);
+  }
+  process.forking.fetch_sub(1, std::memory_order_seq_cst);
+  return result;
 }
 
 }  // namespace
 
-TIERD_EXPORT(int, execve, const char* path, char* const* argv, char* const* environment) {
-  BeforeExec();
-  return Next_execve()(path, argv, environment);
+TIERD_EXPORT(int, chroot, const char* path) {
+  return ChangeView([&] { return Next_chroot()(path); });
 }
-TIERD_EXPORT(int, execv, const char* path, char* const* argv) {
-  BeforeExec();
-  return Next_execve()(path, argv, environ);
+TIERD_EXPORT(int, pivot_root, const char* root, const char* old) {
+  return ChangeView([&] { return static_cast<int>(Result(raw::Call(SYS_pivot_root, raw::Address(root), raw::Address(old)))); });
 }
-TIERD_EXPORT(int, execvp, const char* file, char* const* argv) {
-  BeforeExec();
-  return Next_execvp()(file, argv);
+TIERD_EXPORT(int, mount, const char* source, const char* target, const char* type, unsigned long flags, const void* data) {
+  return ChangeView([&] { return Next_mount()(source, target, type, flags, data); });
 }
-TIERD_EXPORT(int, execvpe, const char* file, char* const* argv, char* const* environment) {
-  BeforeExec();
-  return Next_execvpe()(file, argv, environment);
+TIERD_EXPORT(int, setns, int fd, int type) {
+  if (type != 0 && (type & CLONE_NEWNS) == 0) return Next_setns()(fd, type);
+  return ChangeView([&] { return Next_setns()(fd, type); });
 }
-TIERD_EXPORT(int, execveat, int directory, const char* path, char* const* argv, char* const* environment, int flags) {
-  if (Emulate(directory)) (void)Materialise(directory, Conversion::kExec);
-  BeforeExec();
-  return Next_execveat()(directory, path, argv, environment, flags);
-}
-TIERD_EXPORT(int, fexecve, int fd, char* const* argv, char* const* environment) {
-  if (Emulate(fd)) (void)Materialise(fd, Conversion::kExec);
-  BeforeExec();
-  return Next_fexecve()(fd, argv, environment);
-}
-
-// The list as a vector on this stack: nothing may be allocated in a vfork child.
-#define TIERD_GATHER(first)                                                                 \
-  va_list arguments;                                                                        \
-  va_start(arguments, first);                                                               \
-  const int count = CountArguments(arguments);                                              \
-  va_end(arguments);                                                                        \
-  auto** const argv = static_cast<char**>(__builtin_alloca((static_cast<unsigned>(count) + 1) * sizeof(char*))); \
-  va_start(arguments, first);                                                               \
-  argv[0] = const_cast<char*>(first);                                                       \
-  for (int i = 1; i <= count; ++i) argv[i] = va_arg(arguments, char*)
-
-TIERD_EXPORT(int, execl, const char* path, const char* first, ...) {
-  TIERD_GATHER(first);
-  va_end(arguments);
-  BeforeExec();
-  return Next_execve()(path, argv, environ);
-}
-TIERD_EXPORT(int, execlp, const char* file, const char* first, ...) {
-  TIERD_GATHER(first);
-  va_end(arguments);
-  BeforeExec();
-  return Next_execvp()(file, argv);
-}
-TIERD_EXPORT(int, execle, const char* path, const char* first, ...) {
-  TIERD_GATHER(first);
-  char** const environment = va_arg(arguments, char**);
-  va_end(arguments);
-  BeforeExec();
-  return Next_execve()(path, argv, environment);
-}
-
-// ---- the end ---------------------------------------------------------------------------------------------------------------
-
-TIERD_EXPORT(void, _exit, int status) {
-  if (Active()) {
-    EndWriters(false);
-    WriteReport();
+TIERD_EXPORT(int, unshare, int flags) {
+  if ((flags & CLONE_FILES) != 0 && Active()) {
+    process.real_from_now.store(true, std::memory_order_seq_cst);
+    MaterialiseAll(Conversion::kFork);
   }
-  Next__exit()(status);
+  if ((flags & CLONE_NEWNS) == 0) return Next_unshare()(flags);
+  return ChangeView([&] { return Next_unshare()(flags); });
 }
-TIERD_ALIAS(void, _Exit, _exit, int)

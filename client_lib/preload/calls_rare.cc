@@ -46,6 +46,12 @@ TIERD_NEXT(ssize_t, fgetxattr, int, const char*, void*, size_t)
 TIERD_NEXT(ssize_t, flistxattr, int, char*, size_t)
 TIERD_NEXT(ssize_t, sendmsg, int, const msghdr*, int)
 TIERD_NEXT(int, sendmmsg, int, mmsghdr*, unsigned, int)
+TIERD_NEXT(int, sync_file_range, int, off64_t, off64_t, unsigned)
+TIERD_NEXT(int, ttyname_r, int, char*, size_t)
+TIERD_NEXT(char*, ttyname, int)
+TIERD_NEXT(pid_t, tcgetpgrp, int)
+TIERD_NEXT(int, getsockopt, int, int, int, void*, socklen_t*)
+TIERD_NEXT(int, name_to_handle_at, int, const char*, file_handle*, int*, int)
 TIERD_NEXT(int, aio_read, aiocb*)
 TIERD_NEXT(int, lio_listio, int, aiocb* const*, int, sigevent*)
 
@@ -152,6 +158,14 @@ TIERD_FROM_SOURCE(flistxattr, fd, TIERD_PACK(ssize_t, flistxattr, int fd, char* 
 TIERD_REAL_FIRST(kAttributes, fsync, fd, TIERD_PACK(int, fsync, int fd), (fd))
 TIERD_REAL_FIRST(kAttributes, fdatasync, fd, TIERD_PACK(int, fdatasync, int fd), (fd))
 TIERD_REAL_FIRST(kAttributes, syncfs, fd, TIERD_PACK(int, syncfs, int fd), (fd))
+TIERD_REAL_FIRST(kAttributes, sync_file_range, fd, TIERD_PACK(int, sync_file_range, int fd, off64_t offset, off64_t bytes, unsigned flags), (fd, offset, bytes, flags))
+TIERD_REAL_FIRST(kAttributes, ttyname_r, fd, TIERD_PACK(int, ttyname_r, int fd, char* name, size_t bytes), (fd, name, bytes))
+TIERD_REAL_FIRST(kAttributes, ttyname, fd, TIERD_PACK(char*, ttyname, int fd), (fd))
+TIERD_REAL_FIRST(kAttributes, tcgetpgrp, fd, TIERD_PACK(pid_t, tcgetpgrp, int fd), (fd))
+TIERD_REAL_FIRST(kAttributes, getsockopt, fd, TIERD_PACK(int, getsockopt, int fd, int level, int name, void* value, socklen_t* bytes), (fd, level, name, value, bytes))
+TIERD_REAL_FIRST(kAttributes, name_to_handle_at, directory,
+                 TIERD_PACK(int, name_to_handle_at, int directory, const char* path, file_handle* handle, int* mount, int flags),
+                 (directory, path, handle, mount, flags))
 TIERD_REAL_FIRST(kAio, aio_read, request->aio_fildes, TIERD_PACK(int, aio_read, aiocb* request), (request))
 TIERD_ALIAS(int, aio_read64, aio_read, aiocb*)
 

@@ -21,6 +21,9 @@ namespace {
 
 enum class Again { kNo, kYes };
 
+// The file as it is by now, in place of the one that was opened.
+bool Grow(int fd) { return MaterialiseAsIs(fd, Conversion::kChanged); }
+
 // A read that moves the offset: the copy first, then the word; whoever moved it meanwhile wins, and this copy is made anew (HAZARDS 3).
 // kNo with *result: done. kYes: the number is not ours any more.
 template <typename Copy>
@@ -35,6 +38,8 @@ Again ReadMoving(int fd, ssize_t* result, Copy copy) {
       return Again::kNo;
     }
     *result = copy(*use, OffsetOf(word));
+    if (*result == -ESTALE && Materialise(fd, Conversion::kChanged)) continue;
+    if (*result == 0 && HasGrown(*use) && Grow(fd)) continue;
     if (*result <= 0) return Again::kNo;
     const std::uint64_t moved = word + static_cast<std::uint64_t>(*result);
     if (use->word.compare_exchange_strong(word, moved, std::memory_order_acq_rel)) return Again::kNo;
@@ -46,7 +51,7 @@ Again ReadAt(int fd, ssize_t* result, std::int64_t offset, Copy copy) {
   const Using use(fd);
   if (!use) return Again::kYes;
   *result = offset < 0 ? -EINVAL : copy(*use, static_cast<std::uint64_t>(offset));
-  return Again::kNo;
+  return *result == -ESTALE && Materialise(fd, Conversion::kChanged) ? Again::kYes : Again::kNo;
 }
 
 // The parts one after the other; a short one ends it.
@@ -59,7 +64,7 @@ ssize_t CopyParts(Description& d, const iovec* parts, int count, std::uint64_t o
   for (int i = 0; i < count; ++i) {
     if (parts[i].iov_len == 0) continue;
     const ssize_t got = ReadCached(d, parts[i].iov_base, parts[i].iov_len, offset + static_cast<std::uint64_t>(done));
-    if (got < 0) return done > 0 ? done : got;
+    if (got < 0) return done > 0 && got != -ESTALE ? done : got;
     done += got;
     if (static_cast<std::size_t>(got) < parts[i].iov_len) break;
   }

@@ -4,12 +4,14 @@
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/sysmacros.h>
-#include <termios.h>
+#include <unistd.h>
 
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/calls.h"
+#include "client_lib/preload/changes.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/paths.h"
+#include "client_lib/preload/reopened.h"
 #include "client_lib/preload/writers.h"
 
 using namespace tierd::preload;
@@ -23,31 +25,36 @@ TIERD_NEXT(int, __xstat, int, const char*, struct stat*)
 TIERD_NEXT(int, __lxstat, int, const char*, struct stat*)
 TIERD_NEXT(int, __fxstat, int, int, struct stat*)
 TIERD_NEXT(int, __fxstatat, int, int, const char*, struct stat*, int)
+TIERD_NEXT(int, access, const char*, int)
+TIERD_NEXT(int, faccessat, int, const char*, int, int)
+TIERD_NEXT(int, euidaccess, const char*, int)
 
 namespace {
 
 bool StatOurs(int fd, struct stat* st) {
   const Using use(fd);
-  if (!use) return false;
+  if (!use || (HasGrown(*use) && MaterialiseAsIs(fd, Conversion::kChanged))) return false;
   StatCached(*use, *st);
   return true;
 }
 
 __attribute__((noinline)) bool TryStat(int directory, const char* path, bool follow, struct stat* st) {
   const tierd::client::KeepErrno keep;
-  tierd::client::PathText room;
+  Room room;
   const char* const located = Locate(directory, path, room);
-  if (located == nullptr || !StatPath(located, follow, *st)) return false;
+  if (located == nullptr || (AnyUntold() && !TellUntold()) || !StatPath(located, follow, *st)) return false;
   return !BeingWritten(st->st_ino);
 }
 
 inline bool StatFromIndex(int directory, const char* path, bool follow, struct stat* st) {
-  if (!Active() || path == nullptr || path[0] == '\0' || !MayBeInside(directory, path)) return false;
+  if (!Active() || path == nullptr || path[0] == '\0') return false;
+  if (MayReopen(path)) [[unlikely]] RealIfReopened(path);
+  if (!MayBeInside(directory, path)) return false;
   return TryStat(directory, path, follow, st);
 }
 
-// fstatat(fd, "", AT_EMPTY_PATH) is fstat.
-inline bool IsSelf(const char* path, int flags) { return (flags & AT_EMPTY_PATH) != 0 && path != nullptr && path[0] == '\0'; }
+// fstatat(fd, "", AT_EMPTY_PATH) is fstat; kernels since 6.11 take null as well.
+inline bool IsSelf(const char* path, int flags) { return (flags & AT_EMPTY_PATH) != 0 && (path == nullptr || path[0] == '\0'); }
 
 inline bool StatAt(int directory, const char* path, struct stat* st, int flags) {
   if (IsSelf(path, flags)) return Emulate(directory) && StatOurs(directory, st);
@@ -128,3 +135,29 @@ TIERD_EXPORT(int, __fxstatat, int version, int directory, const char* path, stru
   return StatAt(directory, path, st, flags) ? 0 : Next___fxstatat()(version, directory, path, st, flags);
 }
 TIERD_ALIAS(int, __fxstatat64, __fxstatat, int, int, const char*, struct stat*, int)
+
+// ---- access ----------------------------------------------------------------------------------------------------------------
+
+namespace {
+
+// Whether the index can say that access is granted: a file of the caller's, whose mode bits decide, and nothing is asked that they do not say. What is refused, and what
+// other rules may refuse (lists of other users, a read-only mount), is the source's answer.
+bool MayAccess(int directory, const char* path, int mode, int flags) {
+  struct stat st;
+  if (!Active() || path == nullptr || (mode & ~(R_OK | X_OK)) != 0 || (flags & ~(AT_EACCESS | AT_SYMLINK_NOFOLLOW)) != 0) return false;
+  if (!StatFromIndex(directory, path, (flags & AT_SYMLINK_NOFOLLOW) == 0, &st)) return false;
+  if (mode == F_OK) return true;
+  const auto user = static_cast<uid_t>(raw::Call((flags & AT_EACCESS) != 0 ? SYS_geteuid : SYS_getuid));
+  const mode_t wanted = ((mode & R_OK) != 0 ? S_IRUSR : 0) | ((mode & X_OK) != 0 ? S_IXUSR : 0);
+  return st.st_uid == user && (st.st_mode & wanted) == wanted;
+}
+
+}  // namespace
+
+TIERD_EXPORT(int, access, const char* path, int mode) { return MayAccess(AT_FDCWD, path, mode, 0) ? 0 : Next_access()(path, mode); }
+TIERD_EXPORT(int, faccessat, int directory, const char* path, int mode, int flags) {
+  if (IsSelf(path, flags) && Emulate(directory)) (void)Materialise(directory, Conversion::kAttributes);
+  return MayAccess(directory, path, mode, flags) ? 0 : Next_faccessat()(directory, path, mode, flags);
+}
+TIERD_EXPORT(int, euidaccess, const char* path, int mode) { return MayAccess(AT_FDCWD, path, mode, AT_EACCESS) ? 0 : Next_euidaccess()(path, mode); }
+TIERD_ALIAS(int, eaccess, euidaccess, const char*, int)

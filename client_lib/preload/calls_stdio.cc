@@ -1,6 +1,6 @@
-// stdio. libc's streams call its own read and close, which nobody sees: a stream that is opened by name is the source's from the start, and one that is made of a
-// descriptor of ours reads through a cookie. Its `_fileno` is set so that fileno(), and what programs do with it, works (NumPy's fromfile: dup, fdopen,
-// fread, fclose).
+// stdio. libc's streams call its own read and close, which nobody sees: one of a descriptor of ours reads through a cookie. Its `_fileno` is set so that fileno(), and
+// what programs do with it, works (NumPy's fromfile: dup, fdopen, fread, fclose; freopen; std::ifstream, which reads by number). Such a stream has no wide characters:
+// before the first it becomes one of libc's (calls_wide.cc).
 #include <fcntl.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -8,8 +8,10 @@
 #include <cstring>
 
 #include "client_lib/preload/calls.h"
+#include "client_lib/preload/cookie_streams.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/paths.h"
+#include "client_lib/preload/reopened.h"
 #include "client_lib/preload/writers.h"
 
 using namespace tierd::preload;
@@ -20,6 +22,8 @@ TIERD_NEXT(FILE*, freopen, const char*, const char*, FILE*)
 TIERD_NEXT(int, fclose, FILE*)
 TIERD_NEXT(int, mkstemp, char*)
 TIERD_NEXT(int, mkostemp, char*, int)
+TIERD_NEXT(int, mkstemps, char*, int)
+TIERD_NEXT(int, mkostemps, char*, int, int)
 
 namespace {
 
@@ -33,8 +37,11 @@ int NumberOf(FILE* stream) {
 FILE* AfterOpen(FILE* stream, const char* mode) {
   if (stream == nullptr || !Active()) return stream;
   const tierd::client::KeepErrno keep;
-  ForgetDirectory(NumberOf(stream));
-  if (ModeWrites(mode)) NoteWriter(NumberOf(stream));
+  const int fd = NumberOf(stream);
+  NewNumber(fd);
+  if (!ModeWrites(mode)) return stream;
+  NoteWriter(fd);
+  NoteStream(fd, stream);
   return stream;
 }
 
@@ -51,7 +58,17 @@ int CookieSeek(void* cookie, off64_t* position, int whence) {
   return 0;
 }
 
-int CookieClose(void* cookie) { return CloseAny(NumberIn(cookie)); }
+int CookieClose(void* cookie) {
+  NoteCookieStream(NumberIn(cookie), nullptr);
+  return CloseAny(NumberIn(cookie));
+}
+
+// Whether a stream of that mode reads bytes and nothing else; and the flags that open takes for it.
+bool ReadsBytes(const char* mode, int* flags) {
+  if (mode == nullptr || mode[0] != 'r' || std::strspn(mode + 1, "bcem") != std::strlen(mode + 1)) return false;
+  *flags = O_RDONLY | (std::strchr(mode, 'e') != nullptr ? O_CLOEXEC : 0);
+  return true;
+}
 
 FILE* StreamOfOurs(int fd, const char* mode) {
   if (mode == nullptr || ModeWrites(mode)) {
@@ -62,23 +79,39 @@ FILE* StreamOfOurs(int fd, const char* mode) {
   if (stream == nullptr) return nullptr;
   if (std::strchr(mode, 'e') != nullptr) SetCloseOnExec(fd, true);
   stream->_fileno = fd;  // a field that libc itself leaves alone in such a stream
+  NoteCookieStream(fd, stream);
   return stream;
 }
 
 }  // namespace
 
 TIERD_EXPORT(FILE*, fopen, const char* path, const char* mode) {
-  FILE* const stream = AfterOpen(Next_fopen()(path, mode), mode);
-  if (stream != nullptr && Active() && !ModeWrites(mode) && MayBeInside(AT_FDCWD, path)) Count(RealOpen::kStdio);
-  return stream;
+  RealIfNamed(path);
+  int flags;
+  if (ReadsBytes(mode, &flags)) {
+    if (const int fd = OpenOurs(path, flags); fd >= 0) {
+      if (FILE* const ours = StreamOfOurs(fd, mode); ours != nullptr) return ours;
+      CloseAny(fd);
+    }
+  } else if (Active() && path != nullptr && !ModeWrites(mode) && MayBeInside(AT_FDCWD, path)) {
+    Count(RealOpen::kStdio);
+  }
+  return AfterOpen(Next_fopen()(path, mode), mode);
 }
 TIERD_ALIAS(FILE*, fopen64, fopen, const char*, const char*)
 
-TIERD_EXPORT(FILE*, fdopen, int fd, const char* mode) { return Emulate(fd) ? StreamOfOurs(fd, mode) : Next_fdopen()(fd, mode); }
+TIERD_EXPORT(FILE*, fdopen, int fd, const char* mode) {
+  if (Emulate(fd)) return StreamOfOurs(fd, mode);
+  FILE* const stream = Next_fdopen()(fd, mode);
+  if (stream != nullptr && ModeWrites(mode)) NoteStream(fd, stream);
+  return stream;
+}
 
 TIERD_EXPORT(FILE*, freopen, const char* path, const char* mode, FILE* stream) {
   if (!Active()) return Next_freopen()(path, mode, stream);
+  RealIfNamed(path);
   const int fd = NumberOf(stream);
+  MakeLibcStream(stream);
   if (fd >= 0 && IsOurs(fd)) (void)Materialise(fd, Conversion::kStdio);
   ClosingWriter closing(fd);
   FILE* const reopened = Next_freopen()(path, mode, stream);
@@ -103,7 +136,7 @@ namespace {
 int AfterMake(int fd) {
   if (fd < 0 || !Active()) return fd;
   const tierd::client::KeepErrno keep;
-  ForgetDirectory(fd);
+  NewNumber(fd);
   NoteWriter(fd);
   return fd;
 }
@@ -113,3 +146,7 @@ TIERD_EXPORT(int, mkstemp, char* pattern) { return AfterMake(Next_mkstemp()(patt
 TIERD_ALIAS(int, mkstemp64, mkstemp, char*)
 TIERD_EXPORT(int, mkostemp, char* pattern, int flags) { return AfterMake(Next_mkostemp()(pattern, flags)); }
 TIERD_ALIAS(int, mkostemp64, mkostemp, char*, int)
+TIERD_EXPORT(int, mkstemps, char* pattern, int suffix) { return AfterMake(Next_mkstemps()(pattern, suffix)); }
+TIERD_ALIAS(int, mkstemps64, mkstemps, char*, int)
+TIERD_EXPORT(int, mkostemps, char* pattern, int suffix, int flags) { return AfterMake(Next_mkostemps()(pattern, suffix, flags)); }
+TIERD_ALIAS(int, mkostemps64, mkostemps, char*, int, int)

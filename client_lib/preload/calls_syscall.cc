@@ -1,20 +1,44 @@
-// The `syscall` function: what changes descriptors or processes behind the wrappers goes through them; everything else passes.
+// The `syscall` function: what reads, changes or names one of our descriptors goes through the wrappers; a call that has none makes the descriptor real first.
+// Everything else passes.
 #include <fcntl.h>
 #include <linux/sched.h>
+#include <poll.h>
 #include <stdarg.h>
+#include <stdio.h>
+#include <sys/file.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/new_process.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/reopened.h"
 
 using namespace tierd::preload;
 
 TIERD_NEXT(long, syscall, long, ...)
 
+// What this library has under names that its own references do not reach: those end in raw system calls (CMakeLists.txt).
 extern "C" {
+int __real_fcntl64(int, int, ...);
+int __real_fstat64(int, struct stat*);
+int __real_fstatat64(int, const char*, struct stat*, int);
+int __real_statx(int, const char*, int, unsigned, struct statx*);
+int __real_open64(const char*, int, ...);
+ssize_t __real_pread64(int, void*, size_t, off64_t);
+void* __real_mmap64(void*, size_t, int, int, int, off64_t);
+int __real_munmap(void*, size_t);
+void* __real_mremap(void*, size_t, size_t, int, ...);
 int close_range(unsigned, unsigned, int) noexcept;
 int dup3(int, int, int) noexcept;
+int pivot_root(const char*, const char*);
+int openat2(int, const char*, void*, size_t);
 }
 
 namespace {
@@ -22,17 +46,79 @@ namespace {
 struct Arguments {
   long a[6];
   int Int(int i) const { return static_cast<int>(a[i]); }
+  unsigned Unsigned(int i) const { return static_cast<unsigned>(a[i]); }
+  size_t Size(int i) const { return static_cast<size_t>(a[i]); }
+  template <typename T>
+  T* At(int i) const {
+    return reinterpret_cast<T*>(a[i]);
+  }
+  const char* Path(int i) const { return At<const char>(i); }
 };
 
-// True: done, with *result.
-bool Ours(long number, const Arguments& args, long* result) {
+// ---- what has a wrapper ------------------------------------------------------------------------------------------------------
+
+bool OnNumbers(long number, const Arguments& args, long* result) {
   switch (number) {
     case SYS_close: *result = CloseAny(args.Int(0)); return true;
-    case SYS_close_range: *result = ::close_range(static_cast<unsigned>(args.a[0]), static_cast<unsigned>(args.a[1]), args.Int(2)); return true;
+    case SYS_close_range: *result = ::close_range(args.Unsigned(0), args.Unsigned(1), args.Int(2)); return true;
     case SYS_dup: *result = ::dup(args.Int(0)); return true;
     case SYS_dup3: *result = ::dup3(args.Int(0), args.Int(1), args.Int(2)); return true;
+    case SYS_fcntl: *result = __real_fcntl64(args.Int(0), args.Int(1), args.a[2]); return true;
+    case SYS_ioctl: *result = ::ioctl(args.Int(0), static_cast<unsigned long>(args.a[1]), args.a[2]); return true;
+    case SYS_flock: *result = ::flock(args.Int(0), args.Int(1)); return true;
+    case SYS_lseek: *result = ::lseek64(args.Int(0), args.a[1], args.Int(2)); return true;
+    case SYS_fstat: *result = __real_fstat64(args.Int(0), args.At<struct stat>(1)); return true;
 #ifdef SYS_dup2
     case SYS_dup2: *result = ::dup2(args.Int(0), args.Int(1)); return true;
+#endif
+    default: return false;
+  }
+}
+
+bool OnBytes(long number, const Arguments& args, long* result) {
+  switch (number) {
+    case SYS_read: *result = ::read(args.Int(0), args.At<void>(1), args.Size(2)); return true;
+    case SYS_pread64: *result = __real_pread64(args.Int(0), args.At<void>(1), args.Size(2), args.a[3]); return true;
+    case SYS_readv: *result = ::readv(args.Int(0), args.At<const iovec>(1), args.Int(2)); return true;
+    case SYS_preadv: *result = ::preadv64(args.Int(0), args.At<const iovec>(1), args.Int(2), args.a[3]); return true;
+    case SYS_preadv2: *result = ::preadv64v2(args.Int(0), args.At<const iovec>(1), args.Int(2), args.a[3], args.Int(5)); return true;
+    case SYS_sendfile: *result = ::sendfile64(args.Int(0), args.Int(1), args.At<off64_t>(2), args.Size(3)); return true;
+    case SYS_copy_file_range:
+      *result = ::copy_file_range(args.Int(0), args.At<off64_t>(1), args.Int(2), args.At<off64_t>(3), args.Size(4), args.Unsigned(5));
+      return true;
+    case SYS_splice: *result = ::splice(args.Int(0), args.At<off64_t>(1), args.Int(2), args.At<off64_t>(3), args.Size(4), args.Unsigned(5)); return true;
+    case SYS_mmap: *result = raw::Address(__real_mmap64(args.At<void>(0), args.Size(1), args.Int(2), args.Int(3), args.Int(4), args.a[5])); return true;
+    case SYS_munmap: *result = __real_munmap(args.At<void>(0), args.Size(1)); return true;
+    case SYS_mprotect: *result = ::mprotect(args.At<void>(0), args.Size(1), args.Int(2)); return true;
+    case SYS_mremap:
+      *result = raw::Address(__real_mremap(args.At<void>(0), args.Size(1), args.Size(2), args.Int(3), args.At<void>(4)));
+      return true;
+    default: return false;
+  }
+}
+
+bool OnNames(long number, const Arguments& args, long* result) {
+  switch (number) {
+    case SYS_openat: *result = ::openat64(args.Int(0), args.Path(1), args.Int(2), args.Unsigned(3)); return true;
+    case SYS_openat2: *result = ::openat2(args.Int(0), args.Path(1), args.At<void>(2), args.Size(3)); return true;
+    case SYS_newfstatat: *result = __real_fstatat64(args.Int(0), args.Path(1), args.At<struct stat>(2), args.Int(3)); return true;
+    case SYS_statx: *result = __real_statx(args.Int(0), args.Path(1), args.Int(2), args.Unsigned(3), args.At<struct statx>(4)); return true;
+    case SYS_renameat2: *result = ::renameat2(args.Int(0), args.Path(1), args.Int(2), args.Path(3), args.Unsigned(4)); return true;
+    case SYS_linkat: *result = ::linkat(args.Int(0), args.Path(1), args.Int(2), args.Path(3), args.Int(4)); return true;
+    case SYS_unlinkat: *result = ::unlinkat(args.Int(0), args.Path(1), args.Int(2)); return true;
+    case SYS_mkdirat: *result = ::mkdirat(args.Int(0), args.Path(1), args.Unsigned(2)); return true;
+    case SYS_truncate: *result = ::truncate64(args.Path(0), args.a[1]); return true;
+    case SYS_ftruncate: *result = ::ftruncate64(args.Int(0), args.a[1]); return true;
+    case SYS_chdir: *result = ::chdir(args.Path(0)); return true;
+    case SYS_fchdir: *result = ::fchdir(args.Int(0)); return true;
+    case SYS_chroot: *result = ::chroot(args.Path(0)); return true;
+    case SYS_pivot_root: *result = ::pivot_root(args.Path(0), args.Path(1)); return true;
+    case SYS_unshare: *result = ::unshare(args.Int(0)); return true;
+    case SYS_setns: *result = ::setns(args.Int(0), args.Int(1)); return true;
+#ifdef SYS_open
+    case SYS_open: *result = __real_open64(args.Path(0), args.Int(1), args.Unsigned(2)); return true;
+    case SYS_rename: *result = ::rename(args.Path(0), args.Path(1)); return true;
+    case SYS_unlink: *result = ::unlink(args.Path(0)); return true;
     // A vfork child may do less than a fork child: fork serves both, and comes back through this frame.
     case SYS_fork:
     case SYS_vfork: *result = ::fork(); return true;
@@ -41,23 +127,45 @@ bool Ours(long number, const Arguments& args, long* result) {
   }
 }
 
+// ---- what has none -----------------------------------------------------------------------------------------------------------
+
+void RealNow(int fd) {
+  if (Emulate(fd)) (void)Materialise(fd, Conversion::kSyscall);
+}
+
 void Prepare(long number, const Arguments& args) {
   switch (number) {
-    case SYS_clone:
-      if ((args.a[0] & CLONE_FILES) == 0) MaterialiseAll(Conversion::kFork);
-      break;
-    case SYS_clone3:
-      if ((reinterpret_cast<const clone_args*>(args.a[0])->flags & CLONE_FILES) == 0) MaterialiseAll(Conversion::kFork);
-      break;
-    case SYS_execve:
+    case SYS_execve: RealIfNamed(args.Path(0)); [[fallthrough]];
     case SYS_execveat: MaterialiseAll(Conversion::kExec); break;
     case SYS_io_uring_setup:
+    case SYS_io_setup:
       // From now on the kernel may be given any number without our seeing it.
-      process.kernel_rings.store(true, std::memory_order_seq_cst);
+      process.real_from_now.store(true, std::memory_order_seq_cst);
       MaterialiseAll(Conversion::kRings);
       break;
+    case SYS_epoll_ctl: RealNow(args.Int(2)); break;
+    case SYS_readlinkat: RealIfNamed(args.Path(1)); break;
+#ifdef SYS_poll
+    case SYS_poll:
+#endif
+    case SYS_ppoll:
+      for (size_t i = 0; i < args.Size(1); ++i) RealNow(args.At<pollfd>(0)[i].fd);
+      break;
+    case SYS_sendmsg:
+    case SYS_sendmmsg: MaterialiseAll(Conversion::kScmRights); break;
     default: break;
   }
+  // The first argument of most calls that take a descriptor; of others a number that happens to be one of ours only makes it slower.
+  RealNow(args.Int(0));
+}
+
+bool MakesProcess(long number, const Arguments& args) {
+  if (number == SYS_clone) return (args.a[0] & CLONE_FILES) == 0;
+  return number == SYS_clone3 && (args.At<const clone_args>(0)->flags & CLONE_FILES) == 0;
+}
+
+long Pass(long number, const Arguments& args) {
+  return Next_syscall()(number, args.a[0], args.a[1], args.a[2], args.a[3], args.a[4], args.a[5]);
 }
 
 }  // namespace
@@ -68,10 +176,13 @@ TIERD_EXPORT(long, syscall, long number, ...) {
   Arguments args;
   for (long& argument : args.a) argument = va_arg(list, long);
   va_end(list);
-  if (Active()) {
-    long result;
-    if (Ours(number, args, &result)) return result;
-    Prepare(number, args);
+  if (!Active()) return Pass(number, args);
+  if (MakesProcess(number, args)) [[unlikely]] {
+    const NewProcess begins(Conversion::kFork);  // the child comes back through here too, with a count of its own
+    return Pass(number, args);
   }
-  return Next_syscall()(number, args.a[0], args.a[1], args.a[2], args.a[3], args.a[4], args.a[5]);
+  long result;
+  if (OnNumbers(number, args, &result) || OnBytes(number, args, &result) || OnNames(number, args, &result)) return result;
+  if (OpenDescriptions() != 0 || number == SYS_io_uring_setup || number == SYS_io_setup) Prepare(number, args);
+  return Pass(number, args);
 }

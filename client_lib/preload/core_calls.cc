@@ -4,8 +4,12 @@
 #include <fcntl.h>
 #include <stdarg.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+
+#include <cstring>
 
 #include "client_lib/preload/descriptors.h"
+#include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/raw.h"
 
 namespace raw = tierd::preload::raw;
@@ -22,7 +26,7 @@ long Result(long result) {
 int KeepHigh(int fd) {
   const int high = raw::DupFrom(fd, tierd::preload::OwnBase());
   if (high < 0) return fd;
-  raw::Close(fd);
+  tierd::preload::CloseOwnFile(fd);
   return high;
 }
 
@@ -38,8 +42,11 @@ int __wrap_open64(const char* path, int flags, ...) {
 }
 
 int __wrap_close(int fd) {
+  // The application may have put a file of its own onto the number.
+  if (static_cast<unsigned>(fd) < raw::kWatched && !raw::IsOwn(fd)) return static_cast<int>(Result(-EBADF));
   raw::MarkOwn(fd, false);
-  return static_cast<int>(Result(raw::Close(fd)));
+  tierd::preload::CloseOwnFile(fd);
+  return 0;
 }
 
 int __wrap_fstat64(int fd, struct stat* st) { return static_cast<int>(Result(raw::Stat(fd, *st))); }
@@ -53,6 +60,7 @@ int __wrap_statx(int directory, const char* path, int flags, unsigned mask, stru
 }
 
 ssize_t __wrap_pread64(int fd, void* buffer, size_t count, off64_t offset) {
+  if (static_cast<unsigned>(fd) < raw::kWatched && !raw::IsOwn(fd)) return Result(-EBADF);
   return Result(raw::Call(SYS_pread64, fd, raw::Address(buffer), static_cast<long>(count), offset));
 }
 
@@ -70,6 +78,20 @@ int __wrap_socket(int domain, int type, int protocol) {
   const long fd = raw::Call(SYS_socket, domain, type, protocol);
   raw::MarkOwn(static_cast<int>(fd), true);
   return static_cast<int>(Result(fd));
+}
+
+// Memory of the daemon comes as descriptors: the core's, until it has mapped them.
+ssize_t __wrap_recvmsg(int fd, struct msghdr* message, int flags) {
+  const long got = raw::Call(SYS_recvmsg, fd, raw::Address(message), flags);
+  for (cmsghdr* part = got > 0 ? CMSG_FIRSTHDR(message) : nullptr; part != nullptr; part = CMSG_NXTHDR(message, part)) {
+    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
+    for (std::size_t i = 0; i < (part->cmsg_len - CMSG_LEN(0)) / sizeof(int); ++i) {
+      int received;
+      std::memcpy(&received, CMSG_DATA(part) + i * sizeof received, sizeof received);
+      raw::MarkOwn(received, true);
+    }
+  }
+  return Result(got);
 }
 
 int __wrap_poll(struct pollfd* fds, unsigned long count, int timeout_ms) {

@@ -7,6 +7,7 @@
 
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/room.h"
 #include "tier/tier.h"
 
 namespace tierd::preload {
@@ -20,13 +21,14 @@ constinit tier_statistics reported{};  // what earlier lines of this process hav
 // A line of JSON in a fixed buffer.
 class Line {
  public:
+  explicit Line(client::PathText& room) : text_(room.text) {}
   __attribute__((format(printf, 2, 3))) void Add(const char* format, ...) {
-    if (used_ >= sizeof text_) return;
+    if (!complete()) return;
     va_list arguments;
     va_start(arguments, format);
-    const int n = ::vsnprintf(text_ + used_, sizeof text_ - used_, format, arguments);
+    const int n = ::vsnprintf(text_ + used_, kRoom - used_, format, arguments);
     va_end(arguments);
-    used_ = n < 0 ? sizeof text_ : used_ + static_cast<std::size_t>(n);
+    used_ = n < 0 ? kRoom : used_ + static_cast<std::size_t>(n);
   }
   void Names(const char* key, const char* const* names, std::atomic<std::uint64_t>* values, std::size_t count) {
     Add(",\"%s\":{", key);
@@ -39,12 +41,13 @@ class Line {
     }
     Add("}");
   }
-  bool complete() const { return used_ < sizeof text_; }
+  bool complete() const { return used_ < kRoom; }
   const char* text() const { return text_; }
   std::size_t bytes() const { return used_; }
 
  private:
-  char text_[4096];
+  static constexpr std::size_t kRoom = sizeof(client::PathText);
+  char* const text_;
   std::size_t used_ = 0;
 };
 
@@ -111,11 +114,13 @@ void ForgetCounts() {
 }
 
 void WriteReport() {
-  if (!process.active || process.report == nullptr) return;
+  if (!process.active.load(std::memory_order_relaxed) || process.report == nullptr) return;
   tier_statistics now{};
   now.size = sizeof now;
   if (tier_stats(nullptr, &now) != 0 || !AnythingHappened(now)) return;
-  Line line;
+  Room room;
+  if (room.Get() == nullptr) return;
+  Line line(*room.Get());
   AddName(line);
   AddReads(line, now);
   AddPlain(line);

@@ -10,10 +10,10 @@ namespace tierd::preload {
 
 // Why a descriptor of ours became a real one, in place.
 enum class Conversion : std::uint32_t {
-  kFork, kSpawn, kExec, kDup, kFcntl, kIoctl, kStdio, kScmRights, kAttributes, kAio, kReadFlags, kRings, kCount
+  kFork, kSpawn, kExec, kDup, kFcntl, kIoctl, kStdio, kScmRights, kAttributes, kAio, kReadFlags, kRings, kReopened, kSyscall, kChanged, kCount
 };
 inline constexpr const char* kConversionNames[] = {"fork",       "spawn",      "exec", "dup",        "fcntl", "ioctl",
-                                                   "stdio", "scm_rights", "attributes", "aio", "read_flags", "io_uring"};
+                                                   "stdio", "scm_rights", "attributes", "aio", "read_flags", "io_uring", "reopened", "syscall", "changed"};
 static_assert(sizeof kConversionNames / sizeof *kConversionNames == static_cast<std::size_t>(Conversion::kCount));
 
 // Why a file below a source was opened for real from the start.

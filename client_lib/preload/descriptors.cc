@@ -3,10 +3,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 
+#include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/src/clock.h"
 #include "client_lib/src/views.h"
 
 namespace tierd::preload {
@@ -23,7 +25,7 @@ constexpr std::uint32_t kCleaning = 0x80000000u;  // in refs: its leases are bei
 
 alignas(4096) Description pool[kDescriptions];
 constinit std::atomic<std::uint32_t> open_count{0};
-constinit int placeholder = -1;
+constinit std::atomic<int> placeholder{-1};
 constinit int base = 0;      // of our numbers
 constinit int own_base = 0;  // of the core's
 
@@ -36,10 +38,7 @@ void Clean(Description& d) {
   } else {
     d.file().Close();
   }
-  if (const int source = d.source.exchange(-1, std::memory_order_acq_rel); source >= 0) {
-    raw::MarkOwn(source, false);
-    raw::Close(source);
-  }
+  if (const int source = TakeOwn(d.source); source >= 0) CloseOwnFile(source);
   open_count.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -73,6 +72,7 @@ Using::Using(int fd) {
 void Using::Leave(Description& d) {
   std::uint32_t refs = d.refs.load(std::memory_order_relaxed);
   for (;;) {
+    if (refs == 0 || (refs & kCleaning) != 0) return;  // a child of fork goes on in a call that ForgetThreads has forgotten
     const bool last = refs == 1;
     if (!d.refs.compare_exchange_weak(refs, last ? kCleaning : refs - 1, std::memory_order_acq_rel)) continue;
     if (last) {
@@ -95,26 +95,27 @@ bool MakePlaceholder() {
   const rlim_t wanted = limit.rlim_cur / 4 * 3;
   base = wanted < kTable / 4 * 3 ? static_cast<int>(wanted) : kTable / 4 * 3;
   own_base = limit.rlim_cur >= 4 * kTable ? kTable : base;
-  // A file in memory has no name from the start; O_PATH of it can be neither read nor mapped nor polled.
-  const int file = static_cast<int>(raw::Call(SYS_memfd_create, raw::Address("tierd-placeholder"), MFD_CLOEXEC));
-  if (file < 0) return false;
-  raw::Call(SYS_fchmod, file, 0);
+  // O_PATH of a socket, which nobody can open anew, with whatever rights; closed, it is a name of nothing.
+  const int socket = static_cast<int>(raw::Call(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (socket < 0) return false;
   char path[32];
-  ::snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+  ::snprintf(path, sizeof path, "/proc/self/fd/%d", socket);
   const int low = raw::Open(AT_FDCWD, path, O_PATH | O_CLOEXEC);
-  raw::Close(file);
+  raw::Close(socket);
   if (low < 0) return false;
-  placeholder = raw::DupFrom(low, own_base);
+  const int high = raw::DupFrom(low, own_base);
   raw::Close(low);
-  raw::MarkOwn(placeholder, true);
-  return placeholder >= 0;
+  return high >= 0 && HoldOwn(high, placeholder);
 }
+
+int PlaceholderFrom(int lowest) { return raw::DupFrom(placeholder.load(std::memory_order_acquire), lowest); }
 
 int OwnBase() { return own_base; }
 
 Description* NewDescription(int* fd) {
-  const int number = raw::DupFrom(placeholder, base);
+  const int number = PlaceholderFrom(base);
   if (number < 0) return nullptr;
+  if (IsOurs(number)) [[unlikely]] ForgetNumber(number);  // closed behind our back
   const auto first = static_cast<std::uint32_t>(number - base);
   for (std::uint32_t i = 0; number < kTable && i < kDescriptions; ++i) {
     Description& d = pool[(first + i) % kDescriptions];
@@ -124,6 +125,7 @@ Description* NewDescription(int* fd) {
     d.source.store(-1, std::memory_order_relaxed);
     d.noted.store(false, std::memory_order_relaxed);
     d.posix_locks.store(false, std::memory_order_relaxed);
+    d.looked_ns.store(client::CoarseNs(), std::memory_order_relaxed);
     open_count.fetch_add(1, std::memory_order_relaxed);
     *fd = number;
     return &d;
@@ -139,8 +141,9 @@ void Publish(Description& d, int fd, bool close_on_exec) {
 
 void Discard(Description& d, int fd) {
   raw::Close(fd);
-  open_count.fetch_sub(1, std::memory_order_relaxed);
-  d.refs.store(0, std::memory_order_release);
+  d.whole = true;
+  d.piece = {};
+  Using::Leave(d);  // a thread with an old entry may be inside
 }
 
 // ---- changing what a number is ---------------------------------------------------------------------------------------------
@@ -187,42 +190,40 @@ int CloseNumber(int fd) {
     const raw::NoSignals no_signals;
     word = Own(d, State::kBusy);
     if (word == 0) continue;
-    const bool still = (table[fd].load(std::memory_order_acquire) & ~kCloseOnExec) == EntryOf(d);
-    if (still) {
-      table[fd].store(0, std::memory_order_release);
-      raw::Close(fd);
+    if (!Names(fd, d)) {
+      GiveWordBack(d, word);
+      continue;
     }
-    const std::uint32_t left = NumbersOf(word) - (still ? 1 : 0);
-    d.word.store(MakeWord(left == 0 ? State::kClosed : State::kCached, left, OffsetOf(word)), std::memory_order_release);
-    if (!still) continue;
-    Using::Leave(d);
+    raw::Close(fd);
+    TakeNumber(d, fd, word);
     return 0;
   }
 }
 
-void ForgetNumber(int fd) {
-  const raw::NoSignals no_signals;
-  const Using use(fd);
-  if (!use) return;
-  Description& d = *use;
-  const std::uint64_t word = Own(d, State::kBusy);
-  if (word == 0) return;
+bool Names(int fd, const Description& d) { return (table[fd].load(std::memory_order_acquire) & ~kCloseOnExec) == EntryOf(d); }
+
+void TakeNumber(Description& d, int fd, std::uint64_t word) {
   const std::uint32_t left = NumbersOf(word) - 1;
   table[fd].store(0, std::memory_order_release);
   d.word.store(MakeWord(left == 0 ? State::kClosed : State::kCached, left, OffsetOf(word)), std::memory_order_release);
   Using::Leave(d);
 }
 
+void ForgetNumber(int fd) {
+  ReplaceNumber(fd, [] { return 0; });
+}
+
 int DuplicateNumber(int fd, int lowest, bool close_on_exec) {
   const Using use(fd);
   if (!use) return -EAGAIN;
   Description& d = *use;
-  const int number = raw::DupFrom(placeholder, lowest > base ? lowest : base);
+  const int number = PlaceholderFrom(lowest > base ? lowest : base);
   if (number < 0) return number;
   if (number >= kTable) {
     raw::Close(number);
     return -EMFILE;
   }
+  if (IsOurs(number)) [[unlikely]] ForgetNumber(number);
   const raw::NoSignals no_signals;
   const std::uint64_t word = Own(d, State::kBusy);
   if (word == 0) {
@@ -241,6 +242,7 @@ void SetCloseOnExec(int fd, bool on) {
   std::uint32_t entry = table[fd].load(std::memory_order_acquire);
   while (entry != 0 && !table[fd].compare_exchange_weak(entry, on ? entry | kCloseOnExec : entry & ~kCloseOnExec, std::memory_order_acq_rel)) {
   }
+  if (entry == 0) raw::Call(SYS_fcntl, fd, F_SETFD, on ? FD_CLOEXEC : 0);  // it has become real meanwhile
 }
 
 std::uint32_t OpenDescriptions() { return open_count.load(std::memory_order_relaxed); }

@@ -1,7 +1,7 @@
 // Which descriptor numbers are files served from the cache, and what is behind them (HAZARDS 2.17).
 //
-// A number of ours is, to the kernel, a placeholder: O_PATH of an unlinked, empty, mode-000 file, from a high range, so that the kernel's lowest-number rule does
-// not hand it to somebody else behind our back. Its table entry names a description; dup gives a second entry to the same one, as in the kernel.
+// A number of ours is, to the kernel, a placeholder: O_PATH of a socket that is closed, from a high range, so that the kernel's lowest-number rule does not hand it
+// to somebody else behind our back. It can be neither read nor, by nobody, opened again (ENXIO). Its table entry names a description; dup gives a second entry to the same one, as in the kernel.
 //
 // A description's state, its count of numbers and its offset are one atomic word. A read copies, then moves the word; whoever changes what a number
 // is (close of one of several, dup, conversion) owns the word for that time, with signals held off, and the others wait.
@@ -17,6 +17,7 @@
 #include <cstdint>
 
 #include "client_lib/preload/counters.h"
+#include "client_lib/preload/raw.h"
 #include "client_lib/src/file.h"
 #include "client_lib/src/lookup.h"
 
@@ -58,6 +59,7 @@ struct Description {
   std::atomic<std::uint8_t> tier;           // where the bytes came from, until the first read has counted it
   std::atomic<bool> noted;                  // in the access ring
   std::atomic<bool> posix_locks;            // taken through the source's descriptor
+  std::atomic<std::int64_t> looked_ns;      // when it was last known that the file is still of this version
   std::atomic<int> source;                  // descriptor of the source, for what only that can do; -1
   alignas(client::File) unsigned char file_memory[sizeof(client::File)];
   char path[PATH_MAX];                      // canonical, absolute
@@ -98,6 +100,8 @@ class Using {
 
 // Makes the placeholder; false: descriptors of ours cannot be had in this process.
 bool MakePlaceholder();
+// Another one, at `lowest` or above: a number that is set aside. Or -errno.
+int PlaceholderFrom(int lowest);
 // From where on descriptors of the core itself are numbered.
 int OwnBase();
 
@@ -112,8 +116,11 @@ void Discard(Description& description, int fd);
 int CloseNumber(int fd);
 // A further number >= `lowest`, as F_DUPFD; or -errno.
 int DuplicateNumber(int fd, int lowest, bool close_on_exec);
-// `fd` is about to be replaced by dup2: forgets what it was. The number stays taken.
+// The kernel says that `fd` is something else: forgets what it was. The number stays taken.
 void ForgetNumber(int fd);
+// Lets `replace` (dup2: a result, or a negative number for failure) put something else onto `fd`, which is no longer ours then. What it fails to replace stays.
+template <typename Replace>
+int ReplaceNumber(int fd, Replace replace);
 bool CloseOnExec(int fd);
 void SetCloseOnExec(int fd, bool on);
 
@@ -122,9 +129,9 @@ std::uint64_t Own(Description& description, State to);
 // Whether a read may be tried again (it waited), or the description has been closed under us.
 bool AwaitUsable(Description& description, std::uint64_t word);
 
-// For the conversion of a description: calls `visit(fd, close_on_exec)` for each of its numbers and takes them out of the table.
+// For the conversion of a description: calls `visit(fd, close_on_exec)` for each of its numbers and takes those out of the table for which it is true. How many.
 template <typename Visit>
-void TakeNumbers(Description& description, Visit visit);
+std::uint32_t TakeNumbers(Description& description, Visit visit);
 std::uint32_t EntryOf(const Description& description);
 
 // How many descriptions are open; a hint.
@@ -133,14 +140,40 @@ std::uint32_t OpenDescriptions();
 void ForgetThreads();
 
 template <typename Visit>
-void TakeNumbers(Description& description, Visit visit) {
+std::uint32_t TakeNumbers(Description& description, Visit visit) {
   using namespace descriptors_detail;
   const std::uint32_t wanted = EntryOf(description);
+  std::uint32_t taken = 0;
   for (int fd = 0; fd < kTable; ++fd) {
     const std::uint32_t entry = table[fd].load(std::memory_order_acquire);
-    if (entry == 0 || (entry & ~kCloseOnExec) != wanted) continue;
-    visit(fd, (entry & kCloseOnExec) != 0);
+    if (entry == 0 || (entry & ~kCloseOnExec) != wanted || !visit(fd, (entry & kCloseOnExec) != 0)) continue;
     table[fd].store(0, std::memory_order_release);
+    ++taken;
+  }
+  return taken;
+}
+
+// Takes `fd` from the description whose word the caller owns (it was `word`), and gives the word back.
+void TakeNumber(Description& description, int fd, std::uint64_t word);
+inline void GiveWordBack(Description& description, std::uint64_t word) { description.word.store(word, std::memory_order_release); }
+bool Names(int fd, const Description& description);
+
+template <typename Replace>
+int ReplaceNumber(int fd, Replace replace) {
+  const raw::NoSignals no_signals;
+  for (;;) {
+    const Using use(fd);
+    const std::uint64_t word = use ? Own(*use, State::kBusy) : 0;
+    if (use && word == 0) continue;  // it is becoming something else
+    if (!use) return replace();
+    const int result = Names(fd, *use) ? replace() : -1;
+    if (Names(fd, *use) && result >= 0) {
+      TakeNumber(*use, fd, word);
+      return result;
+    }
+    const bool again = !Names(fd, *use);
+    GiveWordBack(*use, word);
+    if (!again) return result;
   }
 }
 

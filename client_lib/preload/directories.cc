@@ -8,6 +8,8 @@
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/room.h"
+#include "client_lib/preload/slow_path.h"
 #include "client_lib/src/clock.h"
 #include "client_lib/src/thread_state.h"
 #include "client_lib/src/views.h"
@@ -48,7 +50,8 @@ bool HoldsTogether(const client::Piece& piece) {
 
 bool FindPiece(const char* path, client::Piece& piece) {
   if (process.client->WithoutDaemon(client::CoarseNs()) != abi::Fallback::kNone) return false;
-  const client::SlowPath slow;
+  if (StackIsSmall()) return false;
+  const SlowPath slow;
   if (!slow.entered()) return false;
   const client::Call call(*process.client, path, 0);
   client::Target target;
@@ -71,8 +74,9 @@ ino_t InodeOf(const char* path) {
 }
 
 ino_t InodeOfParent(const char* path) {
-  char parent[PATH_MAX];
-  std::strcpy(parent, path);
+  Room room;
+  if (room.Get() == nullptr) return 1;
+  char* const parent = std::strcpy(room.Get()->text, path);
   char* const slash = std::strrchr(parent, '/');
   slash[slash == parent ? 1 : 0] = '\0';
   return InodeOf(parent);
@@ -80,7 +84,7 @@ ino_t InodeOfParent(const char* path) {
 
 }  // namespace
 
-CachedDirectory* OpenDirectory(const char* path) {
+CachedDirectory* OpenDirectory(const char* path, int fd) {
   for (CachedDirectory& directory : pool) {
     bool unused = false;
     if (directory.used.load(std::memory_order_relaxed) || !directory.used.compare_exchange_strong(unused, true, std::memory_order_acq_rel)) continue;
@@ -91,7 +95,7 @@ CachedDirectory* OpenDirectory(const char* path) {
     }
     std::strcpy(directory.path, path);
     directory.position = 0;
-    directory.fd = -1;
+    directory.fd = fd;
     directory.self = InodeOf(path);
     directory.parent = InodeOfParent(path);
     Count(counters.listings);
@@ -158,11 +162,12 @@ int DescriptorOf(CachedDirectory& directory) {
   return directory.fd;
 }
 
-void Close(CachedDirectory& directory) {
+int Close(CachedDirectory& directory) {
   const client::KeepErrno keep;
   GiveBack(directory.piece);
-  if (directory.fd >= 0) raw::Close(directory.fd);
+  const int fd = directory.fd;
   directory.used.store(false, std::memory_order_release);
+  return fd;
 }
 
 }  // namespace tierd::preload

@@ -11,8 +11,8 @@ namespace tierd::preload {
 
 struct CachedDirectory;
 
-// From the canonical path, or null: open the source.
-CachedDirectory* OpenDirectory(const char* path);
+// From the canonical path, or null: open the source. `fd`, if there is one, is the directory itself, and is closed with it.
+CachedDirectory* OpenDirectory(const char* path, int fd = -1);
 // Null: a DIR of libc's.
 CachedDirectory* OurDirectory(DIR* directory);
 DIR* AsDir(CachedDirectory* directory);
@@ -24,6 +24,7 @@ void Seek(CachedDirectory& directory, long position);
 void Rewind(CachedDirectory& directory);
 // A real descriptor of the directory, or -errno; the caller's until Close.
 int DescriptorOf(CachedDirectory& directory);
-void Close(CachedDirectory& directory);
+// Its descriptor, which is left to the caller to close; -1: there is none.
+int Close(CachedDirectory& directory);
 
 }  // namespace tierd::preload

@@ -10,6 +10,7 @@
 #include <atomic>
 
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/spin_lock.h"
 
 namespace raw = tierd::preload::raw;
 
@@ -24,23 +25,22 @@ struct Free {
   Free* next;
 };
 
-constinit std::atomic<bool> locked{false};
+constinit std::atomic<std::uint32_t> lock_word{0};
 constinit Free* free_lists[kLargest + 1] = {};
 constinit char* slab = nullptr;
 constinit std::size_t slab_left = 0;
 
-// Held for a few instructions, without signals: nobody who waits for it can be what keeps it.
+// Of another process: this is a child of fork, and a thread that is not here was in the middle. What the lists named is lost to this process, a few KiB.
 class Lock {
  public:
   Lock() {
-    while (locked.exchange(true, std::memory_order_acquire)) raw::Yield();
+    if (!lock_.inherited()) return;
+    for (Free*& list : free_lists) list = nullptr;
+    slab_left = 0;
   }
-  ~Lock() { locked.store(false, std::memory_order_release); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
 
  private:
-  const raw::NoSignals no_signals_;
+  const tierd::preload::SpinLock lock_{lock_word};
 };
 
 char* Pages(std::size_t bytes) {
@@ -123,14 +123,3 @@ char* __wrap_strdup(const char* text) {
 }
 
 }  // extern "C"
-
-namespace tierd::preload {
-
-// Of a forked child: another thread of the parent may have been inside. What the lists named is lost to this process, a few KiB.
-void ResetHeap() {
-  for (Free*& list : free_lists) list = nullptr;
-  slab_left = 0;
-  locked.store(false, std::memory_order_release);
-}
-
-}  // namespace tierd::preload

@@ -1,12 +1,14 @@
 #include "client_lib/preload/mappings.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
 
-#include <cstring>
-
 #include "client_lib/preload/cached_open.h"
+#include "client_lib/preload/mapped_frames.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/room.h"
+#include "client_lib/preload/slow_path.h"
 #include "client_lib/src/finish.h"
 #include "client_lib/src/thread_state.h"
 #include "client_lib/src/views.h"
@@ -16,88 +18,95 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kLargestCopy = 4 << 20;   // of a file whose frame cannot be mapped
-constexpr std::size_t kMappings = 256;
-constexpr std::uint32_t kPieces = 64;             // chunks of one mapping
 
 constexpr std::uint64_t Up(std::uint64_t n) { return (n + kPage - 1) / kPage * kPage; }
 
-enum class Use : std::uint32_t { kFree = 0, kBeingMade = 1, kUsed = 2, kForGood = 3 };
-
-struct Mapping {
-  std::atomic<Use> use;
-  std::atomic<std::uint64_t> begin;  // what is left of it
-  std::atomic<std::uint64_t> end;
-  bool is_private;
-  std::uint32_t count;
-  client::Piece pieces[kPieces];
-};
-
-Mapping mappings[kMappings];
-constinit std::atomic<std::uint32_t> mapping_count{0};
-
 bool Failed(long address) { return address < 0 && address > -4096; }
 
-void GiveBack(Mapping& mapping) {
-  for (std::uint32_t i = 0; i < mapping.count; ++i) {
-    const client::Piece& piece = mapping.pieces[i];
-    if (piece.held()) client::GiveLeaseBack(*piece.session, piece.lease, piece.epoch, piece.bytes);
+// A file in memory, written once, then mapped. Nobody can write to it behind the mapping: it is sealed, and its descriptor closed.
+class MemoryFile {
+ public:
+  MemoryFile() : fd_(static_cast<int>(raw::Call(SYS_memfd_create, raw::Address("tierd-map"), MFD_CLOEXEC | MFD_ALLOW_SEALING))) {}
+  ~MemoryFile() {
+    if (fd_ >= 0) raw::Close(fd_);
   }
-  mapping.count = 0;
-}
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
 
-// Puts one mapping together; what it leased is in `mapping_`.
+  bool Append(const std::byte* data, std::uint64_t bytes) {
+    while (bytes > 0) {
+      const ssize_t put = fd_ < 0 ? -1 : raw::Write(fd_, data, bytes);
+      if (put <= 0) return false;
+      data += put;
+      bytes -= static_cast<std::uint64_t>(put);
+    }
+    return fd_ >= 0;
+  }
+  // At that address, in place of what is there.
+  bool MapAt(char* place, std::uint64_t bytes, int protection, int sharing) {
+    constexpr int kSeals = F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
+    if (raw::Call(SYS_fcntl, fd_, F_ADD_SEALS, kSeals) != 0) return false;
+    return !Failed(raw::Call(SYS_mmap, raw::Address(place), static_cast<long>(bytes), protection, sharing | MAP_FIXED, fd_, 0));
+  }
+
+ private:
+  const int fd_;
+};
+
+// Puts one mapping together; what it leased is in `frames`.
 class Builder {
  public:
-  Builder(Description& d, const MapRequest& request, Mapping& mapping) : d_(d), request_(request), mapping_(mapping) {
-    mapping_.count = 0;
-    mapping_.is_private = (request.flags & MAP_PRIVATE) != 0;
-  }
+  Builder(Description& d, const MapRequest& request, MappedFrames& frames) : d_(d), request_(request), frames_(frames) {}
 
   void* Build() {
     const long place = raw::Call(SYS_mmap, raw::Address(request_.address), static_cast<long>(Up(request_.length)), PROT_NONE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (Failed(place)) return nullptr;
     base_ = reinterpret_cast<char*>(place);
-    if (d_.whole ? Copy(request_.offset, End()) : Chunks()) return base_;
+    frames_.address = static_cast<std::uint64_t>(place);
+    frames_.is_private = sharing() == MAP_PRIVATE;
+    if (d_.whole ? Copy() : Chunks()) return base_;
     raw::Call(SYS_munmap, place, static_cast<long>(Up(request_.length)));
-    GiveBack(mapping_);
     return nullptr;
   }
 
  private:
+  int sharing() const { return request_.flags & MAP_TYPE; }
   std::uint64_t End() const {
     const std::uint64_t end = request_.offset + Up(request_.length);
     return end < d_.size() ? end : d_.size();
   }
   char* PlaceOf(std::uint64_t offset) const { return base_ + (offset - request_.offset); }
 
-  // [begin, end) of the file as private memory; begin is a page's.
-  bool Copy(std::uint64_t begin, std::uint64_t end) {
-    if (end - begin > kLargestCopy) return false;
-    const std::size_t bytes = Up(end - begin);
-    const long place = raw::Call(SYS_mmap, raw::Address(PlaceOf(begin)), static_cast<long>(bytes), PROT_READ | PROT_WRITE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    if (Failed(place)) return false;
-    if (ReadCached(d_, reinterpret_cast<void*>(place), end - begin, begin) != static_cast<ssize_t>(end - begin)) return false;
-    return raw::Call(SYS_mprotect, place, static_cast<long>(bytes), request_.protection) == 0;
+  bool Copy() {
+    const std::uint64_t bytes = End() - request_.offset;
+    if (bytes > kLargestCopy) return false;
+    MemoryFile file;
+    if (!file.Append(d_.piece.data + request_.offset, bytes) || !file.MapAt(base_, Up(bytes), request_.protection, sharing())) return false;
+    CountPieceRead(d_, bytes);
+    return true;
   }
 
   bool Chunks() {
-    const client::SlowPath slow;
+    if (StackIsSmall()) return false;
+    const SlowPath slow;
     if (!slow.entered()) return false;
     const client::Call call(*process.client, d_.path, 0);
     for (std::uint64_t at = request_.offset; at < End();) {
       client::Piece piece;
       const std::byte* data = nullptr;
       std::size_t bytes = 0;
-      if (mapping_.count == kPieces) return false;
+      if (frames_.count == MappedFrames::kMost) return false;
       const abi::Fallback reason = d_.file().Pin(call, at, End() - at, piece, &data, &bytes);
       if (reason != abi::Fallback::kNone || bytes == 0) return false;
-      mapping_.pieces[mapping_.count++] = piece;
+      // The mapping begins in the middle of its first frame, perhaps: what is kept is what is shown.
+      frames_.pieces[frames_.count++] = piece;
+      if (frames_.count == 1) first_skipped_ = static_cast<std::uint64_t>(data - piece.data);
       client::CountSlowPiece(call, piece, bytes);
       if (!MapFrame(data, at, bytes)) return false;
       at += bytes;
     }
+    frames_.address -= first_skipped_;
     return true;
   }
 
@@ -111,112 +120,70 @@ class Builder {
       if (request_.protection == PROT_NONE) raw::Call(SYS_mprotect, moved, static_cast<long>(whole_pages), PROT_NONE);
     }
     if (bytes == whole_pages) return true;
-    const long tail = raw::Call(SYS_mmap, raw::Address(PlaceOf(at + whole_pages)), kPage, PROT_READ | PROT_WRITE,
-                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-    if (Failed(tail)) return false;
-    std::memcpy(reinterpret_cast<void*>(tail), data + whole_pages, bytes - whole_pages);
-    return raw::Call(SYS_mprotect, tail, kPage, request_.protection) == 0;
+    MemoryFile tail;
+    return tail.Append(data + whole_pages, bytes - whole_pages) && tail.MapAt(PlaceOf(at + whole_pages), kPage, request_.protection, sharing());
   }
 
   Description& d_;
   const MapRequest& request_;
-  Mapping& mapping_;
+  MappedFrames& frames_;
   char* base_ = nullptr;
+  std::uint64_t first_skipped_ = 0;
 };
-
-Mapping* TakeMapping() {
-  for (Mapping& mapping : mappings) {
-    Use free = Use::kFree;
-    if (mapping.use.load(std::memory_order_relaxed) == Use::kFree && mapping.use.compare_exchange_strong(free, Use::kBeingMade, std::memory_order_acq_rel))
-      return &mapping;
-  }
-  return nullptr;
-}
 
 // Whether ours can be what the caller wants: reading, where the kernel likes, within the file's pages.
 bool Suits(const Description& d, const MapRequest& request) {
-  const bool writable_copy = d.whole && (request.flags & MAP_PRIVATE) != 0;
+  const int sharing = request.flags & MAP_TYPE;
+  if (sharing != MAP_SHARED && sharing != MAP_PRIVATE) return false;
+  const bool writable_copy = d.whole && sharing == MAP_PRIVATE;
   if ((request.protection & ~(PROT_READ | (writable_copy ? PROT_WRITE : 0))) != 0) return false;
-  if ((request.flags & ~(MAP_SHARED | MAP_PRIVATE | MAP_POPULATE | MAP_NORESERVE)) != 0) return false;
+  if ((request.flags & ~(MAP_TYPE | MAP_POPULATE | MAP_NORESERVE)) != 0) return false;
   if (request.length == 0 || request.offset % kPage != 0 || request.offset >= d.size()) return false;
   return request.length <= Up(d.size()) - request.offset;  // pages behind the end would have to be SIGBUS
+}
+
+// The frames' bytes at [where.begin, where.end), whatever the pages there are protected by.
+bool AppendFrames(const MappedFrames& frames, AddressRange where, MemoryFile& file) {
+  std::uint64_t at = frames.address;
+  for (std::uint32_t i = 0; i < frames.count; ++i) {
+    const client::Piece& piece = frames.pieces[i];
+    const std::uint64_t begin = where.begin > at ? where.begin : at;
+    const std::uint64_t end = where.end < at + piece.bytes ? where.end : at + piece.bytes;
+    if (begin < end && !file.Append(piece.data + (begin - at), end - begin)) return false;
+    at += piece.bytes;
+  }
+  return true;
 }
 
 }  // namespace
 
 void* MapCached(Description& d, const MapRequest& request) {
   if (!Suits(d, request)) return nullptr;
-  Mapping* const mapping = TakeMapping();
-  if (mapping == nullptr) return nullptr;
-  void* const made = Builder(d, request, *mapping).Build();
-  if (made == nullptr || mapping->count == 0) {  // nothing, or a copy that needs nobody
-    mapping->use.store(Use::kFree, std::memory_order_release);
+  MappedFrames* const frames = NewFrames();
+  if (frames == nullptr) return nullptr;
+  void* const made = Builder(d, request, *frames).Build();
+  if (made == nullptr || frames->count == 0) {  // nothing, or a copy that needs nobody
+    DiscardFrames(*frames);
   } else {
     const auto begin = reinterpret_cast<std::uintptr_t>(made);
-    mapping->begin.store(begin, std::memory_order_relaxed);
-    mapping->end.store(begin + Up(request.length), std::memory_order_relaxed);
-    mapping_count.fetch_add(1, std::memory_order_acq_rel);
-    mapping->use.store(Use::kUsed, std::memory_order_release);
+    PublishFrames(*frames, {begin, begin + Up(request.length)});
   }
   if (made != nullptr) Count(counters.maps);
   return made;
 }
 
-bool AnyMappings() { return mapping_count.load(std::memory_order_acquire) != 0; }
-
-void NoteUnmapped(const void* address, std::size_t length) {
-  const auto from = reinterpret_cast<std::uintptr_t>(address);
-  const std::uint64_t to = from + Up(length);
-  for (Mapping& mapping : mappings) {
-    if (mapping.use.load(std::memory_order_acquire) != Use::kUsed) continue;
-    const std::uint64_t begin = mapping.begin.load(std::memory_order_relaxed);
-    const std::uint64_t end = mapping.end.load(std::memory_order_relaxed);
-    if (to <= begin || from >= end) continue;
-    if (from > begin && to < end) {  // a hole: who unmaps the rest, and when, is not followed
-      Use used = Use::kUsed;
-      mapping.use.compare_exchange_strong(used, Use::kForGood, std::memory_order_acq_rel);
-      continue;
-    }
-    if (from > begin) {
-      mapping.end.store(from, std::memory_order_relaxed);
-      continue;
-    }
-    if (to < end) {
-      mapping.begin.store(to, std::memory_order_relaxed);
-      continue;
-    }
-    Use used = Use::kUsed;
-    if (!mapping.use.compare_exchange_strong(used, Use::kBeingMade, std::memory_order_acq_rel)) continue;
-    GiveBack(mapping);
-    mapping_count.fetch_sub(1, std::memory_order_acq_rel);
-    mapping.use.store(Use::kFree, std::memory_order_release);
+void ReplaceFrames(const void* address, std::size_t length, Frames which) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  TakenFrames taken({begin, begin + Up(length)}, which == Frames::kAll ? TakenFrames::Which::kAll : TakenFrames::Which::kPrivate);
+  for (const TakenFrames::Part& part : taken) {
+    MemoryFile file;
+    const AddressRange where = part.where;
+    const int sharing = part.frames->is_private ? MAP_PRIVATE : MAP_SHARED;
+    // Without memory for it the frames stay, and the kernel refuses.
+    if (!AppendFrames(*part.frames, where, file) || !file.MapAt(reinterpret_cast<char*>(where.begin), where.end - where.begin, PROT_READ, sharing))
+      return taken.Restore();
   }
-}
-
-void NoteMoved(const void* address, std::size_t length) {
-  const auto from = reinterpret_cast<std::uintptr_t>(address);
-  for (Mapping& mapping : mappings) {
-    if (mapping.use.load(std::memory_order_acquire) != Use::kUsed) continue;
-    if (from + length <= mapping.begin.load(std::memory_order_relaxed) || from >= mapping.end.load(std::memory_order_relaxed)) continue;
-    Use used = Use::kUsed;
-    mapping.use.compare_exchange_strong(used, Use::kForGood, std::memory_order_acq_rel);
-  }
-}
-
-bool MakeWritable(void* address, std::size_t length, int protection) {
-  const auto from = reinterpret_cast<std::uintptr_t>(address);
-  for (const Mapping& mapping : mappings) {
-    const Use use = mapping.use.load(std::memory_order_acquire);
-    if ((use != Use::kUsed && use != Use::kForGood) || !mapping.is_private) continue;
-    if (from < mapping.begin.load(std::memory_order_relaxed) || from + length > mapping.end.load(std::memory_order_relaxed)) continue;
-    const long copy = raw::Call(SYS_mmap, 0, static_cast<long>(Up(length)), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (Failed(copy)) return false;
-    std::memcpy(reinterpret_cast<void*>(copy), address, Up(length));
-    raw::Call(SYS_mprotect, copy, static_cast<long>(Up(length)), protection);
-    const auto bytes = static_cast<long>(Up(length));
-    return !Failed(raw::Call(SYS_mremap, copy, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, raw::Address(address)));
-  }
-  return false;
+  taken.Gone();
 }
 
 }  // namespace tierd::preload

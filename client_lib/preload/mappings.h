@@ -1,8 +1,7 @@
-// Mappings of cached files: which pieces of memory are frames of the cache, and the leases that must last as long as they do.
-//
-// A mapping is put together over memory that the kernel reserved for it: whole pages of leased frames are mapped there a second time, the page that the file ends in,
-// and files whose frame is not page-aligned, are a private copy with zeros behind the end. So no byte of a neighbour is ever seen (HAZARDS 2.9).
-// Any thread. No lock; a table of fixed size: when it is full, mappings are the source's.
+// Mappings of cached files. A mapping is put together over memory that the kernel reserved for it: whole pages of leased frames are mapped there a second time; the
+// page that the file ends in, and files whose frame is not page-aligned, are a file in memory with the same bytes, so that no byte of a neighbour is ever seen
+// (HAZARDS 2.9) and the kernel treats it as it treats any mapping of a file (madvise, mprotect).
+// Any thread. When the table of mappings (mapped_frames.h) is full, mappings are the source's.
 #pragma once
 
 #include <sys/types.h>
@@ -25,13 +24,8 @@ struct MapRequest {
 // The mapping, or null: map the source instead.
 void* MapCached(Description& description, const MapRequest& request);
 
-// Whether any mapping of ours exists: the question of munmap and its kin.
-bool AnyMappings();
-// [address, address + length) has been unmapped.
-void NoteUnmapped(const void* address, std::size_t length);
-// It was moved or changed in size by mremap: its leases stay for good.
-void NoteMoved(const void* address, std::size_t length);
-// mprotect asks to write to a private mapping of ours: replaces those pages by copies. True if it did all there is to do.
-bool MakeWritable(void* address, std::size_t length, int protection);
+// A call is about to do to mappings of ours what frames do not allow (mprotect: write to a private one; mremap): puts files in memory with the same bytes there.
+enum class Frames { kAll, kPrivate };
+void ReplaceFrames(const void* address, std::size_t length, Frames which);
 
 }  // namespace tierd::preload

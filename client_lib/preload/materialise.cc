@@ -7,78 +7,44 @@
 #include <unistd.h>
 
 #include "client_lib/preload/cached_open.h"
+#include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/raw.h"
 
 namespace tierd::preload {
 namespace {
 
-// Kept open so that a conversion finds a number when the process has used up all of its own: a read must not fail with EMFILE.
-constexpr int kReserve = 8;
-constinit std::atomic<int> reserve[kReserve] = {-1, -1, -1, -1, -1, -1, -1, -1};
+// Numbers that are kept so that a conversion finds one when the process has used up all of its own: a read must not fail with EMFILE. What is spent is put back at
+// the end of the conversion, when there is a number more again.
+constexpr int kReserve = 4;
+constinit std::atomic<int> reserve[kReserve] = {-1, -1, -1, -1};
 constinit std::atomic<bool> reserve_made{false};
 
 void FillReserve() {
-  const int null = raw::Open(AT_FDCWD, "/dev/null", O_RDONLY | O_CLOEXEC);
-  if (null < 0) return;
   for (auto& slot : reserve) {
     if (slot.load(std::memory_order_relaxed) >= 0) continue;
-    const int fd = raw::DupFrom(null, OwnBase());
-    if (fd < 0) break;
-    raw::MarkOwn(fd, true);
-    int none = -1;
-    if (slot.compare_exchange_strong(none, fd, std::memory_order_acq_rel)) continue;
-    raw::MarkOwn(fd, false);
-    raw::Close(fd);
-  }
-  raw::Close(null);
-}
-
-bool SpendReserve() {
-  for (auto& slot : reserve) {
-    const int fd = slot.exchange(-1, std::memory_order_acq_rel);
-    if (fd < 0) continue;
-    raw::MarkOwn(fd, false);
-    raw::Close(fd);
-    return true;
-  }
-  return false;
-}
-
-template <typename Open>
-int WithReserve(Open open) {
-  for (;;) {
-    const int fd = open();
-    if (fd != -EMFILE || !SpendReserve()) return fd;
+    const int fd = PlaceholderFrom(OwnBase());
+    if (fd < 0) return;
+    if (!HoldOwn(fd, slot)) raw::Close(fd);
   }
 }
 
-bool SameFile(int fd, const client::FileFacts& facts) {
+enum class Version { kOpened, kAny };
+
+bool SameFile(int fd, const client::FileFacts& facts, Version version) {
   struct stat st;
   if (raw::Stat(fd, st) != 0) return false;
+  if (version == Version::kAny) return st.st_ino == facts.ino;
   const auto ns = [](const timespec& t) { return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; };
   return st.st_ino == facts.ino && static_cast<std::uint64_t>(st.st_size) == facts.size && ns(st.st_mtim) == facts.mtime_ns && ns(st.st_ctim) == facts.ctime_ns;
 }
 
-// The description through which locks were taken: they go on with it.
-int KeepSource(Description& d) {
-  const int source = d.source.load(std::memory_order_acquire);
-  if (source < 0) return -ENOENT;
-  raw::Call(SYS_fcntl, source, F_SETFL, d.flags & (O_NOATIME | O_NONBLOCK));
-  if (!d.posix_locks.load(std::memory_order_relaxed)) return WithReserve([&] { return raw::DupFrom(source, OwnBase()); });
-  // A process's own locks would end with the close of any number of the file: this one stays open.
-  d.source.store(-1, std::memory_order_release);
-  return source;
-}
-
-int OpenSource(Description& d) {
-  if (const int kept = KeepSource(d); kept >= 0) return kept;
+// May wait for the source.
+int OpenSource(const Description& d, Version version) {
   const int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | (d.flags & (O_NOATIME | O_NONBLOCK));
   int fd = WithReserve([&] { return raw::Open(AT_FDCWD, d.path, flags); });
   if (fd == -EPERM) fd = WithReserve([&] { return raw::Open(AT_FDCWD, d.path, flags & ~O_NOATIME); });
-  if (fd >= 0 && SameFile(fd, d.facts)) return fd;
-  if (fd >= 0) raw::Close(fd);
-  // A file that is not held whole has kept a descriptor of its version.
-  if (!d.whole && d.file().descriptor() >= 0) return WithReserve([&] { return raw::DupFrom(d.file().descriptor(), OwnBase()); });
+  if (fd >= 0 && SameFile(fd, d.facts, version)) return fd;
+  if (fd >= 0) CloseOwnFile(fd);
   return -ESTALE;
 }
 
@@ -110,27 +76,60 @@ int CopyToMemory(Description& d) {
   return fd;
 }
 
-bool Convert(Description& d, Conversion why) {
+// A descriptor of what `d` is, whatever it takes; `opened` is the source as it was found, or -errno. The caller owns the word.
+int RealDescriptor(Description& d, int opened) {
+  // Locks that were taken through the source's descriptor go on with it; a file that is not held whole has kept one of its version.
+  int kept = d.source.load(std::memory_order_acquire);
+  if (kept < 0 && !d.whole && opened < 0) kept = d.file().descriptor();
+  if (kept >= 0) {
+    raw::Call(SYS_fcntl, kept, F_SETFL, d.flags & (O_NOATIME | O_NONBLOCK));
+    if (opened >= 0) CloseOwnFile(opened);
+    return kept;
+  }
+  return opened >= 0 ? opened : CopyToMemory(d);
+}
+
+bool Convert(Description& d, Conversion why, Version version = Version::kOpened) {
   KeepReserve();
+  // The source may take its time: until it has answered the file is read from the cache, and signals come through.
+  const bool own = (!d.whole && d.file().descriptor() >= 0) || d.source.load(std::memory_order_acquire) >= 0;
+  const int opened = own ? -ESTALE : OpenSource(d, version);
+  if (version == Version::kAny && !own && opened < 0) return false;
   const raw::NoSignals no_signals;
   const std::uint64_t word = Own(d, State::kMaterialising);
-  if (word == 0) return true;
-  int fd = OpenSource(d);
-  if (fd == -ESTALE || fd == -ENOENT || fd == -EACCES || fd == -EPERM || fd == -ENOTDIR) fd = CopyToMemory(d);
+  if (word == 0) {
+    if (opened >= 0) CloseOwnFile(opened);
+    return true;
+  }
+  const int fd = RealDescriptor(d, opened);
   if (fd < 0) {
-    d.word.store(word, std::memory_order_release);
+    GiveWordBack(d, word);
     return false;
   }
   if (OffsetOf(word) != 0) raw::Call(SYS_lseek, fd, static_cast<long>(OffsetOf(word)), SEEK_SET);
-  TakeNumbers(d, [&](int number, bool close_on_exec) { raw::Dup3(fd, number, close_on_exec ? O_CLOEXEC : 0); });
-  if (!raw::IsOwn(fd)) raw::Close(fd);  // else kept for its locks
-  d.word.store(MakeWord(State::kReal, 0, 0), std::memory_order_release);
-  for (std::uint32_t i = 0; i < NumbersOf(word); ++i) Using::Leave(d);
-  Count(why);
-  return true;
+  // A number that cannot be replaced (the limit is lower by now) stays ours.
+  const std::uint32_t taken = TakeNumbers(d, [&](int number, bool close_on_exec) { return raw::Dup3(fd, number, close_on_exec ? O_CLOEXEC : 0) >= 0; });
+  // What the description keeps goes with it.
+  if (fd != d.source.load(std::memory_order_acquire) && (d.whole || fd != d.file().descriptor())) CloseOwnFile(fd);
+  FillReserve();
+  const std::uint32_t left = NumbersOf(word) - taken;
+  d.word.store(left == 0 ? MakeWord(State::kReal, 0, 0) : MakeWord(State::kCached, left, OffsetOf(word)), std::memory_order_release);
+  for (std::uint32_t i = 0; i < taken; ++i) Using::Leave(d);
+  if (taken != 0) Count(why);
+  return left == 0;
 }
 
 }  // namespace
+
+bool SpendReserve() {
+  for (auto& slot : reserve) {
+    const int fd = TakeOwn(slot);
+    if (fd < 0) continue;
+    raw::Close(fd);
+    return true;
+  }
+  return false;
+}
 
 void KeepReserve() {
   if (reserve_made.load(std::memory_order_relaxed) || reserve_made.exchange(true, std::memory_order_relaxed)) return;
@@ -140,6 +139,17 @@ void KeepReserve() {
 bool Materialise(int fd, Conversion why) {
   const Using use(fd);
   return !use || Convert(*use, why);
+}
+
+bool MaterialiseAsIs(int fd, Conversion why) {
+  const Using use(fd);
+  return !use || Convert(*use, why, Version::kAny);
+}
+
+void MaterialiseInherited(Conversion why) {
+  for (int fd = 0; fd < kTable && OpenDescriptions() != 0; ++fd) {
+    if (IsOurs(fd) && !CloseOnExec(fd)) (void)Materialise(fd, why);
+  }
 }
 
 void MaterialiseAll(Conversion why) {

@@ -2,15 +2,30 @@
 // now: for everything that the wrappers cannot do on a placeholder. Slower afterwards, never wrong. errno is left alone. Any thread.
 #pragma once
 
+#include <errno.h>
+
 #include "client_lib/preload/descriptors.h"
 
 namespace tierd::preload {
 
 // All numbers of what `fd` is; nothing if it is not ours. False: neither the file nor memory was to be had: the descriptor stays ours.
 bool Materialise(int fd, Conversion why);
+// The same with the file as it is now, whatever its version, if it is still that file: else it stays ours.
+bool MaterialiseAsIs(int fd, Conversion why);
 // Sets a few numbers aside for conversions, at the first descriptor of ours: later the process may have used up all.
 void KeepReserve();
+// `open` once more with a number of those, when there is none left (-EMFILE).
+bool SpendReserve();
+template <typename Open>
+int WithReserve(Open open) {
+  for (;;) {
+    const int fd = open();
+    if (fd != -EMFILE || !SpendReserve()) return fd;
+  }
+}
 // Every descriptor of ours in this process: before anything that gives descriptors to others.
 void MaterialiseAll(Conversion why);
+// Those that an exec leaves open.
+void MaterialiseInherited(Conversion why);
 
 }  // namespace tierd::preload

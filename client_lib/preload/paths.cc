@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/slow_path.h"
 #include "client_lib/src/clock.h"
 #include "client_lib/src/path_text.h"
 #include "client_lib/src/thread_state.h"
@@ -64,7 +65,8 @@ bool BelowKnownSources(const char* path) {
   if (const client::Session* session = client.session(); session != nullptr) return BelowSourcesOf(*session, path);
   const std::int64_t now_ns = client::CoarseNs();
   if (client.WithoutDaemon(now_ns) != abi::Fallback::kNone || IsSystem(path)) return false;
-  const client::SlowPath slow;
+  if (StackIsSmall()) return false;
+  const SlowPath slow;
   abi::Fallback why;
   const client::Session* const session = slow.entered() ? client.Acquire(now_ns, &why) : nullptr;
   return session != nullptr && BelowSourcesOf(*session, path);
@@ -89,9 +91,11 @@ bool NameOfDescriptor(int fd, client::PathText& room) {
 bool WorkingDirectoryMayBeInside() {
   std::uint8_t guess = working_directory.load(std::memory_order_relaxed);
   if (guess == kUnknown) {
-    client::PathText room;
-    const long got = raw::Call(SYS_getcwd, raw::Address(room.text), sizeof room.text);
-    guess = got > 0 && room.text[0] == '/' && MayLeadInside(room.text) ? kInside : kOutside;
+    Room room;
+    client::PathText* const name = room.Get();
+    if (name == nullptr) return false;
+    const long got = raw::Call(SYS_getcwd, raw::Address(name->text), sizeof name->text);
+    guess = got > 0 && name->text[0] == '/' && MayLeadInside(name->text) ? kInside : kOutside;
     working_directory.store(guess, std::memory_order_relaxed);
   }
   return guess == kInside;
@@ -103,8 +107,10 @@ bool DirectoryMayBeInside(int fd) {
   if (fd < 0) return false;
   const std::uint64_t bit = std::uint64_t{1} << (fd % 64);
   if (fd < kDirectories && (outside[fd / 64].load(std::memory_order_relaxed) & bit) != 0) return false;
-  client::PathText room;
-  if (NameOfDescriptor(fd, room) && MayLeadInside(room.text)) return true;
+  Room room;
+  client::PathText* const name = room.Get();
+  if (name == nullptr) return false;
+  if (NameOfDescriptor(fd, *name) && MayLeadInside(name->text)) return true;
   if (fd < kDirectories) {
     outside[fd / 64].fetch_or(bit, std::memory_order_relaxed);
     raw::Note(fd);
@@ -118,24 +124,25 @@ void ForgetDirectory(int fd) {
   if ((outside[fd / 64].load(std::memory_order_relaxed) & bit) != 0) outside[fd / 64].fetch_and(~bit, std::memory_order_relaxed);
 }
 
-const char* Locate(int directory, const char* path, client::PathText& room) {
-  const char* found = path;
+const char* Locate(int directory, const char* path, Room& room) {
   std::size_t bytes = std::strlen(path);
+  if (bytes >= PATH_MAX) return nullptr;  // no call takes it
   if (path[0] == '/' && client::IsCanonical(path, bytes)) return path;  // MayBeInside has compared it
+  client::PathText* const found = room.Get();
+  if (found == nullptr) return nullptr;
   if (path[0] == '/' || directory == AT_FDCWD) {
-    if (!client::MakeCanonical(path, room, &bytes)) return nullptr;
-    found = room.text;
+    if (!client::MakeCanonical(path, *found, &bytes)) return nullptr;
   } else {
-    client::PathText joined;
-    if (!NameOfDescriptor(directory, joined)) return nullptr;
-    const std::size_t used = std::strlen(joined.text);
-    if (used + 1 + bytes >= sizeof joined.text) return nullptr;
-    joined.text[used] = '/';
-    std::memcpy(joined.text + used + 1, path, bytes + 1);
-    if (!client::MakeCanonical(joined.text, room, &bytes)) return nullptr;
-    found = room.text;
+    Room other;
+    client::PathText* const joined = other.Get();
+    if (joined == nullptr || !NameOfDescriptor(directory, *joined)) return nullptr;
+    const std::size_t used = std::strlen(joined->text);
+    if (used + 1 + bytes >= sizeof joined->text) return nullptr;
+    joined->text[used] = '/';
+    std::memcpy(joined->text + used + 1, path, bytes + 1);
+    if (!client::MakeCanonical(joined->text, *found, &bytes)) return nullptr;
   }
-  return BelowRoots(found) ? found : nullptr;
+  return BelowRoots(found->text) ? found->text : nullptr;
 }
 
 }  // namespace tierd::preload

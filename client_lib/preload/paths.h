@@ -6,6 +6,7 @@
 #include <fcntl.h>
 
 #include "client_lib/preload/process.h"
+#include "client_lib/preload/room.h"
 #include "client_lib/src/target.h"
 
 namespace tierd::preload {
@@ -28,7 +29,7 @@ inline bool MayBeInside(int directory, const char* path) {
 }
 
 // Of a path for which MayBeInside holds: the canonical absolute one, in `room` or `path` itself; null when it is below no source, or only who follows links can tell ("..").
-const char* Locate(int directory, const char* path, client::PathText& room);
+const char* Locate(int directory, const char* path, Room& room);
 
 // What the kernel calls a descriptor: absolute, without links; false for what has no path (any more).
 bool NameOfDescriptor(int fd, client::PathText& room);

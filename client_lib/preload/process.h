@@ -11,7 +11,6 @@
 namespace tierd::preload {
 
 struct Process {
-  bool active = false;       // false: AT_SECURE, TIERD_DISABLE, before Start
   bool real_fds = false;     // TIERD_REAL_FDS, TIERD_LOWEST_FD
   const char* report = nullptr;  // TIERD_REPORT: file that the counts are appended to
   client::Client* client = nullptr;
@@ -19,7 +18,8 @@ struct Process {
   char root_text[4096] = {};
   char report_path[4096] = {};
   // Changed later.
-  std::atomic<bool> kernel_rings{false};     // io_uring or cuFile in the process: their descriptors escape us
+  std::atomic<bool> active{false};           // false: AT_SECURE, TIERD_DISABLE, no /proc, before Start; after chroot and its like
+  std::atomic<bool> real_from_now{false};    // io_uring or cuFile in the process, whose descriptors escape us; two sets of descriptors
   std::atomic<std::uint32_t> forking{0};     // forks under way: nothing may be opened as ours, the child would share it
   std::atomic<bool> standard_free{false};    // 0, 1 or 2 may be free: open for real, POSIX promises the lowest number
 };
@@ -29,17 +29,20 @@ extern constinit Process process;
 // A vfork child runs on our memory and on its parent's thread: it changes no table.
 extern __thread std::uint32_t vfork_depth __attribute__((tls_model("initial-exec")));
 
-inline bool Active() { return process.active && vfork_depth == 0; }
+inline bool Active() { return process.active.load(std::memory_order_relaxed) && vfork_depth == 0; }
+
+// Whether libraries have been loaded since that give descriptors to the kernel behind our back.
+void LookAtLibraries();
+// How many more opens look: a library is there some time after dlopen was called, or never.
+extern "C" __attribute__((visibility("hidden"))) std::uint32_t tierd_libraries_to_look_for;
 
 // Whether a file may be opened as one of ours just now.
 inline bool MayMakeDescriptors() {
-  return !process.real_fds && process.forking.load(std::memory_order_relaxed) == 0 && !process.kernel_rings.load(std::memory_order_relaxed);
+  if (tierd_libraries_to_look_for != 0) [[unlikely]] LookAtLibraries();
+  return !process.real_fds && process.forking.load(std::memory_order_relaxed) == 0 && !process.real_from_now.load(std::memory_order_relaxed);
 }
 
 // A descriptor 0..2 was closed: looks whether one of them is free.
 void LookAtStandardDescriptors();
-
-// Of the heap of the core.
-void ResetHeap();
 
 }  // namespace tierd::preload

@@ -50,7 +50,7 @@ int Dup3(int from, int to, int flags);                                         /
 ssize_t ReadLink(const char* path, char* text, std::size_t room);
 void Yield();
 
-// Signals held off in this thread while an object of it lives.
+// Signals held off in this thread while an object of it lives, but those of its own faults.
 class NoSignals {
  public:
   NoSignals();

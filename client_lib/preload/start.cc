@@ -30,12 +30,19 @@ bool IsOn(const char* name) {
 }
 
 // Libraries that give descriptors to the kernel without our seeing it.
-int LookAtLibrary(dl_phdr_info* info, size_t, void* found) {
-  for (const char* name : {"liburing.so", "libcufile.so"}) {
-    if (std::strstr(info->dlpi_name, name) != nullptr) *static_cast<bool*>(found) = true;
+int LookAtLibrary(dl_phdr_info* info, size_t, void*) {
+  for (const char* name : {"liburing.so", "libcufile.so", "libaio.so"}) {
+    if (std::strstr(info->dlpi_name, name) != nullptr) process.real_from_now.store(true, std::memory_order_seq_cst);
   }
   return 0;
 }
+
+// How often a library has been loaded so far; of the first one only.
+int CountLibraries(dl_phdr_info* info, size_t, void* count) {
+  *static_cast<unsigned long long*>(count) = info->dlpi_adds;
+  return 1;
+}
+constinit std::atomic<unsigned long long> libraries_seen{0};
 
 void BeforeFork() {
   process.forking.fetch_add(1, std::memory_order_seq_cst);
@@ -47,6 +54,7 @@ void InParent() { process.forking.fetch_sub(1, std::memory_order_seq_cst); }
 void InChild() {
   process.forking.store(0, std::memory_order_relaxed);
   ForgetThreads();
+  ForgetRooms();
   ForgetCounts();
 }
 
@@ -62,36 +70,51 @@ void ReadRoots() {
   }
 }
 
+// What a change concerns is known by the kernel's names alone: without /proc nothing is certain.
+bool NamesCanBeFound() { return raw::Call(SYS_faccessat, AT_FDCWD, raw::Address("/proc/self/fd"), 1 /* X_OK */) == 0; }
+
 __attribute__((constructor(101))) void Start() {
   const client::KeepErrno keep;
   ResolveAllNext();
   // Nothing of the environment counts in a program that runs with more rights than its caller (FAULTS T13).
-  if (::getauxval(AT_SECURE) != 0 || IsOn("TIERD_DISABLE")) return;
+  if (::getauxval(AT_SECURE) != 0 || IsOn("TIERD_DISABLE") || !NamesCanBeFound()) return;
+  NoteMainStack();
   ReadRoots();
   process.real_fds = IsOn("TIERD_REAL_FDS") || IsOn("TIERD_LOWEST_FD") || !MakePlaceholder();
   if (const char* report = ::getenv("TIERD_REPORT"); report != nullptr && report[0] == '/' && std::strlen(report) < sizeof process.report_path) {
     std::strcpy(process.report_path, report);
     process.report = process.report_path;
   }
-  bool rings = false;
-  ::dl_iterate_phdr(&LookAtLibrary, &rings);
-  process.kernel_rings.store(rings, std::memory_order_relaxed);
+  LookAtLibraries();
   LookAtStandardDescriptors();
-  ::pthread_atfork(nullptr, nullptr, &ResetHeap);   // before the core's own handlers
-  process.client = &client::DefaultClient();        // registers those
+  process.client = &client::DefaultClient();           // registers the core's own handlers
   ::pthread_atfork(&BeforeFork, &InParent, &InChild);  // prepare handlers run last first: all is real before the core counts its leases
-  process.active = true;
+  process.active.store(true, std::memory_order_release);
   AdoptWriters();
 }
 
 __attribute__((destructor)) void End() {
-  if (!process.active) return;
+  if (!Active()) return;
   const client::KeepErrno keep;
-  EndWriters();
+  EndWriters(Streams::kFlush);
   WriteReport();
 }
 
 }  // namespace
+
+extern "C" {
+std::uint32_t tierd_libraries_to_look_for = 0;
+}
+
+void LookAtLibraries() {
+  if (tierd_libraries_to_look_for != 0) --tierd_libraries_to_look_for;  // a count too many or too few is no matter
+  unsigned long long count = 0;
+  ::dl_iterate_phdr(&CountLibraries, &count);
+  if (libraries_seen.exchange(count, std::memory_order_acq_rel) == count) return;
+  const bool before = process.real_from_now.load(std::memory_order_relaxed);
+  ::dl_iterate_phdr(&LookAtLibrary, nullptr);
+  if (!before && process.real_from_now.load(std::memory_order_relaxed)) MaterialiseAll(Conversion::kRings);
+}
 
 void LookAtStandardDescriptors() {
   bool free = false;

@@ -1,156 +1,124 @@
 #include "client_lib/preload/writers.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
+#include <pthread.h>
 #include <sys/stat.h>
 
-#include <cstring>
-
-#include "client_lib/preload/counters.h"
+#include "client_lib/preload/changes.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/src/process.h"
-#include "tier/tier.h"
 
 namespace tierd::preload {
 namespace {
 
-constexpr int kNumbers = 4096;  // writers with larger numbers are told at their open only
+constexpr int kNumbers = 4096;
 constexpr int kInherited = 16;  // numbers that a program may be started with
-constexpr std::size_t kInodes = 64;
 
 constinit std::atomic<std::uint64_t> writers[kNumbers / 64] = {};
+constinit std::atomic<std::uint64_t> inode_of[kNumbers] = {};
+constinit std::atomic<FILE*> stream_of[kNumbers] = {};
 constinit std::atomic<std::uint32_t> writer_count{0};
-// Inodes open for writing; one that found no place makes all suspect until the last writer is closed.
-constinit std::atomic<std::uint64_t> inodes[kInodes] = {};
-constinit std::atomic<bool> too_many{false};
+// One with a number beyond: nobody sees its close, so any file may be being written from now on.
+constinit std::atomic<bool> unwatched{false};
 
-void TellPath(const char* path, bool recursive) {
-  Count(counters.invalidations);
-  (void)tier_invalidate(nullptr, &path, 1, recursive ? TIER_RECURSIVE : 0);  // unheard: the core reads the source until it could be told
-}
-
-bool Mark(int fd) {
-  if (fd >= kNumbers) return false;
-  raw::Note(fd);
-  const std::uint64_t bit = std::uint64_t{1} << (fd % 64);
-  if ((writers[fd / 64].fetch_or(bit, std::memory_order_acq_rel) & bit) != 0) return false;
-  writer_count.fetch_add(1, std::memory_order_acq_rel);
-  return true;
-}
-
-void Unmark(int fd) {
-  const std::uint64_t bit = std::uint64_t{1} << (fd % 64);
-  if ((writers[fd / 64].fetch_and(~bit, std::memory_order_acq_rel) & bit) == 0) return;
-  if (writer_count.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  for (auto& inode : inodes) inode.store(0, std::memory_order_relaxed);
-  too_many.store(false, std::memory_order_relaxed);
-}
-
-void NoteInode(std::uint64_t inode) {
-  for (auto& slot : inodes) {
-    std::uint64_t none = 0;
-    if (slot.load(std::memory_order_relaxed) == inode || slot.compare_exchange_strong(none, inode, std::memory_order_acq_rel)) return;
+void Mark(int fd, std::uint64_t inode) {
+  if (fd >= kNumbers) {
+    unwatched.store(true, std::memory_order_relaxed);
+    writer_count.fetch_add(1, std::memory_order_acq_rel);
+    return;
   }
-  too_many.store(true, std::memory_order_relaxed);
+  raw::Note(fd);
+  inode_of[fd].store(inode, std::memory_order_release);
+  const std::uint64_t bit = std::uint64_t{1} << (fd % 64);
+  if ((writers[fd / 64].fetch_or(bit, std::memory_order_acq_rel) & bit) == 0) writer_count.fetch_add(1, std::memory_order_acq_rel);
 }
 
 bool IsRegular(int fd, struct stat& st) { return raw::Stat(fd, st) == 0 && S_ISREG(st.st_mode); }
+
+void Flush(int fd) {
+  FILE* stream = stream_of[fd].load(std::memory_order_acquire);
+  if (fd == 1) stream = stdout;
+  if (fd == 2) stream = stderr;
+  if (stream == nullptr || ::ftrylockfile(stream) != 0) return;  // another thread is in it: waiting for that might be for ever
+  ::fflush_unlocked(stream);
+  ::funlockfile(stream);
+}
+
+template <typename Visit>
+void ForEachWriter(Visit visit) {
+  for (int word = 0; word < kNumbers / 64; ++word) {
+    for (std::uint64_t bits = writers[word].load(std::memory_order_acquire); bits != 0; bits &= bits - 1) visit(word * 64 + __builtin_ctzll(bits));
+  }
+}
 
 }  // namespace
 
 void NoteWriter(int fd) {
   struct stat st;
-  client::PathText name;
-  if (fd < 0 || !IsRegular(fd, st) || !NameOfDescriptor(fd, name) || !BelowRoots(name.text)) return;
-  NoteInode(st.st_ino);
-  Mark(fd);
-  TellPath(name.text, false);
+  Room name;
+  if (fd < 0 || !IsRegular(fd, st)) return;
+  if (client::PathText* const text = name.Get(); text == nullptr) {
+    TellEverything();
+  } else {
+    if (!NameOfDescriptor(fd, *text) || !BelowRoots(text->text)) return;
+    Mark(fd, st.st_ino);
+    TellChange(text->text, false);
+    return;
+  }
+  Mark(fd, st.st_ino);
 }
 
 bool IsWriter(int fd) {
   return fd >= 0 && fd < kNumbers && (writers[fd / 64].load(std::memory_order_relaxed) >> (fd % 64) & 1) != 0;
 }
 
+void ForgetWriter(int fd) {
+  if (!IsWriter(fd)) return;
+  const std::uint64_t bit = std::uint64_t{1} << (fd % 64);
+  stream_of[fd].store(nullptr, std::memory_order_relaxed);
+  if ((writers[fd / 64].fetch_and(~bit, std::memory_order_acq_rel) & bit) != 0) writer_count.fetch_sub(1, std::memory_order_acq_rel);
+}
+
 void NoteCopy(int from, int to) {
-  if (to >= 0 && IsWriter(from)) Mark(to);
+  if (to >= 0 && IsWriter(from)) Mark(to, inode_of[from].load(std::memory_order_acquire));
+}
+
+void NoteStream(int fd, FILE* stream) {
+  if (IsWriter(fd)) stream_of[fd].store(stream, std::memory_order_release);
 }
 
 bool AnyWriters() { return writer_count.load(std::memory_order_relaxed) != 0; }
 
 bool BeingWritten(std::uint64_t inode) {
   if (!AnyWriters()) return false;
-  if (too_many.load(std::memory_order_relaxed)) return true;
-  for (const auto& slot : inodes) {
-    if (slot.load(std::memory_order_acquire) == inode) return true;
-  }
-  return false;
+  bool found = unwatched.load(std::memory_order_relaxed);
+  ForEachWriter([&](int fd) { found = found || inode_of[fd].load(std::memory_order_acquire) == inode; });
+  return found;
 }
 
-ClosingWriter::ClosingWriter(int fd) {
+ClosingWriter::ClosingWriter(int fd) : fd_(fd) {
   if (!IsWriter(fd)) return;
-  writer_ = NameOfDescriptor(fd, name_);
-  Unmark(fd);
+  held_ = ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_) == 0;
+  inode_ = inode_of[fd].load(std::memory_order_acquire);
+  client::PathText* const text = name_.Get();
+  if (text == nullptr) TellEverything();
+  writer_ = text != nullptr && NameOfDescriptor(fd, *text);
+  ForgetWriter(fd);  // before the close: afterwards the number may be another thread's
+}
+
+ClosingWriter::~ClosingWriter() {
+  if (held_) ::pthread_setcancelstate(cancel_state_, nullptr);
 }
 
 void ClosingWriter::Tell() {
   if (!writer_) return;
   const client::KeepErrno keep;
-  TellPath(name_.text, false);
+  TellChange(name_.Get()->text, false);
 }
 
-// ---- paths -----------------------------------------------------------------------------------------------------------------
-
-namespace {
-
-bool NameOfPath(int directory, const char* path, client::PathText& name) {
-  const int fd = raw::Open(directory, path, O_PATH | O_CLOEXEC);
-  if (fd < 0) return false;
-  const bool named = NameOfDescriptor(fd, name);
-  raw::Close(fd);
-  return named;
-}
-
-// The directory by the kernel's name, the last component as it stands.
-bool NameOfEntry(int directory, const char* path, client::PathText& name) {
-  std::size_t end = std::strlen(path);
-  while (end > 1 && path[end - 1] == '/') --end;
-  std::size_t begin = end;
-  while (begin > 0 && path[begin - 1] != '/') --begin;
-  const std::size_t bytes = end - begin;
-  const bool dots = (bytes == 1 && path[begin] == '.') || (bytes == 2 && path[begin] == '.' && path[begin + 1] == '.');
-  if (bytes == 0 || dots) return NameOfPath(directory, path, name);
-  client::PathText parent;
-  if (begin >= sizeof parent.text) return false;
-  std::memcpy(parent.text, path, begin);
-  parent.text[begin] = '\0';
-  if (!NameOfPath(directory, begin == 0 ? "." : parent.text, name)) return false;
-  std::size_t used = std::strlen(name.text);
-  if (used == 1) used = 0;
-  if (used + 1 + bytes >= sizeof name.text) return false;
-  name.text[used] = '/';
-  std::memcpy(name.text + used + 1, path + begin, bytes);
-  name.text[used + 1 + bytes] = '\0';
-  return true;
-}
-
-}  // namespace
-
-ChangedName::ChangedName(int directory, const char* path, Changes what) {
-  if (!Active() || path == nullptr) return;
-  inside_ = (what == Changes::kEntry ? NameOfEntry(directory, path, name_) : NameOfPath(directory, path, name_)) && BelowRoots(name_.text);
-}
-
-ChangedName::ChangedName(int fd) {
-  if (!Active() || fd < 0) return;
-  inside_ = NameOfDescriptor(fd, name_) && BelowRoots(name_.text);
-}
-
-void ChangedName::Tell(bool recursive) const {
-  if (!inside_) return;
-  const client::KeepErrno keep;
-  TellPath(name_.text, recursive);
+void ClosingWriter::Undo() {
+  if (writer_) Mark(fd_, inode_);
 }
 
 // ---- a process's life ------------------------------------------------------------------------------------------------------
@@ -160,22 +128,29 @@ void AdoptWriters() {
   for (int fd = 0; fd < kInherited; ++fd) {
     const long flags = raw::Call(SYS_fcntl, fd, F_GETFL);
     struct stat st;
-    client::PathText name;
+    Room name;
     if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH) != 0 || !IsRegular(fd, st)) continue;
-    if (!NameOfDescriptor(fd, name) || !BelowPrefixes(name.text)) continue;
-    NoteInode(st.st_ino);
-    Mark(fd);
+    if (name.Get() == nullptr || !NameOfDescriptor(fd, *name.Get()) || !BelowPrefixes(name.Get()->text)) continue;
+    Mark(fd, st.st_ino);
   }
 }
 
-void EndWriters(bool flush) {
+void TellClosedByExec() {
   if (!AnyWriters()) return;
-  if (flush) ::fflush(nullptr);  // libc would do it after us
-  for (int fd = 0; fd < kNumbers; ++fd) {
-    if (!IsWriter(fd)) continue;
+  ForEachWriter([](int fd) {
+    Room name;
+    if ((raw::Call(SYS_fcntl, fd, F_GETFD) & FD_CLOEXEC) == 0) return;
+    if (name.Get() != nullptr && NameOfDescriptor(fd, *name.Get())) TellChange(name.Get()->text, false);
+  });
+}
+
+void EndWriters(Streams streams) {
+  if (!AnyWriters()) return;
+  ForEachWriter([streams](int fd) {
+    if (streams == Streams::kFlush) Flush(fd);  // libc would do it after us
     ClosingWriter closing(fd);
     closing.Tell();
-  }
+  });
 }
 
 }  // namespace tierd::preload

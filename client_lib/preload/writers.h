@@ -1,56 +1,58 @@
-// Read-your-writes: what this process changes below a source is told to the daemon before the call that changed it returns. Descriptors open for writing are known
-// by number; a change is told when one is opened and again when it is closed, under the name the kernel has for it. While one is open here, this
-// process reads that file from the source.
+// Descriptors that this process has open for writing below a source. Read-your-writes: what they change is told to the daemon when one is opened and again when it is
+// closed, under the name the kernel has for it; while one is open here, this process reads that file from the source.
 //
-// Any thread. errno is left alone. A few system calls per change, nothing for readers.
+// Known by number: the bit says that it is one, the word beside it which file. Any thread. errno is left alone. Nothing for readers.
 #pragma once
+
+#include <stdio.h>
 
 #include <cstddef>
 #include <cstdint>
 
 #include "client_lib/preload/raw.h"
-#include "client_lib/src/target.h"
+#include "client_lib/preload/room.h"
 
 namespace tierd::preload {
 
 // A descriptor was opened for writing by this call: if it is a file below a source, remembers it and tells.
 void NoteWriter(int fd);
 bool IsWriter(int fd);
+// A number that names another file by now.
+void ForgetWriter(int fd);
 // The number names the same file as `from` from now on.
 void NoteCopy(int from, int to);
+// A stream that buffers what is written to the number; null: it is closed.
+void NoteStream(int fd, FILE* stream);
 
-// Around whatever closes a number: keeps the name before, tells after.
+// Around whatever closes a number: keeps the name before, tells after. Of a writer that is no cancellation point: what is not told would be lost.
 class ClosingWriter {
  public:
   explicit ClosingWriter(int fd);
+  ~ClosingWriter();
+  ClosingWriter(const ClosingWriter&) = delete;
+  ClosingWriter& operator=(const ClosingWriter&) = delete;
   // After the close.
   void Tell();
+  // The number is what it was.
+  void Undo();
 
  private:
+  const int fd_;
+  bool held_ = false;
   bool writer_ = false;
-  client::PathText name_;
+  int cancel_state_ = 0;
+  std::uint64_t inode_ = 0;
+  Room name_;
 };
 
 // Whether a descriptor open for writing in this process may be that file. Almost always one load.
 bool AnyWriters();
 bool BeingWritten(std::uint64_t inode);
 
-// A path whose entry (itself, as lstat) or whose target (as stat) a call changes. Empty when it is below no source.
-enum class Changes : std::uint8_t { kEntry, kTarget };
-class ChangedName {
- public:
-  ChangedName(int directory, const char* path, Changes what);
-  explicit ChangedName(int fd);
-  // After the change. `recursive`: everything below it too.
-  void Tell(bool recursive) const;
-
- private:
-  bool inside_ = false;
-  client::PathText name_;
-};
-
-// Descriptors that the process was started with; and before it ends.
+// Descriptors that the process was started with; those that an exec is about to close; all, before the process ends, with what their streams have buffered.
 void AdoptWriters();
-void EndWriters(bool flush = true);
+void TellClosedByExec();
+enum class Streams { kFlush, kLeave };
+void EndWriters(Streams streams);
 
 }  // namespace tierd::preload

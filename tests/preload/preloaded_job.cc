@@ -34,7 +34,7 @@ void Add(json& sum, const json& line) {
     ::setenv("TIERD_SOCKET", options.socket.c_str(), 1);
     ::setenv("TIERD_PREFIX", options.source.c_str(), 1);
     ::setenv("TIERD_REPORT", report.c_str(), 1);
-    ::setenv("LD_PRELOAD", TIERD_PRELOAD_LIBRARY, 1);
+    if (options.preload) ::setenv("LD_PRELOAD", TIERD_PRELOAD_LIBRARY, 1);
   }
   for (const auto& [name, value] : options.environment) ::setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> argv;

@@ -23,6 +23,7 @@ struct JobOptions {
   std::string source;   // TIERD_PREFIX
   std::vector<std::pair<std::string, std::string>> environment;
   std::string directory;  // to start in; "": where we are
+  bool preload = true;    // false: the program has the library by itself
 };
 
 JobResult RunJob(const std::vector<std::string>& arguments, const JobOptions& options);

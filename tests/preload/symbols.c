@@ -21,17 +21,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/preload/check.h"
+
 static const char *cached, *plain, *directory;
 static char want[8192]; /* the first bytes of the file */
 static long size;
-
-#define CHECK(condition)                                                             \
-  do {                                                                               \
-    if (!(condition)) {                                                              \
-      printf("%s:%d: %s (errno %d)\n", __func__, __LINE__, #condition, errno);       \
-      return 1;                                                                      \
-    }                                                                                \
-  } while (0)
 
 static int both(int (*one)(int fd)) {
   int fd = open(cached, O_RDONLY | O_CLOEXEC);
@@ -375,10 +369,6 @@ static int check_rights(void) { /* converts */
   return close(got) | close(fd) | close(ends[0]) | close(ends[1]);
 }
 
-struct check {
-  const char *name;
-  int (*run)(void);
-};
 static const struct check checks[] = {
     {"read", check_read},     {"seek", check_seek},   {"dup", check_dup},         {"dup2", check_dup2},         {"replaced", check_replaced},
     {"stat", check_stat},     {"ioctl", check_ioctl}, {"poll", check_poll},       {"lock", check_lock},         {"mmap", check_mmap},
@@ -391,14 +381,5 @@ int main(int argc, char **argv) {
   cached = argv[1], plain = argv[2], directory = argv[3];
   int fd = open(plain, O_RDONLY);
   if (fd < 0 || read(fd, want, sizeof want) != sizeof want || (size = lseek(fd, 0, SEEK_END)) < 0 || close(fd) != 0) return 65;
-  int failed = 0;
-  for (size_t i = 0; i < sizeof checks / sizeof *checks; ++i) {
-    int wanted = argc == 4;
-    for (int a = 4; a < argc; ++a) wanted |= strcmp(argv[a], checks[i].name) == 0;
-    if (!wanted) continue;
-    int bad = checks[i].run();
-    printf("%s %s\n", checks[i].name, bad ? "FAILED" : "ok");
-    failed |= bad;
-  }
-  return failed;
+  return RUN_CHECKS(checks, argc, argv, 4);
 }

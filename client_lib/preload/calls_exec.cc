@@ -1,0 +1,111 @@
+// exec and the end of a process: what the next program inherits is real, what it closes is told, and the report is written.
+#include <stdarg.h>
+#include <unistd.h>
+
+#include "client_lib/preload/calls.h"
+#include "client_lib/preload/counters.h"
+#include "client_lib/preload/materialise.h"
+#include "client_lib/preload/reopened.h"
+#include "client_lib/preload/writers.h"
+
+using namespace tierd::preload;
+
+TIERD_NEXT(int, execve, const char*, char* const*, char* const*)
+TIERD_NEXT(int, execvp, const char*, char* const*)
+TIERD_NEXT(int, execvpe, const char*, char* const*, char* const*)
+TIERD_NEXT(int, fexecve, int, char* const*, char* const*)
+TIERD_NEXT(int, execveat, int, const char*, char* const*, char* const*, int)
+TIERD_NEXT(void, _exit, int)
+
+extern char** environ;
+
+namespace {
+
+// What is closed by exec may stay ours: it is gone, or exec has failed and nothing has changed.
+void BeforeExec(const char* path) {
+  if (!Active()) return;
+  RealIfNamed(path);
+  const tierd::client::KeepErrno keep;
+  for (int fd = 0; fd < kTable && OpenDescriptions() != 0; ++fd) {
+    if (IsOurs(fd) && !CloseOnExec(fd)) (void)Materialise(fd, Conversion::kExec);
+  }
+  TellClosedByExec();
+  WriteReport();
+}
+
+int CountArguments(va_list arguments) {
+  int count = 1;
+  while (va_arg(arguments, char*) != nullptr) ++count;
+  return count;
+}
+
+}  // namespace
+
+TIERD_EXPORT(int, execve, const char* path, char* const* argv, char* const* environment) {
+  BeforeExec(path);
+  return Next_execve()(path, argv, environment);
+}
+TIERD_EXPORT(int, execv, const char* path, char* const* argv) {
+  BeforeExec(path);
+  return Next_execve()(path, argv, environ);
+}
+TIERD_EXPORT(int, execvp, const char* file, char* const* argv) {
+  BeforeExec(file);
+  return Next_execvp()(file, argv);
+}
+TIERD_EXPORT(int, execvpe, const char* file, char* const* argv, char* const* environment) {
+  BeforeExec(file);
+  return Next_execvpe()(file, argv, environment);
+}
+TIERD_EXPORT(int, execveat, int directory, const char* path, char* const* argv, char* const* environment, int flags) {
+  if (Emulate(directory)) (void)Materialise(directory, Conversion::kExec);
+  BeforeExec(path);
+  return Next_execveat()(directory, path, argv, environment, flags);
+}
+TIERD_EXPORT(int, fexecve, int fd, char* const* argv, char* const* environment) {
+  if (Emulate(fd)) (void)Materialise(fd, Conversion::kExec);
+  BeforeExec(nullptr);
+  return Next_fexecve()(fd, argv, environment);
+}
+
+// The list as a vector on this stack: nothing may be allocated in a vfork child.
+#define TIERD_GATHER(first)                                                                 \
+  va_list arguments;                                                                        \
+  va_start(arguments, first);                                                               \
+  const int count = CountArguments(arguments);                                              \
+  va_end(arguments);                                                                        \
+  auto** const argv = static_cast<char**>(__builtin_alloca((static_cast<unsigned>(count) + 1) * sizeof(char*))); \
+  va_start(arguments, first);                                                               \
+  argv[0] = const_cast<char*>(first);                                                       \
+  for (int i = 1; i <= count; ++i) argv[i] = va_arg(arguments, char*)
+
+TIERD_EXPORT(int, execl, const char* path, const char* first, ...) {
+  TIERD_GATHER(first);
+  va_end(arguments);
+  BeforeExec(path);
+  return Next_execve()(path, argv, environ);
+}
+TIERD_EXPORT(int, execlp, const char* file, const char* first, ...) {
+  TIERD_GATHER(first);
+  va_end(arguments);
+  BeforeExec(file);
+  return Next_execvp()(file, argv);
+}
+TIERD_EXPORT(int, execle, const char* path, const char* first, ...) {
+  TIERD_GATHER(first);
+  char** const environment = va_arg(arguments, char**);
+  va_end(arguments);
+  BeforeExec(path);
+  return Next_execve()(path, argv, environment);
+}
+
+// ---- the end ---------------------------------------------------------------------------------------------------------------
+
+TIERD_EXPORT(void, _exit, int status) {
+  if (Active()) {
+    EndWriters(Streams::kLeave);
+    WriteReport();
+  }
+  Next__exit()(status);
+}
+TIERD_ALIAS(void, _Exit, _exit, int)

@@ -1,0 +1,130 @@
+#include "client_lib/preload/mapped_frames.h"
+
+#include "client_lib/preload/spin_lock.h"
+#include "client_lib/src/views.h"
+
+namespace tierd::preload {
+namespace {
+
+constexpr std::size_t kMappings = 256;
+
+MappedFrames table[kMappings];
+constinit std::atomic<std::uint32_t> lock_word{0};
+constinit std::atomic<std::uint32_t> used_count{0};
+
+void GiveLeasesBack(MappedFrames& frames) {
+  for (std::uint32_t i = 0; i < frames.count; ++i) {
+    const client::Piece& piece = frames.pieces[i];
+    if (piece.held()) client::GiveLeaseBack(*piece.session, piece.lease, piece.epoch, piece.bytes);
+  }
+  frames.count = 0;
+}
+
+void Free(MappedFrames& frames) {
+  GiveLeasesBack(frames);
+  const SpinLock lock(lock_word);
+  frames.used = false;
+  used_count.fetch_sub(1, std::memory_order_relaxed);
+}
+
+bool Overlap(AddressRange a, AddressRange b) { return a.begin < b.end && b.begin < a.end; }
+
+// Under the lock. Room for one more range, or its addresses are not followed any more.
+void AddRange(MappedFrames& frames, AddressRange range) {
+  if (range.begin >= range.end) return;
+  if (frames.ranges == MappedFrames::kRanges) frames.for_good = true;
+  else frames.range[frames.ranges++] = range;
+}
+
+}  // namespace
+
+MappedFrames* NewFrames() {
+  const SpinLock lock(lock_word);
+  for (MappedFrames& frames : table) {
+    if (frames.used) continue;
+    frames.used = true;
+    frames.for_good = false;
+    frames.count = frames.outstanding = frames.ranges = 0;
+    used_count.fetch_add(1, std::memory_order_relaxed);
+    return &frames;
+  }
+  return nullptr;
+}
+
+void PublishFrames(MappedFrames& frames, AddressRange where) {
+  const SpinLock lock(lock_word);
+  AddRange(frames, where);
+}
+
+void DiscardFrames(MappedFrames& frames) { Free(frames); }
+
+bool AnyMappings() { return used_count.load(std::memory_order_acquire) != 0; }
+
+bool ShowsFrames(AddressRange where) {
+  const SpinLock lock(lock_word);
+  for (const MappedFrames& frames : table) {
+    for (std::uint32_t i = 0; frames.used && i < frames.ranges; ++i) {
+      if (Overlap(frames.range[i], where)) return true;
+    }
+  }
+  return false;
+}
+
+TakenFrames::TakenFrames(AddressRange where, Which which) {
+  const SpinLock lock(lock_word);
+  for (MappedFrames& frames : table) {
+    if (frames.used && (which == Which::kAll || frames.is_private)) Cut(frames, where);
+  }
+}
+
+void TakenFrames::Cut(MappedFrames& frames, AddressRange where) {
+  for (std::uint32_t i = 0; i < frames.ranges;) {
+    const AddressRange range = frames.range[i];
+    if (!Overlap(range, where)) {
+      ++i;
+      continue;
+    }
+    frames.range[i] = frames.range[--frames.ranges];
+    AddRange(frames, {range.begin, where.begin});
+    AddRange(frames, {where.end, range.end});
+    if (count_ == kParts) {
+      frames.for_good = true;
+    } else {
+      ++frames.outstanding;
+      parts_[count_++] = {&frames, {range.begin > where.begin ? range.begin : where.begin, range.end < where.end ? range.end : where.end}};
+    }
+  }
+}
+
+void TakenFrames::Gone() {
+  for (std::uint32_t i = 0; i < count_; ++i) {
+    MappedFrames& frames = *parts_[i].frames;
+    bool last;
+    {
+      const SpinLock lock(lock_word);
+      last = --frames.outstanding == 0 && frames.ranges == 0 && !frames.for_good;
+    }
+    if (last) Free(frames);
+  }
+  count_ = 0;
+}
+
+void TakenFrames::Restore() {
+  const SpinLock lock(lock_word);
+  for (std::uint32_t i = 0; i < count_; ++i) {
+    --parts_[i].frames->outstanding;
+    AddRange(*parts_[i].frames, parts_[i].where);
+  }
+  count_ = 0;
+}
+
+void TakenFrames::KeepForGood() {
+  const SpinLock lock(lock_word);
+  for (std::uint32_t i = 0; i < count_; ++i) {
+    --parts_[i].frames->outstanding;
+    parts_[i].frames->for_good = true;
+  }
+  count_ = 0;
+}
+
+}  // namespace tierd::preload

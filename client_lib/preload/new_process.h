@@ -1,0 +1,31 @@
+// Around a call that makes a process: what is ours becomes real before, and nothing is opened as ours until it is over.
+#pragma once
+
+#include "client_lib/preload/materialise.h"
+#include "client_lib/preload/process.h"
+#include "client_lib/src/process.h"
+
+namespace tierd::preload {
+
+class NewProcess {
+ public:
+  // What its child can reach: of posix_spawn's only what exec leaves open (and what its file actions name, calls_process.cc).
+  enum class Which { kAll, kInherited };
+  explicit NewProcess(Conversion why, Which which = Which::kAll) : active_(Active()) {
+    if (!active_) return;
+    const client::KeepErrno keep;
+    process.forking.fetch_add(1, std::memory_order_seq_cst);
+    if (which == Which::kInherited) MaterialiseInherited(why);
+    else MaterialiseAll(why);
+  }
+  ~NewProcess() {
+    if (active_) process.forking.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  NewProcess(const NewProcess&) = delete;
+  NewProcess& operator=(const NewProcess&) = delete;
+
+ private:
+  const bool active_;
+};
+
+}  // namespace tierd::preload

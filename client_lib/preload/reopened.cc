@@ -1,0 +1,24 @@
+#include "client_lib/preload/reopened.h"
+
+#include <cstring>
+
+#include "client_lib/preload/calls.h"
+#include "client_lib/preload/materialise.h"
+#include "client_lib/src/process.h"
+
+namespace tierd::preload {
+
+// Whatever comes before: /proc/self/fd, /proc/PID/fdinfo, /proc/thread-self/fd ... A number too many is only slower.
+void RealIfReopened(const char* path) {
+  if (std::strncmp(path, "/proc/", 6) != 0 && std::strncmp(path, "/dev/fd/", 8) != 0) return;
+  const char* const last = std::strrchr(path, '/') + 1;
+  int fd = 0;
+  for (const char* digit = last; *digit != '\0'; ++digit) {
+    if (*digit < '0' || *digit > '9' || fd >= kTable) return;
+    fd = fd * 10 + (*digit - '0');
+  }
+  const client::KeepErrno keep;
+  if (*last != '\0' && Emulate(fd)) (void)Materialise(fd, Conversion::kReopened);
+}
+
+}  // namespace tierd::preload

@@ -1,0 +1,19 @@
+// Names by which the kernel opens a descriptor once more: /proc/self/fd/N, /dev/fd/N. Of one of ours it would find the placeholder, so that descriptor becomes real
+// before the name is used.
+#pragma once
+
+#include "client_lib/preload/descriptors.h"
+
+namespace tierd::preload {
+
+// Whether a path may be such a name, in a few nanoseconds.
+inline bool MayReopen(const char* path) {
+  return path[0] == '/' && (path[1] == 'p' || path[1] == 'd') && OpenDescriptions() != 0;
+}
+void RealIfReopened(const char* path);
+// The same of a path that may be null.
+inline void RealIfNamed(const char* path) {
+  if (path != nullptr && MayReopen(path)) [[unlikely]] RealIfReopened(path);
+}
+
+}  // namespace tierd::preload

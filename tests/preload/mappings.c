@@ -1,0 +1,194 @@
+/* Mappings of cached files behave as those of any file. The files hold 32-bit words: the file's number in bits 24-31, the word's place in the others.
+ * usage: mappings DIRECTORY [check...]: the directory holds `small` (file 1, 30,000 bytes) and big0 ... big5 (files 10-15, 10,000,000 bytes). */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/preload/check.h"
+
+static const char *directory;
+static const size_t page = 4096;
+static const size_t small_bytes = 30000, big_bytes = 10000000;
+
+static int open_file(int number) {
+  char name[4096];
+  if (number == 1) snprintf(name, sizeof name, "%s/small", directory);
+  else snprintf(name, sizeof name, "%s/big%d", directory, number - 10);
+  return open(name, O_RDONLY | O_CLOEXEC);
+}
+static uint32_t word_at(int number, size_t offset) { return ((uint32_t)number << 24) | (uint32_t)(offset / 4); }
+
+/* Whether [begin, end) of what is mapped from `offset` on are the file's bytes: every `step` bytes, and the last word. */
+static int shows(const char *map, int number, size_t offset, size_t bytes, size_t step) {
+  for (size_t at = 0; at + 4 <= bytes; at += step) {
+    uint32_t word;
+    memcpy(&word, map + at, 4);
+    if (word != word_at(number, offset + at)) return 0;
+  }
+  uint32_t last;
+  memcpy(&last, map + bytes - 4, 4);
+  return last == word_at(number, offset + bytes - 4);
+}
+
+static char *map_file(int number, int protection, int flags) {
+  int fd = open_file(number);
+  if (fd < 0) return MAP_FAILED;
+  char *map = mmap(NULL, number == 1 ? small_bytes : big_bytes, protection, flags, fd, 0);
+  close(fd);
+  return map;
+}
+
+/* Pages that are dropped come back with the file's bytes. */
+static int check_dropped(void) {
+  for (int number = 1; number <= 10; number += 9) {
+    const size_t bytes = number == 1 ? small_bytes : big_bytes;
+    const size_t whole = (bytes + page - 1) / page * page;
+    for (int sharing = MAP_SHARED; sharing <= MAP_PRIVATE; ++sharing) {
+      char *map = map_file(number, PROT_READ, sharing);
+      CHECK(map != MAP_FAILED && shows(map, number, 0, bytes, 4));
+      CHECK(madvise(map, whole, MADV_DONTNEED) == 0 && shows(map, number, 0, bytes, 4));
+      for (size_t at = bytes; at < whole; ++at) CHECK(map[at] == 0);
+      CHECK(madvise(map, whole, MADV_FREE) == -1 && errno == EINVAL);
+      CHECK(munmap(map, bytes) == 0);
+    }
+    char *map = map_file(number, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+    CHECK(map != MAP_FAILED);
+    map[8] = 9;
+    CHECK(madvise(map, page, MADV_DONTNEED) == 0 && shows(map, number, 0, bytes, 4));
+    CHECK(munmap(map, bytes) == 0);
+  }
+  return 0;
+}
+
+/* Only private mappings may be written to, and then only they change. */
+static int check_protection(void) {
+  for (int number = 1; number <= 10; number += 9) {
+    const size_t bytes = number == 1 ? small_bytes : big_bytes;
+    int fd = open_file(number);
+    CHECK(mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) == MAP_FAILED && errno == EACCES);
+    CHECK(mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE, fd, 0) == MAP_FAILED && errno == EACCES);
+    CHECK(mmap(NULL, bytes, PROT_READ, 0, fd, 0) == MAP_FAILED && errno == EINVAL);
+    char *shared = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0), *private = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    CHECK(shared != MAP_FAILED && private != MAP_FAILED && close(fd) == 0);
+    CHECK(mprotect(shared, bytes, PROT_READ | PROT_WRITE) == -1 && errno == EACCES);
+    CHECK(mprotect(private + page, 2 * page, PROT_READ | PROT_WRITE) == 0);
+    memset(private + page, 7, 2 * page);
+    CHECK(mprotect(private + page, page, PROT_NONE) == 0 && mprotect(private + page, 4 * page, PROT_READ | PROT_WRITE) == 0);
+    CHECK(private[page] == 7 && private[3 * page - 1] == 7);
+    CHECK(shows(private, number, 0, page, 4) && shows(private + 3 * page, number, 3 * page, bytes - 3 * page, 4) && shows(shared, number, 0, bytes, 4));
+    CHECK(madvise(private, 5 * page, MADV_DONTNEED) == 0 && shows(private, number, 0, bytes, 4));
+    CHECK(munmap(shared, bytes) == 0 && munmap(private, bytes) == 0);
+  }
+  return 0;
+}
+
+/* What the program puts into the place of a part of a mapping is the program's. */
+static int check_replaced(void) {
+  char *map = map_file(10, PROT_READ, MAP_PRIVATE);
+  CHECK(map != MAP_FAILED && munmap(map + page, page) == 0);
+  char *own = mmap(map + page, page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  CHECK(own == map + page && mprotect(own, page, PROT_READ | PROT_WRITE) == 0 && own[0] == 0);
+  own[0] = 1;
+  char *over = mmap(map + 4 * page, 2 * page, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+  CHECK(over == map + 4 * page);
+  over[5] = 3;
+  pid_t child = fork();
+  if (child == 0) {
+    mprotect(map, 8 * page, PROT_READ | PROT_WRITE);
+    over[5] = 4; /* shared still */
+    _exit(0);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0 && over[5] == 4 && own[0] == 1);
+  CHECK(shows(map + 6 * page, 10, 6 * page, big_bytes - 6 * page, 4));
+  return munmap(map, big_bytes);
+}
+
+static int check_resized(void) {
+  char *map = map_file(10, PROT_READ, MAP_SHARED);
+  CHECK(map != MAP_FAILED);
+  char *shorter = mremap(map, big_bytes, 8 * page, MREMAP_MAYMOVE);
+  CHECK(shorter != MAP_FAILED && shows(shorter, 10, 0, 8 * page, 4));
+  char *longer = mremap(shorter, 8 * page, 4096 * page, MREMAP_MAYMOVE);
+  CHECK(longer == MAP_FAILED || shows(longer, 10, 0, big_bytes, page)); /* nobody else's bytes, ever */
+  if (longer == MAP_FAILED) longer = shorter;
+  CHECK(shows(longer, 10, 0, 8 * page, 4));
+  return munmap(longer, 8 * page);
+}
+
+/* Threads map and unmap while others read more than the cache has room for. */
+static volatile int stop, wrong;
+static void *map_and_look(void *argument) {
+  unsigned seed = (unsigned)(size_t)argument;
+  while (!stop) {
+    int number = 10 + (int)(rand_r(&seed) % 6), fd = open_file(number);
+    size_t chunk = 1 << 22, offset = rand_r(&seed) % 2 * chunk; /* one chunk at a time: all threads find room below the cap on what one process holds */
+    char *map = mmap(NULL, chunk, PROT_READ, MAP_SHARED, fd, (off_t)offset);
+    close(fd);
+    if (map == MAP_FAILED) continue;
+    sched_yield();
+    if (!shows(map, number, offset, chunk, 16 * page)) wrong = 1;
+    munmap(map, chunk);
+  }
+  return NULL;
+}
+static int check_churn(void) {
+  pthread_t threads[5];
+  for (size_t i = 0; i < 5; ++i) CHECK(pthread_create(&threads[i], NULL, map_and_look, (void *)(i + 1)) == 0);
+  sleep(4);
+  stop = 1;
+  for (int i = 0; i < 5; ++i) pthread_join(threads[i], NULL);
+  CHECK(!wrong);
+  return 0;
+}
+
+/* A mapping of the source's file, made while another thread forks and a third opens: never of another file. */
+static void *open_and_close(void *argument) {
+  (void)argument;
+  while (!stop) {
+    int fd = open_file(12);
+    void *map = mmap(NULL, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0);
+    if (map != MAP_FAILED) munmap(map, page);
+    close(fd);
+  }
+  return NULL;
+}
+static void *fork_always(void *argument) {
+  (void)argument;
+  while (!stop) {
+    pid_t child = fork();
+    if (child == 0) _exit(0);
+    if (child > 0) waitpid(child, NULL, 0);
+  }
+  return NULL;
+}
+static int check_forks(void) {
+  pthread_t threads[2];
+  stop = 0;
+  CHECK(pthread_create(&threads[0], NULL, open_and_close, NULL) == 0 && pthread_create(&threads[1], NULL, fork_always, NULL) == 0);
+  int bad = 0;
+  for (int round = 0; round < 1500 && !bad; ++round) {
+    int fd = open_file(11);
+    char *map = mmap(NULL, page, PROT_READ | PROT_EXEC, MAP_PRIVATE, fd, 0); /* not from frames */
+    bad = map == MAP_FAILED || !shows(map, 11, 0, page, 4);
+    if (map != MAP_FAILED) munmap(map, page);
+    close(fd);
+  }
+  stop = 1;
+  for (int i = 0; i < 2; ++i) pthread_join(threads[i], NULL);
+  CHECK(!bad);
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  static const struct check checks[] = {{"dropped", check_dropped}, {"protection", check_protection}, {"replaced", check_replaced},
+                                        {"resized", check_resized}, {"churn", check_churn}, {"forks", check_forks}};
+  if (argc < 2) return 64;
+  directory = argv[1];
+  return RUN_CHECKS(checks, argc, argv, 2);
+}

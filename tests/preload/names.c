@@ -1,0 +1,319 @@
+/* Names of cached files: those by which a descriptor is opened once more, those that system calls made by hand use, those that change.
+ * usage: names FILE [check...]: 100,000 bytes of 32-bit numbers, in a directory that may be written to. */
+#define _GNU_SOURCE
+#include <dirent.h>
+#include <fcntl.h>
+#include <fts.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <wchar.h>
+
+#include "tests/preload/check.h"
+
+static const char *path;
+static const long size = 100000;
+
+static int holds_all(int fd) {
+  static char bytes[100001];
+  uint32_t last;
+  int good = read(fd, bytes, sizeof bytes) == size && (memcpy(&last, bytes + size - 4, 4), last == 24999);
+  return close(fd) == 0 && good;
+}
+
+/* converts */
+static int check_reopened(void) {
+  static const char *const forms[] = {"/proc/self/fd/%d", "/dev/fd/%d", "/proc/thread-self/fd/%d", "/proc/%2$d/fd/%1$d"};
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; ++i) {
+    char name[64], link[4096], resolved[4096];
+    struct stat st, real;
+    int fd = open(path, O_RDONLY);
+    snprintf(name, sizeof name, forms[i], fd, getpid());
+    int again = open(name, O_RDONLY);
+    CHECK(again >= 0 && holds_all(again) && close(fd) == 0);
+    fd = open(path, O_RDONLY);
+    snprintf(name, sizeof name, forms[i], fd, getpid());
+    CHECK(stat(name, &st) == 0 && stat(path, &real) == 0 && st.st_ino == real.st_ino && st.st_size == size && close(fd) == 0);
+    fd = open(path, O_RDONLY);
+    snprintf(name, sizeof name, forms[i], fd, getpid());
+    ssize_t bytes = readlink(name, link, sizeof link - 1);
+    CHECK(bytes > 0 && (link[bytes] = 0, strstr(link, strrchr(path, '/')) != NULL) && close(fd) == 0);
+    fd = open(path, O_RDONLY);
+    snprintf(name, sizeof name, forms[i], fd, getpid());
+    CHECK(realpath(name, resolved) != NULL && strcmp(strrchr(resolved, '/'), strrchr(path, '/')) == 0 && close(fd) == 0);
+    fd = open(path, O_RDONLY);
+    snprintf(name, sizeof name, forms[i], fd, getpid());
+    FILE *stream = fopen(name, "r");
+    CHECK(stream != NULL && fseek(stream, 0, SEEK_END) == 0 && ftell(stream) == size && fclose(stream) == 0 && close(fd) == 0);
+  }
+  return 0;
+}
+
+/* A number that somebody reopens behind the library's back is nobody's file, whatever rights he has. */
+static int check_placeholder(void) {
+  char name[64];
+  int fd = open(path, O_RDONLY);
+  if (fd < 500) return 0; /* a real one */
+  snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+  pid_t child = fork(); /* converts: look at one that is opened in the child, by a process that does not know */
+  if (child == 0) {
+    int mine = open(path, O_RDONLY);
+    char command[100];
+    snprintf(command, sizeof command, "/proc/%d/fd/%d", getpid(), mine);
+    if (mine < 500) _exit(2);
+    long opened;
+    /* by hand, so that no wrapper sees it */
+#if defined(__x86_64__)
+    __asm__ volatile("syscall" : "=a"(opened) : "a"(SYS_openat), "D"(AT_FDCWD), "S"(command), "d"(O_RDONLY) : "rcx", "r11", "memory");
+#else
+    opened = -ENXIO;
+#endif
+    _exit(opened == -ENXIO ? 0 : 3);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  return close(fd);
+}
+
+/* As libuv, Boost and others do it. */
+static int check_by_hand(void) {
+  char a[8], b[8];
+  struct iovec parts[2] = {{a, 8}, {b, 8}};
+  struct stat st;
+  struct statx sx;
+  uint32_t number;
+  int fd = open(path, O_RDONLY);
+  CHECK(syscall(SYS_statx, fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &sx) == 0 && sx.stx_size == (unsigned long)size && S_ISREG(sx.stx_mode));
+  CHECK(syscall(SYS_newfstatat, fd, "", &st, AT_EMPTY_PATH) == 0 && st.st_size == size);
+  CHECK(syscall(SYS_fstat, fd, &st) == 0 && st.st_size == size && st.st_ino == sx.stx_ino);
+  CHECK(syscall(SYS_read, fd, &number, 4) == 4 && number == 0);
+  CHECK(syscall(SYS_pread64, fd, &number, 4, 40) == 4 && number == 10);
+  CHECK(syscall(SYS_readv, fd, parts, 2) == 16 && syscall(SYS_preadv, fd, parts, 2, 8, 0) == 16 && (memcpy(&number, b, 4), number == 4));
+  CHECK(syscall(SYS_preadv2, fd, parts, 2, 80, 0, 0) == 16 && (memcpy(&number, a, 4), number == 20));
+  CHECK(syscall(SYS_lseek, fd, 0, SEEK_CUR) == 20 && syscall(SYS_fcntl, fd, F_GETFL) >= 0);
+  void *map = (void *)syscall(SYS_mmap, NULL, 4096, PROT_READ, MAP_PRIVATE, fd, 0);
+  CHECK(map != MAP_FAILED && ((uint32_t *)map)[7] == 7 && syscall(SYS_munmap, map, 4096) == 0);
+  CHECK(syscall(SYS_close, fd) == 0 && syscall(SYS_read, fd, &number, 4) == -1 && errno == EBADF);
+  fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDONLY);
+  CHECK(fd >= 0 && holds_all(fd));
+  CHECK(syscall(SYS_newfstatat, AT_FDCWD, path, &st, 0) == 0 && st.st_size == size);
+  return 0;
+}
+static int check_by_hand_rare(void) { /* converts */
+  uint32_t number;
+  int fd = open(path, O_RDONLY);
+  CHECK(lseek(fd, 4, SEEK_SET) == 4 && syscall(SYS_fsync, fd) == 0 && syscall(SYS_read, fd, &number, 4) == 4 && number == 1);
+  return close(fd);
+}
+
+static int check_access(void) {
+  char name[4096];
+  CHECK(access(path, F_OK) == 0 && access(path, R_OK) == 0 && faccessat(AT_FDCWD, path, R_OK, 0) == 0 && euidaccess(path, R_OK) == 0);
+  CHECK(access(path, X_OK) == -1 && errno == EACCES);
+  snprintf(name, sizeof name, "%s.none", path);
+  CHECK(access(name, F_OK) == -1 && errno == ENOENT && faccessat(AT_FDCWD, name, R_OK, AT_EACCESS) == -1 && errno == ENOENT);
+  return 0;
+}
+
+static int check_links(void) {
+  char name[4096];
+  struct stat st;
+  snprintf(name, sizeof name, "%s.link", path);
+  CHECK(symlink(path, name) == 0);
+  CHECK(open(name, O_RDONLY | O_NOFOLLOW) == -1 && errno == ELOOP);
+  int fd = open(path, O_RDONLY | O_NOFOLLOW);
+  CHECK(fd >= 0 && holds_all(fd));
+  fd = open(path, O_RDONLY | O_NOATIME);
+  CHECK(fd >= 0 && holds_all(fd));
+  CHECK(lstat(name, &st) == 0 && S_ISLNK(st.st_mode) && unlink(name) == 0);
+  return 0;
+}
+
+/* On the smallest of stacks: a handler's, and a thread's. */
+static volatile sig_atomic_t handled;
+static char small_path[4096], small_other[4096];
+static int use_little(void) {
+  struct stat st;
+  int fd = open(small_path, O_RDONLY | O_CREAT, 0600);
+  if (fd < 0 || close(fd) != 0 || rename(small_path, small_other) != 0 || stat(small_other, &st) != 0 || unlink(small_other) != 0) return 1;
+  fd = open(path, O_RDONLY);
+  uint32_t number;
+  return fd < 0 || read(fd, &number, 4) != 4 || number != 0 || close(fd) != 0;
+}
+static void on_signal(int number) { handled = use_little() == 0 ? 1 : 2; (void)number; }
+static void *in_thread(void *argument) {
+  (void)argument;
+  return (void *)(size_t)use_little();
+}
+static int check_small_stacks(void) {
+  size_t page = 4096, room = 8192 + 4 * page;
+  char *memory = mmap(NULL, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); /* anything beyond is a fault */
+  CHECK(memory != MAP_FAILED && mprotect(memory + 2 * page, 8192 + page, PROT_READ | PROT_WRITE) == 0);
+  stack_t stack = {.ss_sp = memory + 2 * page, .ss_size = 8192 + page}; /* of which the kernel takes 3.5 KiB on new processors */
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
+  CHECK(sigaltstack(&stack, NULL) == 0 && sigaction(SIGUSR1, &action, NULL) == 0);
+  snprintf(small_path, sizeof small_path, "%s.a", path), snprintf(small_other, sizeof small_other, "%s.b", path);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(raise(SIGUSR1) == 0 && handled == 1);
+    int fd = open(path, O_RDONLY);
+    CHECK(fd >= 0 && holds_all(fd));
+  }
+  pthread_attr_t attributes;
+  pthread_t thread;
+  void *bad;
+  CHECK(pthread_attr_init(&attributes) == 0 && pthread_attr_setstacksize(&attributes, 16384) == 0);
+  CHECK(pthread_create(&thread, &attributes, in_thread, NULL) == 0 && pthread_join(thread, &bad) == 0 && bad == NULL);
+  return 0;
+}
+
+/* No number is free: what is changed is known all the same. */
+static int check_changes_without_numbers(void) {
+  char name[4096];
+  struct stat st;
+  int fds[5000], count = 0;
+  snprintf(name, sizeof name, "%s.new", path);
+  int fd = open(name, O_WRONLY | O_CREAT, 0600);
+  CHECK(fd >= 0 && write(fd, "old", 3) == 3 && close(fd) == 0);
+  CHECK(stat(name, &st) == 0 && st.st_size == 3);
+  while (count < 5000 && (fds[count] = open("/dev/null", O_RDONLY)) >= 0) ++count;
+  CHECK(errno == EMFILE);
+  CHECK(truncate(name, 1) == 0 && stat(name, &st) == 0 && st.st_size == 1);
+  CHECK(chmod(name, 0640) == 0 && stat(name, &st) == 0 && (st.st_mode & 0777) == 0640);
+  CHECK(unlink(name) == 0 && stat(name, &st) == -1 && errno == ENOENT);
+  while (count > 0) close(fds[--count]);
+  return 0;
+}
+
+/* Two threads, one of which stops writing to another file just now. */
+static volatile int stop;
+static void *write_other(void *argument) {
+  while (!stop) {
+    int fd = open(argument, O_WRONLY);
+    if (fd < 0 || close(fd) != 0) return (void *)1;
+  }
+  return NULL;
+}
+static int check_writers(void) {
+  char mine[4096], theirs[4096];
+  pthread_t thread;
+  void *bad;
+  snprintf(mine, sizeof mine, "%s.mine", path), snprintf(theirs, sizeof theirs, "%s.theirs", path);
+  int fd = open(theirs, O_WRONLY | O_CREAT, 0600);
+  CHECK(fd >= 0 && close(fd) == 0 && pthread_create(&thread, NULL, write_other, theirs) == 0);
+  int wrong = 0;
+  for (int round = 0; round < 400 && !wrong; ++round) {
+    char byte = (char)('a' + round % 26), seen = 0;
+    fd = open(mine, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    int before = open(mine, O_RDONLY);
+    wrong |= fd < 0 || before < 0 || close(before) != 0 || write(fd, &byte, 1) != 1;
+    int again = open(mine, O_RDONLY);
+    wrong |= again < 0 || read(again, &seen, 1) != 1 || seen != byte || close(again) != 0 || close(fd) != 0;
+  }
+  stop = 1;
+  CHECK(pthread_join(thread, &bad) == 0 && bad == NULL && !wrong && unlink(mine) == 0 && unlink(theirs) == 0);
+  return 0;
+}
+
+/* Other roots, other files. */
+static int check_roots(void) {
+  char root[4096], inside[8192];
+  if (geteuid() != 0) return 0;
+  pid_t child = fork();
+  if (child == 0) {
+    struct stat st;
+    snprintf(root, sizeof root, "%s.root", path);
+    char *slash;
+    snprintf(inside, sizeof inside, "%s%s", root, path);
+    for (slash = strchr(inside + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+      *slash = 0;
+      mkdir(inside, 0700);
+      *slash = '/';
+    }
+    int fd = open(inside, O_WRONLY | O_CREAT, 0600);
+    if (fd < 0 || write(fd, "!", 1) != 1 || close(fd) != 0) _exit(2);
+    fd = open(path, O_RDONLY);
+    uint32_t number;
+    if (chroot(root) != 0) _exit(0); /* not allowed here */
+    if (stat(path, &st) != 0 || st.st_size != 1) _exit(4);
+    int other = open(path, O_RDONLY);
+    if (read(other, &number, 4) != 1) _exit(5);
+    _exit(read(fd, &number, 4) == 4 && number == 0 ? 0 : 6);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  return 0;
+}
+
+static void *wait_for_input(void *argument) {
+  (void)argument;
+  getchar();
+  return NULL;
+}
+static int check_ends(void) { /* a thread that waits in a stream does not keep the process from ending */
+  char name[4096];
+  int ends[2];
+  pthread_t thread;
+  CHECK(pipe(ends) == 0 && dup2(ends[0], 0) == 0);
+  snprintf(name, sizeof name, "%s.out", path);
+  FILE *out = fopen(name, "w");
+  CHECK(out != NULL && fputs("kept", out) >= 0 && pthread_create(&thread, NULL, wait_for_input, NULL) == 0);
+  usleep(50000);
+  printf("ends ok\n");
+  fflush(stdout);
+  alarm(5);
+  exit(0);
+}
+
+static int select_all(const struct dirent *entry) { return entry->d_name[0] != '.'; }
+static int check_listings(void) {
+  char name[4096];
+  snprintf(name, sizeof name, "%.*s/names", (int)(strrchr(path, '/') - path), path);
+  struct dirent **found;
+  int n = scandir(name, &found, select_all, alphasort);
+  CHECK(n == 20 && strcmp(found[0]->d_name, "n00") == 0 && strcmp(found[19]->d_name, "n19") == 0);
+  while (n > 0) free(found[--n]);
+  free(found);
+  char *paths[] = {name, NULL};
+  FTS *tree = fts_open(paths, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+  int files = 0;
+  for (FTSENT *entry; (entry = fts_read(tree)) != NULL;) files += entry->fts_info == FTS_F && entry->fts_statp->st_size == 1;
+  CHECK(files == 20 && fts_close(tree) == 0);
+  return 0;
+}
+
+static int check_streams(void) { /* the wide one converts */
+  char name[4096];
+  uint32_t numbers[3000];
+  FILE *stream = fopen(path, "rbe");
+  CHECK(stream != NULL && fread(numbers, 4, 3000, stream) == 3000 && numbers[2999] == 2999 && ftell(stream) == 12000);
+  CHECK(fseek(stream, -4, SEEK_END) == 0 && fread(numbers, 4, 2, stream) == 1 && numbers[0] == 24999 && feof(stream));
+  rewind(stream);
+  CHECK(getc(stream) == 0 && ungetc(0, stream) == 0 && fread(numbers, 4, 2, stream) == 2 && numbers[1] == 1);
+  CHECK(fcntl(fileno(stream), F_GETFD) == FD_CLOEXEC && fputc('x', stream) == EOF && fclose(stream) == 0);
+  CHECK(fopen(path, "r,ccs=none-such") == NULL);
+  snprintf(name, sizeof name, "%.*s/names/n07", (int)(strrchr(path, '/') - path), path);
+  stream = fopen(name, "r");
+  CHECK(stream != NULL && getc(stream) == 'x' && getc(stream) == EOF && fclose(stream) == 0);
+  stream = fopen(name, "r");
+  CHECK(stream != NULL && fwide(stream, 0) <= 0 && fgetwc(stream) == L'x' && fgetwc(stream) == WEOF && fwide(stream, 0) > 0);
+  CHECK(fseek(stream, 0, SEEK_SET) == 0 && fgetwc(stream) == L'x' && fclose(stream) == 0);
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  static const struct check checks[] = {{"reopened", check_reopened}, {"placeholder", check_placeholder}, {"by_hand", check_by_hand},
+                                        {"by_hand_rare", check_by_hand_rare}, {"access", check_access}, {"links", check_links},
+                                        {"small_stacks", check_small_stacks}, {"changes_without_numbers", check_changes_without_numbers},
+                                        {"writers", check_writers}, {"roots", check_roots}, {"listings", check_listings}, {"streams", check_streams}, {"ends", check_ends}};
+  if (argc < 2) return 64;
+  path = argv[1];
+  return RUN_CHECKS(checks, argc, argv, 2);
+}

@@ -1,0 +1,279 @@
+/* What programs do to descriptor numbers of cached files, and around them. The file holds 32-bit numbers, one after the other.
+ * usage: numbers FILE OTHER-FILE [check...] */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/preload/check.h"
+
+static const char *path, *other;
+
+static int reads(int fd, uint32_t wanted) {
+  uint32_t number;
+  return read(fd, &number, 4) == 4 && number == wanted;
+}
+static int ends_well(pid_t child) {
+  int status;
+  return waitpid(child, &status, 0) == child && status == 0;
+}
+
+/* What is put at a standard descriptor is the lowest free number, as every shell of old relies on. */
+static int check_lowest(void) {
+  for (int how = 0; how < 3; ++how) {
+    int fd = open(path, O_RDONLY), input = dup2(0, 30);
+    CHECK(close(0) == 0);
+    int copy = how == 0 ? dup(fd) : fcntl(fd, how == 1 ? F_DUPFD : F_DUPFD_CLOEXEC, 0);
+    CHECK(copy == 0 && reads(0, 0) && reads(fd, 1));
+    CHECK(dup2(input, 0) == 0 && close(input) == 0 && close(fd) == 0);
+  }
+  return 0;
+}
+
+/* No number is beyond the program's reach: it may put a file of its own anywhere. */
+static int check_taken(void) {
+  int ends[2], fd = open(path, O_RDONLY);
+  struct stat st;
+  CHECK(fd >= 0 && flock(fd, LOCK_SH) == 0 && fstat(fd, &st) == 0 && pipe(ends) == 0);
+  struct statvfs fs;
+  CHECK(fstatvfs(fd, &fs) == 0);
+  for (int to = 600; to < 1200; ++to) {
+    if (to == fd) continue; /* all others are free, as far as this program knows */
+    CHECK(dup2(ends[1], to) == to);
+    int next = open(other, O_RDONLY); /* nothing of ours was one of them */
+    CHECK(next >= 0 && next != to && reads(next, 0x80000000u) && close(next) == 0);
+    CHECK(close(to) == 0);
+  }
+  CHECK(close(ends[1]) == 0);
+  char byte;
+  CHECK(read(ends[0], &byte, 1) == 0); /* nobody holds the other end */
+  CHECK(reads(fd, 0) && flock(fd, LOCK_UN) == 0 && close(fd) == 0 && close(ends[0]) == 0);
+  return 0;
+}
+
+static int check_refused(void) {
+  int fd = open(path, O_RDONLY), null = open("/dev/null", O_RDONLY);
+  CHECK(dup3(null, fd, 0x40000000) == -1 && errno == EINVAL && reads(fd, 0));
+  CHECK(dup2(999999, fd) == -1 && errno == EBADF && reads(fd, 1));
+  CHECK(close_range(fd, fd, 0x100) == -1 && errno == EINVAL && reads(fd, 2));
+  CHECK(close_range(fd, fd - 1, 0) == -1 && errno == EINVAL && reads(fd, 3));
+  return close(fd) | close(null);
+}
+
+static void *close_mine(void *argument) {
+  int fd = *(int *)argument;
+  return (void *)(size_t)(close_range((unsigned)fd, (unsigned)fd, CLOSE_RANGE_UNSHARE) != 0 || fcntl(fd, F_GETFD) != -1);
+}
+static int check_unshared(void) { /* converts */
+  int fd = open(path, O_RDONLY);
+  pthread_t thread;
+  void *bad;
+  CHECK(pthread_create(&thread, NULL, close_mine, &fd) == 0 && pthread_join(thread, &bad) == 0 && bad == NULL);
+  CHECK(reads(fd, 0));
+  return close(fd);
+}
+
+/* A lock of fcntl lasts until its holder closes a descriptor of the file; what happens inside the library is no such close. */
+static int is_locked(void) {
+  pid_t child = fork();
+  if (child == 0) {
+    struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+    int fd = open(path, O_RDWR);
+    _exit(fd >= 0 && fcntl(fd, F_GETLK, &lock) == 0 && lock.l_type == F_RDLCK ? 0 : 1);
+  }
+  return ends_well(child);
+}
+static int check_locks(void) {
+  struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_CUR, .l_start = 4};
+  int first = open(path, O_RDONLY), second = open(path, O_RDONLY);
+  CHECK(lseek(first, 8, SEEK_SET) == 8 && fcntl(first, F_SETLK, &lock) == 0 && lock.l_whence == SEEK_CUR && lock.l_start == 4);
+  struct statvfs fs;
+  CHECK(fstatvfs(second, &fs) == 0 && is_locked());
+  CHECK(dup2(second, 50) == 50 && is_locked());
+  CHECK(close(first) == 0 && !is_locked());
+  return close(second) | close(50);
+}
+
+/* The limit is lowered under what is open: that stays. */
+static int check_limit(void) {
+  struct rlimit limit;
+  uint32_t number;
+  int fd = open(path, O_RDONLY);
+  CHECK(reads(fd, 0) && getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  pid_t child = fork();
+  if (child == 0) {
+    int mine = open(path, O_RDONLY);
+    limit.rlim_cur = 256;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(2);
+    pid_t grandchild = fork();
+    if (grandchild == 0) _exit(reads(mine, 0) ? 0 : 3);
+    if (!ends_well(grandchild)) _exit(4);
+    _exit(read(mine, &number, 4) == 4 && number < 2 ? 0 : 5);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  return close(fd);
+}
+
+/* All numbers are used up: what is open is converted all the same, one after the other. */
+static int check_exhausted(void) {
+  int ours[12], fds[5000], count = 0;
+  for (int i = 0; i < 12; ++i) CHECK((ours[i] = open(path, O_RDONLY)) >= 0 && lseek(ours[i], 4 * i, SEEK_SET) == 4 * i);
+  while (count < 5000 && (fds[count] = open("/dev/null", O_RDONLY)) >= 0) ++count;
+  CHECK(count < 5000 && errno == EMFILE);
+  pid_t child = fork();
+  if (child == 0) {
+    for (int i = 0; i < 12; ++i) {
+      if (!reads(ours[i], (uint32_t)i)) _exit(1);
+    }
+    _exit(0);
+  }
+  CHECK(ends_well(child));
+  for (int i = 0; i < 12; ++i) CHECK(reads(ours[i], (uint32_t)i + 1) && close(ours[i]) == 0);
+  while (count > 0) close(fds[--count]);
+  return 0;
+}
+
+static int check_poll(void) {
+  int fd = open(path, O_RDONLY), ends[2];
+  CHECK(pipe(ends) == 0);
+  /* ~fd is the customary way to have an entry left out. */
+  struct pollfd p[3] = {{~fd, POLLIN, 7}, {fd, POLLIN | POLLPRI, 0}, {ends[0], POLLIN, 0}};
+  CHECK(poll(p, 3, 1000) == 1 && p[0].fd == ~fd && p[0].revents == 0 && p[1].fd == fd && p[1].revents == POLLIN && p[2].revents == 0);
+  fd_set set;
+  FD_ZERO(&set);
+  FD_SET(fd, &set);
+  FD_SET(40, &set); /* not open: the sets stay as they are */
+  CHECK(select(fd > 40 ? fd + 1 : 41, &set, NULL, NULL, NULL) == -1 && errno == EBADF && FD_ISSET(fd, &set) && FD_ISSET(40, &set));
+  return close(fd) | close(ends[0]) | close(ends[1]);
+}
+
+/* sendfile while other threads fork and dup: nothing is sent twice. */
+static volatile int stop;
+static int sent_fd;
+static void *fork_and_dup(void *argument) {
+  while (!stop) {
+    if (argument != NULL) {
+      int copy = dup(sent_fd);
+      if (copy >= 0) close(copy);
+    } else {
+      pid_t child = fork();
+      if (child == 0) _exit(0);
+      if (child > 0) waitpid(child, NULL, 0);
+    }
+  }
+  return NULL;
+}
+static void *receive(void *argument) {
+  int fd = *(int *)argument;
+  uint32_t wanted = 0, numbers[512];
+  for (;;) {
+    ssize_t got = recv(fd, numbers, sizeof numbers, MSG_WAITALL);
+    if (got <= 0) return (void *)(size_t)(wanted != 25000);
+    for (ssize_t i = 0; i < got / 4; ++i) {
+      if (numbers[i] != wanted++) return (void *)1;
+    }
+    usleep(20);
+  }
+}
+static int check_sendfile(void) {
+  for (int how = 0; how < 2; ++how) {
+    for (int round = 0; round < 40; ++round) {
+      int ends[2], small = 4096;
+      pthread_t receiver, disturber;
+      CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &small, sizeof small) == 0);
+      CHECK((sent_fd = open(path, O_RDONLY)) >= 0);
+      stop = 0;
+      CHECK(pthread_create(&receiver, NULL, receive, &ends[0]) == 0 && pthread_create(&disturber, NULL, fork_and_dup, how == 0 ? &stop : NULL) == 0);
+      ssize_t n, total = 0;
+      while ((n = sendfile(ends[1], sent_fd, NULL, 1 << 14)) > 0) total += n;
+      shutdown(ends[1], SHUT_WR);
+      void *wrong;
+      pthread_join(receiver, &wrong);
+      stop = 1;
+      pthread_join(disturber, NULL);
+      CHECK(total == 100000 && wrong == NULL);
+      close(sent_fd), close(ends[0]), close(ends[1]);
+    }
+  }
+  return 0;
+}
+
+/* A child with our memory and descriptors of its own. */
+static int close_it(void *argument) {
+  int fd = *(int *)argument;
+  char byte;
+  int bad = read(fd, &byte, 1) != 1 || close(fd) != 0;
+  dup2(1, fd + 1);
+  _exit(bad);
+}
+static int check_shared_memory(void) { /* converts */
+  static char stack[65536] __attribute__((aligned(16)));
+  int fd = open(path, O_RDONLY);
+  pid_t child = clone(close_it, stack + sizeof stack, CLONE_VM | CLONE_VFORK | SIGCHLD, &fd);
+  CHECK(child > 0 && ends_well(child));
+  CHECK(lseek(fd, 0, SEEK_CUR) == 1 && lseek(fd, 4, SEEK_SET) == 4 && reads(fd, 1) && close(fd) == 0);
+  fd = open(path, O_RDONLY);
+  CHECK(reads(fd, 0));
+  return close(fd);
+}
+
+/* Jumps out of the middle of calls that handlers may interrupt: the others go on. */
+static sigjmp_buf out;
+static volatile sig_atomic_t jumping;
+static void jump(int number) {
+  (void)number;
+  if (jumping) siglongjmp(out, 1);
+}
+static int check_jumps(void) {
+  struct sigaction action = {.sa_handler = jump};
+  struct itimerval every = {{0, 200}, {0, 200}}, never = {{0, 0}, {0, 0}};
+  char name[4096];
+  CHECK(sigaction(SIGALRM, &action, NULL) == 0);
+  for (volatile int round = 0; round < 600; ++round) {
+    if (sigsetjmp(out, 1) == 0) {
+      snprintf(name, sizeof name, "%s.none%d", path, round); /* not in the cache: the daemon is asked */
+      jumping = 1;
+      setitimer(ITIMER_REAL, &every, NULL);
+      for (;;) {
+        struct stat st;
+        stat(name, &st);
+        int fd = open(path, O_RDONLY);
+        close(fd);
+      }
+    }
+    jumping = 0;
+    setitimer(ITIMER_REAL, &never, NULL);
+    int fd = open(path, O_RDONLY);
+    CHECK(fd >= 0 && reads(fd, 0));
+    close(fd);
+    for (int i = 3; i < 1024; ++i) close(i); /* what a jump has left open */
+  }
+  return 0;
+}
+
+int main(int argc, char **argv) {
+  static const struct check checks[] = {{"lowest", check_lowest},       {"taken", check_taken},       {"refused", check_refused},
+                                        {"unshared", check_unshared},   {"locks", check_locks},       {"limit", check_limit},
+                                        {"exhausted", check_exhausted}, {"poll", check_poll},         {"sendfile", check_sendfile},
+                                        {"shared_memory", check_shared_memory}, {"jumps", check_jumps}};
+  if (argc < 3) return 64;
+  path = argv[1], other = argv[2];
+  return RUN_CHECKS(checks, argc, argv, 3);
+}

@@ -1,0 +1,122 @@
+// Descriptor numbers of cached files, and names that lead to them: what numbers.c and names.c do must come out as it does bare, and convert no more than it has to.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "tests/preload/preload_fixture.h"
+
+namespace tierd::e2e {
+namespace {
+
+class PreloadNumbersTest : public PreloadTest {
+ protected:
+  void SetUp() override {
+    PreloadTest::SetUp();
+    Both("numbers", Words(0, 100'000));
+    Both("others", Words(0x80, 100'000));
+    for (int i = 0; i < 20; ++i) Both("names/n" + std::string(i < 10 ? "0" : "") + std::to_string(i), "x");
+    StartDaemon();
+  }
+  // Bare on the twin, then under the library on the cached file.
+  JobResult Run(const char* program, const std::string& limit, const char* check) {
+    const std::string shell = "ulimit -n " + limit + "; exec " + program + " ";
+    const JobResult bare = RunShell(shell + Twin("numbers") + (IsNumbers(program) ? " " + Twin("others") : "") + " " + check, bare_);
+    EXPECT_EQ(bare.code, 0) << "bare: " << bare.output;
+    const JobResult served = RunShell(shell + Of("numbers") + (IsNumbers(program) ? " " + Of("others") : "") + " " + check, job_);
+    EXPECT_EQ(served.code, 0) << served.output << served.report.dump();
+    return served;
+  }
+  static bool IsNumbers(const char* program) { return std::string(program) == PRELOAD_NUMBERS; }
+};
+
+struct NumberCase {
+  const char* check;
+  int conversions;  // -1: how many is a matter of time
+  const char* limit = "1500";
+};
+
+TEST_F(PreloadNumbersTest, AreWhatProgramsMakeOfThem) {
+  for (const NumberCase& c : std::initializer_list<NumberCase>{{"lowest", 3}, {"taken", 0}, {"taken", 0, "4096"}, {"refused", 0}, {"unshared", 1}, {"locks", -1},
+                                                               {"limit", -1}, {"exhausted", 12}, {"poll", 0}, {"shared_memory", 1}}) {
+    SCOPED_TRACE(c.check);
+    const JobResult served = Run(PRELOAD_NUMBERS, c.limit, c.check);
+    EXPECT_GT(served.report.value("opened", 0u), 0u) << served.report.dump();
+    if (c.conversions >= 0) {
+      EXPECT_EQ(served.Sum("conversions"), static_cast<std::uint64_t>(c.conversions)) << served.report.dump();
+    }
+  }
+}
+
+TEST_F(PreloadNumbersTest, AreSentOnceWhateverOtherThreadsDo) { Run(PRELOAD_NUMBERS, "1500", "sendfile"); }
+
+TEST_F(PreloadNumbersTest, SurviveJumpsOutOfHandlers) { Run(PRELOAD_NUMBERS, "1500", "jumps"); }
+
+TEST_F(PreloadNumbersTest, AreFoundByEveryName) {
+  const struct {
+    const char* check;
+    int conversions;
+    const char* counter;  // what must have come from the cache
+    unsigned at_least;
+  } cases[] = {{"reopened", 20, "opened", 20}, {"placeholder", 1, "opened", 2}, {"by_hand", 0, "opened", 2}, {"by_hand_rare", 1, "opened", 1}, {"access", 0, "stats", 4},
+               {"links", 0, "opened", 2}, {"listings", 0, "listings", 1}, {"streams", 1, "opened", 3}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.check);
+    const JobResult served = Run(PRELOAD_NAMES, "1500", c.check);
+    EXPECT_GE(served.report.value(c.counter, 0u), c.at_least) << served.report.dump();
+    if (c.conversions >= 0) {
+      EXPECT_EQ(served.Sum("conversions"), static_cast<std::uint64_t>(c.conversions)) << served.report.dump();
+    }
+  }
+}
+
+TEST_F(PreloadNumbersTest, ChangesAreSeenWhereThereIsNoRoom) {
+  for (const char* check : {"small_stacks", "changes_without_numbers", "writers", "roots"}) {
+    SCOPED_TRACE(check);
+    Run(PRELOAD_NAMES, "1500", check);
+  }
+}
+
+TEST_F(PreloadNumbersTest, AStreamThatWaitsForInputDoesNotKeepAProcess) {
+  const JobResult served = Run(PRELOAD_NAMES, "1500", "ends");
+  EXPECT_EQ(Plain(Of("numbers.out")).bytes, "kept");
+  EXPECT_EQ(RunJob({"cat", Of("numbers.out")}, job_).output, "kept");
+}
+
+// A file that is too large to be held, changed in place by somebody else while its chunks go: the reader reads on, as it would have.
+TEST_F(PreloadNumbersTest, AFileThatIsTouchedIsReadOn) {
+  Write(Of("huge"), Words(3, 72'000'000));
+  daemon_.Prefetch(Of("huge"));
+  const std::string ready = scratch_.path() + "/ready";
+  const std::string go = scratch_.path() + "/go";
+  JobOptions aside = bare_;
+  aside.work = plain_;
+  std::thread other([&] {
+    if (!Eventually(20'000, [&] { return std::filesystem::exists(ready); })) return;
+    ::chmod(Of("huge").c_str(), 0755);
+    EXPECT_EQ(RunJob({TIERCTL_BINARY, "--socket", daemon_.socket(), "evict", "--invalidate", Of("huge")}, aside).code, 0);
+    Write(go, "");
+  });
+  const JobResult served = RunJob({"/usr/bin/python3", "-c",
+                                   "import os,sys,time\n"
+                                   "fd=os.open(sys.argv[1],os.O_RDONLY); a=os.read(fd,1000)\n"
+                                   "os.close(os.open(sys.argv[2],os.O_CREAT|os.O_WRONLY))\n"
+                                   "while not os.path.exists(sys.argv[3]): time.sleep(0.01)\n"
+                                   "time.sleep(0.2)\n"
+                                   "while True:\n"
+                                   "  b=os.read(fd,1<<22)\n"
+                                   "  if not b: break\n"
+                                   "  a+=b\n"
+                                   "assert len(a)==72000000 and a[-4:]==(3<<24|17999999).to_bytes(4,'little')\n"
+                                   "import struct\n"
+                                   "assert all(struct.unpack_from('<I',a,i)[0]==3<<24|i//4 for i in range(0,72000000,4000))\n",
+                                   Of("huge"), ready, go},
+                                  job_);
+  other.join();
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_LE(served.Of("conversions", "changed"), 1u) << served.report.dump();
+}
+
+}  // namespace
+}  // namespace tierd::e2e
