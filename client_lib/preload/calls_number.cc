@@ -262,7 +262,7 @@ TIERD_EXPORT(int, fcntl, int fd, int command, ...) {
   if (Emulate(fd)) return FcntlOurs(fd, command, argument);
   if (raw::IsOwn(fd)) [[unlikely]] return Result(-EBADF);
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return AfterDup(fd, [&] { return Next_fcntl()(fd, command, argument); });
-  if (IsPosixLock(command) && Active() && reinterpret_cast<const struct flock*>(argument)->l_type != F_UNLCK) NoteLock(fd);
+  if (IsPosixLock(command) && argument != 0 && Active() && reinterpret_cast<const struct flock*>(argument)->l_type != F_UNLCK) NoteLock(fd);
   return Next_fcntl()(fd, command, argument);
 }
 TIERD_ALIAS(int, fcntl64, fcntl, int, int, ...)

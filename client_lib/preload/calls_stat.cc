@@ -10,6 +10,7 @@
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/changes.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/reopened.h"
 #include "client_lib/preload/writers.h"
@@ -62,6 +63,12 @@ inline bool StatAt(int directory, const char* path, struct stat* st, int flags) 
   return StatFromIndex(directory, path, (flags & AT_SYMLINK_NOFOLLOW) == 0, st);
 }
 
+// The kernel's answer, but for copies in memory.
+inline int AfterStat(int result, struct stat* st) {
+  if (result == 0) ShowCopied(*st);
+  return result;
+}
+
 void ToStatx(const struct stat& st, struct statx* out) {
   *out = {};
   out->stx_mask = STATX_BASIC_STATS;
@@ -88,7 +95,7 @@ void ToStatx(const struct stat& st, struct statx* out) {
 
 }  // namespace
 
-TIERD_EXPORT(int, fstat, int fd, struct stat* st) { return Emulate(fd) && StatOurs(fd, st) ? 0 : Next_fstat()(fd, st); }
+TIERD_EXPORT(int, fstat, int fd, struct stat* st) { return Emulate(fd) && StatOurs(fd, st) ? 0 : AfterStat(Next_fstat()(fd, st), st); }
 TIERD_ALIAS(int, fstat64, fstat, int, struct stat*)
 
 TIERD_EXPORT(int, stat, const char* path, struct stat* st) { return StatFromIndex(AT_FDCWD, path, true, st) ? 0 : Next_stat()(path, st); }
@@ -98,7 +105,7 @@ TIERD_EXPORT(int, lstat, const char* path, struct stat* st) { return StatFromInd
 TIERD_ALIAS(int, lstat64, lstat, const char*, struct stat*)
 
 TIERD_EXPORT(int, fstatat, int directory, const char* path, struct stat* st, int flags) {
-  return StatAt(directory, path, st, flags) ? 0 : Next_fstatat()(directory, path, st, flags);
+  return StatAt(directory, path, st, flags) ? 0 : AfterStat(Next_fstatat()(directory, path, st, flags), st);
 }
 TIERD_ALIAS(int, fstatat64, fstatat, int, const char*, struct stat*, int)
 
@@ -114,7 +121,12 @@ TIERD_EXPORT(int, statx, int directory, const char* path, int flags, unsigned ma
       return 0;
     }
   }
-  return Next_statx()(directory, path, flags, mask, out);
+  const int result = Next_statx()(directory, path, flags, mask, out);
+  if (result != 0 || !IsSelf(path, flags)) return result;
+  st.st_dev = makedev(out->stx_dev_major, out->stx_dev_minor);
+  st.st_ino = out->stx_ino;
+  if (ShowCopied(st)) ToStatx(st, out);
+  return result;
 }
 
 // What programs built before glibc 2.33 call. `version` is the layout of the struct: 0 or 1, the same here.
@@ -128,7 +140,7 @@ TIERD_EXPORT(int, __lxstat, int version, const char* path, struct stat* st) {
 }
 TIERD_ALIAS(int, __lxstat64, __lxstat, int, const char*, struct stat*)
 
-TIERD_EXPORT(int, __fxstat, int version, int fd, struct stat* st) { return Emulate(fd) && StatOurs(fd, st) ? 0 : Next___fxstat()(version, fd, st); }
+TIERD_EXPORT(int, __fxstat, int version, int fd, struct stat* st) { return Emulate(fd) && StatOurs(fd, st) ? 0 : AfterStat(Next___fxstat()(version, fd, st), st); }
 TIERD_ALIAS(int, __fxstat64, __fxstat, int, int, struct stat*)
 
 TIERD_EXPORT(int, __fxstatat, int version, int directory, const char* path, struct stat* st, int flags) {

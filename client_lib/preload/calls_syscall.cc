@@ -159,9 +159,8 @@ void Prepare(long number, const Arguments& args) {
   RealNow(args.Int(0));
 }
 
-bool MakesProcess(long number, const Arguments& args) {
-  if (number == SYS_clone) return (args.a[0] & CLONE_FILES) == 0;
-  return number == SYS_clone3 && (args.At<const clone_args>(0)->flags & CLONE_FILES) == 0;
+unsigned long CloneFlags(long number, const Arguments& args) {
+  return number == SYS_clone3 ? args.At<const clone_args>(0)->flags : static_cast<unsigned long>(args.a[0]);
 }
 
 long Pass(long number, const Arguments& args) {
@@ -177,7 +176,11 @@ TIERD_EXPORT(long, syscall, long number, ...) {
   for (long& argument : args.a) argument = va_arg(list, long);
   va_end(list);
   if (!Active()) return Pass(number, args);
-  if (MakesProcess(number, args)) [[unlikely]] {
+  if ((number == SYS_clone || number == SYS_clone3) && (CloneFlags(number, args) & CLONE_FILES) == 0) [[unlikely]] {
+    if ((CloneFlags(number, args) & CLONE_VM) != 0) {
+      MaterialiseAll(Conversion::kFork);
+      return Pass(number, args);
+    }
     const NewProcess begins(Conversion::kFork);  // the child comes back through here too, with a count of its own
     return Pass(number, args);
   }

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client_lib/preload/cached_open.h"
+#include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/raw.h"
 
@@ -72,7 +73,10 @@ int CopyToMemory(Description& d) {
     fd = WithReserve([&] { return raw::Open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC); });
   }
   raw::Close(writable);
-  if (fd >= 0) Count(counters.memory_copies);
+  if (fd >= 0) {
+    Count(counters.memory_copies);
+    NoteMemoryCopy(fd, d.facts, d.dev);
+  }
   return fd;
 }
 

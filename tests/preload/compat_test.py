@@ -124,6 +124,10 @@ def programs(work):
         "chdir": sh("cd many/d2 && cat f002 f006 ./f010 ../d1/f001 && ls"),
         "perl": ["perl", "-e", 'open F,"<","text"; my $n=0; while(<F>){$n+=length} print "$n\\n"; opendir D,"many/d1"; print join(",",sort readdir D),"\\n"; print -s "blob","\\n"; sysopen(G,"blob",0); sysseek(G,1000,0); sysread(G,$b,20); print unpack("H*",$b),"\\n"'],
         "node": ["node", "-e", 'const fs=require("fs"),c=require("crypto");for(const f of ["text","blob"]){console.log(c.createHash("sha256").update(fs.readFileSync(f)).digest("hex"),fs.statSync(f).size)};fs.createReadStream("blob").on("data",b=>{s=(global.s||0)+b.length;global.s=s}).on("end",()=>console.log(global.s));console.log(fs.readdirSync("many/d1").sort().join())'],
+        # libuv's own system calls; streams, narrow and wide; a descriptor named through /proc.
+        "node_fd": ["node", "-e", 'const fs=require("fs");const d=fs.openSync("blob"),a=Buffer.alloc(40),b=Buffer.alloc(50);console.log(fs.fstatSync(d).size,fs.fstatSync(d).ino,fs.readvSync(d,[a,b]),fs.readSync(d,a,0,40,1000),a.toString("hex"),b.toString("hex"));fs.closeSync(d);fs.copyFileSync("text",process.argv[1]);console.log(fs.statSync(process.argv[1]).size);fs.unlinkSync(process.argv[1])', out + ".n"],
+        "streams": sh("od -A d -t x1 -j 5000000 -N 100 blob; rev text | sha256sum; column -t packed | tail -n 1; cut -c1-9 text | sort | uniq -c | wc -l; cmp text packed; comm -12 text link | wc -l"),
+        "dev_fd": sh("exec 7< text; head -c 40 /dev/fd/7; cat /proc/self/fd/7 | sha256sum; diff <(sort text) <(sort packed) && echo same"),
         "static": [str(work / "static"), "text"],
         "ifstream": [str(work / "ifstream"), "text"],
         # A sanitizer's runtime, and a library that counts calls as a profiler does: before us and behind us.
@@ -158,7 +162,7 @@ def programs(work):
 
 
 # Readers that must not convert anything on hits, and the share of their bytes that the cache must give.
-ON_HITS = ("cat", "cp", "py_open", "py_os", "py_zip", "py_pickle", "py_mmap", "pil", "np_load", "h5py", "torch", "lmdb", "np_memmap", "np_fromfile")
+ON_HITS = ("cat", "cp", "ifstream", "py_open", "py_os", "py_zip", "py_pickle", "py_mmap", "pil", "np_load", "h5py", "torch", "lmdb", "np_memmap", "np_fromfile")
 MAY_MAP_THE_SOURCE = ("lmdb",)  # maps more than the file has
 
 
@@ -268,7 +272,7 @@ def main():
         daemon.end()  # a clean stop writes everything to the SSD tier; RAM is empty afterwards
         daemon.start()
         go_through("ssd", daemon, suite, expected, work)
-        heavy = {"torch", "node"}
+        heavy = {"torch", "node", "node_fd"}
 
         def kill_and_restart():
             time.sleep(random.uniform(0.05, 0.25))

@@ -10,9 +10,11 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <wchar.h>
@@ -289,6 +291,33 @@ static int check_listings(void) {
   return 0;
 }
 
+/* Whatever makes a name, it is in the next listing. */
+static int count_names(const char *name) {
+  struct dirent **found;
+  int n = scandir(name, &found, select_all, alphasort), count = n;
+  while (n > 0) free(found[--n]);
+  if (count >= 0) free(found);
+  return count;
+}
+static int check_made(void) {
+  char in[4096], name[8192];
+  snprintf(in, sizeof in, "%.*s/made", (int)(strrchr(path, '/') - path), path);
+  CHECK(mkdir(in, 0700) == 0 && count_names(in) == 0);
+  snprintf(name, sizeof name, "%s/dXXXXXX", in);
+  CHECK(mkdtemp(name) != NULL && count_names(in) == 1);
+  snprintf(name, sizeof name, "%s/sXXXXXX.x", in);
+  int fd = mkstemps(name, 2);
+  CHECK(fd >= 0 && close(fd) == 0 && count_names(in) == 2);
+  snprintf(name, sizeof name, "%s/fifo", in);
+  CHECK(mkfifo(name, 0600) == 0 && count_names(in) == 3);
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  int here = open(".", O_RDONLY | O_DIRECTORY), s = socket(AF_UNIX, SOCK_STREAM, 0);
+  strcpy(address.sun_path, "socket");
+  CHECK(chdir(in) == 0 && bind(s, (struct sockaddr *)&address, sizeof address) == 0 && fchdir(here) == 0 && count_names(in) == 4);
+  CHECK(syscall(SYS_unlinkat, AT_FDCWD, name, 0) == 0 && count_names(in) == 3);
+  return close(s) | close(here);
+}
+
 static int check_streams(void) { /* the wide one converts */
   char name[4096];
   uint32_t numbers[3000];
@@ -312,7 +341,7 @@ int main(int argc, char **argv) {
   static const struct check checks[] = {{"reopened", check_reopened}, {"placeholder", check_placeholder}, {"by_hand", check_by_hand},
                                         {"by_hand_rare", check_by_hand_rare}, {"access", check_access}, {"links", check_links},
                                         {"small_stacks", check_small_stacks}, {"changes_without_numbers", check_changes_without_numbers},
-                                        {"writers", check_writers}, {"roots", check_roots}, {"listings", check_listings}, {"streams", check_streams}, {"ends", check_ends}};
+                                        {"writers", check_writers}, {"roots", check_roots}, {"listings", check_listings}, {"streams", check_streams}, {"made", check_made}, {"ends", check_ends}};
   if (argc < 2) return 64;
   path = argv[1];
   return RUN_CHECKS(checks, argc, argv, 2);

@@ -268,10 +268,26 @@ static int check_jumps(void) {
   return 0;
 }
 
+/* A number is closed where nobody sees it, and the kernel gives it out again. */
+static int check_behind(void) {
+#if defined(__x86_64__)
+  long closed;
+  char byte;
+  int fd = open(path, O_RDONLY), null = open("/dev/null", O_RDONLY);
+  __asm__ volatile("syscall" : "=a"(closed) : "a"(3 /* close */), "D"(fd) : "rcx", "r11", "memory");
+  CHECK(closed == 0 && fcntl(null, F_DUPFD, fd) == fd && read(fd, &byte, 1) == 0 && close(fd) == 0);
+  fd = open(path, O_RDONLY);
+  __asm__ volatile("syscall" : "=a"(closed) : "a"(3), "D"(fd) : "rcx", "r11", "memory");
+  int other_fd = open(other, O_RDONLY);
+  CHECK(closed == 0 && reads(other_fd, 0x80000000u) && close(other_fd) == 0 && close(null) == 0);
+#endif
+  return 0;
+}
+
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"lowest", check_lowest},       {"taken", check_taken},       {"refused", check_refused},
                                         {"unshared", check_unshared},   {"locks", check_locks},       {"limit", check_limit},
-                                        {"exhausted", check_exhausted}, {"poll", check_poll},         {"sendfile", check_sendfile},
+                                        {"exhausted", check_exhausted}, {"poll", check_poll},         {"behind", check_behind},     {"sendfile", check_sendfile},
                                         {"shared_memory", check_shared_memory}, {"jumps", check_jumps}};
   if (argc < 3) return 64;
   path = argv[1], other = argv[2];

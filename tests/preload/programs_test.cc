@@ -4,6 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <thread>
+
 #include "tests/preload/preload_fixture.h"
 
 namespace tierd::e2e {
@@ -27,6 +30,62 @@ TEST_F(PreloadProgramsTest, ThoseThatCallTheKernelByHandReadTheSource) {
     EXPECT_EQ(served.output, bare.output);
     EXPECT_EQ(served.report.value("opened", 0u), 0u);
   }
+}
+
+// What follows the file as it grows sees it grow; bare it does.
+TEST_F(PreloadProgramsTest, ThoseThatFollowAFileSeeItGrow) {
+  const std::string ready = scratch_.path() + "/ready";
+  std::thread other([&] {
+    if (!Eventually(20'000, [&] { return std::filesystem::exists(ready); })) return;
+    std::ofstream(Of("numbers"), std::ios::app) << "more";
+  });
+  const JobResult served = RunJob({"/usr/bin/python3", "-c",
+                                   "import os,sys,time\n"
+                                   "fd=os.open(sys.argv[1],os.O_RDONLY)\n"
+                                   "while os.read(fd,1<<20): pass\n"
+                                   "os.close(os.open(sys.argv[2],os.O_CREAT|os.O_WRONLY))\n"
+                                   "for i in range(100):\n"
+                                   "  b=os.read(fd,100)\n"
+                                   "  if b: break\n"
+                                   "  time.sleep(0.1)\n"
+                                   "assert b==b'more' and os.fstat(fd).st_size==100004,(b,os.fstat(fd))\n",
+                                   Of("numbers"), ready},
+                                  job_);
+  other.join();
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_EQ(served.Of("conversions", "changed"), 1u) << served.report.dump();
+}
+
+// The source answers with an error nobody thought of: what a child inherits are the leased bytes, and it still looks like the file.
+TEST_F(PreloadProgramsTest, ThoseThatForkBesideABrokenSourceKeepTheirBytes) {
+  Write(Of("deep/file"), Words(7, 50'000));
+  daemon_.Prefetch(Of("deep"));
+  const JobResult served = RunJob({"/usr/bin/python3", "-c",
+                                   "import os,sys\n"
+                                   "d=os.path.dirname(sys.argv[1])\n"
+                                   "fd=os.open(sys.argv[1],os.O_RDONLY); s=os.fstat(fd); a=os.read(fd,1000)\n"
+                                   "os.rename(d,d+'.old'); os.symlink(d,d)\n"
+                                   "p=os.fork()\n"
+                                   "if p==0:\n"
+                                   "  t=os.fstat(fd); b=os.read(fd,100000)\n"
+                                   "  os._exit(not (len(b)==49000 and b[:4]==(7<<24|250).to_bytes(4,'little') and (t.st_ino,t.st_size,t.st_mtime_ns,t.st_mode)==(s.st_ino,s.st_size,s.st_mtime_ns,s.st_mode)))\n"
+                                   "assert os.waitpid(p,0)[1]==0\n",
+                                   Of("deep/file")},
+                                  job_);
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_EQ(served.report.value("memory_copies", 0u), 1u) << served.report.dump();
+}
+
+// exec closes what was being written, and the next program reads it.
+TEST_F(PreloadProgramsTest, ThoseThatExecHaveWrittenWhatTheyWrote) {
+  const JobResult served = RunJob({"/usr/bin/python3", "-c",
+                                   "import os,subprocess,sys\n"
+                                   "fd=os.open(sys.argv[1],os.O_WRONLY|os.O_TRUNC); os.write(fd,b'one')\n"
+                                   "assert subprocess.run(['cat',sys.argv[1]],capture_output=True).stdout==b'one'\n"
+                                   "os.write(fd,b'two'); os.execvp('cat',['cat',sys.argv[1]])\n",
+                                   Of("numbers")},
+                                  job_);
+  EXPECT_EQ(served.output, "onetwo");
 }
 
 #ifdef PRELOAD_RINGS
