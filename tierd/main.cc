@@ -12,10 +12,6 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
-#ifdef TIERD_HAVE_SYSTEMD
-#include <systemd/sd-daemon.h>
-#endif
-
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -38,6 +34,7 @@
 #include "tierd/server/metrics.h"
 #include "tierd/server/seqpacket.h"
 #include "tierd/server/session_hub.h"
+#include "tierd/service_manager.h"
 
 namespace tierd {
 namespace {
@@ -142,14 +139,6 @@ void TuneAllocator() {
 
 spdlog::level::level_enum SpdlogLevel(config::LogLevel level) { return static_cast<spdlog::level::level_enum>(level); }
 
-void Notify(const char* state) {
-#ifdef TIERD_HAVE_SYSTEMD
-  sd_notify(0, state);
-#else
-  (void)state;
-#endif
-}
-
 class Daemon {
  public:
   Daemon(ConfigService::Inputs inputs, int lifeline)
@@ -159,7 +148,8 @@ class Daemon {
         config_(std::move(inputs), engine_),
         api_(engine_, sessions_, clock_, config_),
         control_(loop_, api_, resolved_.limits.control_connections),
-        metrics_(loop_, engine_, sessions_),
+        metrics_(loop_, engine_, sessions_, static_cast<double>(clock_.RealtimeNs()) * 1e-9),
+        service_manager_(loop_),
         signals_(loop_, SIGTERM, SIGINT, SIGHUP),
         lifeline_(loop_, lifeline) {}
 
@@ -169,6 +159,8 @@ class Daemon {
     sessions_.log = log;
     engine_.on_turn = [this] { sessions_.FlushReplies(); };
     engine_.on_timer = [this] { sessions_.OnTimer(); };
+    api_.policies = &policies_;
+    api_.metrics_text = [this] { return metrics_.Text(); };
     config_.on_log_level = [](config::LogLevel level) { spdlog::set_level(SpdlogLevel(level)); };
     for (const std::string& socket : {resolved_.socket, resolved_.control_socket}) {
       const std::string directory = std::filesystem::path(socket).parent_path().string();
@@ -189,11 +181,11 @@ class Daemon {
     WaitForSignal();
     lifeline_.Watch([this] { return sessions_.Sessions().sessions; }, [this] { loop_.stop(); });
     Announce();
-    Notify("READY=1");
+    service_manager_.Ready();
     // What throws has given up what it was at; the loop goes on (F16).
     while (!engine::Survives([this] { loop_.run(); })) {
     }
-    Notify("STOPPING=1");
+    service_manager_.Stopping();
     sessions_.Close();
     control_.Close();
     engine_.Stop(kStopMs);
@@ -217,11 +209,11 @@ class Daemon {
   }
 
   void Reload() {
-    Notify("RELOADING=1");
+    service_manager_.Reloading();
     const auto applied = config_.Reload();
     if (applied.ok()) spdlog::info("reload applied={} restart={}", applied->applied.size(), applied->restart.size());
     else spdlog::error("reload refused, nothing changed: {}", applied.status().message());
-    Notify("READY=1");
+    service_manager_.Ready();
   }
 
   void Announce() {
@@ -244,6 +236,7 @@ class Daemon {
   server::ControlApi api_;
   server::Control control_;
   server::Metrics metrics_;
+  ServiceManager service_manager_;
   boost::asio::signal_set signals_;
   Lifeline lifeline_;
   engine::HandlerMemory signal_memory_;

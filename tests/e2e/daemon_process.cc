@@ -26,7 +26,13 @@ std::string ReadFile(const std::string& path) {
 }
 
 pid_t Spawn(const std::string& binary, const std::vector<std::string>& arguments, const std::string& output) {
-  std::vector<std::string> all{binary};
+  std::vector<std::string> all;
+  // A program that takes something away from the daemon and becomes it: TIERD_UNDER="PROGRAM ARGUMENT...".
+  if (const char* under = std::getenv("TIERD_UNDER"); under != nullptr) {
+    std::istringstream words(under);
+    for (std::string word; words >> word;) all.push_back(word);
+  }
+  all.push_back(binary);
   all.insert(all.end(), arguments.begin(), arguments.end());
   std::vector<char*> argv;
   for (std::string& a : all) argv.push_back(a.data());

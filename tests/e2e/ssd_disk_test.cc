@@ -217,6 +217,7 @@ TEST_F(SsdDiskTest, ACacheDirectoryThatIsGoneIsNoticed) {  // F10
   std::filesystem::remove_all(disk + "/cache");
   EXPECT_GT(ReadAll()[TIER_FROM_SSD], 0) << "open files still serve";
   EXPECT_TRUE(Eventually(5000, [&] { return SsdState() != "ok"; }));
+  EXPECT_EQ(Metric("tierd_tier_state{tier=\"ssd\",state=\"degraded\"}"), 1) << "the metrics say what status says";
   const std::uint64_t objects = daemon.Status()["tiers"]["ssd"]["objects"];
   ReadAll();
   EXPECT_LE(daemon.Status()["tiers"]["ssd"]["objects"].get<std::uint64_t>(), objects) << "nothing more is admitted";

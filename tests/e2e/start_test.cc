@@ -1,7 +1,5 @@
 // Bad input at the start: one clear line, the right exit code, nothing left behind.
 #include <gtest/gtest.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
 
@@ -168,41 +166,6 @@ TEST_F(StartTest, PrintsAndChecksTheConfiguration) {
   EXPECT_NE(printed.output.find("64 MiB"), std::string::npos) << printed.output;
   EXPECT_NE(printed.output.find("command line"), std::string::npos) << printed.output;
   EXPECT_EQ(DaemonProcess::Run(Arguments({"--source", source, "--ssd", "off", "--check-config"}), scratch.path()).code, 0);
-}
-
-// What systemd hears from a service of Type=notify. The watchdog is not answered: units must not set WatchdogSec.
-TEST_F(StartTest, TellsTheServiceManager) {
-#ifndef TIERD_HAVE_SYSTEMD
-  GTEST_SKIP() << "built without libsystemd";
-#endif
-  const int listener = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string path = scratch.path() + "/notify";
-  path.copy(address.sun_path, sizeof address.sun_path - 1);
-  ASSERT_EQ(::bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  ::setenv("NOTIFY_SOCKET", path.c_str(), 1);
-  DaemonProcess daemon(scratch.path());
-  DaemonProcess::Options options;
-  options.source = source;
-  options.ssd = "off";
-  const bool started = daemon.Start(options);
-  ::unsetenv("NOTIFY_SOCKET");
-  ASSERT_TRUE(started) << daemon.output();
-  const auto hears = [&](const std::string& word) {
-    return Eventually(3000, [&] {
-      char text[256];
-      const ssize_t n = ::recv(listener, text, sizeof text, MSG_DONTWAIT);
-      return n > 0 && std::string(text, static_cast<std::size_t>(n)) == word;
-    });
-  };
-  EXPECT_TRUE(hears("READY=1"));
-  ::kill(daemon.pid(), SIGHUP);
-  EXPECT_TRUE(hears("RELOADING=1"));
-  EXPECT_TRUE(hears("READY=1"));
-  EXPECT_EQ(daemon.Stop(), 0);
-  EXPECT_TRUE(hears("STOPPING=1"));
-  ::close(listener);
 }
 
 TEST_F(StartTest, ReloadsCapacityAndPolicyAtRunTime) {

@@ -58,7 +58,7 @@ class Control::Connection : public std::enable_shared_from_this<Control::Connect
   void Answer(ControlApi::Response response, bool keep_alive) {
     response_ = http::response<http::string_body>();
     response_.result(response.status);
-    response_.set(http::field::content_type, "application/json");
+    response_.set(http::field::content_type, response.type);
     if (!response.allow.empty()) response_.set(http::field::allow, response.allow);
     response_.body() = std::move(response.body);
     response_.keep_alive(keep_alive);

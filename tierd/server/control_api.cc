@@ -86,7 +86,8 @@ void ControlApi::Handle(std::string_view method, std::string_view target, std::s
   const std::string& path = parsed->path;
   static const std::map<std::string, std::string, std::less<>> kMethods = {
       {"/v1/version", "GET"}, {"/v1/status", "GET"},  {"/v1/files", "GET"},   {"/v1/file", "GET"},    {"/v1/du", "GET"},
-      {"/v1/jobs", "GET"},    {"/v1/doctor", "GET"},  {"/v1/config", "GET, PATCH"}, {"/v1/config/reload", "POST"}, {"/v1/walk", "POST"},
+      {"/v1/jobs", "GET"},    {"/v1/doctor", "GET"},  {"/v1/metrics", "GET"}, {"/v1/policies", "GET"},
+      {"/v1/config", "GET, PATCH"}, {"/v1/config/reload", "POST"}, {"/v1/walk", "POST"},
       {"/v1/prefetch", "POST"}, {"/v1/evict", "POST"}, {"/v1/pin", "POST"},   {"/v1/unpin", "POST"},  {"/v1/verify", "POST"}};
   constexpr std::string_view kJobPrefix = "/v1/jobs/";
   const bool one_job = path.starts_with(kJobPrefix);
@@ -112,6 +113,8 @@ ControlApi::Response ControlApi::Get(std::string_view path, const Query& query) 
   if (path == "/v1/file") return File(query);
   if (path == "/v1/jobs") return JobList();
   if (path == "/v1/doctor") return Doctor();
+  if (path == "/v1/policies") return Policies();
+  if (path == "/v1/metrics") return metrics_text ? Response{200, metrics_text(), "", "text/plain; version=0.0.4"} : Error(404, "not_found", "no metrics here");
   return Config();
 }
 
@@ -138,6 +141,15 @@ void ControlApi::Post(std::string_view path, std::string_view text, Answer answe
 
 ControlApi::Response ControlApi::Version() const {
   return Ok({{"version", TIERD_VERSION}, {"api", 1}, {"pid", ::getpid()}, {"instance", Hex(engine_.instance())}});
+}
+
+ControlApi::Response ControlApi::Policies() const {
+  Json list = Json::array();
+  if (policies != nullptr) {
+    for (const policies::Registry::Entry& entry : policies->entries())
+      list.push_back({{"name", entry.ops->name}, {"summary", entry.ops->summary}, {"path", entry.path.empty() ? Json(nullptr) : Json(entry.path)}});
+  }
+  return Ok({{"policies", list}});
 }
 
 ControlApi::Json ControlApi::TierJson() {

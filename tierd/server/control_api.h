@@ -12,6 +12,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "policies/registry.h"
 #include "tierd/base/status.h"
 #include "tierd/engine/engine.h"
 #include "tierd/server/session_hub.h"
@@ -50,12 +51,16 @@ class ControlApi {
     unsigned status = 200;
     std::string body;
     std::string allow;  // with 405
+    std::string type = "application/json";
   };
   ControlApi(engine::Engine& engine, SessionHub& sessions, const Clock& clock, ConfigHost& config);
 
   // `answer` runs once: inside the call, or later for what takes several turns of the loop (du, evict, pin and unpin of trees).
   using Answer = std::function<void(Response)>;
   void Handle(std::string_view method, std::string_view target, std::string_view body, Answer answer);
+  // What GET /v1/policies lists and GET /v1/metrics answers; to be set before the first request, and to outlive the last.
+  const policies::Registry* policies = nullptr;
+  std::function<std::string()> metrics_text;
   static Response Error(unsigned status, const char* code, const std::string& message, const std::vector<std::string>& details = {});
 
  private:
@@ -85,6 +90,7 @@ class ControlApi {
   Response PatchConfig(std::string_view body);
   Response Reload();
   Response Doctor();
+  Response Policies() const;
   Response Prefetch(const Json& body);
   Response Walk(const Json& body);
   void Evict(const Json& body, Answer answer);

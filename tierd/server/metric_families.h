@@ -11,6 +11,7 @@
 
 namespace tierd::server {
 
-std::vector<prometheus::MetricFamily> CollectFamilies(engine::Engine& engine, SessionHub& sessions);
+// `started_s`: start of the daemon, seconds since the epoch.
+std::vector<prometheus::MetricFamily> CollectFamilies(engine::Engine& engine, SessionHub& sessions, double started_s);
 
 }  // namespace tierd::server

@@ -19,14 +19,15 @@ namespace tierd::server {
 // Lives as long as the exposer may call it; after Detach it answers with nothing.
 class Metrics::Collector final : public prometheus::Collectable {
  public:
-  Collector(boost::asio::io_context& loop, engine::Engine& engine, SessionHub& sessions) : loop_(loop), engine_(engine), sessions_(sessions) {}
+  Collector(boost::asio::io_context& loop, engine::Engine& engine, SessionHub& sessions, double started_s)
+      : loop_(loop), engine_(engine), sessions_(sessions), started_s_(started_s) {}
 
   std::vector<prometheus::MetricFamily> Collect() const override {
     std::vector<prometheus::MetricFamily> families;
     (void)engine::Survives([&] { families = Ask(); });  // a thread of the exposer's, where a throw would end the process (F16)
     return families;
   }
-  std::vector<prometheus::MetricFamily> Now() const { return CollectFamilies(engine_, sessions_); }
+  std::vector<prometheus::MetricFamily> Now() const { return CollectFamilies(engine_, sessions_, started_s_); }
   void Detach() { detached_.store(true); }
 
  private:
@@ -35,7 +36,7 @@ class Metrics::Collector final : public prometheus::Collectable {
     auto promise = std::make_shared<std::promise<std::vector<prometheus::MetricFamily>>>();  // shared with the loop: we may give up waiting
     auto future = promise->get_future();
     boost::asio::post(loop_, [this, promise] {
-      promise->set_value(detached_.load() ? std::vector<prometheus::MetricFamily>() : CollectFamilies(engine_, sessions_));
+      promise->set_value(detached_.load() ? std::vector<prometheus::MetricFamily>() : Now());
     });
     if (future.wait_for(std::chrono::seconds(1)) != std::future_status::ready) return {};
     return future.get();
@@ -44,6 +45,7 @@ class Metrics::Collector final : public prometheus::Collectable {
   boost::asio::io_context& loop_;
   engine::Engine& engine_;
   SessionHub& sessions_;
+  const double started_s_;
   std::atomic<bool> detached_{false};
 };
 
@@ -52,8 +54,8 @@ struct Metrics::Server {
   prometheus::Exposer exposer;
 };
 
-Metrics::Metrics(boost::asio::io_context& loop, engine::Engine& engine, SessionHub& sessions)
-    : collector_(std::make_shared<Collector>(loop, engine, sessions)) {}
+Metrics::Metrics(boost::asio::io_context& loop, engine::Engine& engine, SessionHub& sessions, double started_s)
+    : collector_(std::make_shared<Collector>(loop, engine, sessions, started_s)) {}
 
 Metrics::~Metrics() { Stop(); }
 

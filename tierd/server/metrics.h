@@ -17,7 +17,8 @@ namespace tierd::server {
 
 class Metrics {
  public:
-  Metrics(boost::asio::io_context& loop, engine::Engine& engine, SessionHub& sessions);
+  // `started_s`: when the daemon started, in seconds since the epoch.
+  Metrics(boost::asio::io_context& loop, engine::Engine& engine, SessionHub& sessions, double started_s);
   ~Metrics();
 
   // `address` is HOST:PORT (port 0: any). One sentence when it cannot be bound.
@@ -27,7 +28,7 @@ class Metrics {
   // Stops serving; a scrape under way gets an empty answer. Before the loop ends.
   void Stop();
 
-  // The families as they are now, in the text format; for tests and `debug`. Loop thread.
+  // The families as they are now, in the text format: what the control socket gives. Loop thread.
   std::string Text();
 
  private:
