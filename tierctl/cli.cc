@@ -1,12 +1,27 @@
 #include "tierctl/cli.h"
 
+#include <memory>
 #include <string_view>
 
+#include "tierctl/cli_completion.h"
 #include "tierctl/cli_usage.h"
 #include "tierctl/control_client.h"
 
 namespace tierctl {
 namespace {
+
+// Examples stand above everything else: what most people look for.
+class ExamplesFirst final : public CLI::Formatter {
+ public:
+  std::string make_help(const CLI::App* app, std::string name, CLI::AppFormatMode mode) const override {
+    std::string text = app->get_description() + "\n\n";
+    const bool own = app->get_parent() == nullptr || app->get_footer() != app->get_parent()->get_footer();  // a verb begins with that of its parent
+    if (own && !app->get_footer().empty()) text += "Examples:\n" + app->get_footer() + "\n\n";
+    text += make_usage(app, name) + make_positionals(app) + make_groups(app, mode) + make_subcommands(app, mode);
+    if (app->get_parent() == nullptr) text += "\nExit code: 0 ok, 1 error, 2 done in part, 3 daemon unreachable, 64 wrong usage.\nMore: man tierctl, tierctl VERB --help.\n";
+    return text;
+  }
+};
 
 CLI::App* Verb(CLI::App& parent, const char* name, const char* what, Command& command) {
   CLI::App* verb = parent.add_subcommand(name, what);
@@ -25,18 +40,18 @@ std::string IsJobNumber(const std::string& text) {
 }
 
 void AddLookingVerbs(CLI::App& app, Command& command) {
-  Verb(app, "status", "tiers, sources, what readers got, and what is wrong", command)->footer("Example: tierctl status --json | jq .tiers.ram");
+  Verb(app, "status", "tiers, sources, what readers got, and what is wrong", command)->footer("  tierctl status --json | jq .tiers.ram");
   CLI::App* ls = Verb(app, "ls", "known files and how much of each is in which tier", command);
   Paths(ls, command)->required();
   ls->add_flag("-r,--recursive", command.recursive, "everything below, not only the next level");
   ls->add_flag("-0,--null", command.null_separated, "names only, each followed by a NUL byte");
-  ls->footer("Example: tierctl ls -r /pfs/imagenet/train");
+  ls->footer("  tierctl ls -r /pfs/imagenet/train");
   CLI::App* stat = Verb(app, "stat", "all that is known about files", command);
   Paths(stat, command)->required();
   CLI::App* du = Verb(app, "du", "how much of a tree is cached: SIZE, RAM, SSD, MISSING", command);
   Paths(du, command)->required();
   du->add_flag("--no-walk", command.no_walk, "do not list what has not been listed yet: sums of what is known");
-  du->footer("Example: tierctl du /pfs/imagenet");
+  du->footer("  tierctl du /pfs/imagenet");
   CLI::App* explain = Verb(app, "explain", "why a file is or is not cached", command);
   Paths(explain, command)->required();
   Verb(app, "version", "versions of tierctl and of the daemon", command);
@@ -45,7 +60,45 @@ void AddLookingVerbs(CLI::App& app, Command& command) {
   doctor->add_option("--source", command.source, "a directory on the parallel file system to look at");
   doctor->add_option("--cache", command.cache, "directory meant for the SSD tier");
   doctor->add_flag("--no-speed", command.no_speed, "do not measure the SSD (half a second of reading and writing)");
-  doctor->footer("Example: tierctl doctor --source /pfs/imagenet --cache /nvme/tierd");
+  doctor->footer("  tierctl doctor --source /pfs/imagenet --cache /nvme/tierd");
+}
+
+// "" if it is one: NAME=VALUE with a name that Prometheus takes.
+std::string IsLabel(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const std::string name = text.substr(0, equals);
+  const bool letters = name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos;
+  const bool good = equals != std::string::npos && letters && !name.empty() && (name[0] < '0' || name[0] > '9') && !name.starts_with("__");
+  return good ? "" : "\"" + text + "\" is no NAME=VALUE";
+}
+
+void AddWatchingVerbs(CLI::App& app, Command& command) {
+  CLI::App* top = Verb(app, "top", "reads, tiers, sources and jobs, live; q ends it", command);
+  top->add_option("-d,--delay", command.interval_s, "seconds between two looks")->check(CLI::Range(0.1, 3600.0))->type_name("SECONDS");
+  top->add_option("-n,--count", command.count, "looks to take; default: until q")->type_name("NUMBER");
+  top->add_flag("-b,--batch", command.batch, "one screen after the other, as where stdout is no terminal");
+  top->footer("  tierctl top\n  tierctl top -b -n 2 -d 10      rates of ten seconds, as text");
+  CLI::App* metrics = Verb(app, "metrics", "the metrics of the daemon in the text format of Prometheus", command);
+  metrics->add_option("-o,--output", command.output_file, "write them to this file, whole or not at all: for the textfile collector")->type_name("FILE");
+  metrics->add_option("--label", command.labels, "add this label to every sample; may be repeated")->type_name("NAME=VALUE")->allow_extra_args(false)->check(IsLabel);
+  metrics->footer("  tierctl metrics --output /var/lib/prometheus/node-exporter/tierd.prom");
+  CLI::App* debug = app.add_subcommand("debug", "for reports of problems: bundle");
+  debug->fallthrough()->require_subcommand(1);
+  CLI::App* bundle = Verb(*debug, "bundle", "one file with state, settings and metrics, without paths, names or data", command);
+  bundle->add_option("-o,--output", command.output_file, "this file; - is stdout; default: tierd-debug-TIME.json here")->type_name("FILE");
+  bundle->footer("  tierctl debug bundle");
+}
+
+void AddPolicy(CLI::App& app, Command& command) {
+  CLI::App* policy = app.add_subcommand("policy", "who may enter a tier and who leaves: list, show, set");
+  policy->fallthrough()->require_subcommand(1);
+  Verb(*policy, "list", "the policies that there are, and which source has which", command)->footer("  tierctl policy list");
+  CLI::App* show = Verb(*policy, "show", "the policy of each source", command);
+  show->add_option("source", command.key, "one source; default: all");
+  CLI::App* set = Verb(*policy, "set", "another policy, until the next reload", command);
+  set->add_option("policy", command.value, "such as freeze or lru")->required();
+  set->add_option("source", command.key, "one source; default: all");
+  set->footer("  tierctl policy set lru imagenet");
 }
 
 void AddActingVerbs(CLI::App& app, Command& command) {
@@ -58,7 +111,7 @@ void AddActingVerbs(CLI::App& app, Command& command) {
   prefetch->add_flag("-w,--wait", command.wait, "wait, and say at the end how much is verified to be there; exit 2 if short");
   prefetch->add_flag("--pin", command.pin, "and keep it until unpinned");
   prefetch->add_flag("--no-evict", command.keep, "only fill what is free; nothing leaves for it");
-  prefetch->footer("Example: tierctl prefetch --wait /pfs/imagenet/train");
+  prefetch->footer("  tierctl prefetch --wait /pfs/imagenet/train");
   CLI::App* evict = Verb(app, "evict", "drop files from both tiers", command);
   evict->alias("free");
   Paths(evict, command)->required();
@@ -79,7 +132,7 @@ void AddActingVerbs(CLI::App& app, Command& command) {
   CLI::App* set = Verb(*config, "set", "change a value until the next reload", command);
   set->add_option("key", command.key, "such as ram.capacity")->required();
   set->add_option("value", command.value, "as in the file, such as 2GB")->required();
-  set->footer("Example: tierctl config set ram.capacity \"2 GB\"");
+  set->footer("  tierctl config set ram.capacity \"2 GB\"");
   Verb(*config, "reload", "read the configuration file again; with a mistake in it nothing changes", command);
 }
 
@@ -96,7 +149,7 @@ CLI::App* AddRun(CLI::App& app, Command& command) {
   run->add_flag("--no-preload", o.no_preload, "only start the daemon and set the environment: for programs that use libtier");
   run->add_flag("--real-fds", o.real_fds, "every descriptor is a real one: for programs that hand them to io_uring or cuFile");
   run->add_flag("-q,--quiet", o.quiet, "no summary");
-  run->footer("Example: tierctl run --source /pfs/imagenet -- python train.py\nTIERD_DISABLE=1 runs the command as if tierd were not there.");
+  run->footer("  tierctl run --source /pfs/imagenet -- python train.py\n  TIERD_DISABLE=1 tierctl run -- python train.py            as if tierd were not there");
   return run;
 }
 
@@ -120,10 +173,20 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
   app.add_flag("--json", command.json, "answer as JSON on stdout");
   app.set_version_flag("--version", "tierctl " TIERD_VERSION);
   app.require_subcommand(1);
-  app.footer("Exit code: 0 ok, 1 error, 2 done in part, 3 daemon unreachable, 64 wrong usage.");
+  app.formatter(std::make_shared<ExamplesFirst>());
+  app.footer("  tierctl run --source /pfs/train -- python train.py   a job with its reads served from the cache\n"
+             "  tierctl prefetch --wait /pfs/train                   bring it up, and verify that it is there\n"
+             "  tierctl status                                       what is cached, and what readers got\n"
+             "  tierctl doctor                                       what is slow or will not work, and the remedy");
   AddLookingVerbs(app, command);
+  AddWatchingVerbs(app, command);
+  AddPolicy(app, command);
   AddActingVerbs(app, command);
   const CLI::App* const run = AddRun(app, command);
+  std::string shell;
+  CLI::App* completion = app.add_subcommand("completion", "a script that makes the shell complete verbs and options");
+  completion->add_option("shell", shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->footer("  source <(tierctl completion bash)\n  tierctl completion fish >~/.config/fish/completions/tierctl.fish");
   try {
     app.parse(EndOfOptions(argc, argv), argv);
   } catch (const CLI::CallForHelp&) {
@@ -138,6 +201,10 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& error) {
     parsed.exit_code = kExitUsage;
     parsed.complaint = Complaint(app, error, {argv + 1, argv + argc});
+    return parsed;
+  }
+  if (!shell.empty()) {
+    parsed.text = CompletionScript(app, shell);
     return parsed;
   }
   if (command.verb == "prefetch" && command.paths.empty() && command.list_file.empty()) {

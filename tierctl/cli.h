@@ -38,12 +38,17 @@ struct Command {
   bool recursive = false;          // ls -r
   bool no_walk = false;            // du --no-walk
   std::vector<std::uint64_t> jobs; // wait, cancel
-  std::string key;                 // config get, set
-  std::string value;               // config set
+  std::string key;                 // config get, set; policy show, set: the source
+  std::string value;               // config set; policy set: the policy
   std::string config_file;         // doctor --config
   std::string source;              // doctor --source
   std::string cache;               // doctor --cache
   bool no_speed = false;           // doctor --no-speed
+  std::string output_file;         // metrics --output, debug bundle --output
+  double interval_s = 1;           // top --delay
+  std::uint64_t count = 0;         // top --count; 0: no end
+  bool batch = false;              // top --batch
+  std::vector<std::string> labels; // metrics --label: "name=value"
   RunOptions run;                  // run
 };
 

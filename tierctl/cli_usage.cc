@@ -17,6 +17,12 @@ std::vector<std::string> NamesOf(const CLI::App& app) {
   return names;
 }
 
+std::string OneOf(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text;
+}
+
 std::vector<std::string> OptionsOf(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -62,7 +68,7 @@ std::string Complaint(const CLI::App& app, const CLI::ParseError& error, const s
         return "unknown command \"" + arguments[i] + "\"" + SuggestionText(arguments[i], NamesOf(*verb)) + help;
       }
     }
-    return (verb == &app ? std::string("no command given") : verb->get_name() + " needs one of: get, set, reload") + help;
+    return (verb == &app ? std::string("no command given") : verb->get_name() + " needs one of: " + OneOf(NamesOf(*verb))) + help;
   }
   for (const std::string& extra : extras) {
     std::vector<std::string> options = OptionsOf(*verb);

@@ -46,20 +46,29 @@ Answer ControlClient::GetPath(const std::string& end_point, const std::string& p
   return Get(end_point + "?path=" + PercentEncoded(path) + more);
 }
 
-Answer ControlClient::Ask(const std::string& method, const std::string& target, const nlohmann::json& body) {
+Answer ControlClient::GetText(const std::string& target) { return AskText("GET", target, nullptr); }
+
+Answer ControlClient::AskText(const std::string& method, const std::string& target, const nlohmann::json& body) {
   if (!socket_.ok()) return Failed(kExitUnreachable, socket_.status().message());
   HttpRequest request;
   request.method = method;
   request.target = target;
   if (!body.is_null()) request.body = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  const tierd::Result<HttpReply> reply = Exchange(*socket_, request);
+  tierd::Result<HttpReply> reply = Exchange(*socket_, request);
   if (!reply.ok()) return Unreachable(reply.status());
-  nlohmann::json parsed = nlohmann::json::parse(reply->body, nullptr, /*allow_exceptions=*/false);
-  if (reply->status >= 400) return Refused(*reply, parsed);
-  if (!parsed.is_object()) return Failed(kExitError, "tierd answered " + target + " with something that is no JSON object; do versions match? (tierctl version)");
+  if (reply->status >= 400) return Refused(*reply, nlohmann::json::parse(reply->body, nullptr, /*allow_exceptions=*/false));
   Answer answer;
   answer.http_status = reply->status;
-  answer.body = std::move(parsed);
+  answer.text = std::move(reply->body);
+  return answer;
+}
+
+Answer ControlClient::Ask(const std::string& method, const std::string& target, const nlohmann::json& body) {
+  Answer answer = AskText(method, target, body);
+  if (!answer.ok()) return answer;
+  answer.body = nlohmann::json::parse(answer.text, nullptr, /*allow_exceptions=*/false);
+  if (!answer.body.is_object()) return Failed(kExitError, "tierd answered " + target + " with something that is no JSON object; do versions match? (tierctl version)");
+  answer.text.clear();
   return answer;
 }
 

@@ -15,6 +15,7 @@ enum ExitCode : int { kExitOk = 0, kExitError = 1, kExitPartial = 2, kExitUnreac
 struct Answer {
   ExitCode exit = kExitOk;
   nlohmann::json body;                // the object, when ok()
+  std::string text;                   // of GetText, when ok()
   unsigned http_status = 0;           // 0: nothing came back
   std::string code;                   // of an error: "not_found", "invalid_config", ...
   std::string message;                // one sentence
@@ -28,6 +29,8 @@ class ControlClient {
   explicit ControlClient(tierd::Result<std::string> socket) : socket_(std::move(socket)) {}
 
   Answer Get(const std::string& target) { return Ask("GET", target, nullptr); }
+  // An answer that is no JSON: /v1/metrics.
+  Answer GetText(const std::string& target);
   Answer Post(const std::string& target, const nlohmann::json& body) { return Ask("POST", target, body); }
   Answer Patch(const std::string& target, const nlohmann::json& body) { return Ask("PATCH", target, body); }
   Answer Delete(const std::string& target) { return Ask("DELETE", target, nullptr); }
@@ -38,6 +41,8 @@ class ControlClient {
 
  private:
   Answer Ask(const std::string& method, const std::string& target, const nlohmann::json& body);
+  // The answer with its bytes in `text`, or why there is none.
+  Answer AskText(const std::string& method, const std::string& target, const nlohmann::json& body);
 
   const tierd::Result<std::string> socket_;
 };

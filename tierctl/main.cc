@@ -21,6 +21,8 @@ int RunVerb(const std::string& verb, Context& context) {
       {"jobs", tierctl::ListJobs},       {"wait", tierctl::WaitJobs},        {"cancel", tierctl::CancelJobs}, {"evict", tierctl::Evict},
       {"pin", tierctl::Pin},             {"unpin", tierctl::Unpin},          {"config get", tierctl::ConfigGet},
       {"config set", tierctl::ConfigSet}, {"config reload", tierctl::ConfigReload}, {"doctor", tierctl::Doctor},
+      {"metrics", tierctl::Metrics},     {"top", tierctl::Top},              {"debug bundle", tierctl::DebugBundle},
+      {"policy list", tierctl::PolicyList}, {"policy show", tierctl::PolicyShow}, {"policy set", tierctl::PolicySet},
       {"run", tierctl::Run}};
   return verbs.at(verb)(context);
 }

@@ -34,6 +34,12 @@ int ConfigGet(Context& context);
 int ConfigSet(Context& context);
 int ConfigReload(Context& context);
 int Doctor(Context& context);
+int Metrics(Context& context);
+int Top(Context& context);
+int DebugBundle(Context& context);
+int PolicyList(Context& context);
+int PolicyShow(Context& context);
+int PolicySet(Context& context);
 // Does not return where the command ended by a signal.
 int Run(Context& context);
 

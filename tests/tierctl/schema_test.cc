@@ -49,7 +49,8 @@ void Arm(FakeControl& fake) {
   fake.Reply("DELETE /v1/jobs/1", JobJson(1, "prefetch", "cancelled"));
   fake.Reply("GET /v1/jobs/2", JobJson(2, "verify", "done", {{"bytes_total", nullptr}}));
   for (const char* end_point : {"POST /v1/evict", "POST /v1/pin", "POST /v1/unpin"}) fake.Reply(end_point, {{"files", 1}});
-  fake.Reply("GET /v1/config", {{"file", nullptr}, {"values", {{{"key", "k"}, {"value", "v"}, {"origin", "default"}, {"reloadable", true}}}}});
+  fake.Reply("GET /v1/config", {{"file", nullptr}, {"values", {{{"key", "k"}, {"value", "v"}, {"origin", "default"}, {"reloadable", true}}, {{"key", "source.d.policy"}, {"value", "freeze"}, {"origin", "default"}, {"reloadable", true}}}}});
+  fake.Reply("GET /v1/policies", {{"policies", {{{"name", "freeze"}, {"summary", "s"}, {"path", nullptr}}}}});
   fake.Reply("PATCH /v1/config", {{"applied", json::array({change})}, {"restart", json::array()}});
   fake.Reply("POST /v1/config/reload", {{"applied", json::array()}, {"restart", json::array({change})}});
   fake.Reply("GET /v1/doctor", {{"checks", {{{"name", "daemon.x"}, {"state", "ok"}, {"detail", "d"}, {"remedy", ""}}}}});
@@ -77,6 +78,9 @@ const Row kRows[] = {{"status", {"status"}},
                      {"config_get", {"config", "get"}},
                      {"config_changes", {"config", "set", "k", "v"}},
                      {"config_changes", {"config", "reload"}},
+                     {"policy_list", {"policy", "list"}},
+                     {"policy_show", {"policy", "show"}},
+                     {"config_changes", {"policy", "set", "lru"}},
                      {"doctor", {"doctor", "--no-speed"}}};
 
 Ran Validate(const std::vector<std::string>& pairs) {

@@ -1,0 +1,127 @@
+// metrics, policy and debug bundle against a control server of the test's.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "fake_control.h"
+#include "run_tierctl.h"
+
+namespace tierctl {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kPage = "# HELP tierd_x What it is.\n# TYPE tierd_x counter\ntierd_x 5\ntierd_y{tier=\"ram\"} 1e+06\n";
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+TEST(MetricsVerb, PrintsThePageWithLabelsAdded) {
+  FakeControl fake;
+  fake.ReplyText("GET /v1/metrics", kPage);
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "metrics"}).out, kPage);
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "metrics", "--label", "slot=1", "--label", "rack=a \"b\" \\c"}).out,
+            "# HELP tierd_x What it is.\n# TYPE tierd_x counter\ntierd_x{slot=\"1\",rack=\"a \\\"b\\\" \\\\c\"} 5\ntierd_y{slot=\"1\",rack=\"a \\\"b\\\" \\\\c\",tier=\"ram\"} 1e+06\n");
+  for (const char* wrong : {"slot", "=1", "1x=1", "__x=1", "a-b=1"}) EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "metrics", "--label", wrong}).exit_code, 64) << wrong;
+}
+
+TEST(MetricsVerb, WritesAFileWholeAndTakesItAwayWithTheDaemon) {
+  FakeControl fake;
+  fake.ReplyText("GET /v1/metrics", kPage);
+  const std::string file = fake.directory() + "/tierd.prom";
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "metrics", "-o", file});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(ran.out, "");
+  EXPECT_EQ(ReadFile(file), kPage);
+  const Ran gone = RunTierctl({"--socket", fake.directory() + "/nobody.sock", "metrics", "-o", file});
+  EXPECT_EQ(gone.exit_code, 3);
+  EXPECT_FALSE(std::filesystem::exists(file));
+  const Ran nowhere = RunTierctl({"--socket", fake.socket(), "metrics", "-o", "/nowhere/tierd.prom"});
+  EXPECT_EQ(nowhere.exit_code, 1);
+  EXPECT_EQ(nowhere.err, "tierctl: /nowhere/tierd.prom: No such file or directory\n");
+}
+
+json Config() {
+  const auto value = [](const char* key, const char* text) { return json{{"key", key}, {"value", text}, {"origin", "default"}, {"reloadable", true}}; };
+  return {{"file", nullptr}, {"values", {value("source.imagenet.path", "/pfs/secret/imagenet"), value("source.imagenet.policy", "freeze"), value("source.imagenet.policy_parameters", ""), value("source.coco.policy", "lru"),
+                                         value("source.coco.policy_parameters", "k=2"), value("ram.capacity", "8 GiB")}}};
+}
+
+TEST(PolicyVerb, ListsShowsAndSets) {
+  FakeControl fake;
+  fake.Reply("GET /v1/config", Config());
+  fake.Reply("GET /v1/policies", {{"policies", {{{"name", "freeze"}, {"summary", "fills once"}, {"path", nullptr}}, {{"name", "mine"}, {"summary", "of my own"}, {"path", "/p/mine.so"}}}}});
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "policy", "list"}).out,
+            "POLICY  SOURCES   FROM        WHAT IT DOES\n"
+            "freeze  imagenet  built in    fills once\n"
+            "mine    -         /p/mine.so  of my own\n");
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "policy", "show"}).out,
+            "SOURCE    POLICY  PARAMETERS  ORIGIN\n"
+            "imagenet  freeze  -           default\n"
+            "coco      lru     k=2         default\n");
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "policy", "show", "cocoa"}).err, "tierctl: unknown source cocoa; did you mean coco?\n");
+  fake.Reply("PATCH /v1/config", {{"applied", {{{"key", "source.imagenet.policy"}, {"from", "freeze"}, {"to", "lru"}}}}, {"restart", json::array()}});
+  fake.Reply("PATCH /v1/config", {{"applied", json::array()}, {"restart", json::array()}});
+  const Ran set = RunTierctl({"--socket", fake.socket(), "policy", "set", "lru"});
+  EXPECT_EQ(set.out, "source.imagenet.policy: freeze -> lru\n") << set.err;
+  std::vector<std::string> keys;
+  for (const auto& request : fake.Requests())
+    if (request.method == "PATCH") keys.push_back(request.body["key"]);
+  EXPECT_THAT(keys, testing::ElementsAre("source.imagenet.policy", "source.coco.policy"));
+  FakeControl refusing;
+  refusing.Reply("GET /v1/config", Config());
+  refusing.ReplyError("PATCH /v1/config", 422, "invalid_config", "no policy \"lur\"; did you mean \"lru\"?");
+  const Ran wrong = RunTierctl({"--socket", refusing.socket(), "policy", "set", "lur", "coco"});
+  EXPECT_EQ(wrong.exit_code, 1) << wrong.out;
+}
+
+// Everything that a bundle must not hold is planted where it could come from.
+TEST(DebugBundle, HoldsNoPathAndNoName) {
+  FakeControl fake;
+  fake.Reply("GET /v1/status", {{"state", "degraded"}, {"runtime_directory", "/run/user/1000/secret"}, {"config_file", "/home/secret/my config.toml"},
+                                {"tiers", {{"ssd", {{"directory", "/nvme/secret"}, {"note", "index lost in /nvme/secret/index: rebuilt"}}}}},
+                                {"sources", {{{"name", "secretset"}, {"path", "/pfs/secret dir/set"}, {"path_b64", "c2VjcmV0"}, {"policy", "freeze"}}}}});
+  fake.Reply("GET /v1/version", {{"version", "0.1.0"}});
+  fake.Reply("GET /v1/config", {{"file", "/home/secret/my config.toml"}, {"values", {{{"key", "source.secretset.path"}, {"value", "/pfs/secret dir/set"}, {"origin", "/home/secret/x.toml:3"}},
+                                                                                     {{"key", "ram.capacity"}, {"value", "8 GiB"}, {"origin", "default"}}}}});
+  fake.Reply("GET /v1/doctor", {{"checks", {{{"name", "daemon.ssd"}, {"state", "ok"}, {"detail", "on /nvme/secret, O_DIRECT"}, {"remedy", ""}}}}});
+  fake.Reply("GET /v1/jobs", {{"jobs", {JobJson(1, "prefetch", "partial", {{"error", "cannot read /pfs/secret dir/set/a secret.jpg: Permission denied"}})}}});
+  fake.Reply("GET /v1/policies", {{"policies", {{{"name", "mine"}, {"path", "/home/secret/mine.so"}}}}});
+  fake.ReplyText("GET /v1/metrics", "# HELP x y\ntierd_policy_info{source=\"secretset\",policy=\"freeze\"} 1\ntierd_reads_total{tier=\"ram\",result=\"hit\"} 7\n");
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "debug", "bundle", "-o", "-"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, Not(HasSubstr("secret")));
+  EXPECT_THAT(ran.out, Not(HasSubstr("c2VjcmV0")));
+  EXPECT_THAT(ran.out, Not(HasSubstr("my config")));
+  const json bundle = json::parse(ran.out);
+  EXPECT_EQ(bundle["status"]["state"], "degraded");
+  EXPECT_EQ(bundle["status"]["sources"][0]["name"], "source1");
+  EXPECT_EQ(bundle["config"]["values"][1]["value"], "8 GiB");
+  EXPECT_EQ(bundle["config"]["values"][0]["key"], "source.source1.path");
+  EXPECT_EQ(bundle["config"]["values"][0]["value"], bundle["status"]["sources"][0]["path"]) << "what is the same stays the same";
+  EXPECT_EQ(bundle["metrics"][1], "tierd_reads_total{tier=\"ram\",result=\"hit\"} 7");
+  EXPECT_TRUE(bundle["host"].contains("kernel"));
+}
+
+TEST(DebugBundle, IsWrittenWithoutADaemonToo) {
+  const std::string file = std::filesystem::temp_directory_path().string() + "/tierctl-bundle-" + std::to_string(::getpid()) + ".json";
+  const Ran ran = RunTierctl({"--socket", "/nowhere/control.sock", "debug", "bundle", "-o", file});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(ran.out, file + "\n");
+  EXPECT_THAT(ran.err, HasSubstr("no tierd is running here"));
+  EXPECT_TRUE(json::parse(ReadFile(file)).contains("host"));
+  std::filesystem::remove(file);
+}
+
+}  // namespace
+}  // namespace tierctl

@@ -1,0 +1,80 @@
+// metrics: the page of /metrics, over the control socket; to stdout, or to a file for the textfile collector of a node exporter.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "tierctl/verbs.h"
+
+namespace tierctl {
+namespace {
+
+// `name="value"` for a sample, from NAME=VALUE; what a label value cannot hold as it is, escaped.
+std::string LabelText(const std::string& label) {
+  const std::size_t equals = label.find('=');
+  std::string text = label.substr(0, equals) + "=\"";
+  for (const char c : label.substr(equals + 1)) {
+    if (c == '\\' || c == '"') text += '\\';
+    text += c == '\n' ? std::string("\\n") : std::string(1, c);
+  }
+  return text + "\"";
+}
+
+std::string WithLabels(const std::string& page, const std::vector<std::string>& labels) {
+  if (labels.empty()) return page;
+  std::string added;
+  for (const std::string& label : labels) added += (added.empty() ? "" : ",") + LabelText(label);
+  std::string text;
+  for (std::size_t at = 0; at < page.size();) {
+    const std::size_t end = std::min(page.find('\n', at), page.size());
+    const std::string line = page.substr(at, end - at);
+    const std::size_t name = line.find_first_of("{ ");
+    if (line.starts_with('#') || name == std::string::npos) {
+      text += line;
+    } else if (line[name] == '{') {
+      text += line.substr(0, name + 1) + added + "," + line.substr(name + 1);
+    } else {
+      text += line.substr(0, name) + "{" + added + "}" + line.substr(name);
+    }
+    text += '\n';
+    at = end + 1;
+  }
+  return text;
+}
+
+// The collector reads the file whenever it likes: it finds the old one or the new one, never a part. The new one has a name that the collector does not look at.
+bool WriteWhole(const std::string& path, const std::string& text) {
+  const std::string next = path + "." + std::to_string(::getpid());
+  FILE* file = std::fopen(next.c_str(), "we");
+  if (file == nullptr) return false;
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  const bool closed = std::fclose(file) == 0;
+  if (written && closed && std::rename(next.c_str(), path.c_str()) == 0) return true;
+  const int error = errno;
+  ::unlink(next.c_str());
+  errno = error;
+  return false;
+}
+
+}  // namespace
+
+int Metrics(Context& context) {
+  const Answer answer = context.client.GetText("/v1/metrics");
+  const std::string& file = context.command.output_file;
+  if (!answer.ok()) {
+    // What is in the file is of a daemon that is gone: a collector that shows it on would hide that.
+    if (answer.exit == kExitUnreachable && !file.empty()) ::unlink(file.c_str());
+    return context.output.Fail(answer);
+  }
+  const std::string text = WithLabels(answer.text, context.command.labels);
+  if (file.empty()) {
+    context.output.Print(text);
+    return kExitOk;
+  }
+  if (!WriteWhole(file, text)) return context.output.Fail(kExitError, file + ": " + std::strerror(errno));
+  return kExitOk;
+}
+
+}  // namespace tierctl
