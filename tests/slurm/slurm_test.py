@@ -1,0 +1,247 @@
+"""examples/slurm under a real Slurm on this machine: jobs start, are served from job scratch, end, are cancelled and killed, and nothing is left of them. Prolog and epilog by
+themselves: whatever the disk does, exit 0 within two seconds."""
+
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "monitoring"))
+from rig import BUILD, ROOT, Process, SlowSource, eventually, free_port  # noqa: E402
+
+EXAMPLES = ROOT / "examples/slurm"
+PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "scancel", "scontrol")
+
+
+def processes(word):
+    """Pids whose environment holds the word."""
+    found = []
+    for path in pathlib.Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if word.encode() in path.read_bytes().split(b"\0"):
+                found.append(int(path.parent.name))
+        except OSError:
+            pass
+    return found
+
+
+def name_of(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def short_names():
+    """Directories for sockets in /tmp that `tierctl run` makes where the path of the scratch is too long for one."""
+    return set(pathlib.Path("/tmp").glob(f"tierd-run-{os.geteuid()}-*"))
+
+
+class Cluster:
+    """One node, its controller and munge, in a directory."""
+
+    def __init__(self, work):
+        self.work, self.scratch = work, work / "scratch"
+        for name in ("state", "spool", "scratch"):
+            (work / name).mkdir()
+        key = work / "munge.key"
+        key.write_bytes(os.urandom(1024))
+        key.chmod(0o600)
+        (work / "cgroup.conf").write_text("CgroupPlugin=cgroup/v1\nCgroupMountpoint=/sys/fs/cgroup\n")
+        for script in ("prolog", "epilog", "taskprolog"):  # as a site would: its own scratch directory, said in a file beside
+            (work / f"{script}.sh").write_text(f'#!/bin/bash\nexport TIERD_SCRATCH={self.scratch}\nexec {EXAMPLES}/{script}.sh\n')
+            (work / f"{script}.sh").chmod(0o755)
+        (work / "slurm.conf").write_text(f"""
+ClusterName=tierdtest
+SlurmctldHost=localhost(127.0.0.1)
+SlurmUser=root
+SlurmctldPort={free_port()}
+SlurmdPort={free_port()}
+AuthType=auth/munge
+AuthInfo=socket={work}/munge.sock
+CredType=cred/munge
+StateSaveLocation={work}/state
+SlurmdSpoolDir={work}/spool
+SlurmctldPidFile={work}/slurmctld.pid
+SlurmdPidFile={work}/slurmd.pid
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SwitchType=switch/none
+MpiDefault=none
+SelectType=select/linear
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+ReturnToService=2
+KillWait=2
+Prolog={work}/prolog.sh
+Epilog={work}/epilog.sh
+TaskProlog={work}/taskprolog.sh
+PrologFlags=Alloc
+NodeName=localhost NodeAddr=127.0.0.1 CPUs=1 State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+""")
+        self.environment = {"PATH": f"{BUILD}/tierctl:{os.environ['PATH']}:/usr/sbin:/sbin", "SLURM_CONF": str(work / "slurm.conf"), "HOME": str(work)}
+        conf = work / "slurm.conf"
+        self.daemons = [
+            Process(["munged", "--force", "--foreground", f"--socket={work}/munge.sock", f"--key-file={key}", f"--pid-file={work}/munge.pid", f"--log-file={work}/munge.log",
+                     f"--seed-file={work}/munge.seed"], work / "munge.out", env=self.environment)]
+        if eventually((work / "munge.sock").exists, 10):
+            self.daemons += [Process(["slurmctld", "-D", "-f", conf], work / "ctld.out", env=self.environment),
+                             Process(["slurmd", "-D", "-f", conf, "-N", "localhost"], work / "slurmd.out", env=self.environment)]
+        self.up = eventually(lambda: "idle" in self.run("sinfo", "-h", "-o", "%T").stdout, 20)
+
+    def run(self, *command):
+        return subprocess.run([str(c) for c in command], env=self.environment, capture_output=True, text=True, check=False, timeout=30)
+
+    def submit(self, *command):
+        ran = self.run("sbatch", "--parsable", f"--output={self.work}/job.out", f"--chdir={self.work}", EXAMPLES / "train.sbatch", *command)
+        if ran.returncode != 0:
+            raise AssertionError(ran.stderr)
+        return ran.stdout.strip()
+
+    def job(self, number):
+        shown = self.run("scontrol", "show", "job", number).stdout
+        return dict(re.findall(r"(\w+)=(\S*)", shown))
+
+    def over(self, number):
+        state = self.job(number).get("JobState", "")
+        return state if state not in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "") else ""
+
+    def log(self):
+        return "\n".join(d.text()[-1500:] for d in self.daemons) + ((self.work / "job.out").read_text() if (self.work / "job.out").exists() else "")
+
+    def stop(self):
+        for daemon in reversed(self.daemons):
+            daemon.kill(signal.SIGTERM)
+
+
+@unittest.skipIf(os.environ.get("TIERD_RESTRICTED"), "slurmd needs its own limits")
+@unittest.skipUnless(os.geteuid() == 0 and all(shutil.which(p, path=os.environ["PATH"] + ":/usr/sbin") for p in PROGRAMS), "needs root and Slurm")
+class Jobs(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.work = pathlib.Path(tempfile.mkdtemp(prefix="tierd-slurm-"))
+        cls.addClassCleanup(shutil.rmtree, cls.work, ignore_errors=True)
+        cls.cluster = Cluster(cls.work)
+        cls.addClassCleanup(cls.cluster.stop)
+        if not cls.cluster.up:
+            raise unittest.SkipTest("Slurm does not come up here: " + cls.cluster.log())
+        cls.data = cls.work / "data"
+        cls.data.mkdir()
+        for i in range(30):
+            (cls.data / f"f{i}").write_bytes(os.urandom(20_000))
+        cls.before = short_names()
+
+    def launch(self, script):
+        """A job that reads all files and then does what `script` says; its number when it has read them."""
+        (self.work / "read").unlink(missing_ok=True)
+        number = self.cluster.submit(self.data, "sh", "-c", f"cat {self.data}/f* >/dev/null; cat {self.data}/f* >/dev/null; env >{self.work}/environment; touch {self.work}/read; {script}")
+        self.assertTrue(eventually(lambda: (self.work / "read").exists() or self.cluster.over(number), 60), self.cluster.log())
+        return number
+
+    def daemon_of(self, number):
+        found = [p for p in processes(f"SLURM_JOB_ID={number}") if name_of(p) == "tierd"]
+        self.assertEqual(len(found), 1, self.cluster.log())
+        return found[0]
+
+    def expect_nothing_left(self, number):
+        left = lambda: processes(f"SLURM_JOB_ID={number}") or os.listdir(self.cluster.scratch) or short_names() - self.before  # noqa: E731
+        self.assertTrue(eventually(lambda: not left(), 20), f"left: {left()} {[name_of(p) for p in processes(f'SLURM_JOB_ID={number}')]}\n{self.cluster.log()}")
+        self.assertEqual(self.cluster.run("sinfo", "-h", "-o", "%T").stdout.strip(), "idle", "the node is not drained")
+
+    def test_a_job_from_start_to_end(self):
+        number = self.launch("sleep 1")
+        pid = self.daemon_of(number)
+        scratch = self.cluster.scratch / f"job.{number}"
+        environment = (self.work / "environment").read_text()
+        self.assertIn(f"\nTMPDIR={scratch}\n", "\n" + environment)
+        self.assertIn(f"\nSLURM_TMPDIR={scratch}\n", "\n" + environment)
+        self.assertEqual(scratch.stat().st_mode & 0o777, 0o700)
+        ssd = [p for p in pathlib.Path(f"/proc/{pid}/fd").iterdir() if str(scratch) in os.readlink(p)]
+        self.assertTrue(ssd, "the cache is in job scratch")
+        self.assertEqual(eventually(lambda: self.cluster.over(number), 60), "COMPLETED", self.cluster.log())
+        report = json.loads((self.work / f"tierd-{number}.json").read_text())
+        self.assertGreaterEqual(report["job"]["reads"]["ram"], 30, report)
+        self.expect_nothing_left(number)
+
+    def test_a_job_that_is_cancelled(self):
+        number = self.launch("sleep 100")
+        self.daemon_of(number)
+        self.cluster.run("scancel", number)
+        self.assertEqual(eventually(lambda: self.cluster.over(number), 60), "CANCELLED", self.cluster.log())
+        self.expect_nothing_left(number)
+
+    def test_a_job_that_is_killed(self):
+        """All its processes at once, so that nothing of ours can tidy up."""
+        number = self.launch("sleep 100")
+        self.daemon_of(number)
+        for pid in processes(f"SLURM_JOB_ID={number}"):
+            if name_of(pid) not in ("slurmstepd", "srun"):
+                os.kill(pid, signal.SIGKILL)
+        self.assertIn(eventually(lambda: self.cluster.over(number), 60), ("FAILED", "COMPLETED"), self.cluster.log())
+        self.expect_nothing_left(number)
+
+    def test_a_job_whose_wrapper_is_killed_and_whose_daemon_is_stopped(self):
+        """The daemon does not see that its lifeline has ended: the epilog ends it."""
+        number = self.launch("sleep 100")
+        daemon = self.daemon_of(number)
+        os.kill(daemon, signal.SIGSTOP)
+        self.cluster.run("scancel", "--signal=KILL", "--full", number)
+        self.assertTrue(eventually(lambda: self.cluster.over(number), 60), self.cluster.log())
+        self.expect_nothing_left(number)
+
+
+class Scripts(unittest.TestCase):
+    """By themselves, with what may go wrong."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="tierd-slurm-")
+        self.addCleanup(folder.cleanup)
+        self.work = pathlib.Path(folder.name)
+
+    def run_script(self, name, scratch, job="17", uid=str(os.geteuid())):
+        begin = time.monotonic()
+        environment = {"PATH": "/usr/bin:/bin", "TIERD_SCRATCH": str(scratch), **({"SLURM_JOB_ID": job} if job else {}), **({"SLURM_JOB_UID": uid} if uid else {})}
+        ran = subprocess.run([EXAMPLES / f"{name}.sh"], env=environment, capture_output=True, text=True, check=False, timeout=30)
+        self.assertEqual((ran.returncode, ran.stderr), (0, ""), name)
+        self.assertLess(time.monotonic() - begin, 2, name)
+        return ran.stdout
+
+    def test_in_order(self):
+        self.assertEqual(self.run_script("prolog", self.work), "")
+        job = self.work / "job.17"
+        self.assertEqual(job.stat().st_mode & 0o777, 0o700)
+        (job / "ssd").mkdir()
+        self.assertIn(f"export TMPDIR={job}\n", self.run_script("taskprolog", self.work))
+        self.run_script("epilog", self.work)
+        self.assertTrue(eventually(lambda: not os.listdir(self.work), 5), os.listdir(self.work))
+
+    def test_nothing_to_work_with(self):
+        for scratch in (self.work / "none" / "below", "/proc/none", "/dev/null/x"):
+            for script in ("prolog", "epilog", "taskprolog"):
+                for job in ("17", "", "../17", "1 2"):
+                    self.run_script(script, scratch, job, "")
+
+    def test_a_disk_that_hangs(self):
+        try:
+            disk = SlowSource(self.work, "disk")
+        except OSError as why:
+            self.skipTest(str(why))
+        self.addCleanup(disk.stop)
+        (disk.backing / "job.17").mkdir()
+        for operation in ("lookup", "mkdir", "rename", "getattr"):
+            disk.ctl("fault", "add", f"op={operation}", "errno=hang")
+        for script in ("prolog", "epilog"):
+            self.run_script(script, disk.mount)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
