@@ -1,0 +1,263 @@
+#!/usr/bin/env python3
+"""Writes the man pages. What a page lists has one source: options and verbs are what --help of the built programs says, keys are config/tierd.toml, functions are tier.h,
+metrics are docs/metrics.md; only the prose is here. A test compares what this writes with docs/man.
+
+    tools/man_pages.py BUILD docs/man
+"""
+
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+DATE = "2026-11-21"  # of the last change to the prose
+
+
+# ---- roff -----------------------------------------------------------------------------------------------------------------------
+
+def esc(text):
+    """Text that roff takes as it is."""
+    text = text.replace("\\", "\\e").replace("-", "\\-")
+    return re.sub(r"^([.'])", r"\\&\1", text, flags=re.M)
+
+
+def prose(text):
+    """Paragraphs: `code` is bold, blank lines part them, indented lines are shown as they are."""
+    out = []
+    for block in re.split(r"\n\s*\n", text.strip("\n")):
+        if block.startswith("    "):
+            out += [".PP", ".in +4n", ".EX", *(esc(line[4:]) for line in block.splitlines()), ".EE", ".in"]
+            continue
+        words = " ".join(line.strip() for line in block.splitlines())
+        out += [".PP", re.sub(r"`([^`]+)`", lambda m: "\\fB" + m[1] + "\\fR", esc(words))]
+    return "\n".join(out)
+
+
+def tagged(term, text):
+    return f".TP\n\\fB{esc(term)}\\fR\n{esc(text)}"
+
+
+def page(name, section, what, parts):
+    title = f'.TH {name.upper()} {section} {DATE} tierd tierd'
+    head = f'.\\" Written by tools/man_pages.py from what is listed here; do not edit.\n{title}\n.SH NAME\n{name} \\- {esc(what)}\n'
+    body = "\n".join(f".SH {heading}\n{text}" for heading, text in parts)
+    return head + re.sub(r"^(\.S[HS] .*)\n\.PP$", r"\1", body, flags=re.M) + "\n"
+
+
+# ---- what programs say ----------------------------------------------------------------------------------------------------------
+
+def helped(*command):
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin", "COLUMNS": "1000"}).stdout
+
+
+def listed(text, heading):
+    """(term, meaning) of a block of --help such as "Options:"."""
+    block = re.search(rf"^{heading}:[^\n]*\n((?:  .*\n|\n(?=  ))*)", text, re.M)
+    rows = []
+    for line in block[1].splitlines() if block else []:
+        row = re.match(r"  (\S.*?)(?:  +(\S.*))?$", line)
+        if row and not re.match(r" {8}", line):
+            rows.append([row[1], row[2] or ""])
+        elif line.strip():
+            rows[-1][1] = (rows[-1][1] + " " + line.strip()).strip()
+    return rows
+
+
+def shape(term):
+    """CLI11's way to write an option, in that of a man page."""
+    term = re.sub(r":(FLOAT|UINT) in \[.*?\]", "", term)
+    term = re.sub(r"\bTEXT:\{([^}]*)\}", lambda m: m[1].replace(",", "|"), term)
+    return re.sub(r"^(-\w),(--)", r"\1, \2", term).replace(" TEXT", " VALUE").replace(" UINT", " NUMBER")
+
+
+def options(text, skip=()):
+    return "\n".join(tagged(shape(term), about) for term, about in listed(text, "Options") if not any(s in term for s in skip))
+
+
+# ---- the pages ------------------------------------------------------------------------------------------------------------------
+
+EXIT = ".TP\n.B 0\ndone\n.TP\n.B 1\nan error, said in one line on stderr\n.TP\n.B 2\ndone in part\n.TP\n.B 3\nthe daemon cannot be reached\n.TP\n.B 64\nwrong usage"
+
+
+def tierd_8(build):
+    text = helped(build / "tierd/tierd", "--help")
+    return page("tierd", 8, "cache training data of a slow file system in RAM and on SSD", [
+        ("SYNOPSIS", prose("`tierd` [OPTIONS]")),
+        ("DESCRIPTION", prose("""
+tierd serves the files of directory trees (sources) on a parallel file system from the memory and the SSD of this node, to all processes of one user. It reads a source and never
+writes to it. Programs read through libtier(3), the preload library (`tierctl run`, see tierctl(1)) or the Python package; a hit in memory costs them no system call. When the daemon
+is not there they read the source themselves: it may be started, ended and killed at any time.
+
+Without options and without a configuration file the sources are all mounted network file systems, the RAM tier takes a quarter of the memory, and the SSD tier goes to a local
+directory that it finds. Once it is ready it says in one line on stdout where its sockets, metrics and tiers are.""")),
+        ("OPTIONS", options(text)),
+        ("CONFIGURATION", prose("""
+The first of: the file of `--config`, ~/.config/tierd/tierd.toml, /etc/tierd/tierd.toml; then the environment; then the options. See tierd.toml(5). A file with a mistake is
+refused with its line and a suggestion, at the start and at a reload; a refused reload changes nothing.""")),
+        ("SIGNALS", ".TP\n.B SIGTERM, SIGINT\nEnds: what is on its way to the SSD is written, within 1.5 s.\n.TP\n.B SIGHUP\nReads the configuration again, as tierctl config reload."),
+        ("ENVIRONMENT", "\n".join(tagged(*row) for row in [
+            ("TIERD_SOCKET", "Path of the socket, as --socket."),
+            ("XDG_RUNTIME_DIR", "Sockets are in its directory tierd, else in /tmp/tierd-UID."),
+            ("CACHE_DIRECTORY, XDG_CACHE_HOME, HOME", "Where a place for the SSD tier is looked for, in this order, then /var/tmp/tierd-UID."),
+            ("NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID", "Set by systemd(1): ready, reloading and stopping are told to it, and signs of life from the loop, four in the time that it allows."),
+        ])),
+        ("EXIT STATUS", ".TP\n.B 0\nended by a signal that asks for it\n.TP\n.B 1\ncannot start, for the reason said in one line\n.TP\n.B 64\nwrong option or configuration"),
+        ("FILES", "\n".join(tagged(*row) for row in [
+            ("tierd.sock, control.sock", "In the runtime directory (0700): clients, and tierctl(1) or curl --unix-socket."),
+            ("SSD directory", "Region files and an index; ours alone (0700). May be removed while tierd does not run."),
+        ])),
+        ("SEE ALSO", prose("tierctl(1), tierd.toml(5), tierd\\-metrics(7), libtier(3)".replace("\\-", "-"))),
+    ])
+
+
+def verbs_of(program):
+    """(names, one line, help) of every verb, those of a verb of verbs too."""
+    found = []
+    for names, about in listed(helped(program, "--help"), "Subcommands"):
+        name = names.split(",")[0]
+        text = helped(program, name, "--help")
+        below = listed(text, "Subcommands")
+        if not below:
+            found.append((names, about, text))
+        for word, meaning in below:
+            found.append((f"{name} {word}", meaning, helped(program, name, word.split(",")[0], "--help")))
+    return found
+
+
+def tierctl_1(build):
+    program = build / "tierctl/tierctl"
+    verbs = []
+    for names, about, text in verbs_of(program):
+        usage = re.search(r"^Usage: (.*)$", text, re.M)[1]
+        usage = re.sub(r"^\S*tierctl ", "", usage).replace("SUBCOMMAND", "").strip()
+        verbs.append(f".SS {esc(names)}\n{esc(about[:1].upper() + about[1:])}.\n.PP\n.B tierctl {esc(usage)}")
+        verbs.append(options(text, skip=("--help",)))
+        for example in re.findall(r"^(?:Example: |  +)(tierctl .*)$", text, re.M):
+            verbs.append(f".PP\nExample:\n.in +4n\n.EX\n{esc(example)}\n.EE\n.in")
+    return page("tierctl", 1, "ask and direct tierd, the cache of training data on this node", [
+        ("SYNOPSIS", prose("`tierctl` [`--socket` PATH] [`--json`] VERB [ARGUMENT ...]")),
+        ("DESCRIPTION", prose("""
+tierctl speaks to the tierd of the calling user on this node. Data goes to stdout, messages to stderr; progress is drawn on a terminal only. Paths are those of the source; they may be
+relative.""")),
+        ("OPTIONS", options(helped(program, "--help"))),
+        ("VERBS", "\n".join(v for v in verbs if v)),
+        ("ENVIRONMENT", "\n".join(tagged(*row) for row in [
+            ("TIERD_SOCKET", "The daemon's socket, or its control socket."),
+            ("TIERD_DISABLE", "1: tierctl run runs the command as if tierd were not there."),
+            ("SLURM_TMPDIR, TMPDIR", "Where tierctl run puts the SSD tier."),
+        ])),
+        ("EXIT STATUS", EXIT + "\n.PP\nrun ends as its command does."),
+        ("SEE ALSO", prose("tierd(8), tierd.toml(5), tierd-metrics(7)")),
+    ])
+
+
+def tierd_toml_5(_build):
+    """Keys are the lines `#key = default   # text` of config/tierd.toml below their [section]."""
+    sections, section, notes = {}, "", []
+    for line in (ROOT / "config/tierd.toml").read_text().splitlines():
+        table = re.match(r"#?(\[+\w+\]+) *(?:# (.*))?$", line)
+        key = re.match(r"#(\w+) = (\"[^\"]*\"|\S+) *# (.*)$", line)
+        if table:
+            section = table[1]
+            sections[section] = [table[2] or ""]
+        elif key:
+            sections.setdefault(section, [""]).append(key.groups())
+        elif re.match(r"#(\w+) = ", line):
+            sections.setdefault(section, [""]).append((*re.match(r"#(\w+) = (\S+)", line).groups(), notes[-1] if notes else ""))
+        elif line.startswith("# "):
+            notes.append(line[2:])
+    body = []
+    for name, (about, *keys) in sections.items():
+        body.append(f".SS {esc(name) or 'Before all tables'}\n{esc(about)}")
+        for key, default, text in keys:
+            reload = text.startswith("(r) ")
+            text = text[4:] if reload else text
+            body.append(tagged(f"{key} = {default}", text[:1].upper() + text[1:].rstrip(".") + "." + (" Takes effect at a reload." if reload else "")))
+    return page("tierd.toml", 5, "configuration of tierd", [
+        ("SYNOPSIS", prose("~/.config/tierd/tierd.toml, /etc/tierd/tierd.toml")),
+        ("DESCRIPTION", prose("""
+TOML. Every key is optional; what follows shows the defaults. Sizes are text such as "800 GB" or "4 MiB", times such as "60s", "500ms", "2h". An unknown key is an error that names
+the line and the key that was probably meant. `tierd --check-config` looks for mistakes, `tierd --print-config` shows what is in effect and where it came from,
+`tierctl config get` what the running daemon uses, `tierctl config set` changes what can change at run time until the next reload.""")),
+        ("KEYS", "\n".join(body)),
+        ("EXAMPLE", prose('    [[source]]\n    path = "/pfs/imagenet"\n    staleness = "immutable"\n\n    [ssd]\n    directory = "/nvme/tierd"\n    capacity = "800 GB"'.replace("\n\n", "\n    \n"))),
+        ("SEE ALSO", prose("tierd(8), tierctl(1)")),
+    ])
+
+
+def comment_lines(comment):
+    comment = re.sub(r"\s*\*+/\s*$", "", comment.strip())
+    return [re.sub(r"^\s*/?\*+ ?", "", line) for line in comment.splitlines()]
+
+
+def comment_prose(comment):
+    """Running text; lines that are set in (tables) stay lines."""
+    out = []
+    for line in comment_lines(comment):
+        if line.startswith("  "):
+            out += [".br", esc(line.strip())]
+        elif line:
+            out.append(esc(line))
+    return ".PP\n" + "\n".join(out)
+
+
+def libtier_3(_build):
+    header = (ROOT / "client_lib/include/tier/tier.h").read_text()
+    top = "\n".join(comment_lines(re.match(r"/\*.*?\*/", header, re.S)[0]))
+    conventions = re.findall(r"^ *(\d+)\. (.*?)(?=^ *\d+\. |^\s*$)", top.split("Conventions")[1] + "\n\n", re.M | re.S)
+    environment = re.search(r"Environment, .*", top, re.S)[0]
+    functions = []
+    for heading, part in re.findall(r"^/\* ---- (.*?) -+ \*/\n(.*?)(?=^/\* ---- |\Z)", header, re.M | re.S):
+        functions.append(f".SS {esc(heading.capitalize())}")
+        for block in re.split(r"\n\s*\n", part.split("\n#ifdef __cplusplus")[0].strip()):
+            comment, body = re.match(r"(/\*.*?\*/\n)?(.*)", block, re.S).groups()
+            shown = re.sub(r"TIER_API |\s*TIER_NOEXCEPT", "", body).rstrip()
+            functions.append(".PP\n.EX\n" + "\n".join(esc(line) for line in shown.splitlines()) + "\n.EE")
+            if comment:
+                functions.append(comment_prose(comment))
+    flags = re.search(r"/\* Flags of the calls.*?(?=/\* Where)", header, re.S)[0]
+    return page("libtier", 3, "read files through tierd", [
+        ("SYNOPSIS", ".EX\n#include <tier/tier.h>\n.EE\n.PP\nLink with \\-ltier, or with what pkg\\-config \\-\\-cflags \\-\\-libs tier says; needs libc alone. C++: <tier/tier.hpp>."),
+        ("EXAMPLE", ".EX\ntier_view view;\nint error = tier_get(NULL, \"/pfs/train/img_0001.jpg\", &view, 0);\nif (error == 0) {\n  decode(view.data, view.size);\n  tier_release(&view);\n}\n.EE"),
+        ("CONVENTIONS", "\n".join(f".IP {number}. 4\n{esc(' '.join(text.split()))}" for number, text in conventions)),
+        ("FLAGS", ".EX\n" + "\n".join(esc(line) for line in flags.rstrip().splitlines()) + "\n.EE"),
+        ("FUNCTIONS", "\n".join(functions)),
+        ("ENVIRONMENT", prose(environment)),
+        ("SEE ALSO", prose("tierctl(1), tierd(8)")),
+    ])
+
+
+def tierd_metrics_7(_build):
+    text = (ROOT / "docs/metrics.md").read_text()
+    body = []
+    for heading, part in re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", text, re.M | re.S):
+        body.append(f".SS {esc(heading)}")
+        for name, kind, labels, meaning in re.findall(r"^\| `(tierd_[a-z_]+)` \| (\w+) \| ([^|]*) \| ([^|\n]*) \|", part, re.M):
+            names = ", ".join(re.findall(r"`([a-z_]+)`", labels))
+            body.append(tagged(name + (f"{{{names}}}" if names else ""), f"({kind}) " + meaning.replace("`", "")))
+    return page("tierd-metrics", 7, "metrics of tierd for Prometheus", [
+        ("DESCRIPTION", prose("""
+tierd serves `/metrics` on loopback (daemon.metrics_address, default 127.0.0.1:9469); `tierctl metrics` gives the same page over the control socket, to stdout or for the textfile
+collector of a node exporter. Base units; counters end in _total and start from nought with the daemon; label sets are closed: never a path, a user or a pid. A daemon with one source
+gives fewer than 300 series, two more for each further source. Rules, alerts and a dashboard are in share/tierd/prometheus and share/tierd/grafana.""")),
+        ("METRICS", "\n".join(body)),
+        ("SEE ALSO", prose("tierd(8), tierctl(1)")),
+    ])
+
+
+PAGES = {"tierd.8": tierd_8, "tierctl.1": tierctl_1, "tierd.toml.5": tierd_toml_5, "libtier.3": libtier_3, "tierd-metrics.7": tierd_metrics_7}
+
+
+def main():
+    if len(sys.argv) != 3:
+        sys.exit("usage: tools/man_pages.py BUILD OUTPUT")
+    build, output = (pathlib.Path(a).resolve() for a in sys.argv[1:])
+    for name, make in PAGES.items():
+        folder = output / f"man{name[-1]}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(make(build))
+
+
+if __name__ == "__main__":
+    main()
