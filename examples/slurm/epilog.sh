@@ -1,6 +1,6 @@
 #!/bin/bash
 # Epilog= of slurm.conf: what a job may have left, however it ended: a tierd of its own (it ends by itself with the job's last process; this is for when it cannot), its
-# directory on the local disk, and the short name for a socket in /tmp.
+# directory on the local disk, and the directory of its socket in /tmp (tierctl run makes one where the path of the scratch is too long for a socket).
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
 # Daemons that this job started. Others of the user, and those of its other jobs, say so by their environment.
@@ -12,9 +12,10 @@ end_daemons() {
 }
 
 remove_scratch() {
-  local link
-  for link in /tmp/tierd-run-"$SLURM_JOB_UID"-*/of; do
-    case $(readlink "$link") in "$scratch"/*) rm -rf --one-file-system "${link%/of}" ;; esac
+  local lock
+  # Of a run that was killed: its lock file says who it was, and nobody holds the lock any more.
+  for lock in /tmp/tierd-run-"$SLURM_JOB_UID"-??????/lock; do
+    [ -s "$lock" ] && flock -n "$lock" rm -rf --one-file-system "${lock%/lock}"
   done
   # A large cache takes long to remove: out of sight at once, then in the background.
   mv "$scratch" "$scratch_base/.gone.$SLURM_JOB_ID" && setsid rm -rf --one-file-system "$scratch_base/.gone.$SLURM_JOB_ID" &

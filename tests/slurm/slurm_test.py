@@ -1,6 +1,7 @@
 """examples/slurm under a real Slurm on this machine: jobs start, are served from job scratch, end, are cancelled and killed, and nothing is left of them. Prolog and epilog by
 themselves: whatever the disk does, exit 0 within two seconds."""
 
+import fcntl
 import json
 import os
 import pathlib
@@ -169,7 +170,7 @@ class Jobs(unittest.TestCase):
         self.assertTrue(ssd, "the cache is in job scratch")
         self.assertEqual(eventually(lambda: self.cluster.over(number), 60), "COMPLETED", self.cluster.log())
         report = json.loads((self.work / f"tierd-{number}.json").read_text())
-        self.assertGreaterEqual(report["job"]["reads"]["ram"], 30, report)
+        self.assertGreaterEqual(report["reads"]["ram"]["count"], 30, report)
         self.expect_nothing_left(number)
 
     def test_a_job_that_is_cancelled(self):
@@ -223,6 +224,19 @@ class Scripts(unittest.TestCase):
         self.assertIn(f"export TMPDIR={job}\n", self.run_script("taskprolog", self.work))
         self.run_script("epilog", self.work)
         self.assertTrue(eventually(lambda: not os.listdir(self.work), 5), os.listdir(self.work))
+
+    def test_directories_of_sockets(self):
+        """Of runs that were killed they go; one whose lock is held, or that says nothing yet, stays."""
+        names = {}
+        for name in ("gone", "held", "made"):
+            path = pathlib.Path(tempfile.mkdtemp(prefix=f"tierd-run-{os.geteuid()}-", dir="/tmp"))
+            names[name] = path.rename(path.with_name(f"tierd-run-{os.geteuid()}-{os.urandom(3).hex()}"))
+            self.addCleanup(shutil.rmtree, names[name], ignore_errors=True)
+            (names[name] / "lock").write_text("" if name == "made" else "tierd run 1\n")
+        with open(names["held"] / "lock", "rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.run_script("epilog", self.work)
+        self.assertEqual({name: path.exists() for name, path in names.items()}, {"gone": False, "held": True, "made": True})
 
     def test_nothing_to_work_with(self):
         for scratch in (self.work / "none" / "below", "/proc/none", "/dev/null/x"):
