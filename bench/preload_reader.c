@@ -1,6 +1,7 @@
 /* What an unmodified C program does; run bare and under the preload library by bench/preload.cc. Prints one number.
  *   files LIST EPOCHS FORKED   open+fstat+read+close of every file in LIST, in a new order each epoch: files per second. FORKED 1: a child per epoch, as DataLoader
  *                              workers are; 0: after one pass that is not timed.
+ *   map FILE TIMES             open, mmap, sum of all 64-bit words, munmap, close: bytes per second, after one time that is not counted
  *   outside KIND DIRECTORY     ns per pair of open and close of DIRECTORY/outside: absolute, relative (after chdir), dirfd
  *   foreign KIND DIRECTORY     ns per call on a descriptor outside: read (of one byte at offset 0), fstat, close (of a number that is not open) */
 #define _GNU_SOURCE
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -79,6 +81,27 @@ static int files(char **argv) {
   return 0;
 }
 
+static int map(char **argv) {
+  struct stat st;
+  uint64_t first = 0;
+  double seconds = 0;
+  int times = atoi(argv[3]);
+  for (int i = -1; i < times; ++i) {
+    double begin = now();
+    int fd = open(argv[2], O_RDONLY | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) != 0) return 1;
+    uint64_t *words = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0), sum = 0;
+    if (words == MAP_FAILED) return 1;
+    for (size_t k = 0; k < (size_t)st.st_size / sizeof *words; ++k) sum += words[k];
+    if (munmap(words, (size_t)st.st_size) != 0 || close(fd) != 0) return 1;
+    if (i >= 0) seconds += now() - begin;
+    if (i < 0) first = sum;
+    else if (sum != first) return 1;
+  }
+  printf("%.0f\n", (double)st.st_size * times / seconds);
+  return 0;
+}
+
 static int outside(char **argv) {
   enum { kRounds = 20, kCalls = 2000 };
   char path[4096];
@@ -122,6 +145,7 @@ static int foreign(char **argv) {
 
 int main(int argc, char **argv) {
   if (argc == 5 && strcmp(argv[1], "files") == 0) return files(argv);
+  if (argc == 4 && strcmp(argv[1], "map") == 0) return map(argv);
   if (argc == 4 && strcmp(argv[1], "outside") == 0) return outside(argv);
   if (argc == 4 && strcmp(argv[1], "foreign") == 0) return foreign(argv);
   return 64;
