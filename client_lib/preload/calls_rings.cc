@@ -32,6 +32,7 @@ int Call(const char* symbol, const char* library, int missing, Arguments... argu
 
 constexpr const char* kUring = "liburing.so.2";
 constexpr const char* kAio = "libaio.so.1";
+constexpr const char* kCuFile = "libcufile.so.0";
 
 }  // namespace
 
@@ -39,11 +40,20 @@ TIERD_EXPORT(int, io_uring_queue_init, unsigned entries, void* ring, unsigned fl
 TIERD_EXPORT(int, io_uring_queue_init_params, unsigned entries, void* ring, void* params) {
   return Call("io_uring_queue_init_params", kUring, -ENOSYS, entries, ring, params);
 }
+TIERD_EXPORT(int, io_uring_queue_init_mem, unsigned entries, void* ring, void* params, void* memory, size_t bytes) {
+  return Call("io_uring_queue_init_mem", kUring, -ENOSYS, entries, ring, params, memory, bytes);
+}
+TIERD_EXPORT(int, io_uring_setup, unsigned entries, void* params) { return Call("io_uring_setup", kUring, -ENOSYS, entries, params); }
 TIERD_EXPORT(int, io_setup, int events, void* context) { return Call("io_setup", kAio, -ENOSYS, events, context); }
 TIERD_EXPORT(int, io_queue_init, int events, void* context) { return Call("io_queue_init", kAio, -ENOSYS, events, context); }
 
 // CUfileError_t: two 32-bit words in one register. 5001: the driver is not there.
+constexpr std::uint64_t kNoCuFile = 5001;
 TIERD_EXPORT(std::uint64_t, cuFileDriverOpen, void) {
-  void* const next = Enter("cuFileDriverOpen", "libcufile.so.0");
-  return next != nullptr ? reinterpret_cast<std::uint64_t (*)()>(next)() : 5001;
+  void* const next = Enter("cuFileDriverOpen", kCuFile);
+  return next != nullptr ? reinterpret_cast<std::uint64_t (*)()>(next)() : kNoCuFile;
+}
+TIERD_EXPORT(std::uint64_t, cuFileHandleRegister, void* handle, void* description) {
+  void* const next = Enter("cuFileHandleRegister", kCuFile);
+  return next != nullptr ? reinterpret_cast<std::uint64_t (*)(void*, void*)>(next)(handle, description) : kNoCuFile;
 }

@@ -29,9 +29,9 @@ bool IsOn(const char* name) {
   return value != nullptr && value[0] != '\0' && std::strcmp(value, "0") != 0;
 }
 
-// Libraries that give descriptors to the kernel without our seeing it.
+// Libraries that give descriptors to the kernel without our seeing it. (cuFile is loaded by every PyTorch with CUDA, and hardly ever used: its entrances are enough.)
 int LookAtLibrary(dl_phdr_info* info, size_t, void*) {
-  for (const char* name : {"liburing.so", "libcufile.so", "libaio.so"}) {
+  for (const char* name : {"liburing.so", "libaio.so"}) {
     if (std::strstr(info->dlpi_name, name) != nullptr) process.real_from_now.store(true, std::memory_order_seq_cst);
   }
   return 0;

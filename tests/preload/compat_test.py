@@ -218,8 +218,8 @@ def compare(state, name, expected, got):
 
 
 def check_hits(name, report):
-    document = json.loads(report.read_text())["job"]
-    bytes_read = document.get("bytes", {})
+    document = json.loads(report.read_text())
+    bytes_read = {tier: part["bytes"] for tier, part in document["reads"].items()}
     total = sum(bytes_read.values())
     converted = sum(document.get("conversions", {}).values())
     mapped = document.get("maps", 0)
