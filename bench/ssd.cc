@@ -215,7 +215,7 @@ class LimitedLoop {
   }
   ~LimitedLoop() {
     std::ofstream("/sys/fs/cgroup/blkio/tasks") << ::getpid() << "\n";
-    Shell("umount '" + mount_ + "'; losetup -j '" + image_ + "' -n -O NAME | xargs -r losetup -d; rmdir " + group_ + "; rm -f '" + image_ + "'");
+    Shell("umount '" + mount_ + "'; losetup -j '" + image_ + "' -n -O NAME | xargs -r losetup -d; rmdir " + group_ + "; rm -f '" + image_ + "'; rmdir '" + mount_ + "'");
   }
   LimitedLoop(const LimitedLoop&) = delete;
   LimitedLoop& operator=(const LimitedLoop&) = delete;
