@@ -30,7 +30,7 @@ struct Sums {
   std::uint32_t p50_ns = 0;
 };
 
-enum class Kind { kTier = 0, kPosix = 1, kBare = 2 };
+enum class Kind { kTier = 0, kPosix = 1, kBare = 2, kBareByPath = 3 };
 
 double FilesPerSecond(const Sums& sums) { return static_cast<double>(sums.files) / sums.seconds; }
 double CpuPerGb(double cpu_seconds, const Sums& sums) { return cpu_seconds / (static_cast<double>(sums.bytes) / 1e9); }
@@ -42,8 +42,9 @@ std::optional<Sums> Measure(const Setting& setting, const std::vector<std::strin
   for (int repeat = 0; repeat < (forked ? setting.epochs : 1); ++repeat) {
     TierSide tier_side(options, true);
     PosixSide posix_side(options);
-    BareSide bare_side(options);
-    Side* const sides[] = {&tier_side, &posix_side, &bare_side};
+    BareSide bare_side(options, BareSide::Find::kKnown);
+    BareSide by_path_side(options, BareSide::Find::kByPath);
+    Side* const sides[] = {&tier_side, &posix_side, &bare_side, &by_path_side};
     const RunResult result = RunReaders(readers, *sides[static_cast<int>(kind)]);
     if (!result.good) return std::nullopt;
     sums.seconds += result.seconds;
@@ -65,7 +66,8 @@ struct Row {
 
 struct Measured {
   Comparison files_per_second;
-  Samples bare_ratio;  // bare mapping against the baseline
+  Samples bare_ratio;     // bare mapping against the baseline
+  Samples by_path_ratio;  // the same, found by its path
   Samples p50_us, bare_p50_us, posix_p50_us;
   Samples cpu, bare_cpu, posix_cpu;  // CPU-s/GB; ours with the daemon's
 };
@@ -83,12 +85,14 @@ Measured MeasureRow(Bench& bench, const Daemon& daemon, const Setting& setting, 
   const auto baseline = [&]() -> std::optional<double> {
     const auto sums = Measure(setting, paths, Kind::kPosix, row.readers, row.forked);
     const auto bare = Measure(setting, paths, Kind::kBare, row.readers, row.forked);
-    if (!sums || !bare) return std::nullopt;
+    const auto by_path = Measure(setting, paths, Kind::kBareByPath, row.readers, row.forked);
+    if (!sums || !bare || !by_path) return std::nullopt;
     all.posix_p50_us.values.push_back(sums->p50_ns / 1000.0);
     all.posix_cpu.values.push_back(CpuPerGb(sums->cpu, *sums));
     all.bare_p50_us.values.push_back(bare->p50_ns / 1000.0);
     all.bare_cpu.values.push_back(CpuPerGb(bare->cpu, *bare));
     all.bare_ratio.values.push_back(FilesPerSecond(*bare) / FilesPerSecond(*sums));
+    all.by_path_ratio.values.push_back(FilesPerSecond(*by_path) / FilesPerSecond(*sums));
     return FilesPerSecond(*sums);
   };
   all.files_per_second = Interleave(bench.rounds(7), ours, baseline);
@@ -119,8 +123,8 @@ void MeasureSetting(Bench& bench, const Setting& setting) {
       const bool good = !measured.files_per_second.ratio.values.empty();
       char note[160] = "";
       if (good) {
-        std::snprintf(note, sizeof note, "bare mapping %.2fx; CPU-s/GB %.3f with the daemon's, baseline %.3f, bare %.3f", measured.bare_ratio.median(),
-                      measured.cpu.median(), measured.posix_cpu.median(), measured.bare_cpu.median());
+        std::snprintf(note, sizeof note, "bare mapping %.2fx, found by path %.2fx; CPU-s/GB %.3f with the daemon's, baseline %.3f, bare %.3f", measured.bare_ratio.median(),
+                      measured.by_path_ratio.median(), measured.cpu.median(), measured.posix_cpu.median(), measured.bare_cpu.median());
       }
       bench.Emit(RatioRow({row.id, row.what, "files/s", note}, measured.files_per_second, Bar::kAtLeast, setting.bars[forked][readers - 1]));
       if (!good) continue;  // the row says that a side failed

@@ -119,30 +119,37 @@ void BareSide::Prepare(int reader) {
   orders_ = Orders(options_, reader);
   buffer_.assign(options_.buffer_bytes, 0);
   latencies_.reserve(options_.paths->size() * static_cast<std::size_t>(options_.epochs));
-  for (const std::string& path : *options_.paths) {
+  place_of_ = Permutation(options_.paths->size() * 2, 9);
+  place_of_.resize(options_.paths->size());
+  places_.resize(place_of_.size() * 2);
+  for (std::size_t i = 0; i < place_of_.size(); ++i) {
+    Place& place = places_[place_of_[i]];
     tier_view view;
-    if (tier_get(nullptr, path.c_str(), &view, 0) != 0) continue;
-    if (view.origin == TIER_FROM_RAM) places_.push_back({view.data, view.size});
+    if (tier_get(nullptr, (*options_.paths)[i].c_str(), &view, 0) != 0) continue;
+    if (view.origin == TIER_FROM_RAM) place = {view.data, view.size};
     tier_release(&view);
+    if (options_.warm && place.data != nullptr) std::memcpy(buffer_.data(), place.data, place.bytes);
   }
-  if (!options_.warm) return;
-  for (const Place& place : places_) std::memcpy(buffer_.data(), place.data, place.bytes);
 }
 
 ReaderResult BareSide::Run(int /*reader*/) {
   ReaderResult result;
-  result.errors = options_.paths->size() - places_.size();
-  if (result.errors != 0) return result;
   for (const auto& order : orders_) {
     double last = Now();
     for (const std::uint32_t i : order) {
-      std::memcpy(buffer_.data(), places_[i].data, places_[i].bytes);
+      if (find_ == Find::kByPath && std::strlen((*options_.paths)[i].c_str()) == 0) continue;
+      const Place& place = places_[place_of_[i]];
+      if (place.data == nullptr) {
+        ++result.errors;
+        continue;
+      }
+      std::memcpy(buffer_.data(), place.data, place.bytes);
       __asm__ volatile("" : : "r"(buffer_.data()) : "memory");
       const double now = Now();
       latencies_.push_back(Nanoseconds(last, now));
       last = now;
       ++result.files;
-      result.bytes += places_[i].bytes;
+      result.bytes += place.bytes;
     }
   }
   FillPercentiles(&latencies_, &result);

@@ -31,22 +31,26 @@ class TierSide final : public Side {
   std::vector<std::uint32_t> latencies_;
 };
 
-// What the machine allows: copies each file's bytes straight out of the mappings that this process has of the cache, found once before, without looking
-// anything up. The files must be in RAM and stay where they are.
+// What the machine allows: copies each file's bytes straight out of the mappings that this process has of the cache, found once before. kKnown looks
+// nothing up; kByPath does what nobody who is given a path gets around: it reads the text of the path, and one cache line, of a table of two lines a
+// file, that says where the bytes are. The files must be in RAM and stay where they are.
 class BareSide final : public Side {
  public:
-  struct Place {
-    const void* data = nullptr;
-    std::size_t bytes = 0;
-  };
-  explicit BareSide(const FileSideOptions& options) : options_(options) {}
+  enum class Find { kKnown, kByPath };
+  BareSide(const FileSideOptions& options, Find find) : options_(options), find_(find) {}
   // Finds where each file lies, in the reader itself: a child has no use of what its parent has mapped. Touches no byte of them unless `warm`.
   void Prepare(int reader) override;
   ReaderResult Run(int reader) override;
 
  private:
+  struct alignas(64) Place {
+    const void* data = nullptr;
+    std::size_t bytes = 0;
+  };
   const FileSideOptions options_;
+  const Find find_;
   std::vector<Place> places_;
+  std::vector<std::uint32_t> place_of_;  // by file
   std::vector<std::vector<std::uint32_t>> orders_;
   std::vector<char> buffer_;
   std::vector<std::uint32_t> latencies_;

@@ -62,7 +62,13 @@ class SsdSide final : public Side {
     result.ssd = after.reads[TIER_FROM_SSD] - before_.reads[TIER_FROM_SSD];
     result.ssd_bytes = after.bytes[TIER_FROM_SSD] - before_.bytes[TIER_FROM_SSD];
     result.ram = after.reads[TIER_FROM_RAM] - before_.reads[TIER_FROM_RAM];
-    if (result.ssd + result.ram != result.files) ++result.errors;  // something came from the source
+    if (result.ssd + result.ram != result.files) {  // something came from the source
+      ++result.errors;
+      for (std::uint32_t reason = 0; reason < TIER_FALLBACKS; ++reason) {
+        const std::uint64_t count = after.fallback[reason] - before_.fallback[reason];
+        if (count > 0) Note(std::to_string(count) + " of " + std::to_string(result.files) + " reads went to the source: " + tier_fallback_name(reason));
+      }
+    }
     return result;
   }
 
