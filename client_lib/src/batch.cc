@@ -23,6 +23,13 @@ struct Miss {
   bool taken;   // the answer was all there is to do
 };
 
+// Bytes that one round trip asks for at most, as far as their size is known: all of them are in memory at a time, beside what other readers asked for.
+std::uint64_t AskAtMost(const Session& session) {
+  constexpr std::uint64_t kMost = 16 << 20;
+  const std::uint64_t share = session.pin_cap_bytes / 4;
+  return share < kMost ? share : kMost;
+}
+
 bool ClaimAny(Session& session, abi::FileKey key, Piece& piece) {
   piece = {};
   piece.session = &session;
@@ -61,7 +68,7 @@ class Batch {
   // A path that was no hit: asked for with the next round trip, if that makes sense, else read right away.
   void Add(std::size_t at) {
     if (Collect(at)) {
-      if (++count_ == abi::kMaxBatch) Flush();
+      if (++count_ == abi::kMaxBatch || asked_bytes_ >= AskAtMost(*misses_[0].target.session)) Flush();
     } else {
       One(at);
     }
@@ -78,6 +85,7 @@ class Batch {
     }
     const std::uint32_t count = count_;
     count_ = 0;
+    asked_bytes_ = 0;
     {
       const SlowPath slow;  // until the last answer is taken: that may need the lock, to map a segment
       abi::Fallback why;
@@ -109,10 +117,14 @@ class Batch {
     }
     Session& session = *miss.target.session;
     if (count_ > 0 && misses_[0].target.session != &session) return false;
-    const LookUp look_up{session, *session.index.load(std::memory_order_acquire), call.now_ns, false, nullptr};
+    FileFacts facts;
+    const LookUp look_up{session, *session.index.load(std::memory_order_acquire), call.now_ns, false, &facts};
     const Look look = LookUpFacts(look_up, miss.target.path_key, true);
     if (look != Look::kMiss && look != Look::kKnown) return false;
-    if (ClaimAny(session, miss.target.file_key, miss.whole) && ClaimAny(session, abi::ChunkKeyOf(miss.target.file_key, 0), miss.first)) return true;
+    if (ClaimAny(session, miss.target.file_key, miss.whole) && ClaimAny(session, abi::ChunkKeyOf(miss.target.file_key, 0), miss.first)) {
+      if (look == Look::kKnown) asked_bytes_ += facts.size;
+      return true;
+    }
     miss.whole.Free();
     return false;
   }
@@ -151,6 +163,7 @@ class Batch {
   Waiter* waiters_ = nullptr;
   Question* questions_ = nullptr;
   std::uint32_t count_ = 0;
+  std::uint64_t asked_bytes_ = 0;
   std::size_t got_ = 0;
 };
 

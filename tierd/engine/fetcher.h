@@ -163,6 +163,7 @@ class Fetcher {
   void CopyDown(SourceUnit& unit, const FillPtr& fill);
   void FrameStaged(SourceUnit& unit, const FillPtr& fill);
   bool MayWaitForSsd(Fill& fill) const;
+  bool MayWaitForTransit(Fill& fill) const;
   void ReleaseMemory(const FillPtr& fill);
   // Publishes what a granted frame or staging buffer holds and answers everybody; the fill is over.
   void Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bool copy_to_ssd);

@@ -14,6 +14,7 @@ constexpr double kSlowSsdNs = 5e6;
 constexpr double kVerySlowSsdNs = 20e6;        // reason enough to try a source that was not measured yet
 constexpr std::uint32_t kSlowSsdLookAgain = 16;  // one in so many reads still goes to the SSD: it may have recovered
 constexpr std::int64_t kSsdPatienceNs = 30'000'000'000;  // for a device that is behind with writing
+constexpr std::int64_t kTransitPatienceNs = 50'000'000;       // for a frame of others that only pass through; then the reader goes to the source
 
 }  // namespace
 
@@ -80,6 +81,10 @@ bool Fetcher::AcquireFor(const FillPtr& fill, io::AlignedBuffer* filled) {
     fill->grant = placement_.Acquire(fill->object, {.may_transit = fill->has_client(), .may_evict = fill->evict});
     if (fill->grant.outcome == Placement::Outcome::kGranted) return true;
     if (fill->grant.outcome == Placement::Outcome::kWait) {
+      fill->no_memory = true;
+      return false;
+    }
+    if (fill->has_client() && placement_.TransitInUse() && MayWaitForTransit(*fill)) {
       fill->no_memory = true;
       return false;
     }
@@ -321,6 +326,12 @@ void Fetcher::FrameStaged(SourceUnit& unit, const FillPtr& fill) {
     }
   }
   Complete(unit, fill, abi::Tier::kSource, true);  // also without a frame: the SSD tier may take them, the client reads the source
+}
+
+bool Fetcher::MayWaitForTransit(Fill& fill) const {
+  const std::int64_t now_ns = clock_.MonotonicNs();
+  if (fill.transit_wait_until_ns == 0) fill.transit_wait_until_ns = now_ns + kTransitPatienceNs;
+  return now_ns < fill.transit_wait_until_ns;
 }
 
 bool Fetcher::MayWaitForSsd(Fill& fill) const {

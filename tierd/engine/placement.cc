@@ -92,8 +92,10 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
   }
   if (frame == ram::kNoFrame && MemoryIsComing()) return {Outcome::kWait};
   if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, false);
+  if (frame == ram::kNoFrame && OnSsd(object) && ResidentsYield(bytes)) frame = TryAllocate(object, false);
   if (frame == ram::kNoFrame) return {};
   ++counters_.transit_frames;
+  ++transit_under_way_;
   return {Outcome::kGranted, frame, true};
 }
 
@@ -120,12 +122,30 @@ bool Placement::MakeRoom(SourceUnit& unit, std::uint64_t bytes) {
   return ram_.free_bytes() >= needed;
 }
 
+// Readers of what the SSD tier has need more room at a time than the reserve: residents that the SSD tier has too leave for them, in no particular
+// order, whatever the policy says of victims; a quarter of the tier stays theirs.
+bool Placement::ResidentsYield(std::uint64_t bytes) {
+  constexpr std::size_t kLooks = 4096;
+  const std::size_t objects = catalogue_.object_slots();
+  for (std::size_t look = 0; look < std::min(kLooks, objects) && ram_.free_bytes() < bytes; ++look, ++yield_position_) {
+    if (resident_bytes_[kRam] <= ram_.budget() / 4) return false;
+    if (yield_position_ >= objects) yield_position_ = 0;
+    const auto object = static_cast<ObjectId>(yield_position_);
+    const ObjectRecord& record = catalogue_.object(object);
+    if ((record.flags & kObjectUsed) == 0 || !InRam(object) || !OnSsd(object) || (catalogue_.file(record.file).flags & kFilePinned) != 0) continue;
+    EvictRam(object, EvictCause::kCapacity);
+    ram_.ReclaimLimbo(64);
+  }
+  return ram_.free_bytes() >= bytes || ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough;
+}
+
 std::uint64_t Placement::Publish(ObjectId object, const Grant& grant) {
   ObjectRecord& record = catalogue_.object(object);
   TIERD_CHECK(record.frame == ram::kNoFrame);
   const std::uint64_t word = ram_.LocationWord(grant.frame);
   ram_.MarkLive(grant.frame);
   ram_.ReleaseIo(grant.frame);
+  if (grant.transit) --transit_under_way_;
   if (grant.transit || !catalogue_.SetLocation(object, word)) {
     ram_.Retire(grant.frame);
     return word;
@@ -140,6 +160,7 @@ std::uint64_t Placement::Publish(ObjectId object, const Grant& grant) {
 }
 
 void Placement::Abandon(const Grant& grant) {
+  if (grant.transit) --transit_under_way_;
   ram_.ReleaseIo(grant.frame);
   ram_.Retire(grant.frame);
 }

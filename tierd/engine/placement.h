@@ -64,6 +64,8 @@ class Placement final : public ssd::SsdOwner {
     bool may_evict = false;
   };
   Grant Acquire(ObjectId object, AcquireOptions options);
+  // Frames that only pass through will be free again soon: with I/O under way, or in the hands of a reader that copies.
+  bool TransitInUse() const { return transit_under_way_ != 0 || ram_.limbo_frames() != 0; }
 
   // The whole writable memory of a granted frame.
   std::span<std::byte> FrameSpan(ram::FrameId frame) { return {ram_.Data(frame), static_cast<std::size_t>(ram_.Capacity(frame))}; }
@@ -151,6 +153,7 @@ class Placement final : public ssd::SsdOwner {
   SourceUnit& UnitOf(ObjectId object) const { return *sources_[catalogue_.file(catalogue_.object(object).file).source]; }
   ram::FrameId TryAllocate(ObjectId object, bool for_resident);
   bool MakeRoom(SourceUnit& unit, std::uint64_t bytes);
+  bool ResidentsYield(std::uint64_t bytes);
   bool CanGrow() const;
   bool MemoryIsComing();
   void GrowIfUseful();
@@ -182,6 +185,8 @@ class Placement final : public ssd::SsdOwner {
   bool backfill_wanted_ = false;
   std::size_t backfill_position_ = 0;
   bool segment_under_way_ = false;
+  std::size_t yield_position_ = 0;         // where ResidentsYield looks next
+  std::uint32_t transit_under_way_ = 0;  // frames that pass through, with I/O under way
   std::int64_t grow_again_ns_ = 0;      // after segment_failure_
   std::uint32_t segments_leaving_ = 0;  // a worker gives them back
   bool pressure_check_under_way_ = false;

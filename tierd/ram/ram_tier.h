@@ -140,6 +140,7 @@ class RamTier final : private FrameMover {
   std::uint64_t WalkOwners(std::uint64_t position, std::size_t max, std::vector<OwnerId>& owners) const;
 
   RamTierStats stats() const;
+  std::size_t limbo_frames() const { return limbo_.size(); }
   std::uint64_t free_bytes() const { return allocator_.stats().free_bytes(); }
   std::uint64_t segment_bytes() const { return allocator_.stats().segment_bytes; }
   const FrameAllocator& allocator() const { return allocator_; }

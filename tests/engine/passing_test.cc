@@ -1,0 +1,50 @@
+// Bytes of the SSD tier that only pass through RAM on their way to a reader.
+#include "tests/engine/engine_fixture.h"
+
+namespace tierd::engine {
+namespace {
+
+class PassingTest : public EngineTest {
+ protected:
+  static constexpr std::size_t kBytes = 1 << 20;
+
+  PassingTest() {
+    UseSsd();
+    source_options().policy = "freeze";
+    options_.ram.capacity_bytes = 32 << 20;
+  }
+  ~PassingTest() override { StopEngine(); }
+};
+
+// `freeze` names nobody who may leave, and what readers have on its way is many times the reserve: the source is not read for it.
+TEST_F(PassingTest, ResidentsYieldToReadersOfTheSsd) {
+  std::vector<std::string> names;
+  for (int i = 0; i < 60; ++i) names.push_back(Write("f" + std::to_string(i), Bytes("f" + std::to_string(i), kBytes)));
+  StartEngine();
+  const std::uint64_t job = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true});
+  engine().EndTurn();
+  ASSERT_EQ(WaitForJob(job).verified_files, names.size());
+  for (const std::string& name : names) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame) << name;
+  const std::uint64_t residents = engine().placement().ram_resident_bytes();
+  ASSERT_GT(residents, options_.ram.capacity_bytes / 2);
+  const std::uint64_t opens = source_io_.count(io::Step::kOpen);
+
+  ssd_io_.Hold(io::Step::kReadv);
+  std::map<std::uint64_t, std::string> asked;
+  for (const std::string& name : names) {
+    if (!InRam(name) && asked.size() < 20) asked.emplace(Ask(name), name);
+  }
+  ASSERT_EQ(asked.size(), 20u);
+  ASSERT_TRUE(RunUntil([&] { return ssd_io_.waiting > 0; }));
+  ssd_io_.Release();
+  for (const auto& [id, name] : asked) {
+    ASSERT_TRUE(RunUntil([&] { return answers().contains(id); })) << name;
+    EXPECT_EQ(answers()[id].status(), abi::FetchStatus::kFrame) << name;
+    EXPECT_TRUE(answers()[id].bytes == Bytes(name, kBytes)) << name;
+  }
+  EXPECT_EQ(source_io_.count(io::Step::kOpen), opens);
+  EXPECT_GE(engine().placement().ram_resident_bytes(), options_.ram.capacity_bytes / 4) << "a quarter stays";
+}
+
+}  // namespace
+}  // namespace tierd::engine
