@@ -12,7 +12,7 @@ test=("${build[@]}" libgtest-dev libgmock-dev libbenchmark-dev libseccomp-dev cl
   # What reads through the Python package.
   python3-fsspec python3-pandas python3-torchvision python3-zarr
   # What admins run beside it.
-  prometheus slurmctld slurmd slurm-client munge mandoc man-db)
+  prometheus slurmctld slurmd slurm-client munge mandoc man-db lintian dpkg-dev)
 # Only root can use these (the tests that need them skip otherwise).
 [ "$(id -u)" = 0 ] && test+=(glusterfs-server glusterfs-client)
 
