@@ -1,0 +1,69 @@
+// Checks on every access that a consumer reads what it was expected to read, and says where it stands. The order may be wrong from the
+// start, become wrong, or be right with workers running ahead of one another.
+//
+// Owner: whoever follows a consumer. One thread at a time. Memory: 8 bytes per entry of the epoch and 4 per sample of the dataset,
+// for the epoch that is being read alone. Observe is O(1) amortised.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tierd::orders {
+
+class OrderFollower {
+ public:
+  enum class Verdict : std::uint8_t {
+    kExpected,  // one of the next `window` entries
+    kRepeated,  // has been read in this epoch
+    kEarly,     // of this epoch, but far from now
+    kForeign,   // not in this epoch's order at all
+  };
+  struct Counts {
+    std::uint64_t expected = 0;
+    std::uint64_t repeated = 0;
+    std::uint64_t early = 0;
+    std::uint64_t foreign = 0;
+    std::uint64_t missed = 0;  // entries that were passed by
+    // Of what was read, how much had been foretold; of what was foretold up to now, how much was read.
+    double recall() const;
+    double precision() const;
+  };
+
+  // order: what the consumer reads in this epoch, indices below `samples`, each at most once (a second mention is the later one's
+  // repeat). window: how far accesses may run ahead of the first entry not yet read, at least 1.
+  OrderFollower(std::uint32_t samples, std::vector<std::uint32_t> order, std::uint32_t window);
+
+  Verdict Observe(std::uint32_t index);
+
+  // The first entry that is neither read nor passed by; order().size() when the epoch is through.
+  std::uint32_t frontier() const { return frontier_; }
+  std::span<const std::uint32_t> order() const { return order_; }
+  bool finished() const { return frontier_ == order_.size(); }
+  // False as soon as a quarter of the latest accesses (an average over about a quarter of a window, 16 to 256) is early or foreign;
+  // true again when they are as expected. A consumer that resumes in mid-epoch is found again where it is.
+  bool trusted() const { return wrong_ < kTolerated; }
+  const Counts& counts() const { return counts_; }
+
+ private:
+  static constexpr double kTolerated = 0.25;
+  static constexpr std::uint32_t kAbsent = UINT32_MAX;
+
+  Verdict Judge(std::uint32_t index);
+  void Advance();
+  void MoveTo(std::uint32_t entry);
+  void NoteEarly(std::uint32_t entry);
+
+  const std::vector<std::uint32_t> order_;
+  const std::uint32_t window_;
+  const double step_;                   // weight of the latest access in wrong_
+  std::vector<std::uint32_t> entry_of_; // sample -> place in order_
+  std::vector<bool> read_;
+  std::uint32_t frontier_ = 0;
+  std::uint32_t ahead_ = 0;             // read entries from frontier_ on
+  std::vector<std::uint32_t> early_;    // places of the latest accesses, as long as all of them were early
+  double wrong_ = 0;
+  Counts counts_;
+};
+
+}  // namespace tierd::orders

@@ -1,0 +1,83 @@
+#include "policies/orders/order_follower.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "policies/orders/seed_search.h"
+#include "tests/policies/orders/loader.h"
+
+namespace tierd::orders {
+namespace {
+
+using testing::Load;
+using Verdict = OrderFollower::Verdict;
+
+constexpr std::uint32_t kSamples = 10'000;
+
+TEST(OrderFollower, FollowsWorkersToTheEnd) {
+  std::mt19937 random(1);
+  const std::vector<std::uint32_t> order = PermutationOf(Recipe::kFresh, 3, kSamples);
+  OrderFollower follower(kSamples, order, 2 * 2 * 16 + 16);
+  for (const SampleAccess& access : Load(order, {.workers = 2, .batch = 16}, random)) {
+    ASSERT_EQ(follower.Observe(access.index), Verdict::kExpected);
+    ASSERT_TRUE(follower.trusted());
+  }
+  EXPECT_TRUE(follower.finished());
+  EXPECT_EQ(follower.counts().recall(), 1);
+  EXPECT_EQ(follower.counts().precision(), 1);
+}
+
+TEST(OrderFollower, LosesTrustWithinAWindowWhenTheOrderChanges) {
+  const std::vector<std::uint32_t> order = PermutationOf(Recipe::kFresh, 3, kSamples);
+  const std::vector<std::uint32_t> other = PermutationOf(Recipe::kFresh, 4, kSamples);
+  OrderFollower follower(kSamples, order, 100);
+  for (std::size_t i = 0; i < 4000; ++i) follower.Observe(order[i]);
+  ASSERT_TRUE(follower.trusted());
+  std::size_t until = 0;
+  while (follower.trusted()) follower.Observe(other[until++]);
+  EXPECT_LE(until, 100u);
+}
+
+TEST(OrderFollower, RepeatsAndAFewStraysChangeNothing) {
+  std::mt19937 random(3);
+  std::vector<std::uint32_t> order = PermutationOf(Recipe::kFresh, 3, kSamples);
+  OrderFollower follower(kSamples + 5, order, 64);
+  EXPECT_EQ(follower.Observe(kSamples + 1), Verdict::kForeign);
+  EXPECT_EQ(follower.Observe(kSamples + 99), Verdict::kForeign) << "beyond the dataset";
+  EXPECT_EQ(follower.Observe(order[5000]), Verdict::kEarly);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    ASSERT_EQ(follower.Observe(order[i]), Verdict::kExpected) << "an early access does not count as the read that is due";
+    if (random() % 20 == 0) {
+      ASSERT_EQ(follower.Observe(order[i / 2]), Verdict::kRepeated);
+    }
+    ASSERT_TRUE(follower.trusted());
+  }
+}
+
+TEST(OrderFollower, PassesByWhatDoesNotCome) {
+  const std::vector<std::uint32_t> order = PermutationOf(Recipe::kFresh, 3, kSamples);
+  OrderFollower follower(kSamples, order, 64);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (i % 100 == 7) continue;
+    ASSERT_EQ(follower.Observe(order[i]), Verdict::kExpected) << i;
+  }
+  EXPECT_GE(follower.counts().missed, 99u);
+  EXPECT_GT(follower.frontier(), kSamples - 64);
+  EXPECT_EQ(follower.Observe(order[7]), Verdict::kExpected) << "late is not wrong";
+}
+
+TEST(OrderFollower, FindsAConsumerThatResumesInMidEpoch) {
+  std::mt19937 random(5);
+  const std::vector<std::uint32_t> order = PermutationOf(Recipe::kFresh, 3, kSamples);
+  const std::vector<std::uint32_t> rest(order.begin() + 6000, order.end());
+  OrderFollower follower(kSamples, order, 80);
+  std::size_t lost = 0;
+  for (const SampleAccess& access : Load(rest, {.workers = 2, .batch = 16}, random)) lost += follower.Observe(access.index) != Verdict::kExpected ? 1 : 0;
+  EXPECT_LT(lost, 60u);
+  EXPECT_TRUE(follower.trusted());
+  EXPECT_TRUE(follower.finished());
+}
+
+}  // namespace
+}  // namespace tierd::orders
