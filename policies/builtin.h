@@ -7,5 +7,12 @@ namespace tierd::policies {
 
 const tierd_policy_ops* LruPolicy();
 const tierd_policy_ops* FreezePolicy();
+const tierd_policy_ops* BeladyPolicy();
+const tierd_policy_ops* EpochPolicy();
+const tierd_policy_ops* S3FifoPolicy();
+const tierd_policy_ops* RandomPolicy();
+const tierd_policy_ops* FifoPolicy();
+const tierd_policy_ops* LfuPolicy();
+const tierd_policy_ops* FrequencyPolicy();
 
 }  // namespace tierd::policies

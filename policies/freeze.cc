@@ -98,6 +98,8 @@ const tierd_policy_ops* FreezePolicy() {
       .victims = Victims,
       .next = nullptr,
       .worth = nullptr,
+      .admit_for = nullptr,
+      .soon = nullptr,
   };
   return &kOps;
 }

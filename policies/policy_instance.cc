@@ -48,32 +48,6 @@ void PolicyInstance::ObjectForgotten(std::uint32_t id) {
   ops_->object_forgotten(self_.get(), id);
 }
 
-void PolicyInstance::Accessed(const Access& access) {
-  if (!IsKnown(access.id)) return;
-  tierd_access c{};
-  c.struct_size = sizeof(c);
-  c.id = access.id;
-  c.time_ns = access.time_ns;
-  c.consumer = access.consumer;
-  c.tier = access.tier;
-  ++counters_.events;
-  ops_->accessed(self_.get(), &c);
-}
-
-void PolicyInstance::Inserted(std::uint32_t tier, std::uint32_t id) {
-  if (tier >= TIERD_POLICY_TIERS || !IsKnown(id) || IsIn(tier, id)) return;
-  states_[id] |= TierBit(tier);
-  ++counters_.events;
-  ops_->inserted(self_.get(), tier, id);
-}
-
-void PolicyInstance::Removed(std::uint32_t tier, std::uint32_t id) {
-  if (tier >= TIERD_POLICY_TIERS || !IsIn(tier, id)) return;
-  states_[id] &= static_cast<std::uint8_t>(~TierBit(tier));
-  ++counters_.events;
-  ops_->removed(self_.get(), tier, id);
-}
-
 void PolicyInstance::SetCapacity(std::uint32_t tier, std::uint64_t bytes) {
   if (tier >= TIERD_POLICY_TIERS || ops_->capacity == nullptr) return;
   ++counters_.events;
@@ -86,56 +60,33 @@ void PolicyInstance::EpochBoundary(std::uint32_t consumer, std::uint32_t epoch) 
   ops_->epoch_boundary(self_.get(), consumer, epoch);
 }
 
-void PolicyInstance::Plan(std::uint32_t consumer, std::uint32_t epoch, std::span<const std::uint32_t> ids) {
-  if (ops_->plan == nullptr) return;
+void PolicyInstance::Plan(std::uint32_t consumer, std::uint32_t epoch, std::span<const std::uint32_t> ids, std::uint32_t first) {
+  if (ops_->plan == nullptr || ids.empty()) return;
   tierd_plan c{};
   c.struct_size = sizeof(c);
   c.consumer = consumer;
   c.epoch = epoch;
+  c.first = first;
   c.ids = ids.data();
   c.count = ids.size();
   ++counters_.events;
   ops_->plan(self_.get(), &c);
 }
 
-bool PolicyInstance::Admit(std::uint32_t tier, std::uint32_t id, std::uint64_t bytes_free) {
-  if (tier >= TIERD_POLICY_TIERS || !IsKnown(id)) return false;
-  ++counters_.questions;
-  return ops_->admit(self_.get(), tier, id, bytes_free) != 0;
+void PolicyInstance::WithdrawPlan(std::uint32_t consumer) {
+  if (ops_->plan == nullptr) return;
+  tierd_plan c{};
+  c.struct_size = sizeof(c);
+  c.consumer = consumer;
+  ++counters_.events;
+  ops_->plan(self_.get(), &c);
 }
 
-bool PolicyInstance::Accept(std::uint32_t id, std::uint32_t tier, bool in_tier) {
-  if (!IsKnown(id)) {
-    ++counters_.unknown_ids;
-    return false;
+void PolicyInstance::Soon(std::span<const std::uint32_t> ids) {
+  for (const std::uint32_t id : ids) {
+    if (id < states_.size()) __builtin_prefetch(&states_[id], 1);
   }
-  if (IsIn(tier, id) != in_tier) {
-    ++counters_.misplaced_ids;
-    return false;
-  }
-  if ((states_[id] & kMarked) != 0) {
-    ++counters_.duplicate_ids;
-    return false;
-  }
-  states_[id] |= kMarked;
-  return true;
-}
-
-std::size_t PolicyInstance::Victims(std::uint32_t tier, std::uint64_t bytes, std::span<std::uint32_t> ids) {
-  if (tier >= TIERD_POLICY_TIERS || ids.empty()) return 0;
-  ++counters_.questions;
-  std::size_t named = ops_->victims(self_.get(), tier, bytes, ids.data(), ids.size());
-  if (named > ids.size()) {
-    ++counters_.overlong_answers;
-    named = ids.size();
-  }
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < named; ++i) {
-    if (Accept(ids[i], tier, true)) ids[kept++] = ids[i];
-  }
-  for (std::size_t i = 0; i < kept; ++i) states_[ids[i]] &= static_cast<std::uint8_t>(~kMarked);
-  counters_.victims_named += kept;
-  return kept;
+  if (ops_->soon != nullptr) ops_->soon(self_.get(), ids.data(), ids.size());
 }
 
 std::size_t PolicyInstance::Next(std::uint32_t tier, std::int64_t now_ns, std::span<tierd_candidate> out) {

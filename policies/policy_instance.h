@@ -70,11 +70,17 @@ class PolicyInstance {
   void Removed(std::uint32_t tier, std::uint32_t id);
   void SetCapacity(std::uint32_t tier, std::uint64_t bytes);
   void EpochBoundary(std::uint32_t consumer, std::uint32_t epoch);
-  void Plan(std::uint32_t consumer, std::uint32_t epoch, std::span<const std::uint32_t> ids);
+  // `first`: how many ids of this epoch earlier calls gave. Policies of revision 1 know epochs in one call only: they are told of the
+  // pieces as if each were the whole.
+  void Plan(std::uint32_t consumer, std::uint32_t epoch, std::span<const std::uint32_t> ids, std::uint32_t first = 0);
+  // All that was declared for the consumer no longer holds.
+  void WithdrawPlan(std::uint32_t consumer);
+  // Events about these objects follow: no change of state, only cache lines.
+  void Soon(std::span<const std::uint32_t> ids);
 
   // ---- questions.
   // May `id` enter the tier now? Unknown ids: no.
-  bool Admit(std::uint32_t tier, std::uint32_t id, std::uint64_t bytes_free);
+  bool Admit(std::uint32_t tier, std::uint32_t id, std::uint64_t bytes_free, std::uint32_t why = TIERD_FOR_READER);
   // Writes distinct members of the tier to `ids`, least valuable first; returns how many. 0: nobody may leave.
   std::size_t Victims(std::uint32_t tier, std::uint64_t bytes, std::span<std::uint32_t> ids);
   // Writes distinct known objects that are not in the tier, most urgent first; returns how many.
@@ -106,5 +112,82 @@ class PolicyInstance {
   std::vector<std::uint8_t> states_;
   PolicyCounters counters_;
 };
+
+// ---- what happens with every read: here, so that a call of the policy costs one call ------------------------------------------------
+
+inline void PolicyInstance::Accessed(const Access& access) {
+  if (!IsKnown(access.id)) return;
+  tierd_access c{};
+  c.struct_size = sizeof(c);
+  c.id = access.id;
+  c.time_ns = access.time_ns;
+  c.consumer = access.consumer;
+  c.tier = access.tier;
+  ++counters_.events;
+  ops_->accessed(self_.get(), &c);
+}
+
+inline void PolicyInstance::Inserted(std::uint32_t tier, std::uint32_t id) {
+  if (tier >= TIERD_POLICY_TIERS || !IsKnown(id) || IsIn(tier, id)) return;
+  states_[id] |= TierBit(tier);
+  ++counters_.events;
+  ops_->inserted(self_.get(), tier, id);
+}
+
+inline void PolicyInstance::Removed(std::uint32_t tier, std::uint32_t id) {
+  if (tier >= TIERD_POLICY_TIERS || !IsIn(tier, id)) return;
+  states_[id] &= static_cast<std::uint8_t>(~TierBit(tier));
+  ++counters_.events;
+  ops_->removed(self_.get(), tier, id);
+}
+
+inline bool PolicyInstance::Admit(std::uint32_t tier, std::uint32_t id, std::uint64_t bytes_free, std::uint32_t why) {
+  if (tier >= TIERD_POLICY_TIERS || !IsKnown(id)) return false;
+  ++counters_.questions;
+  if (ops_->admit_for != nullptr) {
+    tierd_admission c{};
+    c.struct_size = sizeof(c);
+    c.tier = tier;
+    c.id = id;
+    c.why = why;
+    c.bytes_free = bytes_free;
+    return ops_->admit_for(self_.get(), &c) != 0;
+  }
+  return ops_->admit(self_.get(), tier, id, bytes_free) != 0;
+}
+
+inline bool PolicyInstance::Accept(std::uint32_t id, std::uint32_t tier, bool in_tier) {
+  if (!IsKnown(id)) {
+    ++counters_.unknown_ids;
+    return false;
+  }
+  if (IsIn(tier, id) != in_tier) {
+    ++counters_.misplaced_ids;
+    return false;
+  }
+  if ((states_[id] & kMarked) != 0) {
+    ++counters_.duplicate_ids;
+    return false;
+  }
+  states_[id] |= kMarked;
+  return true;
+}
+
+inline std::size_t PolicyInstance::Victims(std::uint32_t tier, std::uint64_t bytes, std::span<std::uint32_t> ids) {
+  if (tier >= TIERD_POLICY_TIERS || ids.empty()) return 0;
+  ++counters_.questions;
+  std::size_t named = ops_->victims(self_.get(), tier, bytes, ids.data(), ids.size());
+  if (named > ids.size()) {
+    ++counters_.overlong_answers;
+    named = ids.size();
+  }
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < named; ++i) {
+    if (Accept(ids[i], tier, true)) ids[kept++] = ids[i];
+  }
+  for (std::size_t i = 0; i < kept; ++i) states_[ids[i]] &= static_cast<std::uint8_t>(~kMarked);
+  counters_.victims_named += kept;
+  return kept;
+}
 
 }  // namespace tierd::policies

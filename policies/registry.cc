@@ -54,7 +54,8 @@ std::string LastDlError() {
 }  // namespace
 
 std::span<const tierd_policy_ops* const> BuiltinPolicies() {
-  static const std::array<const tierd_policy_ops*, 2> kBuiltin = {FreezePolicy(), LruPolicy()};
+  static const std::array kBuiltin = {FreezePolicy(), LruPolicy(),  BeladyPolicy(), EpochPolicy(),    S3FifoPolicy(),
+                                      RandomPolicy(), FifoPolicy(), LfuPolicy(),    FrequencyPolicy()};
   return kBuiltin;
 }
 

@@ -1,4 +1,4 @@
-/* tierd policy ABI, version 1. A policy decides who may enter a tier, who leaves it and what to bring next. It is a small pure
+/* tierd policy ABI, version 1, revision 2. A policy decides who may enter a tier, who leaves it and what to bring next. It is a small pure
  * object: it does no I/O, reads no clock, draws no randomness of its own (seed and times are passed in), starts no thread. The same
  * object code runs in the daemon, in the simulator and in tests, and from a .so that a user drops into the policy directory.
  *
@@ -23,11 +23,21 @@ extern "C" {
 #endif
 
 #define TIERD_POLICY_ABI_VERSION 1u
+/* What was appended since revision 1: tierd_plan.first (a reserved field that was 0), admit_for, soon. Tables and hosts of any revision of
+ * one version work together: what the other side does not know is not called, not read, or 0. */
+#define TIERD_POLICY_ABI_REVISION 2u
 #define TIERD_TIER_RAM 0u
 #define TIERD_TIER_SSD 1u
 #define TIERD_POLICY_TIERS 2u
 #define TIERD_NO_OBJECT UINT32_MAX
 #define TIERD_TIME_NONE INT64_MAX /* "never" or "unknown" */
+#define TIERD_CONSUMER_ALL UINT32_MAX /* in a plan: all consumers of the dataset, merged by time of use */
+
+/* Why an object would enter a tier. */
+#define TIERD_FOR_READER 0u  /* a reader asked for it and waits; accessed() for that read follows */
+#define TIERD_AHEAD 1u       /* nobody has asked yet: prefetch, warm-up, a restart */
+#define TIERD_DEMOTION 2u    /* it is leaving the faster tier */
+#define TIERD_COPY 3u        /* it has just been read into the faster tier, where it stays: a copy as well? */
 
 /* What a policy is created with. Valid during create() only; copy what you keep. */
 struct tierd_policy_env {
@@ -55,14 +65,25 @@ struct tierd_access {
   uint8_t reserved[3];
 };
 
-/* A declared or predicted order of one consumer: objects in the order of use. Valid during the call. */
+/* A declared or predicted order of one consumer: objects in the order of use. Valid during the call. Epochs come in order, and an epoch
+ * may come in several calls: `first` says how many of its ids earlier calls gave. ids that are not known are passed over. A host that
+ * follows several consumers merges their orders by time of use and declares the result for TIERD_CONSUMER_ALL; then it declares no
+ * others. count 0 withdraws all that was declared for the consumer: it reads something else. */
 struct tierd_plan {
   uint32_t struct_size;
   uint32_t consumer;
   uint32_t epoch;
-  uint32_t reserved;
+  uint32_t first;        /* revision 2; before that reserved, and 0: an epoch came in one call */
   const uint32_t* ids;
   size_t count;
+};
+
+struct tierd_admission {
+  uint32_t struct_size;
+  uint32_t tier;
+  uint32_t id;
+  uint32_t why;          /* TIERD_FOR_READER, TIERD_AHEAD, ...; a policy takes values it does not know for TIERD_AHEAD */
+  uint64_t bytes_free;   /* in the tier, now */
 };
 
 struct tierd_candidate {
@@ -103,6 +124,12 @@ struct tierd_policy_ops {
   /* Relative worth of keeping this object in the tier, larger = keep; only compared with each other (SSD reclaim adds them up
    * over a region and moves objects worth more than 0). Optional: NULL counts each object as 1. */
   double (*worth)(void* self, uint32_t tier, uint32_t id);
+
+  /* Revision 2. */
+  /* As admit, and says why. Optional: asked instead of admit where it is there. */
+  int (*admit_for)(void* self, const struct tierd_admission* admission);
+  /* The host is about to speak of these objects: load their state into the processor's cache. Changes nothing. Optional. */
+  void (*soon)(void* self, const uint32_t* ids, size_t count);
 };
 
 /* The one symbol a policy .so exports. Returns a static struct. */

@@ -65,6 +65,12 @@ const struct tierd_policy_ops* tierd_policy_get(void) {
   ops.victims = NULL;
 #elif defined(BAD_TAKEN)
   ops.name = "lru";
+#elif defined(BAD_REVISION1)
+  /* As built against the first header: what was appended since is beyond its end, and is anything. */
+  ops.name = "revision1";
+  ops.struct_size = offsetof(struct tierd_policy_ops, admit_for);
+  ops.admit_for = (int (*)(void*, const struct tierd_admission*))1;
+  ops.soon = (void (*)(void*, const uint32_t*, size_t))1;
 #elif defined(BAD_GROWN)
   ops.name = "grown";
   ops.struct_size = sizeof grown;

@@ -80,9 +80,22 @@ TEST(Registry, KnowsTheBuiltinPolicies) {
     EXPECT_EQ(*registry.Find(ops->name), ops);
   }
   EXPECT_EQ(*registry.Find(kDefaultPolicy), FreezePolicy());
-  const Result<const tierd_policy_ops*> absent = registry.Find("belady");
+  const Result<const tierd_policy_ops*> absent = registry.Find("nothing");
   ASSERT_FALSE(absent.ok());
-  EXPECT_EQ(absent.status().message(), "no policy is named \"belady\"; there are: freeze, lru");
+  EXPECT_EQ(absent.status().message(), "no policy is named \"nothing\"; there are: freeze, lru, belady, epoch, s3fifo, random, fifo, lfu, frequency");
+}
+
+TEST(LoadPolicy, TakesATableOfTheFirstRevisionAndReadsNothingBeyondIt) {
+  Result<PolicyLibrary> loaded = LoadPolicy(Module("revision1"));
+  ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
+  EXPECT_EQ(loaded->ops().admit_for, nullptr);
+  EXPECT_EQ(loaded->ops().soon, nullptr);
+  Result<PolicyInstance> instance = PolicyInstance::Create(loaded->ops(), {});
+  ASSERT_TRUE(instance.ok());
+  instance->ObjectKnown({.id = 1, .file_id = 1, .chunk = 0, .bytes = 1});
+  const std::uint32_t ids[] = {1};
+  instance->Soon(ids);
+  EXPECT_FALSE(instance->Admit(TIERD_TIER_RAM, 1, 10, TIERD_AHEAD)) << "asked through admit";
 }
 
 TEST(Registry, LoadsOnceAndNeverReplaces) {

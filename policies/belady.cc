@@ -1,0 +1,211 @@
+// belady: who is used last leaves first, by the plan (L. Belady, "A study of replacement algorithms for a virtual-storage computer",
+// 1966), with bypass: what would be used later than every resident does not enter. Optimal for equal sizes as far as the plan reaches;
+// objects without a known use count as never used. Without a plan it does as `freeze`, and also while what is read is not what was
+// planned: evicting by a wrong plan is as bad as evicting at random.
+//
+// Sizes: victims are named by next use alone until their bytes suffice; to admit a large object only because it comes a little
+// earlier than many small ones would be wrong, so it is compared with the earliest of those that would have to leave.
+//
+// The tiers are exclusive once the dataset does not fit on the SSD, and each is ordered by next use: what leaves RAM is offered to the
+// SSD tier, where it replaces what is used later still.
+#include <algorithm>
+#include <new>
+
+#include "policies/builtin.h"
+#include "policies/parameters.h"
+#include "policies/timeline.h"
+
+namespace tierd::policies {
+namespace {
+
+constexpr std::size_t kScan = 4096;  // slots that next() looks at
+constexpr double kMemory = 1.0 / 256;  // weight of the latest access among those that were planned or not
+constexpr double kTolerated = 0.4;     // share of accesses that were not
+
+constexpr std::size_t kAnnounced = 64;
+constexpr std::uint32_t kPeek = 16;    // victims whose lines are asked for ahead of their turn
+
+struct Belady {
+  Timeline timeline;
+  std::uint64_t capacity[TIERD_POLICY_TIERS] = {0, 0};
+  std::uint64_t known_bytes = 0;
+  std::uint64_t window = 0;       // parameter; 0: by the length of an epoch
+  std::uint32_t epoch = UINT32_MAX;
+  std::uint64_t epoch_ids = 0;    // of the epoch that is being declared
+  std::int64_t last_ns = 0;
+  double interval_ns = 0;         // between accesses, smoothed
+  double unplanned = 0;           // share of the latest accesses
+  std::uint32_t announced[kAnnounced] = {};  // by the last soon()
+  std::size_t announced_count = 0;
+  std::uint32_t until_peek = 0;   // victims() calls
+
+  bool Follows() const { return !timeline.empty() && unplanned < kTolerated; }
+};
+
+Belady& Self(void* self) { return *static_cast<Belady*>(self); }
+
+void* Create(const tierd_policy_env* env, char* error, std::size_t error_bytes) {
+  auto* self = new Belady;
+  std::copy_n(env->capacity_bytes, TIERD_POLICY_TIERS, self->capacity);
+  const Parameter known[] = {{"window", &self->window}};
+  if (ReadParameters(env->parameters, known, error, error_bytes) && self->window < Timeline::kMaxSlots) return self;
+  delete self;
+  return nullptr;
+}
+void Destroy(void* self) { delete &Self(self); }
+
+void ObjectKnown(void* p, const tierd_object* object) {
+  Belady& self = Self(p);
+  if (self.timeline.IsKnown(object->id)) self.known_bytes -= self.timeline.BytesOf(object->id);
+  self.timeline.Know(object->id, object->bytes);
+  if (self.timeline.IsKnown(object->id)) self.known_bytes += self.timeline.BytesOf(object->id);
+}
+void ObjectForgotten(void* p, std::uint32_t id) {
+  Belady& self = Self(p);
+  if (!self.timeline.IsKnown(id)) return;
+  self.known_bytes -= self.timeline.BytesOf(id);
+  self.timeline.Forget(id);
+}
+
+void Accessed(void* p, const tierd_access* access) {
+  Belady& self = Self(p);
+  const bool planned = self.timeline.Consume(access->id);
+  self.unplanned += ((planned ? 0.0 : 1.0) - self.unplanned) * kMemory;
+  if (!planned) return;
+  const auto passed = static_cast<double>(std::clamp<std::int64_t>(access->time_ns - self.last_ns, 0, 1'000'000'000));
+  self.interval_ns += (passed - self.interval_ns) / 256;
+  self.last_ns = access->time_ns;
+}
+
+void Inserted(void* p, std::uint32_t tier, std::uint32_t id) {
+  if (tier < TIERD_POLICY_TIERS) Self(p).timeline.SetResident(tier, id, true);
+}
+void Removed(void* p, std::uint32_t tier, std::uint32_t id) {
+  if (tier < TIERD_POLICY_TIERS) Self(p).timeline.SetResident(tier, id, false);
+}
+void Capacity(void* p, std::uint32_t tier, std::uint64_t bytes) {
+  if (tier < TIERD_POLICY_TIERS) Self(p).capacity[tier] = bytes;
+}
+
+// One timeline: the plan of TIERD_CONSUMER_ALL, or of the only consumer.
+void PlanDeclared(void* p, const tierd_plan* plan) {
+  Belady& self = Self(p);
+  if (self.timeline.empty()) self.unplanned = 0;  // a new one may be right
+  if (plan->count == 0) return self.timeline.Withdraw();
+  if (plan->epoch != self.epoch) self.epoch_ids = 0;
+  self.epoch = plan->epoch;
+  self.epoch_ids += plan->count;
+  // An object's use in the next epoch must not pass for the one in this: less than a quarter of an epoch. Workers run some thousand ahead.
+  const std::uint64_t usual = std::clamp<std::uint64_t>(self.epoch_ids / 4, 1, 1u << 14);
+  self.timeline.SetWindow(static_cast<std::uint32_t>(self.window > 0 ? self.window : usual));
+  self.timeline.Append({plan->ids, plan->count});
+}
+
+// Of the residents that would leave for `bytes`, when the first one is used that is used first.
+std::uint64_t EarliestVictim(const Belady& self, std::uint32_t tier, std::uint64_t bytes) {
+  std::uint64_t freed = 0;
+  std::uint64_t slot = 0;
+  Timeline::Last last(self.timeline, tier);
+  for (; freed < bytes && last.id() != TIERD_NO_OBJECT; last.Next()) {
+    slot = last.slot();
+    freed += self.timeline.BytesOf(last.id());
+  }
+  return freed < bytes ? 0 : slot;
+}
+
+int AdmitFor(void* p, const tierd_admission* admission) {
+  const Belady& self = Self(p);
+  const std::uint32_t id = admission->id;
+  const std::uint32_t tier = admission->tier;
+  if (tier >= TIERD_POLICY_TIERS || !self.timeline.IsKnown(id)) return 0;
+  const bool twice = tier == TIERD_TIER_SSD && self.timeline.IsResident(TIERD_TIER_RAM, id) && admission->why != TIERD_DEMOTION;
+  if (twice && self.known_bytes > self.capacity[TIERD_TIER_SSD]) return 0;
+  const std::uint64_t bytes = self.timeline.BytesOf(id);
+  if (bytes <= admission->bytes_free) return 1;
+  if (bytes > self.capacity[tier] || !self.Follows()) return 0;
+  const bool being_read = admission->why == TIERD_FOR_READER || admission->why == TIERD_COPY;
+  const std::uint64_t use = self.timeline.NextUse(id, being_read);
+  return use < EarliestVictim(self, tier, bytes - admission->bytes_free) ? 1 : 0;
+}
+int Admit(void* p, std::uint32_t tier, std::uint32_t id, std::uint64_t bytes_free) {
+  const tierd_admission admission = {sizeof(tierd_admission), tier, id, TIERD_FOR_READER, bytes_free};
+  return AdmitFor(p, &admission);
+}
+
+std::size_t Victims(void* p, std::uint32_t tier, std::uint64_t bytes, std::uint32_t* ids, std::size_t max) {
+  Belady& self = Self(p);
+  if (tier >= TIERD_POLICY_TIERS || !self.Follows()) return 0;
+  std::size_t count = 0;
+  std::uint64_t freed = 0;
+  Timeline::Last last(self.timeline, tier);
+  for (; freed < bytes && count < max && last.id() != TIERD_NO_OBJECT; last.Next()) {
+    freed += self.timeline.BytesOf(last.id());
+    ids[count++] = last.id();
+  }
+  if (self.until_peek-- > 0) return count;
+  self.until_peek = kPeek / 2;
+  for (std::uint32_t i = 0; i < kPeek && last.id() != TIERD_NO_OBJECT; ++i, last.Next()) self.timeline.PrefetchObject(last.id());
+  return count;
+}
+
+// What is used soonest and is not there, as long as it would be admitted by taking the place of something used later.
+std::size_t NextWanted(void* p, std::uint32_t tier, std::int64_t now_ns, tierd_candidate* out, std::size_t max) {
+  const Belady& self = Self(p);
+  if (tier >= TIERD_POLICY_TIERS || !self.Follows()) return 0;
+  const std::uint64_t end = std::min(self.timeline.end(), self.timeline.now() + kScan);
+  std::size_t count = 0;
+  for (std::uint64_t slot = self.timeline.now(); slot < end && count < max; ++slot) {
+    const std::uint32_t id = self.timeline.MissingAt(slot, tier);
+    if (id == TIERD_NO_OBJECT || self.timeline.BytesOf(id) > self.capacity[tier] || self.timeline.NextUse(id, false) != slot) continue;
+    out[count++] = {id, 0, now_ns + static_cast<std::int64_t>(static_cast<double>(slot - self.timeline.now()) * self.interval_ns)};
+  }
+  return count;
+}
+
+// 1 for what is used at once, 1/2 for what is used 65,536 uses later; nothing for what is not known to be used.
+double Worth(void* p, std::uint32_t tier, std::uint32_t id) {
+  const Belady& self = Self(p);
+  if (tier >= TIERD_POLICY_TIERS || !self.timeline.IsKnown(id)) return 0;
+  if (!self.Follows()) return 1;
+  const std::uint64_t use = self.timeline.NextUse(id, false);
+  return use == Timeline::kNever ? 0 : 65536.0 / (65536.0 + static_cast<double>(use - self.timeline.now()));
+}
+
+void Soon(void* p, const std::uint32_t* ids, std::size_t count) {
+  Belady& self = Self(p);
+  for (std::size_t i = 0; i < count; ++i) self.timeline.PrefetchObject(ids[i]);
+  // Those announced before are there by now.
+  for (std::size_t i = 0; i < self.announced_count; ++i) self.timeline.PrefetchUse(self.announced[i]);
+  self.announced_count = std::min(count, kAnnounced);
+  std::copy_n(ids, self.announced_count, self.announced);
+}
+
+}  // namespace
+
+const tierd_policy_ops* BeladyPolicy() {
+  static constexpr tierd_policy_ops kOps = {
+      .abi_version = TIERD_POLICY_ABI_VERSION,
+      .struct_size = sizeof(tierd_policy_ops),
+      .name = "belady",
+      .summary = "by the plan: used last leaves first, and nothing enters that is used later than all that is there",
+      .create = Create,
+      .destroy = Destroy,
+      .object_known = ObjectKnown,
+      .object_forgotten = ObjectForgotten,
+      .accessed = Accessed,
+      .inserted = Inserted,
+      .removed = Removed,
+      .capacity = Capacity,
+      .epoch_boundary = nullptr,
+      .plan = PlanDeclared,
+      .admit = Admit,
+      .victims = Victims,
+      .next = NextWanted,
+      .worth = Worth,
+      .admit_for = AdmitFor,
+      .soon = Soon,
+  };
+  return &kOps;
+}
+
+}  // namespace tierd::policies

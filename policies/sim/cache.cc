@@ -1,0 +1,127 @@
+#include "policies/sim/cache.h"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+namespace tierd::sim {
+namespace {
+
+constexpr std::uint32_t kRam = TIERD_TIER_RAM;
+constexpr std::uint32_t kSsd = TIERD_TIER_SSD;
+constexpr std::size_t kVictims = 16;      // named at a time, as in the daemon
+constexpr std::size_t kSoon = 16;         // reads announced ahead, to hide memory latency
+constexpr std::size_t kCandidates = 256;
+
+}  // namespace
+
+CacheCounts operator-(const CacheCounts& a, const CacheCounts& b) {
+  CacheCounts difference = a;
+  for (std::size_t i = 0; i < 3; ++i) difference.reads[i] -= b.reads[i], difference.bytes[i] -= b.bytes[i];
+  for (std::size_t i = 0; i < TIERD_POLICY_TIERS; ++i) difference.evictions[i] -= b.evictions[i];
+  difference.ahead -= b.ahead;
+  difference.ahead_bytes -= b.ahead_bytes;
+  return difference;
+}
+
+Result<Cache> Cache::Create(const tierd_policy_ops& policy, std::span<const std::uint64_t> sizes, const CacheOptions& options) {
+  policies::PolicyInstance::Options instance_options;
+  instance_options.seed = options.seed;
+  std::copy_n(options.capacity_bytes, TIERD_POLICY_TIERS, instance_options.capacity_bytes);
+  instance_options.parameters = options.parameters;
+  Result<policies::PolicyInstance> instance = policies::PolicyInstance::Create(policy, instance_options);
+  if (!instance.ok()) return instance.status();
+  return Cache(std::move(instance).value(), sizes, options);
+}
+
+Cache::Cache(policies::PolicyInstance policy, std::span<const std::uint64_t> sizes, const CacheOptions& options)
+    : policy_(std::move(policy)), sizes_(sizes), known_bytes_(std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0})) {
+  std::copy_n(options.capacity_bytes, TIERD_POLICY_TIERS, capacity_);
+  std::copy_n(options.capacity_bytes, TIERD_POLICY_TIERS, free_);
+  const bool alike = std::adjacent_find(sizes.begin(), sizes.end(), std::not_equal_to<>()) == sizes.end();
+  if (alike && !sizes.empty()) all_alike_ = sizes[0];
+  for (std::uint32_t id = 0; id < sizes.size(); ++id) policy_.ObjectKnown({.id = id, .file_id = id, .chunk = 0, .bytes = sizes[id]});
+}
+
+void Cache::Read(std::span<const std::uint32_t> ids, std::uint32_t consumer, std::int64_t step_ns) {
+  const auto announce = [&](std::size_t from) {
+    const auto soon = ids.subspan(std::min(from, ids.size()), std::min(kSoon, ids.size() - std::min(from, ids.size())));
+    policy_.Soon(soon);
+    if (all_alike_ != 0) return;
+    for (const std::uint32_t id : soon) __builtin_prefetch(&sizes_[id]);
+  };
+  announce(0);
+  announce(kSoon);
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    if (i % kSoon == 0) announce(i + 2 * kSoon);
+    now_ns_ += step_ns;
+    ReadOne(ids[i], consumer);
+  }
+}
+
+void Cache::ReadOne(std::uint32_t id, std::uint32_t consumer) {
+  const bool in_ram = policy_.IsIn(kRam, id);
+  const std::uint8_t from = in_ram ? 0 : policy_.IsIn(kSsd, id) ? 1 : 2;
+  ++counts_.reads[from];
+  counts_.bytes[from] += SizeOf(id);
+  if (!in_ram) {
+    const bool entered = EnterRam(id, TIERD_FOR_READER);
+    if (from == 2) OfferToSsd(id, entered ? TIERD_COPY : TIERD_FOR_READER);
+  }
+  policy_.Accessed({.id = id, .consumer = consumer, .time_ns = now_ns_, .tier = from});
+}
+
+bool Cache::EnterRam(std::uint32_t id, std::uint32_t why) {
+  if (!policy_.Admit(kRam, id, free_[kRam], why) || !MakeRoom(kRam, SizeOf(id))) return false;
+  free_[kRam] -= SizeOf(id);
+  policy_.Inserted(kRam, id);
+  // Where the SSD tier is too small for all, a copy of what is in RAM is the first to make room.
+  if (policy_.IsIn(kSsd, id) && known_bytes_ > capacity_[kSsd]) {
+    policy_.Removed(kSsd, id);
+    free_[kSsd] += SizeOf(id);
+  }
+  return true;
+}
+
+void Cache::OfferToSsd(std::uint32_t id, std::uint32_t why) {
+  if (capacity_[kSsd] == 0 || policy_.IsIn(kSsd, id) || !policy_.Admit(kSsd, id, free_[kSsd], why) || !MakeRoom(kSsd, SizeOf(id))) return;
+  free_[kSsd] -= SizeOf(id);
+  policy_.Inserted(kSsd, id);
+}
+
+bool Cache::MakeRoom(std::uint32_t tier, std::uint64_t bytes) {
+  if (tier >= TIERD_POLICY_TIERS) return false;  // never; the compiler does not see it
+  while (free_[tier] < bytes) {
+    std::uint32_t victims[kVictims];
+    const std::size_t count = policy_.Victims(tier, bytes - free_[tier], victims);
+    if (count == 0) return false;
+    for (std::size_t i = 0; i < count && free_[tier] < bytes; ++i) Evict(tier, victims[i]);
+  }
+  return true;
+}
+
+void Cache::Evict(std::uint32_t tier, std::uint32_t id) {
+  if (tier >= TIERD_POLICY_TIERS) return;  // as above
+  ++counts_.evictions[tier];
+  policy_.Removed(tier, id);
+  free_[tier] += SizeOf(id);
+  if (tier == kRam) OfferToSsd(id, TIERD_DEMOTION);
+}
+
+void Cache::Bring(std::uint64_t most) {
+  std::vector<tierd_candidate> candidates(kCandidates);
+  for (std::uint64_t brought = 0; brought < most;) {
+    const std::size_t count = policy_.Next(kRam, now_ns_, candidates);
+    std::uint64_t entered = 0;
+    for (std::size_t i = 0; i < count && brought + entered < most; ++i) {
+      if (!EnterRam(candidates[i].id, TIERD_AHEAD)) continue;
+      ++entered;
+      ++counts_.ahead;
+      counts_.ahead_bytes += SizeOf(candidates[i].id);
+    }
+    if (entered == 0) return;
+    brought += entered;
+  }
+}
+
+}  // namespace tierd::sim

@@ -1,0 +1,216 @@
+#include "policies/timeline.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace tierd::policies {
+
+void Timeline::Know(std::uint32_t id, std::uint64_t bytes) {
+  if (id > kMaxId) return;
+  objects_.Cover(id);
+  objects_[id].state |= kKnown;
+  objects_[id].bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes, UINT32_MAX));
+}
+
+void Timeline::Forget(std::uint32_t id) {
+  if (!IsKnown(id)) return;
+  for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) SetResident(tier, id, false);
+  while ((objects_[id].state & kPlanned) != 0) Pass(id, kVoid);
+  objects_[id] = Object();
+}
+
+void Timeline::SetResident(std::uint32_t tier, std::uint32_t id, bool resident) {
+  if (!IsKnown(id) || IsResident(tier, id) == resident) return;
+  if (resident) {
+    objects_[id].state |= TierBit(tier);
+    PlaceResident(tier, id);
+  } else {
+    UnplaceResident(tier, id);
+    objects_[id].state &= ~TierBit(tier);
+  }
+}
+
+void Timeline::PlaceResident(std::uint32_t tier, std::uint32_t id) {
+  if ((objects_[id].state & kPlanned) != 0) return SetMark(tier, Whole(objects_[id].next));
+  IdlePlace(tier, id) = static_cast<std::uint32_t>(idle_[tier].size());
+  idle_[tier].push_back(id);
+}
+
+void Timeline::UnplaceResident(std::uint32_t tier, std::uint32_t id) {
+  if ((objects_[id].state & kPlanned) != 0) return ClearMark(tier, Whole(objects_[id].next));
+  const std::uint32_t place = IdlePlace(tier, id);
+  const std::uint32_t moved = idle_[tier].back();
+  idle_[tier][place] = moved;
+  IdlePlace(tier, moved) = place;
+  idle_[tier].pop_back();
+}
+
+void Timeline::SetMark(std::uint32_t tier, std::uint64_t slot) {
+  Page& page = *pages_[slot / kPageSlots % kPages];
+  const std::uint32_t at = slot % kPageSlots;
+  page.words[at] |= Mark(tier);
+  page.blocks[tier][at / kBlock / 64] |= std::uint64_t{1} << (at / kBlock % 64);
+  ++page.marked[tier];
+  top_[tier] = std::max(top_[tier], slot / kPageSlots);
+}
+
+void Timeline::ClearMark(std::uint32_t tier, std::uint64_t slot) {
+  Page& page = *pages_[slot / kPageSlots % kPages];
+  const std::uint32_t at = slot % kPageSlots;
+  page.words[at] &= ~Mark(tier);
+  --page.marked[tier];
+  const std::uint32_t* block = page.words + at / kBlock * kBlock;
+  std::uint32_t any = 0;
+  for (std::uint32_t i = 0; i < kBlock; ++i) any |= block[i];
+  if ((any & Mark(tier)) == 0) page.blocks[tier][at / kBlock / 64] &= ~(std::uint64_t{1} << (at / kBlock % 64));
+  while (top_[tier] > floor_ / kPageSlots && pages_[top_[tier] % kPages]->marked[tier] == 0) --top_[tier];
+}
+
+std::uint32_t Timeline::IdAt(std::uint64_t slot) const {
+  std::uint32_t word = Word(slot);
+  while ((word & kLast) == 0) word = Word(Whole(word & kRest));
+  return word & kRest;
+}
+
+void Timeline::Append(std::span<const std::uint32_t> ids) {
+  for (const std::uint32_t id : ids) {
+    if (!IsKnown(id)) continue;
+    if (end_ - floor_ >= kMaxSlots) return;
+    std::unique_ptr<Page>& page = pages_[end_ / kPageSlots % kPages];
+    if (page == nullptr) {
+      if (spare_.empty()) spare_.push_back(std::make_unique<Page>());
+      page = std::move(spare_.back());
+      spare_.pop_back();
+    }
+    const std::uint64_t slot = end_++;
+    Word(slot) = kLast | id;
+    Object& object = objects_[id];
+    const auto low = static_cast<std::uint32_t>(slot) & kRest;
+    if ((object.state & kPlanned) != 0) {
+      std::uint32_t& before = Word(Whole(object.last));
+      before = (before & ~(kLast | kRest)) | low;
+    } else {
+      for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) {
+        if (IsResident(tier, id)) UnplaceResident(tier, id);
+      }
+      object.state |= kPlanned;
+      object.next = low;
+      for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) {
+        if (IsResident(tier, id)) SetMark(tier, slot);
+      }
+    }
+    object.last = low;
+  }
+}
+
+void Timeline::Withdraw() {
+  for (std::uint32_t id = 0; id < objects_.Limit(); ++id) {
+    while ((objects_[id].state & kPlanned) != 0) Pass(id, kVoid);
+  }
+  AdvanceFloor();
+}
+
+void Timeline::Pass(std::uint32_t id, std::uint32_t left) {
+  Object& object = objects_[id];
+  const std::uint64_t slot = Whole(object.next);
+  const std::uint32_t word = Word(slot);
+  for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) {
+    if ((word & Mark(tier)) != 0) ClearMark(tier, slot);
+  }
+  Word(slot) = left;
+  if ((word & kLast) != 0) {
+    object.state &= ~kPlanned;
+  } else {
+    object.next = word & kRest;
+  }
+  for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) {
+    if (IsResident(tier, id)) PlaceResident(tier, id);
+  }
+}
+
+bool Timeline::Consume(std::uint32_t id) {
+  if (!IsKnown(id) || (objects_[id].state & kPlanned) == 0) return false;
+  const std::uint64_t slot = Whole(objects_[id].next);
+  // Readers do not run a window ahead of a use that is still to come: most of a window behind it has been, so it will not come.
+  while (slot >= floor_ + window_ && 4 * ahead_ >= std::uint64_t{3} * window_) {
+    ++missed_;
+    Pass(IdAt(floor_), kVoid);
+    AdvanceFloor();
+  }
+  if (slot >= floor_ + window_) return false;
+  Pass(id, kConsumed);
+  ++ahead_;
+  AdvanceFloor();
+  return true;
+}
+
+void Timeline::AdvanceFloor() {
+  while (floor_ < end_) {
+    const std::uint32_t word = Word(floor_);
+    if (word != kConsumed && word != kVoid) return;
+    if (word == kConsumed) --ahead_;
+    if (++floor_ % kPageSlots != 0) continue;
+    std::unique_ptr<Page>& page = pages_[(floor_ / kPageSlots - 1) % kPages];
+    if (spare_.empty()) spare_.push_back(std::move(page));
+    page.reset();
+  }
+}
+
+std::uint64_t Timeline::NextUse(std::uint32_t id, bool after_this) const {
+  if (!IsKnown(id) || (objects_[id].state & kPlanned) == 0) return kNever;
+  const std::uint64_t slot = Whole(objects_[id].next);
+  if (!after_this || slot - floor_ >= window_) return slot;
+  const std::uint32_t word = Word(slot);
+  return (word & kLast) != 0 ? kNever : Whole(word & kRest);
+}
+
+std::uint32_t Timeline::MissingAt(std::uint64_t slot, std::uint32_t tier) const {
+  if (slot < floor_ || slot >= end_) return TIERD_NO_OBJECT;
+  const std::uint32_t word = Word(slot);
+  if (word == kConsumed || word == kVoid || (word & Mark(tier)) != 0) return TIERD_NO_OBJECT;
+  const std::uint32_t id = IdAt(slot);
+  return IsResident(tier, id) ? TIERD_NO_OBJECT : id;  // a later use of a resident
+}
+
+Timeline::Last::Last(const Timeline& timeline, std::uint32_t tier) : timeline_(timeline), tier_(tier), idle_(timeline.idle_[tier].size()), below_(std::min(timeline.end_, (timeline.top_[tier] + 1) * kPageSlots)) {
+  Next();
+}
+
+void Timeline::Last::Next() {
+  id_ = TIERD_NO_OBJECT;
+  slot_ = kNever;
+  if (idle_ > 0) {
+    id_ = timeline_.idle_[tier_][--idle_];
+    return;
+  }
+  Find();
+}
+
+// The last marked slot below below_: by pages that have any, by blocks, by words.
+void Timeline::Last::Find() {
+  const Timeline& t = timeline_;
+  while (below_ > t.floor_) {
+    const std::uint64_t number = (below_ - 1) / kPageSlots;
+    const Page& page = *t.pages_[number % kPages];
+    if (page.marked[tier_] == 0) {
+      below_ = std::max(number * kPageSlots, t.floor_);
+      continue;
+    }
+    const auto at = static_cast<std::uint32_t>((below_ - 1) % kPageSlots);
+    for (std::uint32_t i = at + 1; i-- > at / kBlock * kBlock;) {
+      if ((page.words[i] & Mark(tier_)) == 0) continue;
+      below_ = slot_ = number * kPageSlots + i;
+      id_ = t.IdAt(slot_);
+      return;
+    }
+    // The next block below that has one.
+    std::uint32_t block = at / kBlock;
+    std::uint64_t bits = page.blocks[tier_][block / 64] & ((std::uint64_t{1} << (block % 64)) - 1);
+    std::uint32_t group = block / 64;
+    while (bits == 0 && group > 0) bits = page.blocks[tier_][--group];
+    block = bits == 0 ? 0 : group * 64 + 63 - static_cast<std::uint32_t>(std::countl_zero(bits));
+    below_ = number * kPageSlots + (bits == 0 ? 0 : (block + 1) * kBlock);
+  }
+}
+
+}  // namespace tierd::policies

@@ -1,0 +1,142 @@
+// The multi-epoch future of a dataset, and who of the residents is used last: the data structure of `belady`. A slot is one future
+// access; slots are numbered in the order of use.
+//
+// Memory: 4 bytes per future access (and 3 bits per 16 of them, to find marks), 16 bytes per object. A slot holds the slot of the same
+// object's following use, or the object's id if none is known; so an id is found from a slot by following uses to the last one
+// known. Residents are marked in the slot of their next use, per tier: the resident used last is the last marked slot, exactly.
+//
+// Accesses may come out of order: an object's use is consumed at its own next slot, if that is less than `window` slots ahead of the
+// first one not consumed; an access further off was not planned and changes nothing. Slots that are passed by a window are given up.
+//
+// Owner: one policy instance. One thread at a time. Every call is O(1) amortised but where it says otherwise.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "policies/paged_array.h"
+#include "policies/tierd_policy.h"
+
+namespace tierd::policies {
+
+class Timeline {
+ public:
+  static constexpr std::uint64_t kNever = UINT64_MAX;     // no use is known
+  static constexpr std::uint32_t kMaxId = (1u << 29) - 3;
+  static constexpr std::uint64_t kMaxSlots = 1u << 28;    // known at a time
+
+  Timeline() : pages_(kPages) {}
+
+  // Objects. Ids that are not known are ignored by everything else.
+  void Know(std::uint32_t id, std::uint64_t bytes);
+  void Forget(std::uint32_t id);
+  bool IsKnown(std::uint32_t id) const { return id < objects_.Limit() && (objects_[id].state & kKnown) != 0; }
+  std::uint32_t BytesOf(std::uint32_t id) const { return objects_[id].bytes; }
+  void SetResident(std::uint32_t tier, std::uint32_t id, bool resident);
+  bool IsResident(std::uint32_t tier, std::uint32_t id) const { return (objects_[id].state & TierBit(tier)) != 0; }
+  // Cache lines only, in two steps: the object's own, and when those have come, the slot of the use after its next.
+  void PrefetchObject(std::uint32_t id) const {
+    if (id < objects_.Limit()) __builtin_prefetch(&objects_[id], 1);
+  }
+  void PrefetchUse(std::uint32_t id) const {
+    if (!IsKnown(id) || (objects_[id].state & kPlanned) == 0) return;
+    const std::uint32_t word = Word(Whole(objects_[id].next));
+    if ((word & kLast) == 0) __builtin_prefetch(&pages_[Whole(word & kRest) / kPageSlots % kPages]->words[word % kPageSlots], 1);
+  }
+
+  // More of the future, in the order of use. What does not fit into kMaxSlots is not taken.
+  void Append(std::span<const std::uint32_t> ids);
+  // Forgets the whole future. O(objects).
+  void Withdraw();
+  void SetWindow(std::uint32_t window) { window_ = window; }
+  // The object was used. False: that was not planned.
+  bool Consume(std::uint32_t id);
+
+  // First slot not consumed, and the one behind the last.
+  std::uint64_t now() const { return floor_; }
+  std::uint64_t end() const { return end_; }
+  bool empty() const { return floor_ == end_; }
+  std::uint64_t missed() const { return missed_; }
+
+  // Slot of the object's next use; with after_this of the one after a use that is due now (less than a window away). kNever if none is known.
+  std::uint64_t NextUse(std::uint32_t id, bool after_this) const;
+  // The slot is not consumed and its object not in the tier: its id, else TIERD_NO_OBJECT.
+  std::uint32_t MissingAt(std::uint64_t slot, std::uint32_t tier) const;
+
+  // Goes through the residents of a tier, used last first: those without a known use, then by their next use.
+  class Last {
+   public:
+    Last(const Timeline& timeline, std::uint32_t tier);
+    // TIERD_NO_OBJECT when there are no more.
+    std::uint32_t id() const { return id_; }
+    std::uint64_t slot() const { return slot_; }  // of its next use, kNever if unknown
+    void Next();
+
+   private:
+    void Find();
+    const Timeline& timeline_;
+    const std::uint32_t tier_;
+    std::size_t idle_;         // of those without a use, how many are left
+    std::uint64_t below_;      // slots from here on have been gone through
+    std::uint32_t id_ = TIERD_NO_OBJECT;
+    std::uint64_t slot_ = kNever;
+  };
+
+ private:
+  // A word: bits 31 and 30 say that its object is in tier 0, 1 and this is its next use; 29: no later use is known, and the rest is
+  // the object's id; else the rest is the low 29 bits of the slot of its following use.
+  static constexpr std::uint32_t kLast = 1u << 29;
+  static constexpr std::uint32_t kRest = kLast - 1;
+  static constexpr std::uint32_t kConsumed = kLast | kRest;    // kMaxId leaves these two out
+  static constexpr std::uint32_t kVoid = kLast | (kRest - 1);  // nobody's any more: withdrawn, forgotten
+  static constexpr std::uint32_t kPageSlots = 1u << 14;
+  static constexpr std::uint32_t kBlock = 16;                // slots of one cache line
+  static constexpr std::uint32_t kPages = (kRest + 1) / kPageSlots;
+
+  struct Page {
+    std::uint32_t words[kPageSlots];
+    std::uint64_t blocks[TIERD_POLICY_TIERS][kPageSlots / kBlock / 64];  // has marked slots
+    std::uint32_t marked[TIERD_POLICY_TIERS];
+  };
+  // state
+  static constexpr std::uint32_t kKnown = 1;
+  static constexpr std::uint32_t kPlanned = 2;  // has a next use: `next` and `last` are slots. Otherwise they are places in idle_
+  static std::uint32_t TierBit(std::uint32_t tier) { return 4u << tier; }
+  static std::uint32_t Mark(std::uint32_t tier) { return 1u << (31 - tier); }
+  struct Object {
+    std::uint32_t next = 0;
+    std::uint32_t last = 0;
+    std::uint32_t bytes = 0;  // saturates
+    std::uint32_t state = 0;
+  };
+  static_assert(sizeof(Object) == 16);
+
+  std::uint32_t& Word(std::uint64_t slot) { return pages_[slot / kPageSlots % kPages]->words[slot % kPageSlots]; }
+  std::uint32_t Word(std::uint64_t slot) const { return pages_[slot / kPageSlots % kPages]->words[slot % kPageSlots]; }
+  // The slot whose low bits these are: those in use span less than 2^29.
+  std::uint64_t Whole(std::uint32_t low) const { return floor_ + ((low - static_cast<std::uint32_t>(floor_)) & kRest); }
+  std::uint32_t IdAt(std::uint64_t slot) const;
+  void SetMark(std::uint32_t tier, std::uint64_t slot);
+  void ClearMark(std::uint32_t tier, std::uint64_t slot);
+  void PlaceResident(std::uint32_t tier, std::uint32_t id);
+  void UnplaceResident(std::uint32_t tier, std::uint32_t id);
+  // The object's next use is over, its slot becomes `left`: goes on to the following one.
+  void Pass(std::uint32_t id, std::uint32_t left);
+  void AdvanceFloor();
+  std::uint32_t& IdlePlace(std::uint32_t tier, std::uint32_t id) { return tier == 0 ? objects_[id].next : objects_[id].last; }
+
+  PagedArray<Object> objects_;
+  std::vector<std::unique_ptr<Page>> pages_;          // by slot / kPageSlots, modulo kPages
+  std::vector<std::unique_ptr<Page>> spare_;          // at most one
+  std::vector<std::uint32_t> idle_[TIERD_POLICY_TIERS];  // residents without a known use
+  std::uint64_t top_[TIERD_POLICY_TIERS] = {0, 0};    // no page above has marked slots of the tier
+  std::uint64_t floor_ = 0;
+  std::uint64_t end_ = 0;
+  std::uint64_t ahead_ = 0;                           // consumed slots from floor_ on
+  std::uint64_t missed_ = 0;
+  std::uint32_t window_ = 64;
+};
+
+}  // namespace tierd::policies
