@@ -330,5 +330,30 @@ TEST_F(ReadTest, Batch) {
   EXPECT_EQ(0u, daemon_->Leases());
 }
 
+// Of files whose size is known no more are asked for at a time than a quarter of the pin cap: here two.
+TEST_F(ReadTest, ABatchAsksForWhatFits) {
+  options_.pin_cap_bytes = 8 << 20;
+  std::vector<std::string> paths;
+  for (int i = 0; i < 6; ++i) {
+    Write("f" + std::to_string(i), ContentOf(std::to_string(i), 1 << 20));
+    paths.push_back(Path("f" + std::to_string(i)));
+  }
+  StartDaemon();
+  daemon_->CacheAll();
+  for (int i = 0; i < 6; ++i) daemon_->Evict("f" + std::to_string(i));
+  Client();
+  daemon_->mischief = Mischief::kLate;  // so that what is asked for first is all that is asked for
+  daemon_->late_ms = 60'000;
+  std::vector<const char*> texts;
+  for (const std::string& path : paths) texts.push_back(path.c_str());
+  std::vector<tier_view> views(paths.size());
+  EXPECT_EQ(6, tier_get_batch(client_, texts.data(), texts.size(), views.data(), nullptr, 0));
+  EXPECT_EQ(2u, daemon_->fetches);
+  for (tier_view& view : views) {
+    EXPECT_EQ(std::size_t{1} << 20, view.size);
+    tier_release(&view);
+  }
+}
+
 }  // namespace
 }  // namespace tierd::testing
