@@ -153,6 +153,36 @@ CLI::App* AddRun(CLI::App& app, Command& command) {
   return run;
 }
 
+void AddSimulate(CLI::App& app, Command& command) {
+  SimulateOptions& o = command.simulate;
+  CLI::App* simulate = Verb(app, "simulate", "what policies would hit, and how long epochs would take, with so much RAM and SSD (needs no daemon)", command);
+  simulate->add_option("trace", o.trace, "a trace to replay (TRACE.md, or CSV); default: a job as described by the options");
+  simulate->add_option("-p,--policy", o.policies, "names, or paths of .so files, separated by commas")->delimiter(',')->capture_default_str();
+  simulate->add_option("--ram", o.ram, "sizes of RAM to try: \"40 GB\" or \"25%\" of the dataset, separated by commas")->delimiter(',')->capture_default_str();
+  simulate->add_option("--ssd", o.ssd, "size of the SSD tier")->capture_default_str();
+  simulate->add_option("--mode", o.mode, "seeded: the policy is told the order; blind: it is not")->check(CLI::IsMember({"seeded", "blind"}))->capture_default_str();
+  simulate->add_option("--lookahead", o.lookahead, "epochs of the order that it is told ahead")->check(CLI::Range(1, 1000))->capture_default_str();
+  simulate->add_option("-n,--samples", o.samples, "samples of the dataset")->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 28))->capture_default_str();
+  simulate->add_option("--size", o.size, "mean size of a sample")->capture_default_str();
+  simulate->add_option("--sigma", o.sigma, "spread of the sizes: sigma of their logarithm")->capture_default_str();
+  simulate->add_option("--order", o.order, "distributed, same, sequential or replacement")->capture_default_str();
+  simulate->add_option("--epochs", o.epochs, "epochs to run")->check(CLI::Range(1, 100000))->capture_default_str();
+  simulate->add_option("--skip", o.skip, "epochs at the start that do not count")->capture_default_str();
+  simulate->add_option("--nodes", o.nodes, "nodes among which an epoch is dealt out")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  simulate->add_option("--node", o.node, "which of them is simulated")->capture_default_str();
+  simulate->add_option("--seed", o.seed, "of the order and the sizes")->capture_default_str();
+  simulate->add_option("--step-us", o.step_us, "what the accelerator takes per sample")->check(CLI::NonNegativeNumber)->capture_default_str();
+  simulate->add_option("--readers", o.readers, "worker processes")->check(CLI::PositiveNumber)->capture_default_str();
+  simulate->add_option("--ssd-bandwidth", o.ssd_bandwidth, "bytes per second")->capture_default_str();
+  simulate->add_option("--source-bandwidth", o.source_bandwidth, "bytes per second")->capture_default_str();
+  simulate->add_option("--source-latency-ms", o.source_latency_ms, "of one operation")->check(CLI::NonNegativeNumber)->capture_default_str();
+  simulate->add_option("--source-concurrency", o.source_concurrency, "operations that the source serves at a time")->check(CLI::PositiveNumber)->capture_default_str();
+  simulate->add_option("--target", o.target, "how much RAM for so many percent of the best speed?")->check(CLI::Range(1.0, 100.0));
+  simulate->add_option("--svg", o.svg, "draw the curves into this file");
+  simulate->add_option("--html", o.html, "curves and table as a page");
+  simulate->footer("  tierctl simulate --nodes 16 --epochs 90 --ram 3.125%,6.25%,12.5% --html curves.html\n  tierctl simulate trace.csv -p lru,belady --target 90");
+}
+
 // Where the command of `run` begins if "--" says so: the place of the "--", else argc. (CLI11 gives a subcommand's "--" to its parent.)
 int EndOfOptions(int argc, const char* const* argv) {
   int verb = 1;
@@ -182,6 +212,7 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
   AddWatchingVerbs(app, command);
   AddPolicy(app, command);
   AddActingVerbs(app, command);
+  AddSimulate(app, command);
   const CLI::App* const run = AddRun(app, command);
   std::string shell;
   CLI::App* completion = app.add_subcommand("completion", "a script that makes the shell complete verbs and options");

@@ -1,6 +1,7 @@
 // What the command line asks for. Parsing only: nothing is done here.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,34 @@ struct RunOptions {
   bool real_fds = false;               // --real-fds
   bool quiet = false;                  // --quiet
   std::vector<std::string> arguments;  // the command
+};
+
+// What `simulate` is told. Sizes as text: bytes, or a share of the dataset ("25%").
+struct SimulateOptions {
+  std::string trace;                   // instead of a job
+  std::vector<std::string> policies = {"lru", "freeze", "belady"};
+  std::vector<std::string> ram = {"10%", "25%", "50%", "75%", "90%", "100%"};
+  std::string ssd = "0%";
+  std::uint64_t samples = 20'000;
+  std::string size = "110 KB";
+  double sigma = 0;                    // of the logarithm of the sizes
+  std::string order = "distributed";
+  std::uint32_t epochs = 12;
+  std::uint32_t skip = 1;
+  std::uint32_t nodes = 1;
+  std::uint32_t node = 0;
+  std::uint64_t seed = 1;
+  std::uint32_t lookahead = 16;
+  std::string mode = "seeded";
+  double step_us = 0;
+  double readers = 8;
+  std::string ssd_bandwidth = "2 GB";  // per second, as below
+  std::string source_bandwidth = "500 MB";
+  double source_latency_ms = 1;
+  double source_concurrency = 64;
+  double target = 0;                   // percent of the best speed; 0: not asked
+  std::string svg;
+  std::string html;
 };
 
 // One struct for all verbs: each uses the members that its options fill.
@@ -50,6 +79,7 @@ struct Command {
   bool batch = false;              // top --batch
   std::vector<std::string> labels; // metrics --label: "name=value"
   RunOptions run;                  // run
+  SimulateOptions simulate;        // simulate
 };
 
 struct Parsed {

@@ -23,7 +23,7 @@ int RunVerb(const std::string& verb, Context& context) {
       {"config set", tierctl::ConfigSet}, {"config reload", tierctl::ConfigReload}, {"doctor", tierctl::Doctor},
       {"metrics", tierctl::Metrics},     {"top", tierctl::Top},              {"debug bundle", tierctl::DebugBundle},
       {"policy list", tierctl::PolicyList}, {"policy show", tierctl::PolicyShow}, {"policy set", tierctl::PolicySet},
-      {"run", tierctl::Run}};
+      {"run", tierctl::Run},             {"simulate", tierctl::Simulate}};
   return verbs.at(verb)(context);
 }
 

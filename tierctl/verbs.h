@@ -40,6 +40,7 @@ int DebugBundle(Context& context);
 int PolicyList(Context& context);
 int PolicyShow(Context& context);
 int PolicySet(Context& context);
+int Simulate(Context& context);
 // Does not return where the command ended by a signal.
 int Run(Context& context);
 

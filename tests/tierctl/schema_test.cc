@@ -81,6 +81,7 @@ const Row kRows[] = {{"status", {"status"}},
                      {"policy_list", {"policy", "list"}},
                      {"policy_show", {"policy", "show"}},
                      {"config_changes", {"policy", "set", "lru"}},
+                     {"simulate", {"simulate", "-n", "100", "--ram", "50%"}},
                      {"doctor", {"doctor", "--no-speed"}}};
 
 Ran Validate(const std::vector<std::string>& pairs) {
