@@ -24,6 +24,9 @@ AddressRange RangeOf(const void* address, size_t length) {
   return {begin, begin + (length + kPage - 1) / kPage * kPage};
 }
 
+// In a vfork child the table is the parent's, whose other threads run on: what the child unmaps of it keeps its leases.
+inline bool AnyHere() { return AnyMappings() && vfork_depth == 0; }
+
 __attribute__((noinline)) void* MapOurs(void* address, size_t length, int protection, int flags, int fd, off64_t offset) {
   {
     const Using use(fd);
@@ -53,7 +56,7 @@ void* Map(void* address, size_t length, int protection, int flags, int fd, off64
 }  // namespace
 
 TIERD_EXPORT(void*, mmap, void* address, size_t length, int protection, int flags, int fd, off64_t offset) {
-  if ((flags & MAP_FIXED) == 0 || !AnyMappings()) return Map(address, length, protection, flags, fd, offset);
+  if ((flags & MAP_FIXED) == 0 || !AnyHere()) return Map(address, length, protection, flags, fd, offset);
   TakenFrames replaced(RangeOf(address, length));
   void* const made = Map(address, length, protection, flags, fd, offset);
   // A failure may have come before or after the old pages went.
@@ -64,7 +67,7 @@ TIERD_EXPORT(void*, mmap, void* address, size_t length, int protection, int flag
 TIERD_ALIAS(void*, mmap64, mmap, void*, size_t, int, int, int, off64_t)
 
 TIERD_EXPORT(int, munmap, void* address, size_t length) {
-  if (!AnyMappings()) return Next_munmap()(address, length);
+  if (!AnyHere()) return Next_munmap()(address, length);
   TakenFrames taken(RangeOf(address, length));
   const int result = Next_munmap()(address, length);
   if (result == 0) taken.Gone();
@@ -77,7 +80,7 @@ TIERD_EXPORT(void*, mremap, void* address, size_t old_length, size_t length, int
   va_start(arguments, flags);
   void* const place = (flags & MREMAP_FIXED) != 0 ? va_arg(arguments, void*) : nullptr;
   va_end(arguments);
-  if (!AnyMappings()) return Next_mremap()(address, old_length, length, flags, place);
+  if (!AnyHere()) return Next_mremap()(address, old_length, length, flags, place);
   const AddressRange old = RangeOf(address, old_length != 0 ? old_length : 1);
   const bool moves = old_length == 0 || (flags & ~MREMAP_MAYMOVE) != 0;
   if (moves && length <= old_length) ReplaceFrames(address, old_length, Frames::kAll);
@@ -100,7 +103,7 @@ TIERD_EXPORT(void*, mremap, void* address, size_t old_length, size_t length, int
 }
 
 TIERD_EXPORT(int, mprotect, void* address, size_t length, int protection) {
-  if ((protection & PROT_WRITE) != 0 && AnyMappings()) {
+  if ((protection & PROT_WRITE) != 0 && AnyHere()) {
     const tierd::client::KeepErrno keep;
     ReplaceFrames(address, length, Frames::kPrivate);
   }

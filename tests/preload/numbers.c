@@ -53,7 +53,9 @@ static int check_taken(void) {
   CHECK(fd >= 0 && flock(fd, LOCK_SH) == 0 && fstat(fd, &st) == 0 && pipe(ends) == 0);
   struct statvfs fs;
   CHECK(fstatvfs(fd, &fs) == 0);
-  for (int to = 600; to < 1200; ++to) {
+  struct rlimit limit;
+  CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  for (int to = 600; to < 1200 && (rlim_t)to < limit.rlim_cur; ++to) {
     if (to == fd) continue; /* all others are free, as far as this program knows */
     CHECK(dup2(ends[1], to) == to);
     int next = open(other, O_RDONLY); /* nothing of ours was one of them */
