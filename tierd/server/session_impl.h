@@ -1,0 +1,56 @@
+// What the hub keeps per connection. Private to session_hub.cc (connections), session_messages.cc (what clients say), session_replies.cc (what they are told)
+// and session_counters.cc (what they write into their pages).
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "tierd/server/seqpacket.h"
+#include "tierd/server/session_hub.h"
+
+namespace tierd::server {
+
+struct SessionHub::Session {
+  Session(boost::asio::io_context& loop, UniqueFd fd, Peer who, ram::SessionPage the_page, std::uint32_t the_id)
+      : id(the_id), has_our_groups(who.has_our_groups), page(std::move(the_page)), socket(loop), process(loop) {
+    socket.assign(fd.get());  // throws when the kernel has no memory to watch it: the descriptor is still the caller's then
+    (void)fd.Release();
+    if (!who.pidfd.valid()) return;
+    process.assign(who.pidfd.get());
+    (void)who.pidfd.Release();
+  }
+
+  struct Queued {
+    std::vector<std::byte> datagram;
+    std::vector<UniqueFd> fds;
+  };
+
+  std::uint32_t id;
+  bool has_our_groups;
+  ram::SessionPage page;
+  boost::asio::posix::stream_descriptor socket;
+  boost::asio::posix::stream_descriptor process;  // a pidfd, readable when the process has ended; not open: the kernel gave none
+  bool welcomed = false;
+  bool closed = false;   // no conversation any more
+  bool hung_up = false;  // the socket is closed at both ends
+  bool ended = false;
+  bool process_gone = false;
+  bool waiting_to_send = false;
+  std::uint64_t ring_tail = 0;
+  engine::ReadTotals seen;  // what was taken over from the page so far
+  bool dirty = false;  // has gathered replies
+  MessageWriter replies{abi::MessageType::kFetchReply};
+  MessageWriter advice_replies{abi::MessageType::kAdviseReply};
+  std::deque<Queued> queue;  // the peer's queue was full
+  std::size_t queued_fds = 0;
+  // Of the waits for the socket (to read, to write), for the process, and of the end.
+  engine::HandlerMemory read_memory, write_memory, process_memory, end_memory;
+};
+
+}  // namespace tierd::server

@@ -1,0 +1,189 @@
+// What clients say: hello, requests for bytes and names, advice, descriptors they ask for (PROTOCOL: client_lib/abi/messages.h). All of it is hostile.
+#include <cerrno>
+#include <cstring>
+
+#include "tierd/server/session_impl.h"
+
+namespace tierd::server {
+namespace {
+
+constexpr int kDatagramsPerTurn = 32;
+constexpr std::int64_t kMaxClockDifference = 100'000'000;
+
+}  // namespace
+
+void SessionHub::Receive(Session& session) {
+  DrainRing(session);  // the policy hears of hits before it is asked because of a miss
+  for (int i = 0; i < kDatagramsPerTurn && !session.closed; ++i) {
+    const auto datagram = ReceiveDatagram(session.socket.native_handle(), buffer_);
+    if (!datagram.ok() && datagram.status().code() == Code::kBusy) return;
+    if (!datagram.ok() || datagram->bytes == 0) return HangUp(session);
+    if (datagram->truncated || datagram->surplus_fds != 0 || !Handle(session, std::span(buffer_).first(datagram->bytes))) {
+      if (!session.closed) ++protocol_errors_;
+      CutOff(session);
+    }
+  }
+}
+
+void SessionHub::Discard(Session& session) {
+  for (int i = 0; i < kDatagramsPerTurn; ++i) {
+    const auto datagram = ReceiveDatagram(session.socket.native_handle(), buffer_);
+    if (!datagram.ok() && datagram.status().code() == Code::kBusy) return;
+    if (!datagram.ok() || datagram->bytes == 0) return HangUp(session);
+  }
+}
+
+bool SessionHub::Handle(Session& session, std::span<const std::byte> datagram) {
+  const auto header = ReadHeader(datagram);
+  if (!header.ok()) return false;
+  const auto type = static_cast<abi::MessageType>(header->type);
+  if (type == abi::MessageType::kHello) return OnHello(session, *header, datagram);
+  if (!session.welcomed || header->version != abi::kProtocolVersion) return false;
+  switch (type) {
+    case abi::MessageType::kFetch: return OnFetch(session, *header, datagram);
+    case abi::MessageType::kAdvise: return OnAdvise(session, *header, datagram);
+    case abi::MessageType::kGetSegment: return OnGetSegment(session, datagram);
+    case abi::MessageType::kGetIndex: return OnGetIndex(session, datagram);
+    default: return false;
+  }
+}
+
+bool SessionHub::Refuse(Session& session, std::uint32_t reason, const char* text) {
+  abi::Refuse refuse{};
+  refuse.reason = reason;
+  std::strncpy(refuse.text, text, sizeof refuse.text - 1);
+  MessageWriter writer(abi::MessageType::kRefuse);
+  writer.Add(refuse);
+  Send(session, writer.Finish());
+  CutOff(session);
+  ++refused_;
+  return false;
+}
+
+bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram) {
+  (void)header;
+  const auto hello = ReadHello(datagram);
+  if (!hello.ok() || session.welcomed) return false;
+  if (hello->version_min > abi::kProtocolVersion || hello->version_max < abi::kProtocolVersionMin || hello->layout_version != abi::kLayoutVersion)
+    return Refuse(session, EPROTO, "this tierd speaks another protocol version; use the libtier that came with it");
+  if (!session.process.is_open())
+    return Refuse(session, EACCES, "no pidfd for this process (foreign pid namespace, or a kernel before 5.3): its leases could not be watched");
+  if (!session.has_our_groups)
+    return Refuse(session, EACCES, "this process lacks a group of tierd's: what it may read is for the source to decide");
+  const std::int64_t now = clock_.MonotonicNs();
+  abi::Welcome welcome{};
+  welcome.version = abi::kProtocolVersion;
+  const std::int64_t difference = now - hello->monotonic_coarse_ns;
+  if (difference > kMaxClockDifference || difference < -kMaxClockDifference) welcome.flags |= abi::kWelcomeForeignClock;
+  welcome.session_id = session.id;
+  std::memcpy(welcome.instance, engine_.instance().data(), sizeof welcome.instance);
+  welcome.monotonic_coarse_ns = now;
+  welcome.index_bytes = engine_.index().shared_bytes();
+  welcome.session_bytes = ram::SessionPage::kBytes;
+  welcome.source_count = static_cast<std::uint32_t>(engine_.sources().size());
+  welcome.page_kind = static_cast<std::uint32_t>(engine_.placement().page_kind());
+  MessageWriter writer(abi::MessageType::kWelcome);
+  writer.Add(welcome);
+  const int fds[2] = {engine_.index().client_fd(), session.page.client_fd()};
+  if (!Send(session, writer.Finish(), fds)) return false;
+  session.page.CloseFile();
+  session.welcomed = true;
+  return SendSources(session);
+}
+
+bool SessionHub::SendSources(Session& session) {
+  if (engine_.sources().empty()) return true;
+  MessageWriter writer(abi::MessageType::kSources);
+  for (const auto& unit : engine_.sources()) {
+    abi::SourceEntry entry{};
+    const std::string& root = unit->source->root();
+    entry.entry_bytes = static_cast<std::uint32_t>(abi::PadTo8(sizeof entry + root.size()));
+    entry.source_id = unit->wire_id;
+    entry.root_dev = unit->source->root_stat().dev;
+    entry.root_ino = unit->source->root_stat().ino;
+    entry.chunk_bytes = unit->options.chunk_bytes;
+    entry.staleness = static_cast<std::uint8_t>(unit->options.staleness);
+    entry.path_bytes = static_cast<std::uint16_t>(root.size());
+    entry.ttl_ms = unit->options.ttl_ms;
+    writer.Add(entry, root);
+  }
+  return Send(session, writer.Finish());
+}
+
+bool SessionHub::OnFetch(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram) {
+  const auto entries = ReadFetch(datagram, header.count);
+  if (!entries.ok()) return false;
+  for (const FetchView& view : *entries) {
+    const auto op = static_cast<abi::FetchOp>(view.entry.op);
+    const bool known_op = op == abi::FetchOp::kChunk || op == abi::FetchOp::kStat || op == abi::FetchOp::kList;
+    engine::SourceUnit* unit = engine_.FindSource(view.entry.source_id);
+    if (!known_op || unit == nullptr || !IsCanonicalRelative(view.path)) {
+      abi::FetchReply reply{};
+      reply.request_id = view.entry.request_id;
+      reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kBypass);
+      reply.reason = static_cast<std::uint8_t>(known_op ? abi::Fallback::kPath : abi::Fallback::kProtocol);
+      reply.ordinal = 0xffffffffu;
+      OnFetchReply(static_cast<engine::SessionId>(session.id), reply);
+      continue;
+    }
+    engine_.Fetch(*unit, {static_cast<engine::SessionId>(session.id), view.entry, std::string(view.path)});
+  }
+  return true;
+}
+
+bool SessionHub::OnAdvise(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram) {
+  const auto entries = ReadAdvise(datagram, header.count);
+  if (!entries.ok()) return false;
+  for (const AdviseView& view : *entries) {
+    abi::AdviseReply reply{};
+    reply.request_id = view.entry.request_id;
+    const auto op = static_cast<abi::AdviseOp>(view.entry.op);
+    const bool known_op = view.entry.op >= static_cast<std::uint8_t>(abi::AdviseOp::kPrefetch) && op <= abi::AdviseOp::kInvalidate;
+    engine::SourceUnit* unit = engine_.FindSource(view.entry.source_id);
+    if (!known_op || unit == nullptr || !IsCanonicalRelative(view.path)) {
+      reply.error = known_op ? ENOENT : EINVAL;
+      AddReply(session.id, &Session::advice_replies, reply);
+      continue;
+    }
+    engine_.Advise(*unit, op, view.path, (view.entry.flags & abi::kAdviseRecursive) != 0, [this, id = session.id, reply](int error, std::uint64_t files) mutable {
+      reply.error = error;
+      reply.affected = files;
+      AddReply(id, &Session::advice_replies, reply);
+    });
+  }
+  return true;
+}
+
+bool SessionHub::OnGetSegment(Session& session, std::span<const std::byte> datagram) {
+  const auto request = ReadId(datagram);
+  if (!request.ok()) return false;
+  const ram::Segment* segment = request->id <= 0xffffffffu ? engine_.ram().FindSegment(static_cast<std::uint32_t>(request->id)) : nullptr;
+  abi::SegmentEntry entry{};
+  entry.request_id = request->request_id;
+  entry.serial = static_cast<std::uint32_t>(request->id);
+  MessageWriter writer(abi::MessageType::kSegment);
+  if (segment == nullptr) {
+    writer.Add(entry);
+    return Send(session, writer.Finish());
+  }
+  entry.bytes = segment->bytes();
+  entry.page_kind = static_cast<std::uint32_t>(segment->page_kind());
+  writer.Add(entry);
+  const int fds[1] = {segment->client_fd()};
+  return Send(session, writer.Finish(), fds);
+}
+
+bool SessionHub::OnGetIndex(Session& session, std::span<const std::byte> datagram) {
+  const auto request = ReadId(datagram);
+  if (!request.ok()) return false;
+  abi::IndexEntry entry{};
+  entry.request_id = request->request_id;
+  entry.bytes = engine_.index().shared_bytes();
+  entry.generation = engine_.index().generation();
+  MessageWriter writer(abi::MessageType::kIndex);
+  writer.Add(entry);
+  const int fds[1] = {engine_.index().client_fd()};
+  return Send(session, writer.Finish(), fds);
+}
+
+}  // namespace tierd::server
