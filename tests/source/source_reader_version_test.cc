@@ -128,8 +128,8 @@ class ReaderDirect : public ReaderTest {
     Open(Threads());
     if (source_->direct_alignment() == 0) GTEST_SKIP() << "no O_DIRECT here";
   }
-  void Start(std::uint64_t offset, std::size_t capacity) {
-    ReadRequest request = Request("a");
+  void Start(std::uint64_t offset, std::size_t capacity, const char* name = "a") {
+    ReadRequest request = Request(name);
     request.offset = offset;
     request.capacity = capacity;
     request.buffer = memory_.data();
@@ -151,18 +151,24 @@ TEST_F(ReaderDirect, LargeReadsAndPiecesFromInsideAFile) {
   }
 }
 
-TEST_F(ReaderDirect, WhatTheSourceRefusesIsReadAgainAndNotAskedForAnyMore) {
-  Start(0, 1 << 20);
-  ASSERT_TRUE(direct());
+TEST_F(ReaderDirect, AFileThatRefusesItIsReadAgainAndThreeSpeakForTheSource) {
   io::FileReadResult refused = Failed(EINVAL);
   refused.opened = true;
   refused.direct_refused = true;
-  End("a", refused);
-  ASSERT_EQ(engine().reads.size(), 1u);
-  EXPECT_FALSE(direct());
-  End("a", Good(File(100)));
-  EXPECT_EQ(heard_["a"].result.error, ReadError::kNone);
-  Start(0, 1 << 20);
+  for (const char* name : {"a", "b", "c"}) {
+    Start(0, 1 << 20, name);
+    ASSERT_TRUE(direct()) << name;
+    EXPECT_EQ(reader_->Report().find("O_DIRECT off"), std::string::npos) << name;
+    End(name, refused);
+    ASSERT_EQ(engine().reads.size(), 1u);
+    EXPECT_FALSE(direct());
+    End(name, Good(File(100)));
+    EXPECT_EQ(heard_[name].result.error, ReadError::kNone);
+    Start(0, 1 << 20, name);
+    EXPECT_FALSE(direct()) << name;
+    End(name, Good(File(100)));
+  }
+  Start(0, 1 << 20, "d");
   EXPECT_FALSE(direct());
   EXPECT_NE(reader_->Report().find("O_DIRECT off"), std::string::npos) << reader_->Report();
 }

@@ -12,6 +12,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <new>
 #include <system_error>
 #include <thread>
 #include <unordered_map>
@@ -62,6 +63,7 @@ struct BlockingPool::Shared {
   static bool MaybeStartWorker(const std::shared_ptr<Shared>& shared);
   static void Run(const std::shared_ptr<Shared>& shared, std::uint64_t number);
   bool Next(std::unique_lock<std::mutex>& lock, std::uint64_t number, Waiting* next);
+  bool TakePosted(std::function<void()>* closure);
   void SignalLocked();
 };
 
@@ -72,12 +74,27 @@ void BlockingPool::Shared::SignalLocked() {
   [[maybe_unused]] const ssize_t wrote = ::write(event.get(), &one, sizeof one);  // an eventfd takes it
 }
 
+bool BlockingPool::Shared::TakePosted(std::function<void()>* closure) {
+  const std::lock_guard lock(mutex);
+  const bool taken = !posted.empty();
+  if (taken) {
+    *closure = std::move(posted.front());
+    posted.pop_front();
+    room.notify_all();
+  }
+  if (posted.empty() && signalled) {
+    std::uint64_t value = 0;
+    [[maybe_unused]] const ssize_t got = ::read(event.get(), &value, sizeof value);
+    signalled = false;
+  }
+  return taken;
+}
+
 // With the mutex held. False: no worker exists and none could be started.
 bool BlockingPool::Shared::MaybeStartWorker(const std::shared_ptr<Shared>& shared) {
   const std::size_t limit = shared->options.threads + std::min<std::size_t>(shared->hung, shared->options.max_replacements);
   if (shared->idle >= shared->waiting.size() || shared->workers.size() >= limit) return true;
   const std::uint64_t number = ++shared->last_worker;
-  shared->workers.emplace(number, Worker());
   // Signals belong to the loop thread.
   sigset_t all;
   sigset_t before;
@@ -85,8 +102,9 @@ bool BlockingPool::Shared::MaybeStartWorker(const std::shared_ptr<Shared>& share
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   bool started = true;
   try {
+    shared->workers.emplace(number, Worker());
     std::thread([shared, number] { Run(shared, number); }).detach();
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {  // no thread, or no memory for one
     shared->workers.erase(number);
     started = !shared->workers.empty();
   }
@@ -115,7 +133,11 @@ void BlockingPool::Shared::Run(const std::shared_ptr<Shared>& shared, std::uint6
   while (shared->Next(lock, number, &next)) {
     lock.unlock();
     TaskContext context(shared, number);
-    next.task(context);
+    // What a task owes to others it makes good itself (blocking_pool.h); the thread lives on.
+    try {
+      next.task(context);
+    } catch (const std::bad_alloc&) {
+    }
     next.task = nullptr;  // what it holds dies outside the lock
     lock.lock();
     Worker& worker = shared->workers[number];
@@ -168,23 +190,10 @@ void BlockingPool::Post(std::function<void()> closure) {
 }
 
 std::size_t BlockingPool::Poll(std::size_t budget) {
-  std::vector<std::function<void()>> batch;
-  {
-    const std::lock_guard lock(shared_->mutex);
-    const std::size_t count = std::min(budget, shared_->posted.size());
-    for (std::size_t i = 0; i < count; ++i) {
-      batch.push_back(std::move(shared_->posted.front()));
-      shared_->posted.pop_front();
-    }
-    if (shared_->posted.empty() && shared_->signalled) {
-      std::uint64_t value = 0;
-      [[maybe_unused]] const ssize_t got = ::read(shared_->event.get(), &value, sizeof value);
-      shared_->signalled = false;
-    }
-    if (count > 0) shared_->room.notify_all();
-  }
-  for (const std::function<void()>& closure : batch) closure();
-  return batch.size();
+  // One by one: where a closure throws, those behind it are still there for the next Poll.
+  std::size_t ran = 0;
+  for (std::function<void()> closure; ran < budget && shared_->TakePosted(&closure); ++ran) closure();
+  return ran;
 }
 
 void BlockingPool::Tick(std::int64_t now_ns) {
@@ -220,6 +229,18 @@ std::size_t BlockingPool::CountHung(std::uint64_t tag) const {
   return static_cast<std::size_t>(std::count_if(shared_->workers.begin(), shared_->workers.end(), [tag](const auto& w) {
     return w.second.hung && w.second.tag == tag;
   }));
+}
+
+void TaskContext::PostSurely(const std::function<void()>& closure) {
+  for (;;) {
+    try {
+      Post(closure);
+      return;
+    } catch (const std::bad_alloc&) {
+      if (stopping()) return;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 bool TaskContext::Post(std::function<void()> closure) {

@@ -16,6 +16,7 @@
 namespace tierd::source {
 
 class TaskContext;
+// Where memory runs out in a task it ends there, and its thread takes the next one: what it owes the loop it must have caught before.
 using Task = std::function<void(TaskContext&)>;
 
 struct PoolOptions {
@@ -39,7 +40,7 @@ class BlockingPool {
   Status Submit(std::uint64_t tag, Task task);
   // Has `closure` run by a later Poll(), after all that were posted before.
   void Post(std::function<void()> closure);
-  // Runs at most `budget` posted closures; returns how many ran.
+  // Runs at most `budget` posted closures; returns how many ran. What a closure throws ends the call; those behind it wait for the next one.
   std::size_t Poll(std::size_t budget);
   // Finds workers that hang and starts replacements.
   void Tick(std::int64_t now_ns);
@@ -62,6 +63,8 @@ class TaskContext {
  public:
   // Hands `closure` to the loop. Blocks while too many wait there (not counted as hanging). False: the pool is going away.
   bool Post(std::function<void()> closure);
+  // The same, and where memory has run out it waits for some: the loop must hear of it. `closure` is copied.
+  void PostSurely(const std::function<void()>& closure);
   // Says that the task makes progress: what hangs is one call, not a long task. Post says it too.
   void Alive();
   // Adds a task; never blocks.

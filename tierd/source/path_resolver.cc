@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <limits>
 #include <map>
+#include <new>
 #include <unordered_map>
 #include <utility>
 
@@ -179,8 +180,12 @@ void PathResolver::Resolve(std::string path, std::int64_t deadline_ns, ResolveCa
   Status refused = full ? Status(Code::kBusy, "too many paths wait to be resolved") : Status::Ok();
   if (refused.ok()) {
     refused = state->pool.Submit(0, [state, id, source = state->source, path = std::move(path)](TaskContext& context) {
-      auto result = std::make_shared<const Result<ResolvedPath>>(ResolvePath(*source, path));
-      context.Post([state, id, result] { state->Finish(id, *result); });
+      try {
+        auto result = std::make_shared<const Result<ResolvedPath>>(ResolvePath(*source, path));
+        context.Post([state, id, result] { state->Finish(id, *result); });
+      } catch (const std::bad_alloc&) {
+        context.PostSurely([state, id] { state->Finish(id, Status(Code::kNoSpace, "out of memory", ENOMEM)); });
+      }
     });
   }
   if (!refused.ok()) state->pool.Post([state, id, refused] { state->Finish(id, refused); });

@@ -286,11 +286,12 @@ void SourceReaderImpl::Dispatch() {
 
 void SourceReaderImpl::LeaveQueue(Operation& op) { --queued_[static_cast<std::size_t>(op.read.priority)]; }
 
-bool SourceReaderImpl::UseDirect(const ReadRequest& read) const {
+bool SourceReaderImpl::UseDirect(const Operation& op) const {
+  const ReadRequest& read = op.read;
   const std::uint64_t alignment = source_->direct_alignment();
   // A piece from inside a file is small only at its end, and the others of that file are read like that too.
-  if (alignment == 0 || direct_refused_ || (read.capacity < options_.direct_min_bytes && read.offset == 0)) return false;
-  return ((reinterpret_cast<std::uintptr_t>(read.buffer) | read.offset | read.capacity) & (alignment - 1)) == 0;
+  if (alignment == 0 || direct_refused_ || op.plain || (read.capacity < options_.direct_min_bytes && read.offset == 0)) return false;
+  return ((reinterpret_cast<std::uintptr_t>(read.buffer) | read.offset | read.capacity) & (alignment - 1)) == 0 && !DirectRefused(read.path);
 }
 
 void SourceReaderImpl::Send(Operation& op) {
@@ -319,6 +320,8 @@ void SourceReaderImpl::Send(Operation& op) {
   } catch (const std::bad_alloc&) {  // nobody was asked
     flight_.Remove(&op);
     --in_flight_;
+    byte_budget_.Take(-op.charged);
+    if (std::exchange(op.probe, false)) --probes_;
     EndLater(op, ReadError::kTimeout);
   }
 }
@@ -331,7 +334,7 @@ void SourceReaderImpl::SubmitRead(Operation& op, io::IoEngine& engine) {
   request.buffer = op.read.buffer;
   request.capacity = op.read.capacity;
   request.rest = op.read.rest;
-  request.direct = UseDirect(op.read);
+  request.direct = UseDirect(op);
   request.drop_cache = !source_->fs().is_memory;
   const auto number = static_cast<std::uint64_t>(op.id);
   engine.SubmitFileRead(std::move(request), [this, number](const io::FileReadResult& r) { OnRead(number, r); });

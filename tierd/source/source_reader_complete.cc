@@ -135,13 +135,26 @@ void SourceReaderImpl::Land(Operation& op, std::size_t bytes, bool good) {
   if (good) trial_.OnComplete(op.engine, now_ns, backlog ? window_.size() : 0);
 }
 
+// One odd file (compressed, inline) says nothing of the source; three do.
+void SourceReaderImpl::NoteDirectRefused(Operation& op) {
+  op.plain = true;
+  if (direct_refused_ || DirectRefused(op.read.path)) return;
+  refused_files_[refused_count_++] = std::hash<std::string>{}(op.read.path);
+  direct_refused_ = refused_count_ == refused_files_.size();
+}
+
+bool SourceReaderImpl::DirectRefused(const std::string& path) const {
+  const auto known = refused_files_.begin() + refused_count_;
+  return refused_count_ != 0 && std::find(refused_files_.begin(), known, std::hash<std::string>{}(path)) != known;
+}
+
 SourceReaderImpl::Verdict SourceReaderImpl::Judge(Operation& op, const io::FileReadResult& r, ReadResult* result) {
   if (r.error == ESTALE && !op.reopened) {
     op.reopened = true;
     ++counters_.stale_reopens;
     return Verdict::kAgain;
   }
-  direct_refused_ |= r.direct_refused;
+  if (r.direct_refused) NoteDirectRefused(op);
   // A server may have taken the flag, and then refuse every read of that descriptor.
   if (r.error == EINVAL && r.direct_refused) return Verdict::kAgain;
   // EINVAL is the engine's word for streams, which it does not stat. Should the source mean it, the client will hear it too.

@@ -31,6 +31,7 @@ struct Operation {
   bool hung = false;        // in flight for too long: takes no window slot
   bool abandoned = false;   // `done` has run with buffer_held
   bool reopened = false;    // after ESTALE
+  bool plain = false;       // O_DIRECT was refused for this file
   bool only_weak = true;    // every mismatch so far left size and mtime alone
   std::uint32_t mismatches = 0;
   io::EngineKind engine = io::EngineKind::kThreads;
@@ -99,7 +100,9 @@ class SourceReaderImpl final : public SourceReader {
   void Send(Operation& op);
   void SubmitRead(Operation& op, io::IoEngine& engine);
   void SubmitStat(Operation& op, io::IoEngine& engine);
-  bool UseDirect(const ReadRequest& read) const;
+  bool UseDirect(const Operation& op) const;
+  void NoteDirectRefused(Operation& op);
+  bool DirectRefused(const std::string& path) const;
   void LeaveQueue(Operation& op);
   std::size_t Waiting() const { return queued_[0] + queued_[1] + queued_[2]; }
   bool Refusing() const { return hung_ >= options_.hung_cap; }
@@ -155,6 +158,8 @@ class SourceReaderImpl final : public SourceReader {
   std::int64_t last_completion_ns_ = 0;
   std::uint64_t weak_files_ = 0;
   bool weak_source_ = false;
+  std::array<std::size_t, 3> refused_files_{};  // hashes of the paths for which it did not
+  std::uint8_t refused_count_ = 0;
   bool direct_refused_ = false;  // the source does not take O_DIRECT
   bool signalled_ = false;
   bool polling_ = false;

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "tierd/source/open_beneath.h"
@@ -37,6 +38,19 @@ struct TreeWalker::Walk {
   bool with_stat = false;
   std::atomic<bool> cancelled{false};
   std::atomic<std::size_t> tasks{0};  // waiting or running; the last one reports the end
+  std::atomic<std::uint64_t> lost{0};  // parts of the tree that there was no memory for
+
+  // Runs a part of a task. False: memory ran out; the walk goes on without it, and is not complete.
+  template <typename Work>
+  bool Try(Work&& work) {
+    try {
+      work();
+      return true;
+    } catch (const std::bad_alloc&) {
+      ++lost;
+      return false;
+    }
+  }
 };
 
 struct TreeWalker::Directory {
@@ -70,7 +84,7 @@ class TreeWalker::Crawl {
   // The task that lists `path`; the caller has counted it in walk->tasks.
   Task ListTask(std::string path) const {
     return [crawl = *this, path = std::move(path)](TaskContext& context) {
-      crawl.List(context, path);
+      crawl.walk_->Try([&] { crawl.List(context, path); });
       crawl.EndTask(context);
     };
   }
@@ -82,6 +96,7 @@ class TreeWalker::Crawl {
   void EmitWithStats(TaskContext& context, const std::shared_ptr<Directory>& directory, std::vector<WalkEntry> block) const;
   void StatSlice(TaskContext& context, const std::shared_ptr<Directory>& directory, std::vector<WalkEntry> entries) const;
   void Descend(TaskContext& context, const Directory& directory, const WalkEntry& entry) const;
+  void SubmitTask(TaskContext& context, Task task) const;
   void EndDirectory(TaskContext& context, const std::shared_ptr<Directory>& directory) const;
   void EndTask(TaskContext& context) const;
   void Send(TaskContext& context, Delivery delivery) const;
@@ -100,7 +115,7 @@ void TreeWalker::Crawl::Send(TaskContext& context, Delivery delivery) const {
 }
 
 void TreeWalker::Crawl::EndTask(TaskContext& context) const {
-  if (walk_->tasks.fetch_sub(1) == 1) context.Post([walker = walker_, id = walk_->id] { walker->Finish(id); });
+  if (walk_->tasks.fetch_sub(1) == 1) context.PostSurely([walker = walker_, id = walk_->id] { walker->Finish(id); });
 }
 
 void TreeWalker::Crawl::EndDirectory(TaskContext& context, const std::shared_ptr<Directory>& directory) const {
@@ -133,7 +148,7 @@ void TreeWalker::Crawl::List(TaskContext& context, const std::string& path) cons
       directory->error = errno;
     } else {
       opened.fd.Release();  // now the stream's
-      ReadEntries(context, directory);
+      if (!walk_->Try([&] { ReadEntries(context, directory); })) directory->error = ENOMEM;
     }
   }
   EndDirectory(context, directory);
@@ -163,8 +178,17 @@ void TreeWalker::Crawl::ReadEntries(TaskContext& context, const std::shared_ptr<
 
 void TreeWalker::Crawl::Descend(TaskContext& context, const Directory& directory, const WalkEntry& entry) const {
   if (!walk_->recursive || entry.type != DT_DIR) return;
+  SubmitTask(context, ListTask(Join(directory.path, entry.name)));
+}
+
+void TreeWalker::Crawl::SubmitTask(TaskContext& context, Task task) const {
   ++walk_->tasks;
-  context.Submit(walk_->id, ListTask(Join(directory.path, entry.name)));
+  try {
+    context.Submit(walk_->id, std::move(task));
+  } catch (const std::bad_alloc&) {
+    --walk_->tasks;  // never the last one: that is the task we are in
+    throw;
+  }
 }
 
 void TreeWalker::Crawl::EmitBlock(TaskContext& context, const std::shared_ptr<Directory>& directory,
@@ -200,13 +224,20 @@ void TreeWalker::Crawl::EmitWithStats(TaskContext& context, const std::shared_pt
     const auto first = block.begin() + static_cast<std::ptrdiff_t>(begin);
     const auto last = block.begin() + static_cast<std::ptrdiff_t>(std::min(begin + slice, block.size()));
     auto entries = std::make_shared<std::vector<WalkEntry>>(std::make_move_iterator(first), std::make_move_iterator(last));
-    ++walk_->tasks;
-    ++directory->tasks;
-    context.Submit(walk_->id, [crawl = *this, directory, entries](TaskContext& slice_context) {
-      if (!crawl.Given(slice_context)) crawl.StatSlice(slice_context, directory, std::move(*entries));
-      crawl.EndDirectory(slice_context, directory);
+    Task task = [crawl = *this, directory, entries](TaskContext& slice_context) {
+      crawl.walk_->Try([&] {
+        if (!crawl.Given(slice_context)) crawl.StatSlice(slice_context, directory, std::move(*entries));
+      });
+      crawl.walk_->Try([&] { crawl.EndDirectory(slice_context, directory); });
       crawl.EndTask(slice_context);
-    });
+    };
+    ++directory->tasks;
+    try {
+      SubmitTask(context, std::move(task));
+    } catch (const std::bad_alloc&) {
+      --directory->tasks;
+      throw;
+    }
   }
 }
 
@@ -255,7 +286,7 @@ WalkId TreeWalker::Start(WalkRequest request) {
   walk->with_stat = request.with_stat;
   walk->tasks = 1;
   const std::string path = request.path;
-  walks_.emplace(id, std::make_unique<Active>(Active{std::move(request), WalkTotals(), walk, false}));
+  walks_.emplace(id, std::make_shared<Active>(Active{std::move(request), WalkTotals(), walk, false}));
   const Crawl crawl(this, source_, walk, std::max<std::size_t>(options_.batch_entries, 1));
   if (Status status = pool_.Submit(id, crawl.ListTask(path)); !status.ok()) {
     Active& active = *walks_.at(id);
@@ -276,7 +307,8 @@ void TreeWalker::Cancel(WalkId id) {
 void TreeWalker::Deliver(std::uint64_t id, const Delivery& delivery) {
   const auto found = walks_.find(id);
   if (found == walks_.end() || found->second->totals.cancelled) return;
-  WalkTotals& totals = found->second->totals;
+  const std::shared_ptr<Active> active = found->second;  // the callback may end this walk or start others
+  WalkTotals& totals = active->totals;
   for (const WalkEntry& entry : delivery.batch.entries) {
     if (entry.type == DT_REG) {
       ++totals.files;
@@ -289,16 +321,25 @@ void TreeWalker::Deliver(std::uint64_t id, const Delivery& delivery) {
   totals.outside += delivery.outside;
   totals.errors += delivery.errors;
   if (totals.first_error == 0) totals.first_error = delivery.first_error;
-  // The callback may end this walk or start others: it is called on a copy, and nothing is touched afterwards.
-  const auto on_batch = found->second->request.on_batch;
-  if (on_batch) on_batch(delivery.batch);
+  if (!active->request.on_batch) return;
+  try {
+    active->request.on_batch(delivery.batch);
+  } catch (...) {  // whoever walks has not seen these: nothing he makes of the rest is complete
+    ++totals.errors;
+    if (totals.first_error == 0) totals.first_error = ENOMEM;
+    throw;
+  }
 }
 
 void TreeWalker::Finish(std::uint64_t id) {
   const auto found = walks_.find(id);
   if (found == walks_.end()) return;
-  const std::unique_ptr<Active> active = std::move(found->second);
+  const std::shared_ptr<Active> active = std::move(found->second);
   walks_.erase(found);
+  if (const std::uint64_t lost = active->walk->lost; lost != 0) {
+    active->totals.errors += lost;
+    if (active->totals.first_error == 0) active->totals.first_error = ENOMEM;
+  }
   if (active->request.on_done) active->request.on_done(active->totals);
 }
 

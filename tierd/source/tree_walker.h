@@ -104,7 +104,7 @@ class TreeWalker {
   std::shared_ptr<const Source> source_;  // shared with the workers
   WalkerOptions options_;
   // Owned by the loop thread.
-  std::unordered_map<std::uint64_t, std::unique_ptr<Active>> walks_;
+  std::unordered_map<std::uint64_t, std::shared_ptr<Active>> walks_;  // shared with the callback that runs
   std::uint64_t last_id_ = 0;
   BlockingPool pool_;  // last: its closures refer to the rest
 };

@@ -16,15 +16,26 @@ struct IndexQueue::Shared {
 
   leveldb::Env* env = nullptr;
 
-  // After a failed write the index may tell an old story; the next start makes it anew from the regions.
-  void GiveUp() {
-    index.reset();
-    if (!RecordIndex::Destroy(path, env).ok()) ::unlink((path + "/CURRENT").c_str());
+  // Whether the write came off. After one that did not the index may tell an old story; the next start makes it anew from the regions.
+  template <typename Write>
+  bool Update(Write&& write) {
+    if (index == nullptr) return false;
+    try {
+      if (write(*index).ok()) return true;
+      index.reset();
+      if (RecordIndex::Destroy(path, env).ok()) return false;
+    } catch (const std::bad_alloc&) {
+      // The library does not stand a lack of memory and may hold locks for ever now: nothing of it is touched again.
+      (void)index.release();
+    }
+    Insist([&] { ::unlink((path + "/CURRENT").c_str()); });
+    return false;
   }
 };
 
 namespace {
 constexpr std::size_t kRemovalsPerBatch = 1024;
+constexpr std::size_t kMostRemovals = 65'536;  // waiting for room in the queue
 }  // namespace
 
 IndexQueue::IndexQueue(const SsdOptions& options, std::string index_path, LoopMailbox& mailbox, SsdCounters& counters)
@@ -41,9 +52,17 @@ void IndexQueue::Recover(RecoveryInput input, RecoverySinks sinks, Job before_do
                 done = std::move(done)] {
     RecoveryOutcome outcome = RunRecovery(input, sinks);
     shared->index = std::move(outcome.index);
-    before_done();
-    mailbox_.Post([done, report = std::move(outcome.report)] { done(report); });
+    Insist([&] {
+      before_done();
+      mailbox_.Post([done, report = outcome.report] { done(report); });
+    });
   });
+}
+
+// On the worker: an update of so many bytes is over.
+void IndexQueue::Ended(std::size_t bytes, bool ok) {
+  if (!ok) Insist([this] { mailbox_.Post([this] { ++counters_.index_errors; }); });
+  shared_->queued_bytes -= bytes;
 }
 
 void IndexQueue::StopRecovery() { shared_->recovery_stopped = true; }
@@ -52,9 +71,7 @@ void IndexQueue::BeginRegion(std::uint32_t region, std::uint64_t epoch, Job done
   ++counters_.index_updates;
   worker_.Post([this, shared = shared_.get(), region, epoch, done = std::move(done)] {
     TIERD_KILL_POINT("ssd.region.before_open_record");
-    const bool had = shared->index != nullptr;
-    const bool ok = had && shared->index->BeginRegion(region, epoch).ok();
-    if (had && !ok) shared->GiveUp();
+    const bool ok = shared->Update([&](RecordIndex& index) { return index.BeginRegion(region, epoch); });
     TIERD_KILL_POINT("ssd.region.after_open_record");
     mailbox_.Post([this, ok, done] {
       if (!ok) ++counters_.index_errors;
@@ -74,12 +91,9 @@ void IndexQueue::EndRegion(TocBuilder toc) {
   ++counters_.index_updates;
   worker_.Post([this, shared = shared_.get(), toc = std::move(toc), bytes] {
     TIERD_KILL_POINT("ssd.region.before_index");
-    const bool had = shared->index != nullptr;
-    const bool ok = had && shared->index->EndRegion(toc).ok();
-    if (had && !ok) shared->GiveUp();
+    const bool ok = shared->Update([&](RecordIndex& index) { return index.EndRegion(toc); });
     TIERD_KILL_POINT("ssd.region.after_index");
-    shared->queued_bytes -= bytes;
-    if (!ok) mailbox_.Post([this] { ++counters_.index_errors; });
+    Ended(bytes, ok);
   });
 }
 
@@ -90,20 +104,19 @@ void IndexQueue::Remove(const IndexKey& key) {
 
 void IndexQueue::FlushRemovals() {
   if (removals_.empty()) return;
-  std::vector<IndexKey> keys = std::exchange(removals_, {});
-  const std::size_t bytes = keys.size() * sizeof(IndexKey);
+  const std::size_t bytes = removals_.size() * sizeof(IndexKey);
   if (shared_->queued_bytes.load(std::memory_order_relaxed) + bytes > options_.index_queue_bytes) {
+    if (removals_.size() < kMostRemovals) return;  // a later tick may find room
+    // The next start knows these records again. They are what the source held when they were read, and are compared with it before they are served.
     ++counters_.index_updates_dropped;
+    removals_.clear();
     return;
   }
+  std::vector<IndexKey> keys = std::exchange(removals_, {});
   shared_->queued_bytes += bytes;
   ++counters_.index_updates;
   worker_.Post([this, shared = shared_.get(), keys = std::move(keys), bytes] {
-    const bool had = shared->index != nullptr;
-    const bool ok = had && shared->index->Remove(keys).ok();
-    if (had && !ok) shared->GiveUp();
-    shared->queued_bytes -= bytes;
-    if (!ok) mailbox_.Post([this] { ++counters_.index_errors; });
+    Ended(bytes, shared->Update([&](RecordIndex& index) { return index.Remove(keys); }));
   });
 }
 

@@ -24,7 +24,7 @@ class IndexQueue {
   // Runs the recovery on the worker and keeps the index that it opens. `done` runs on the loop, unless StopRecovery() was faster.
   void Recover(RecoveryInput input, RecoverySinks sinks, Job before_done, std::function<void(const RecoveryReport&)> done);
 
-  // A recovery under way ends within milliseconds; any thread.
+  // A recovery under way ends behind the region that it reads just now, or between two records; any thread.
   void StopRecovery();
 
   // `done` runs on the loop when the region may be overwritten, whatever the index said.
@@ -39,6 +39,7 @@ class IndexQueue {
 
  private:
   struct Shared;  // what jobs touch
+  void Ended(std::size_t bytes, bool ok);
 
   const SsdOptions& options_;
   LoopMailbox& mailbox_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <utility>
 
 namespace tierd::ssd {
@@ -53,26 +54,46 @@ Status RecordReader::Read(const SsdLocation& location, const RecordIdentity& exp
   if (std::uint64_t{location.offset()} + context_.RecordBytesOf(location) > context_.format.region_bytes) {
     return Status(Code::kInvalid, "location reaches beyond its region");
   }
+  op->read_class = read_class;
+  waiting_[static_cast<std::size_t>(read_class)].push_back(std::move(op));
   ++region->readers;
   ++in_flight_;
   ++context_.counters.reads;
-  op->read_class = read_class;
-  waiting_[static_cast<std::size_t>(read_class)].push_back(std::move(op));
   Pump();
   return Status::Ok();
 }
 
-void RecordReader::Pump() {
+RecordReader::OperationPtr* RecordReader::Next() {
   constexpr auto kForeground = static_cast<std::size_t>(ReadClass::kForeground);
   constexpr auto kBackground = static_cast<std::size_t>(ReadClass::kBackground);
-  while (at_device_[kForeground] + at_device_[kBackground] < context_.options.device_reads) {
-    std::size_t next = kForeground;
-    if (waiting_[kForeground].empty()) next = kBackground;
-    if (waiting_[next].empty() || (next == kBackground && at_device_[kBackground] >= context_.options.background_reads)) return;
-    OperationPtr op = std::move(waiting_[next].front());
-    waiting_[next].pop_front();
-    Submit(std::move(op));
+  if (at_device_[kForeground] + at_device_[kBackground] >= context_.options.device_reads) return nullptr;
+  if (!waiting_[kForeground].empty()) return &waiting_[kForeground].front();
+  if (waiting_[kBackground].empty() || at_device_[kBackground] >= context_.options.background_reads) return nullptr;
+  return &waiting_[kBackground].front();
+}
+
+// An operation leaves the queue when the device has it: where there is no memory to ask it, it stays the next one.
+void RecordReader::Pump() {
+  while (const OperationPtr* const next = Next()) {
+    const OperationPtr op = *next;
+    try {
+      if (!Submit(op)) return;
+    } catch (const std::bad_alloc&) {
+      return;
+    }
+    op->in_flight = true;
+    ++at_device_[static_cast<std::size_t>(op->read_class)];
+    waiting_[static_cast<std::size_t>(op->read_class)].pop_front();
   }
+}
+
+void RecordReader::Tick() {
+  Pump();
+  const OperationPtr* const next = Next();
+  if (next == nullptr) return;
+  const OperationPtr op = *next;  // still no memory for it: whoever waits goes elsewhere
+  waiting_[static_cast<std::size_t>(op->read_class)].pop_front();
+  Finish(op, {ReadOutcome::kIoError, ENOMEM, 0});
 }
 
 void RecordReader::Hasten(const SsdLocation& location) {
@@ -103,7 +124,8 @@ void RecordReader::ReadFromBuffer(OperationPtr op, std::span<const std::byte> re
   context_.mailbox.Post([op, result] { op->done(result); });
 }
 
-void RecordReader::Submit(OperationPtr op) {
+// False: no memory.
+bool RecordReader::Submit(const OperationPtr& op) {
   const SsdLocation& at = op->location;
   const RegionAddress address = context_.files.AddressOf(at.region);
   const FrameNeeds needs = NeedsOf(at.stored_bytes);
@@ -123,25 +145,24 @@ void RecordReader::Submit(OperationPtr op) {
     op->side = TakeSide(bytes);
     parts[count++] = {op->side.data(), bytes};
   }
-  if (op->side.empty()) {
-    context_.mailbox.Post([this, op = std::move(op)] {
-      Finish(op, {ReadOutcome::kIoError, ENOMEM, 0});
-    });
-    return;
-  }
+  if (op->side.empty()) return false;
   std::size_t wanted = 0;
   for (unsigned i = 0; i < count; ++i) wanted += parts[i].iov_len;
   op->sent_ns = context_.clock.PreciseNs();
-  op->in_flight = true;
-  ++at_device_[static_cast<std::size_t>(op->read_class)];
-  context_.io.SubmitReadv(address.fd, {parts, count}, address.offset + from,
-                          [this, op = std::move(op), wanted](io::IoResult result) { OnRead(op, wanted, result); });
+  context_.io.SubmitReadv(address.fd, {parts, count}, address.offset + from, [this, op, wanted](io::IoResult result) {
+    op->in_flight = false;
+    --at_device_[static_cast<std::size_t>(op->read_class)];
+    try {
+      OnRead(op, wanted, result);
+    } catch (const std::bad_alloc&) {
+      Finish(op, {ReadOutcome::kIoError, ENOMEM, 0});
+    }
+    Pump();
+  });
+  return true;
 }
 
 void RecordReader::OnRead(OperationPtr op, std::size_t wanted, io::IoResult result) {
-  op->in_flight = false;
-  --at_device_[static_cast<std::size_t>(op->read_class)];
-  Pump();
   context_.counters.device_read_bytes += result.bytes;
   if (result.error != 0 || result.bytes != wanted) {
     const int error = result.error != 0 ? result.error : EIO;
@@ -156,9 +177,9 @@ void RecordReader::OnRead(OperationPtr op, std::size_t wanted, io::IoResult resu
     Complete(std::move(op), outcome);
     return;
   }
-  checksums_.Post([this, op = std::move(op), &mailbox = context_.mailbox, &format = context_.format]() mutable {
+  checksums_.Post([this, op = std::move(op), &mailbox = context_.mailbox, &format = context_.format] {
     const ReadOutcome outcome = Check(format, *op);
-    mailbox.Post([this, op = std::move(op), outcome] { Complete(op, outcome); });
+    mailbox.Post([this, op, outcome] { Complete(op, outcome); });
   });
 }
 
@@ -202,6 +223,8 @@ void RecordReader::Complete(OperationPtr op, ReadOutcome outcome) {
 }
 
 void RecordReader::Finish(OperationPtr op, ReadResult result) {
+  if (op->ended) return;
+  op->ended = true;
   --in_flight_;
   context_.regions.DropReader(op->location.region);
   ReturnSide(std::move(op->side));
@@ -223,7 +246,6 @@ void RecordReader::Probe() {
   }
   io::AlignedBuffer block(io::AlignedBuffer::kAlignment);
   if (block.empty()) return;
-  probing_ = true;
   const RegionAddress address = context_.files.AddressOf(region);
   const iovec part{block.data(), io::AlignedBuffer::kAlignment};
   const std::int64_t sent_ns = context_.clock.PreciseNs();
@@ -237,6 +259,7 @@ void RecordReader::Probe() {
       context_.health.OnReadSuccess(context_.clock.PreciseNs() - sent_ns);
     }
   });
+  probing_ = true;
 }
 
 io::AlignedBuffer RecordReader::TakeSide(std::size_t bytes) {

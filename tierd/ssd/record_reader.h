@@ -23,6 +23,8 @@ class RecordReader {
   FrameNeeds NeedsOf(std::uint32_t payload_bytes) const;
   Status Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done, ReadClass read_class);
   void Hasten(const SsdLocation& location);
+  // What there was no memory to ask the device for is tried again, and then given up. A few times a second.
+  void Tick();
   // Reads one block of some region to see whether the device lives. Nothing to read: counts as a success.
   void Probe();
 
@@ -45,13 +47,16 @@ class RecordReader {
     ReadClass read_class = ReadClass::kForeground;
     bool direct = false;
     bool in_flight = false;        // with the device
+    bool ended = false;            // `done` has been called
   };
   using OperationPtr = std::shared_ptr<Operation>;  // shared by the I/O callback or the checksum job, and nobody else
 
+  // What may go to the device now; null: nothing.
+  OperationPtr* Next();
   void ReadFromBuffer(OperationPtr op, std::span<const std::byte> record);
   // Hands to the device what may go there.
   void Pump();
-  void Submit(OperationPtr op);
+  bool Submit(const OperationPtr& op);
   void OnRead(OperationPtr op, std::size_t wanted, io::IoResult result);
   static ReadOutcome Check(const ScanFormat& format, Operation& op);
   void Complete(OperationPtr op, ReadOutcome outcome);

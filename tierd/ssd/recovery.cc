@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <new>
 #include <utility>
 
 #include "tierd/base/kill_point.h"
 #include "tierd/ssd/newest_versions.h"
+#include "tierd/ssd/worker.h"
 
 namespace tierd::ssd {
 
@@ -17,6 +19,26 @@ class Recovery {
 
   RecoveryOutcome Run() {
     const auto start = std::chrono::steady_clock::now();
+    Status status;
+    try {
+      status = Steps();
+    } catch (const std::bad_alloc&) {
+      status = Status(Code::kNoSpace, "out of memory");
+      (void)out_.index.release();  // it may hold locks for ever now: its library does not stand this
+    }
+    if (!status.ok()) out_.index.reset();
+    TIERD_KILL_POINT("ssd.recover.after_scan");
+    if (!regions_told_) {
+      std::fill(epochs_.begin(), epochs_.end(), 0);
+      Insist([this] { TellRegions(); });
+    }
+    out_.report.status = std::move(status);
+    out_.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    return std::move(out_);
+  }
+
+ private:
+  Status Steps() {
     TIERD_KILL_POINT("ssd.recover.before_scan");
     Status status = OpenIndex();
     if (status.ok()) status = BringUpToDate();
@@ -31,18 +53,9 @@ class Recovery {
       if (status.ok()) status = BringUpToDate();
       if (status.ok()) status = Scan();
     }
-    TIERD_KILL_POINT("ssd.recover.after_scan");
-    if (!regions_told_) {
-      std::fill(epochs_.begin(), epochs_.end(), 0);
-      TellRegions();
-    }
-    out_.report.status = status;
-    if (!status.ok()) out_.index.reset();
-    out_.report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    return std::move(out_);
+    return status;
   }
 
- private:
   Status OpenIndex() {
     Result<std::unique_ptr<RecordIndex>> opened = RecordIndex::Open(in_.index_path, in_.format.salt, in_.index_env);
     if (!opened.ok()) return Recreate(opened.status());

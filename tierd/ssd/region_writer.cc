@@ -269,6 +269,10 @@ bool RegionWriter::idle() const {
   return std::none_of(buffers_.begin(), buffers_.end(), [](const auto& b) { return b->used && b->closing; });
 }
 
+bool RegionWriter::behind() const {
+  return current_ == nullptr && std::all_of(buffers_.begin(), buffers_.end(), [](const auto& buffer) { return buffer->used; });
+}
+
 std::uint64_t RegionWriter::room() const {
   if (current_ == nullptr) return 0;
   const std::uint64_t taken = std::uint64_t{current_->fill} + current_->toc.BytesWith(0, context_.format.alignment);

@@ -51,6 +51,8 @@ class RegionWriter {
   bool idle() const;
   // What the open region still takes.
   std::uint64_t room() const;
+  // Every buffer is being written: nothing can be taken before one is done.
+  bool behind() const;
 
  private:
   struct Buffer {

@@ -269,6 +269,7 @@ void SsdTier::Impl::Tick() {
     health_.OnHung(now, hung);
   }
   if (health_.ProbeDue(now)) reader_.Probe();
+  reader_.Tick();
   index_.FlushRemovals();
   if (!index_done_) return;
   space_.Tick();
@@ -368,6 +369,7 @@ void SsdTier::Verify(std::function<void(const VerifyReport&)> done) { impl_->ver
 void SsdTier::Flush() { impl_->context_.io.Flush(); }
 std::size_t SsdTier::Poll(std::size_t budget) { return impl_->Poll(budget); }
 bool SsdTier::more_work() const { return impl_->more_work(); }
+bool SsdTier::behind() const { return impl_->writer_.behind(); }
 bool SsdTier::at_rest() const { return impl_->at_rest(); }
 void SsdTier::Tick() { impl_->Tick(); }
 int SsdTier::wake_fd() const { return impl_->mailbox_.fd(); }

@@ -258,6 +258,8 @@ class SsdTier {
   // Runs completions and a bounded piece (<= 1 ms) of background work; returns how many callbacks ran. `more_work()` asks for another turn.
   std::size_t Poll(std::size_t budget);
   bool more_work() const;
+  // Behind with writing: every append would be refused as busy now.
+  bool behind() const;
   // Nothing is with the tier's own threads, and no answer of theirs waits for Poll().
   bool at_rest() const;
   // About ten times a second: hung reads, health, free space, probes.

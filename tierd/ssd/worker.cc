@@ -9,6 +9,21 @@
 #include "tierd/base/check.h"
 
 namespace tierd::ssd {
+namespace {
+
+constexpr std::chrono::milliseconds kMemoryPause{1};
+
+// False: memory ran out.
+bool Try(const Job& job) {
+  try {
+    job();
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+}
+
+}  // namespace
 
 LoopMailbox::LoopMailbox() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { TIERD_CHECK(fd_.valid()); }
 
@@ -107,7 +122,13 @@ void Worker::Run() {
     jobs_.pop_front();
     ++running_;
     lock.unlock();
-    job();
+    while (!Try(job)) {
+      std::this_thread::sleep_for(kMemoryPause);
+      lock.lock();
+      const bool leave = stopping_;
+      lock.unlock();
+      if (leave) break;
+    }
     job = nullptr;  // what the job holds dies before it counts as done
     lock.lock();
     --running_;

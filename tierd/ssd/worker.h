@@ -4,11 +4,13 @@
 // Jobs carry values: they touch nothing that the loop thread owns.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <vector>
@@ -41,7 +43,21 @@ class LoopMailbox {
   bool closed_ = false;   // guarded by mutex_
 };
 
-// `threads` threads over one FIFO.
+// Until there is memory for it, again and again; for worker threads, which may wait. `work` can be done twice.
+template <typename Work>
+void Insist(Work&& work) {
+  for (;;) {
+    try {
+      work();
+      return;
+    } catch (const std::bad_alloc&) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+}
+
+// `threads` threads over one FIFO. Where memory runs out in a job it is run once more a little later: whatever the worker owes the loop comes. So a job
+// hands over its result last, and what it does before that can be done twice.
 class Worker {
  public:
   Worker(const std::string& name, unsigned threads);
