@@ -29,7 +29,8 @@ constexpr std::uint32_t TicksOf(std::int64_t monotonic_coarse_ns) {
 }
 // The daemon bumps IndexHeader::heartbeat_ticks at least this often while its loop turns; a reader that sees it older than
 // kHeartbeatStaleTicks treats the daemon as hung (HAZARDS 2.11): hits on unexpired slots go on, misses go to the source at once.
-inline constexpr std::int64_t kHeartbeatPeriodMs = 100;
+// The limit is what readers of this layout version go by. The period leaves a late timer 0.3 s.
+inline constexpr std::int64_t kHeartbeatPeriodMs = 500;
 inline constexpr std::uint32_t kHeartbeatStaleTicks = 48;  // 0.8 s
 
 // ---- keys -----------------------------------------------------------------------------------------------------------------

@@ -187,7 +187,9 @@ struct AdviseEntry {
   std::uint16_t path_bytes;
   std::uint64_t request_id;
   std::uint32_t source_id;
-  std::uint32_t reserved;
+  // kInvalidate: when it was said, for one that is told again because no answer came; 0: now. CLOCK_MONOTONIC_COARSE >> kTickShift, rounded up: what the daemon
+  // has begun since then serves. A daemon that does not know the field begins anew.
+  std::uint32_t said_ticks;
 };
 inline constexpr std::uint8_t kAdviseRecursive = 1;
 static_assert(sizeof(AdviseEntry) == 24);

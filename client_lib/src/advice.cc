@@ -21,14 +21,22 @@ struct Place {
   std::size_t relative_bytes;
 };
 
+// What is said of a place.
+struct Word {
+  abi::AdviseOp op;
+  bool recursive;
+  std::uint32_t said_ticks;  // AdviseEntry
+};
+
 std::size_t EntryBytes(const Place& place) { return abi::PadTo8(sizeof(abi::AdviseEntry) + place.relative_bytes); }
 
-void Encode(const Place& place, abi::AdviseOp op, bool recursive, std::uint64_t request_id, std::byte* out) {
+void Encode(const Place& place, const Word& word, std::uint64_t request_id, std::byte* out) {
   const std::size_t bytes = EntryBytes(place);
   abi::AdviseEntry entry{};
   entry.entry_bytes = static_cast<std::uint32_t>(bytes);
-  entry.op = static_cast<std::uint8_t>(op);
-  entry.flags = recursive ? abi::kAdviseRecursive : 0;
+  entry.op = static_cast<std::uint8_t>(word.op);
+  entry.flags = word.recursive ? abi::kAdviseRecursive : 0;
+  entry.said_ticks = word.said_ticks;
   entry.path_bytes = static_cast<std::uint16_t>(place.relative_bytes);
   entry.request_id = request_id;
   entry.source_id = place.source->id;
@@ -38,7 +46,7 @@ void Encode(const Place& place, abi::AdviseOp op, bool recursive, std::uint64_t 
 }
 
 // One entry, one answer: files concerned or -errno.
-std::int64_t AdviseOne(Session& session, const Place& place, abi::AdviseOp op, bool recursive, std::int64_t deadline_ns) {
+std::int64_t AdviseOne(Session& session, const Place& place, const Word& word, std::int64_t deadline_ns) {
   alignas(8) std::byte datagram[sizeof(abi::MessageHeader) + sizeof(abi::AdviseEntry) + PATH_MAX + 8];
   Waiter waiter;
   waiter.answer = abi::MessageType::kAdviseReply;
@@ -47,7 +55,7 @@ std::int64_t AdviseOne(Session& session, const Place& place, abi::AdviseOp op, b
   const abi::MessageHeader header{abi::kMessageMagic, static_cast<std::uint16_t>(abi::MessageType::kAdvise), session.channel.version(),
                                   static_cast<std::uint32_t>(sizeof(abi::MessageHeader) + EntryBytes(place)), 1};
   std::memcpy(datagram, &header, sizeof header);
-  Encode(place, op, recursive, waiter.id, datagram + sizeof header);
+  Encode(place, word, waiter.id, datagram + sizeof header);
   const bool sent = session.channel.Send(datagram, header.bytes, deadline_ns) == SendOutcome::kSent;
   const WaitOutcome outcome = session.channel.Wait(group, &waiter, 1, sent ? deadline_ns : 0);
   if (outcome == WaitOutcome::kDead) return -ENOTCONN;
@@ -57,7 +65,7 @@ std::int64_t AdviseOne(Session& session, const Place& place, abi::AdviseOp op, b
 }
 
 // Many entries with one wait: the sum, or the first error.
-std::int64_t AdviseMany(Session& session, const Place* places, std::size_t count, abi::AdviseOp op, bool recursive, std::int64_t deadline_ns) {
+std::int64_t AdviseMany(Session& session, const Place* places, std::size_t count, const Word& word, std::int64_t deadline_ns) {
   auto* const waiters = static_cast<Waiter*>(std::malloc(count * sizeof(Waiter)));
   auto* const buffer = static_cast<std::byte*>(std::malloc(abi::kMaxMessageBytes));
   if (waiters == nullptr || buffer == nullptr) {
@@ -75,7 +83,7 @@ std::int64_t AdviseMany(Session& session, const Place* places, std::size_t count
   for (std::size_t i = 0; i < count && sent;) {
     abi::MessageHeader header{abi::kMessageMagic, static_cast<std::uint16_t>(abi::MessageType::kAdvise), session.channel.version(), sizeof header, 0};
     for (; i < count && header.bytes + EntryBytes(places[i]) <= abi::kMaxMessageBytes; ++i, ++header.count) {
-      Encode(places[i], op, recursive, waiters[i].id, buffer + header.bytes);
+      Encode(places[i], word, waiters[i].id, buffer + header.bytes);
       header.bytes += static_cast<std::uint32_t>(EntryBytes(places[i]));
     }
     std::memcpy(buffer, &header, sizeof header);
@@ -97,18 +105,20 @@ bool NotDone(std::int64_t result) { return result == -ENOTCONN || result == -ETI
 
 }  // namespace
 
-bool ConfirmInvalidation(Session& session, const char* path, bool recursive, std::int64_t deadline_ns) {
+bool ConfirmInvalidation(Session& session, const PendingInvalidation& said, std::int64_t deadline_ns) {
   const SourceTable& sources = *session.sources.load(std::memory_order_acquire);
+  const char* const path = said.path;
+  const Word word{abi::AdviseOp::kInvalidate, said.recursive || path == nullptr, abi::TicksOf(said.said_ns) + 1};
   if (path == nullptr) {
     for (std::uint32_t i = 0; i < sources.count(); ++i) {
-      if (AdviseOne(session, {&sources.at(i), "", 0}, abi::AdviseOp::kInvalidate, true, deadline_ns) < 0) return false;
+      if (AdviseOne(session, {&sources.at(i), "", 0}, word, deadline_ns) < 0) return false;
     }
     return true;
   }
   Place place;
   place.source = sources.Match(path, std::strlen(path), &place.relative, &place.relative_bytes);
   if (place.source == nullptr) return true;
-  return !NotDone(AdviseOne(session, place, abi::AdviseOp::kInvalidate, recursive, deadline_ns));
+  return !NotDone(AdviseOne(session, place, word, deadline_ns));
 }
 
 namespace {
@@ -158,7 +168,7 @@ class Advice {
     if (found > 0) {
       const bool may = client_.MayAsk(*session, now_ns, &why);
       const std::int64_t deadline_ns = PreciseNs() + std::int64_t{client_.settings().timeout_ms} * 1'000'000;
-      result = may ? AdviseMany(*session, places, found, op_, recursive_, deadline_ns) : why == abi::Fallback::kHung ? -ETIMEDOUT : -ENOTCONN;
+      result = may ? AdviseMany(*session, places, found, {op_, recursive_, 0}, deadline_ns) : why == abi::Fallback::kHung ? -ETIMEDOUT : -ENOTCONN;
       if (result == -ENOTCONN) client_.NoteDead(*session, now_ns);
       if (may && result == -ETIMEDOUT) client_.NoteTimeout(now_ns);
       if (NotDone(result)) return Unheard(paths, count, now_ns, result);
@@ -179,7 +189,7 @@ class Advice {
         understood = false;
         continue;
       }
-      client_.PostponeInvalidation(canonical ? paths[i] : text.text, recursive_, now_ns);
+      client_.PostponeInvalidation({canonical ? paths[i] : text.text, recursive_, said_ns_, nullptr}, now_ns);
     }
     if (error != -ENOTCONN) return error;
     return understood ? 0 : -EINVAL;
@@ -188,6 +198,7 @@ class Advice {
   Client& client_;
   const abi::AdviseOp op_;
   const bool recursive_;
+  const std::int64_t said_ns_ = PreciseNs();
 };
 
 std::int64_t Advise(tier_client* client, abi::AdviseOp op, const char* const* paths, std::size_t count, unsigned flags) {

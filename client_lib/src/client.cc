@@ -102,7 +102,7 @@ void Client::EndAll() {
   while (pending_ != nullptr) {
     PendingInvalidation* const first = pending_;
     pending_ = first->next;
-    std::free(first->path);
+    std::free(const_cast<char*>(first->path));
     std::free(first);
   }
   pending_count_ = 0;
@@ -206,29 +206,31 @@ Arena* Client::ReuseArena(void* context, const std::uint8_t instance[16]) {
 
 bool Client::TellPending(Session& session) {
   for (PendingInvalidation* link = pending_; link != nullptr; link = link->next) {
-    if (!ConfirmInvalidation(session, link->path, link->recursive, PreciseNs() + std::int64_t{settings_.timeout_ms} * 1'000'000)) return false;
+    if (!ConfirmInvalidation(session, *link, PreciseNs() + std::int64_t{settings_.timeout_ms} * 1'000'000)) return false;
   }
   while (pending_ != nullptr) {
     PendingInvalidation* const first = pending_;
     pending_ = first->next;
-    std::free(first->path);
+    std::free(const_cast<char*>(first->path));
     std::free(first);
   }
   pending_count_ = 0;
   return true;
 }
 
-void Client::PostponeInvalidation(const char* path, bool recursive, std::int64_t now_ns) {
+void Client::PostponeInvalidation(const PendingInvalidation& said, std::int64_t now_ns) {
   const Lock lock(mutex_);
   auto* const pending = static_cast<PendingInvalidation*>(std::calloc(1, sizeof(PendingInvalidation)));
-  char* const copy = pending_count_ < kMaxPending ? ::strdup(path) : nullptr;
+  char* const copy = pending_count_ < kMaxPending ? ::strdup(said.path) : nullptr;
   if (pending != nullptr && (copy != nullptr || pending_ == nullptr || pending_->path != nullptr)) {
     pending->path = copy;  // null, also when there is no memory for the text: everything
-    pending->recursive = recursive;
+    pending->recursive = said.recursive;
+    pending->said_ns = said.said_ns;
     pending->next = pending_;
     pending_ = pending;
     ++pending_count_;
   } else {
+    if (pending_ != nullptr) pending_->said_ns = said.said_ns;
     std::free(pending);
     std::free(copy);
   }

@@ -15,12 +15,7 @@
 
 namespace tierd::client {
 
-// An invalidation that no daemon has confirmed yet: told to the next one before anything is served from it.
-struct PendingInvalidation {
-  char* path;  // absolute; null: everything
-  bool recursive;
-  PendingInvalidation* next;
-};
+struct PendingInvalidation;
 
 class Client {
  public:
@@ -67,7 +62,7 @@ class Client {
   std::uint64_t sessions_opened() const { return sessions_opened_.load(std::memory_order_relaxed); }
 
   // An invalidation could not be confirmed: remembers it and drops the session.
-  void PostponeInvalidation(const char* path, bool recursive, std::int64_t now_ns);
+  void PostponeInvalidation(const PendingInvalidation& said, std::int64_t now_ns);
 
   // Around fork().
   void CountFrozenLeases();

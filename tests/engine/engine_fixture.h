@@ -91,10 +91,14 @@ class EngineTest : public testing::Test, private ReplySink {
   void UseSsd() { options_.ssd.directory = cache_.path() + "/ssd"; }
   SourceOptions& source_options() { return options_.sources.back(); }
 
-  void StartEngine() {
+  // As a client may meet it: records of the SSD are still to come.
+  void BeginEngine() {
     engine_ = std::make_unique<Engine>(loop_, clock_, registry_, options_);
     const Status status = engine_->Start(*this);
     ASSERT_TRUE(status.ok()) << status.ToString();
+  }
+  void StartEngine() {
+    BeginEngine();
     ASSERT_TRUE(RunUntil([&] { return !engine_->recovering(); }));
   }
   void StopEngine() {

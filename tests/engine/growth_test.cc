@@ -17,7 +17,7 @@ class GrowthTest : public EngineTest {
     stat.size = 100;
     for (int added = 0;; ++added) {
       stat.ino = 1'000'000u + static_cast<std::uint64_t>(added);
-      if (!engine().fetcher().Observe(unit(), "walked/" + std::to_string(added), stat, 1)) return added;
+      if (engine().fetcher().Observe(unit(), "walked/" + std::to_string(added), stat, 1) != Fetcher::Observed::kKnown) return added;
     }
   }
   void ExpectFrames(const std::vector<std::uint64_t>& asked, const std::vector<std::string>& names, std::size_t bytes) {
@@ -73,7 +73,7 @@ TEST_F(GrowthTest, ReadersOfWhatIsNotAdmittedWaitForASegmentToo) {
   StartEngine();
   auto policy = policies::PolicyInstance::Create(refuses_all, {});
   ASSERT_TRUE(policy.ok());
-  unit().policy = std::move(policy).value();
+  unit().policy.Set(std::move(policy).value());
   for (const std::string& name : names) ASSERT_EQ(Fetch(name, abi::FetchOp::kStat).status(), abi::FetchStatus::kMeta);
   // More on their way at a time than the first segment has room for.
   source_io_.Hold(io::Step::kRead);

@@ -65,7 +65,7 @@ TEST_F(JobErrorTest, AnIndexThatGrowsIsNoError) {
   io::FileStat stat;
   stat.mode = S_IFREG | 0644;
   stat.size = 100;
-  for (stat.ino = 1'000'000; engine().fetcher().Observe(unit(), "walked/" + std::to_string(stat.ino), stat, 1);) ++stat.ino;
+  for (stat.ino = 1'000'000; engine().fetcher().Observe(unit(), "walked/" + std::to_string(stat.ino), stat, 1) == Fetcher::Observed::kKnown;) ++stat.ino;
   source_io_.Release();
   const JobStatus status = WaitForJob(job);
   EXPECT_EQ(status.files_failed, 0u) << status.error;

@@ -21,9 +21,9 @@ class SweepTest : public EngineTest {
     for (std::uint32_t i = 0; i < kFiles; ++i) {
       stat.ino = 1'000'000u + i;
       const std::string path = "tree/" + std::to_string(i % 500) + "/" + std::to_string(i);
-      if (engine().fetcher().Observe(unit(), path, stat, 1)) continue;
+      if (engine().fetcher().Observe(unit(), path, stat, 1) == Fetcher::Observed::kKnown) continue;
       const std::size_t known = engine().catalogue().file_count();
-      ASSERT_TRUE(RunUntil([&] { return engine().fetcher().Observe(unit(), path, stat, 1); })) << known;
+      ASSERT_TRUE(RunUntil([&] { return engine().fetcher().Observe(unit(), path, stat, 1) == Fetcher::Observed::kKnown; })) << known;
     }
     ASSERT_TRUE(RunUntil([&] { return !engine().catalogue().growing(); }));
   }
@@ -98,6 +98,73 @@ TEST_F(SweepTest, SweepsWaitForOneAnotherAndOfOneFileForNobody) {
   EXPECT_EQ(order, std::vector<int>{3});
   ASSERT_TRUE(RunUntil([&] { return order.size() == 3; }));
   EXPECT_EQ(order, (std::vector<int>{3, 1, 2}));
+}
+
+// The catalogue is gone through once, however many wait, and each file is met once.
+TEST_F(SweepTest, AllThatWaitAreServedByOnePass) {
+  StartEngine();
+  KnowFiles();
+  constexpr int kEqual = 50;
+  int ended = 0;
+  const auto counts = [&](std::uint64_t expected) {
+    return [&ended, expected](int error, std::uint64_t files) {
+      EXPECT_EQ(error, 0);
+      EXPECT_EQ(files, expected);
+      ++ended;
+    };
+  };
+  const std::uint64_t before = engine().counters().invalidated_request;
+  for (int i = 0; i < kEqual; ++i) engine().Advise(unit(), abi::AdviseOp::kInvalidate, "tree", true, counts(kFiles));
+  int directories = 0;
+  for (int round = 0; round < 20; ++round) {
+    for (int dir = 0; dir < 500; ++dir, ++directories) engine().Advise(unit(), abi::AdviseOp::kEvict, "tree/" + std::to_string(dir), true, counts(kFiles / 500));
+  }
+  const std::uint64_t turns = engine().lag().count;
+  ASSERT_TRUE(RunUntil([&] { return ended == kEqual + directories; }, 20'000));
+  EXPECT_EQ(engine().counters().invalidated_request - before, kFiles);
+  std::printf("%d sweeps in %llu turns\n", kEqual + directories, static_cast<unsigned long long>(engine().lag().count - turns));
+}
+
+// A client whose daemon did not answer in time says it again; what has been done since then need not be done twice.
+TEST_F(SweepTest, AnInvalidationThatIsToldAgainIsServedByTheOneUnderWay) {
+  StartEngine();
+  KnowFiles();
+  int ended = 0;
+  const auto count = [&](int error, std::uint64_t) {
+    EXPECT_EQ(error, 0);
+    ++ended;
+  };
+  const std::uint64_t before = engine().counters().invalidated_request;
+  const std::int64_t said_ns = SystemClock().MonotonicNs();
+  engine().Advise(unit(), abi::AdviseOp::kInvalidate, "tree", true, count);
+  (void)HandlersIn(1);
+  engine().Advise(unit(), abi::AdviseOp::kInvalidate, "tree", {true, said_ns - 20'000'000}, count);
+  ASSERT_EQ(ended, 0);
+  ASSERT_TRUE(RunUntil([&] { return ended == 2; }));
+  EXPECT_EQ(engine().counters().invalidated_request - before, kFiles);
+  engine().Advise(unit(), abi::AdviseOp::kInvalidate, "tree/3", {true, said_ns - 20'000'000}, count);
+  EXPECT_EQ(ended, 3);
+  engine().Advise(unit(), abi::AdviseOp::kInvalidate, "tree", {true, SystemClock().MonotonicNs() + 20'000'000}, count);
+  EXPECT_EQ(ended, 3) << "said since";
+  ASSERT_TRUE(RunUntil([&] { return ended == 4; }));
+  EXPECT_EQ(engine().counters().invalidated_request - before, 2u * kFiles);
+}
+
+TEST_F(SweepTest, APolicyIsToldOfAMillionFilesInSlices) {
+  const auto names = MakeFiles(8, 2000);
+  StartEngine();
+  for (const std::string& name : names) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  KnowFiles();
+  auto policy = engine().PreparePolicy("lru", "");
+  ASSERT_TRUE(policy.ok());
+  engine().SwitchPolicy(unit(), std::move(policy).value(), "lru", "");
+  EXPECT_TRUE(unit().policy.changing());
+  const std::string late = Write("late", Bytes("late", 2000));
+  ASSERT_EQ(Fetch(late).status(), abi::FetchStatus::kFrame) << "the old one decides meanwhile";
+  ASSERT_TRUE(RunUntil([&] { return !unit().policy.changing(); }));
+  std::vector<std::uint32_t> victims(16);
+  victims.resize(unit().policy.Victims(TIERD_TIER_RAM, 1 << 20, victims));
+  EXPECT_EQ(victims.size(), names.size() + 1);
 }
 
 TEST_F(SweepTest, RecordsOfAChangedImmutableSetAreVoidAtOnceAndGoByAndBy) {

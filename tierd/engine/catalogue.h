@@ -117,11 +117,14 @@ class Catalogue {
   abi::SlotKind KindOf(FileId file) const;
   std::uint32_t generation() const { return index_->generation(); }
   // The index is being enlarged, or about to be: an Add that failed may succeed soon.
-  bool growing() const { return index_->growing() || index_->WantsGrowth(); }
+  bool growing() const { return index_->growing() || (index_->WantsGrowth() && !growth_failed_); }
+  void set_growth_failed(bool failed) { growth_failed_ = failed; }
   // What an index slot belongs to; kNoObject when the slot is empty or metadata only.
   ObjectId ObjectAt(std::uint8_t generation_low, std::uint32_t ordinal) const;
   // Whether the file's path is `path` or below it; "" is above everything.
   bool IsBelow(FileId file, std::string_view path) const;
+  // The path that FileRecord::dir names.
+  const std::string& DirectoryPath(std::uint32_t dir) const { return dirs_[dir]; }
   // Whether the file's parent is `path`.
   bool IsChild(FileId file, std::string_view path) const { return dirs_[files_[Raw(file)].dir] == path && !names_.Get(files_[Raw(file)].name).empty(); }
   std::uint64_t files_of(std::uint16_t source) const { return source < files_per_source_.size() ? files_per_source_[source] : 0; }
@@ -158,6 +161,7 @@ class Catalogue {
   std::size_t file_count_ = 0;
   std::vector<std::uint64_t> files_per_source_;
   std::uint64_t sequence_ = 0;
+  bool growth_failed_ = false;  // the last time; tried again now and then
 };
 
 }  // namespace tierd::engine

@@ -25,6 +25,7 @@
 #include "tierd/engine/jobs.h"
 #include "tierd/engine/options.h"
 #include "tierd/engine/placement.h"
+#include "tierd/engine/recovery_doubts.h"
 #include "tierd/engine/refresher.h"
 #include "tierd/engine/requests.h"
 #include "tierd/engine/source_unit.h"
@@ -64,10 +65,17 @@ class Engine {
   SourceUnit* FindSource(std::uint32_t wire_id);
   // Exactly one reply comes through the sink, now or later. The path has passed IsCanonicalRelative.
   void Fetch(SourceUnit& unit, const FetchRequest& request) { fetcher_->Fetch(unit, request); }
-  // tier_prefetch, tier_evict, tier_pin, tier_invalidate of one path (or everything below it). `done` runs once with an errno (EAGAIN: too much waits) and
-  // the number of known files affected; of one path inside the call. kInvalidate has taken effect then: no hit can return the old bytes.
+  // tier_evict, tier_unpin, tier_invalidate of one path (or everything below it). `done` runs once with an errno (EAGAIN: too much waits) and the number of
+  // known files affected; of one path inside the call. kInvalidate has taken effect then: no hit can return the old bytes.
+  struct AdviceReach {
+    AdviceReach(bool is_recursive, std::int64_t was_said_ns = 0) : recursive(is_recursive), said_ns(was_said_ns) {}  // NOLINT: mostly that is all there is to say
+    bool recursive = false;
+    std::int64_t said_ns = 0;  // kInvalidate: when it was said first (Sweeps::Request)
+  };
   using AdviceDone = std::function<void(int error, std::uint64_t files)>;
-  void Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, bool recursive, AdviceDone done);
+  void Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, AdviceReach reach, AdviceDone done);
+  // tier_prefetch, tier_pin: one job for all of them. False: too many jobs run.
+  bool Prefetch(std::vector<Jobs::Item> items, bool pin);
   // An entry of a session's access ring (hostile).
   void OnAccess(SessionId session, std::uint64_t ring_entry);
   void CountRingLost(std::uint64_t entries) { counters_.ring_lost += entries; }
@@ -112,6 +120,7 @@ class Engine {
   // Another policy for a source, at run time, in two steps, so that several change together or none: it is made (kNotFound, kInvalid), and then takes
   // over, told all that is known and placed.
   Result<policies::PolicyInstance> PreparePolicy(const std::string& name, const std::string& parameters);
+  // In slices, during which the old one decides; it is named as the source's from now on.
   void SwitchPolicy(SourceUnit& unit, policies::PolicyInstance policy, const std::string& name, const std::string& parameters);
 
   // Hooks of the server, set before Start: after each turn (replies go out), at each timer tick (rings are drained), and when clients need
@@ -132,6 +141,7 @@ class Engine {
   void GrowIndexNow();
   void GrowIndexInBackground(std::uint64_t expected_files = 0);
   void EndIndexGrowth();
+  void PauseIndexGrowth();
   struct Watched;
   void Watch(int fd);
   void Arm(Watched& watched);
@@ -145,10 +155,13 @@ class Engine {
   }
   bool DrainSources(std::int64_t begin_ns);
   bool StepIndex();
+  bool TellPolicy(SourceUnit& unit);
   void NoteLag(std::int64_t begin_ns);
   void ScheduleTurn();
   void Turn();
   void ArmTimer();
+  void Hurry();
+  bool Working() const;
   void OnTimer();
   void EndTurnQuietly();
   void TrimAfterWork();
@@ -187,15 +200,25 @@ class Engine {
   HandlerMemory turn_memory_;
   std::int64_t lost_logged_ns_ = 0;
   ssd::RecoveryReport recovery_;
+  RecoveryDoubts doubts_;
   std::string ssd_note_;
   bool recovering_ = false;
   bool turn_scheduled_ = false;
+  struct TimerWaits {
+    unsigned pending = 0;  // two for a moment, when the timer is set anew
+    bool ended = false;
+  };
+  const std::shared_ptr<TimerWaits> timer_waits_ = std::make_shared<TimerWaits>();  // shared with handlers, which may lie in the loop after this object
+  bool armed_idle_ = false;  // the timer is set for a daemon with nothing to do
+  bool failed_ = false;      // memory ran out in the last turn
   bool index_growth_under_way_ = false;
+  std::int64_t grow_index_again_ns_ = 0;
   bool stopping_ = false;
   bool worked_ = true;  // at the last look a job or the recovery was under way
   std::int64_t last_second_ns_ = 0;
   std::int64_t last_tenth_ns_ = 0;
   std::int64_t busy_until_ns_ = 0;
+  std::uint64_t ring_entries_seen_ = 0;  // at the last tick
   LoopLag lag_;
 };
 

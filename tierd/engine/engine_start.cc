@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 
 #include "client_lib/abi/path_hash.h"
 #include "tierd/base/check.h"
@@ -10,6 +11,8 @@
 
 namespace tierd::engine {
 namespace {
+
+constexpr std::size_t kToldPerTurn = 8192;  // objects, to a policy that takes over: ~1 ms
 
 std::uint64_t DigestOf(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
 
@@ -99,7 +102,7 @@ Status Engine::Start(ReplySink& replies) {
   for (const auto& unit : sources_) {
     auto policy = PreparePolicy(unit->options.policy, unit->options.policy_parameters);
     if (!policy.ok()) return policy.status();
-    unit->policy = std::move(policy).value();
+    unit->policy.Set(std::move(policy).value());
     Watch(unit->reader->event_fd());
     Watch(unit->walker->event_fd());
     Watch(unit->job_walker->event_fd());
@@ -200,18 +203,30 @@ Result<policies::PolicyInstance> Engine::PreparePolicy(const std::string& name, 
 }
 
 void Engine::SwitchPolicy(SourceUnit& unit, policies::PolicyInstance policy, const std::string& name, const std::string& parameters) {
-  unit.policy = std::move(policy);
+  unit.policy.Begin(std::move(policy));
   unit.options.policy = name;
   unit.options.policy_parameters = parameters;
+  if (TellPolicy(unit)) ScheduleTurn();
+}
+
+// A slice. True: it has not been told everything yet.
+bool Engine::TellPolicy(SourceUnit& unit) {
+  if (!unit.policy.changing()) return false;
+  policies::PolicyInstance& next = unit.policy.next();
+  std::size_t& position = unit.policy.told();
   const std::size_t objects = catalogue_->object_slots();
-  for (std::size_t i = 0; i < objects; ++i) {
-    const auto id = static_cast<ObjectId>(i);
+  const std::size_t end = std::min(objects, position + kToldPerTurn);
+  for (; position < end; ++position) {
+    const auto id = static_cast<ObjectId>(position);
     const ObjectRecord& record = catalogue_->object(id);
     if ((record.flags & kObjectUsed) == 0 || (record.flags & kObjectListing) != 0 || catalogue_->file(record.file).source != unit.index) continue;
-    unit.policy->ObjectKnown({Raw(id), Raw(record.file), record.chunk, record.bytes});
-    if (placement_->InRam(id)) unit.policy->Inserted(TIERD_TIER_RAM, Raw(id));
-    if (placement_->HasSsdRecord(id)) unit.policy->Inserted(TIERD_TIER_SSD, Raw(id));
+    next.ObjectKnown({Raw(id), Raw(record.file), record.chunk, record.bytes});
+    if (placement_->InRam(id)) next.Inserted(TIERD_TIER_RAM, Raw(id));
+    if (placement_->HasSsdRecord(id)) next.Inserted(TIERD_TIER_SSD, Raw(id));
   }
+  if (position < objects) return true;
+  unit.policy.TakeOver();
+  return false;
 }
 
 // ---- recovery --------------------------------------------------------------------------------------------------------------
@@ -222,6 +237,10 @@ void Engine::Recover() {
   ssd_->Recover([this](std::span<const ssd::RecoveredRecord> batch) { OnRecovered(batch); },
                 [this](const ssd::RecoveryReport& report) {
                   recovering_ = false;
+                  doubts_.Clear();
+                  for (const auto& unit : sources_) {
+                    if (unit->void_before == std::numeric_limits<std::uint64_t>::max()) VoidDataset(*unit);
+                  }
                   fetcher_->EndRecovery();
                   recovery_ = report;
                   Log("recovered records=" + std::to_string(report.records) + " seconds=" + std::to_string(report.seconds) +
@@ -248,6 +267,7 @@ void Engine::OnRecovered(std::span<const ssd::RecoveredRecord> batch) {
 
 void Engine::AdoptRecord(SourceUnit& unit, const ssd::RecoveredRecord& record) {
   const abi::FileKey key = record.identity.key;
+  if (doubts_.Cover(unit.index, key, record.path)) return ssd_->Forget(record.location);
   FileId file = catalogue_->Find(key);
   if (file == kNoFile) {
     io::FileStat stat;
@@ -266,7 +286,7 @@ void Engine::AdoptRecord(SourceUnit& unit, const ssd::RecoveredRecord& record) {
     const std::uint32_t chunks = catalogue_->ChunkCount(file);
     for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
       const ObjectId object = catalogue_->ObjectOf(file, chunk);
-      unit.policy->ObjectKnown({Raw(object), Raw(file), chunk, catalogue_->object(object).bytes});
+      unit.policy.ObjectKnown({Raw(object), Raw(file), chunk, catalogue_->object(object).bytes});
     }
   }
   const io::FileStat known = catalogue_->StatOf(file);
@@ -281,6 +301,7 @@ void Engine::AdoptRecord(SourceUnit& unit, const ssd::RecoveredRecord& record) {
 
 // During recovery nobody may wait for a growth in the background: the batch is at hand now.
 void Engine::GrowIndexNow() {
+  const bool ordered = index_growth_under_way_ && !index_->growing();  // a worker makes one that will be too late; no second one beside it
   if (!index_->growing()) {
     auto table = ram::SharedIndex::CreateTable(index_->NextTable());
     if (!table.ok() || !index_->AdoptTable(std::move(table).value()).ok()) return;
@@ -288,6 +309,7 @@ void Engine::GrowIndexNow() {
   while (index_->growing() && !index_->GrowStep(1 << 20)) {
   }
   EndIndexGrowth();
+  index_growth_under_way_ = ordered;
 }
 
 // ---- stop ------------------------------------------------------------------------------------------------------------------
@@ -295,6 +317,7 @@ void Engine::GrowIndexNow() {
 void Engine::Stop(int timeout_ms) {
   if (stopping_ || fetcher_ == nullptr) return;
   stopping_ = true;
+  timer_waits_->ended = true;
   timer_.cancel();
   CancelWatches();
   index_->Retire();

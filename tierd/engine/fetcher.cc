@@ -3,65 +3,84 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <new>
 
 #include "tierd/base/check.h"
 #include "tierd/engine/fetcher_impl.h"
 
 namespace tierd::engine {
+namespace {
+
+constexpr std::size_t kLostPerTick = 1024;
+
+}  // namespace
 
 Fetcher::Fetcher(const Parts& parts)
     : catalogue_(parts.catalogue), placement_(parts.placement), replies_(parts.replies), workers_(parts.workers), clock_(parts.clock), counters_(parts.counters) {}
 
-Fetcher::~Fetcher() = default;
+Fetcher::~Fetcher() { lost_waiters_->Close(); }
 
 // ---- requests --------------------------------------------------------------------------------------------------------------
 
 void Fetcher::Fetch(SourceUnit& unit, const FetchRequest& request) {
   ++counters_.fetches;
-  Waiter waiter;
-  waiter.session = request.session;
-  waiter.request_id = request.entry.request_id;
-  waiter.op = static_cast<abi::FetchOp>(request.entry.op);
-  waiter.flags = request.entry.flags;
-  waiter.chunk = request.entry.chunk;
-  waiter.deadline_ns = clock_.MonotonicNs() + std::int64_t{unit.options.demand_timeout_ms} * 1'000'000;
-  waiter.expected.ino = request.entry.expected_ino;
-  waiter.expected.size = request.entry.expected_size;
-  waiter.expected.mtime_ns = request.entry.expected_mtime_ns;
-  waiter.expected.ctime_ns = request.entry.expected_ctime_ns;
+  Waiter waiter(lost_waiters_);
+  waiter->session = request.session;
+  waiter->request_id = request.entry.request_id;
+  waiter->op = static_cast<abi::FetchOp>(request.entry.op);
+  waiter->flags = request.entry.flags;
+  waiter->chunk = request.entry.chunk;
+  waiter->deadline_ns = clock_.MonotonicNs() + std::int64_t{unit.options.demand_timeout_ms} * 1'000'000;
+  waiter->expected.ino = request.entry.expected_ino;
+  waiter->expected.size = request.entry.expected_size;
+  waiter->expected.mtime_ns = request.entry.expected_mtime_ns;
+  waiter->expected.ctime_ns = request.entry.expected_ctime_ns;
   const abi::FileKey key = catalogue_.KeyOf(unit.wire_id, request.path);
-  if (waiter.op == abi::FetchOp::kList) {
+  if (waiter->op == abi::FetchOp::kList) {
     ServeListing(unit, key, request.path, std::move(waiter));
   } else {
     Serve(unit, key, request.path, std::move(waiter), source::Priority::kDemand);
   }
 }
 
+// The daemon's own requests do not throw, and end like any other when memory runs out on the way.
+template <typename Begin>
+void Fetcher::ForDaemon(BringCallback done, Begin&& begin) {
+  auto* const waiting = new (std::nothrow) Waiting;
+  if (waiting == nullptr) {
+    NoteLost();
+    return Guard([&] { done({BringOutcome::kFailed, kNoFile, abi::Fallback::kNoFrame, 0}); });
+  }
+  waiting->done = std::move(done);
+  waiting->lost = lost_waiters_;
+  Guard([&] { begin(Waiter(waiting)); });
+}
+
 void Fetcher::Bring(SourceUnit& unit, BringRequest request) {
-  Waiter waiter;
-  waiter.chunk = request.chunk;
-  waiter.ssd_only = request.ssd_only;
-  waiter.evict = request.evict;
-  waiter.done = std::move(request.done);
-  Serve(unit, catalogue_.KeyOf(unit.wire_id, request.path), request.path, std::move(waiter), request.priority);
+  ForDaemon(std::move(request.done), [&](Waiter waiter) {
+    waiter->chunk = request.chunk;
+    waiter->ssd_only = request.ssd_only;
+    waiter->evict = request.evict;
+    Serve(unit, catalogue_.KeyOf(unit.wire_id, request.path), request.path, std::move(waiter), request.priority);
+  });
 }
 
 void Fetcher::Refresh(SourceUnit& unit, FileId file, BringCallback done) {
-  Waiter waiter;
-  waiter.op = abi::FetchOp::kStat;
-  waiter.done = std::move(done);
-  ServeFile(unit, file, std::move(waiter), source::Priority::kPrefetch);
+  ForDaemon(std::move(done), [&](Waiter waiter) {
+    waiter->op = abi::FetchOp::kStat;
+    ServeFile(unit, file, std::move(waiter), source::Priority::kPrefetch);
+  });
 }
 
 void Fetcher::RefreshAhead(SourceUnit& unit, FileId file, BringCallback done) {
-  Waiter waiter;
-  waiter.op = abi::FetchOp::kStat;
-  waiter.done = std::move(done);
-  Revalidate(unit, file, std::move(waiter), source::Priority::kPrefetch);
+  ForDaemon(std::move(done), [&](Waiter waiter) {
+    waiter->op = abi::FetchOp::kStat;
+    Revalidate(unit, file, std::move(waiter), source::Priority::kPrefetch);
+  });
 }
 
 void Fetcher::Serve(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter, source::Priority priority) {
-  if (++waiter.attempts > kMaxAttempts) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
+  if (++waiter->attempts > kMaxAttempts) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
   const FileId file = catalogue_.Find(key);
   if (file == kNoFile) return Discover(unit, key, path, std::move(waiter), priority);
   ServeFile(unit, file, std::move(waiter), priority);
@@ -75,16 +94,16 @@ void Fetcher::ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Pr
     const abi::FileKey target{static_cast<std::uint64_t>(link.mtime_ns), static_cast<std::uint64_t>(link.ctime_ns)};
     const FileId behind = catalogue_.Find(target);
     const bool known = behind != kNoFile && (catalogue_.file(behind).flags & kFileAlias) == 0;
-    if (known && NowTicks() < catalogue_.DeadlineOf(file) && waiter.is_client()) {
+    if (known && NowTicks() < catalogue_.DeadlineOf(file) && waiter->is_client()) {
       // A client that followed the alias holds the target's lease and says so; any other one looks up again first.
-      if ((waiter.flags & abi::kFetchAlias) != 0 && waiter.expected.ino == target.lo && waiter.expected.size == target.hi) {
-        waiter.flags = static_cast<std::uint8_t>(waiter.flags & ~(abi::kFetchAlias | abi::kFetchHandle));
+      if ((waiter->flags & abi::kFetchAlias) != 0 && waiter->expected.ino == target.lo && waiter->expected.size == target.hi) {
+        waiter->flags = static_cast<std::uint8_t>(waiter->flags & ~(abi::kFetchAlias | abi::kFetchHandle));
         return ServeFile(unit, behind, std::move(waiter), priority);
       }
       abi::FetchReply reply{};
-      reply.request_id = waiter.request_id;
+      reply.request_id = waiter->request_id;
       reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kRetry);
-      return replies_.OnFetchReply(waiter.session, reply);
+      return Answer(waiter, reply);
     }
     const std::string path = catalogue_.PathOf(file);
     const abi::FileKey key = catalogue_.file(file).key;
@@ -95,28 +114,28 @@ void Fetcher::ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Pr
     const ObjectId only = catalogue_.ChunkCount(file) == 1 ? catalogue_.ObjectOf(file, 0) : kNoObject;
     const bool cached = only == kNoObject || placement_.InRam(only) || placement_.OnSsd(only);
     // Nothing cached of a file of one chunk: the read brings its own confirmation.
-    if (waiter.op != abi::FetchOp::kChunk || cached) return Revalidate(unit, file, std::move(waiter), priority);
+    if (waiter->op != abi::FetchOp::kChunk || cached) return Revalidate(unit, file, std::move(waiter), priority);
   }
-  if (waiter.op == abi::FetchOp::kStat) return Finish(waiter, BringOutcome::kCached, abi::Fallback::kNone, file);
+  if (waiter->op == abi::FetchOp::kStat) return Finish(waiter, BringOutcome::kCached, abi::Fallback::kNone, file);
   if ((flags & (kFileDirectory | kFileSymlink)) != 0) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNotRegular, file);
   ServeChunk(unit, file, std::move(waiter), priority);
 }
 
 void Fetcher::ServeChunk(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority) {
-  if ((waiter.flags & abi::kFetchHandle) != 0) {
+  if ((waiter->flags & abi::kFetchHandle) != 0) {
     const io::FileStat stat = catalogue_.StatOf(file);
-    const io::FileStat& expected = waiter.expected;
+    const io::FileStat& expected = waiter->expected;
     if (stat.ino != expected.ino || stat.size != expected.size || stat.mtime_ns != expected.mtime_ns || stat.ctime_ns != expected.ctime_ns)
       return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
   }
   NoteDemand(unit, file, waiter);
   const std::uint32_t chunks = catalogue_.ChunkCount(file);
   if (chunks == 0) return Finish(waiter, BringOutcome::kCached, abi::Fallback::kNone, file);  // 0 bytes
-  const ObjectId object = catalogue_.ObjectOf(file, waiter.chunk);
+  const ObjectId object = catalogue_.ObjectOf(file, waiter->chunk);
   if (object == kNoObject) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
-  if (waiter.is_client() && chunks > 1) {
-    const source::StreamKey stream{static_cast<std::uint64_t>(waiter.session), Raw(file)};
-    const source::ChunkRange ahead = unit.read_ahead.OnAccess(stream, waiter.chunk, chunks);
+  if (waiter->is_client() && chunks > 1) {
+    const source::StreamKey stream{static_cast<std::uint64_t>(waiter->session), Raw(file)};
+    const source::ChunkRange ahead = unit.read_ahead.OnAccess(stream, waiter->chunk, chunks);
     StartFill(unit, object, std::move(waiter), priority);
     ReadAhead(unit, file, ahead);
     return;
@@ -128,16 +147,16 @@ void Fetcher::ReadAhead(SourceUnit& unit, FileId file, source::ChunkRange range)
   for (std::uint32_t i = 0; i < range.count; ++i) {
     const ObjectId object = catalogue_.ObjectOf(file, range.first + i);
     if (object == kNoObject || placement_.InRam(object) || fills_.contains(Raw(object))) continue;
-    Waiter waiter;
-    waiter.chunk = range.first + i;
-    waiter.done = [](const BringResult&) {};
+    Waiter waiter(lost_waiters_);
+    waiter->chunk = range.first + i;
+    waiter->done = [](const BringResult&) {};
     StartFill(unit, object, std::move(waiter), source::Priority::kReadAhead);
   }
 }
 
 void Fetcher::NoteDemand(SourceUnit& unit, FileId file, const Waiter& waiter) {
   FileRecord& record = catalogue_.file(file);
-  if (!waiter.is_client() || (record.flags & kFileDemanded) != 0) return;
+  if (!waiter->is_client() || (record.flags & kFileDemanded) != 0) return;
   record.flags |= kFileDemanded;
   if (on_first_demand) on_first_demand(unit, file);
 }
@@ -162,7 +181,7 @@ void Fetcher::Confirm(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, 
 
 void Fetcher::Revalidate(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority) {
   auto [it, first] = revalidations_.try_emplace(Raw(file));
-  const std::int64_t deadline_ns = waiter.deadline_ns;
+  const std::int64_t deadline_ns = waiter->deadline_ns;
   it->second.waiters.push_back(std::move(waiter));
   if (!first) return unit.reader->Promote(it->second.request, priority, deadline_ns);
   ++counters_.revalidations;
@@ -210,8 +229,8 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
     Confirm(unit, file, reply.stat_sent_ns, false);
   }
   for (Waiter& waiter : waiters) {
-    const auto priority = waiter.is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
-    if (++waiter.attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
+    const auto priority = waiter->is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
+    if (++waiter->attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
     else ServeFile(unit, file, std::move(waiter), priority);
   }
 }
@@ -221,7 +240,7 @@ void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& st
   const std::uint32_t chunks = catalogue_.ChunkCount(file);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) Orphan(catalogue_.ObjectOf(file, chunk), &orphans);
   placement_.EvictFile(file, EvictCause::kChanged);
-  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) unit.policy->ObjectForgotten(Raw(catalogue_.ObjectOf(file, chunk)));
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) unit.policy.ObjectForgotten(Raw(catalogue_.ObjectOf(file, chunk)));
   catalogue_.ChangeVersion(file, stat, unit.options.chunk_bytes);
   Announce(unit, file);
   if (unit.options.staleness == abi::Staleness::kImmutable && ssd_ != nullptr) {
@@ -232,33 +251,40 @@ void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& st
   for (const Waiter& waiter : orphans) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
 }
 
-bool Fetcher::Observe(SourceUnit& unit, std::string_view path, const io::FileStat& stat, std::int64_t stat_sent_ns) {
+Fetcher::Observed Fetcher::Observe(SourceUnit& unit, std::string_view path, const io::FileStat& stat, std::int64_t stat_sent_ns) {
   const abi::FileKey key = catalogue_.KeyOf(unit.wire_id, path);
   FileId file = catalogue_.Find(key);
   if (file == kNoFile) {
     const auto added = catalogue_.Add(unit.index, path, key, stat, unit.options.chunk_bytes);
-    if (!added) return !catalogue_.growing();
+    if (!added) return catalogue_.growing() ? Observed::kLater : Observed::kNoRoom;
     file = *added;
     Announce(unit, file);
   } else if ((catalogue_.file(file).flags & kFileAlias) != 0) {
-    return true;  // a link: what it leads to is known under its own name
+    return Observed::kKnown;  // a link: what it leads to is known under its own name
   } else if (!unit.reader->SameVersion(catalogue_.StatOf(file), stat)) {
+    // Which of the two is older nobody knows: the walk may have waited for room since it saw this. The source is asked.
+    if ((catalogue_.file(file).flags & kFileChecked) != 0) {
+      RefreshAhead(unit, file, [](const BringResult&) {});
+      return Observed::kKnown;
+    }
     ++counters_.invalidated_changed;
     ApplyVersion(unit, file, stat);
   } else if ((catalogue_.file(file).flags & kFileRacy) != 0) {
-    return true;  // only reading it again confirms it (HAZARDS 2.12)
+    return Observed::kKnown;  // only reading it again confirms it (HAZARDS 2.12)
   } else {
     catalogue_.CompleteAttributes(file, stat);
+    const bool younger = (catalogue_.file(file).flags & kFileChecked) != 0 && catalogue_.DeadlineOf(file) >= DeadlineFor(unit, stat_sent_ns, false);
+    if (younger) return Observed::kKnown;  // confirmed since
   }
   Confirm(unit, file, stat_sent_ns, false);
-  return true;
+  return Observed::kKnown;
 }
 
 void Fetcher::Announce(SourceUnit& unit, FileId file) {
   const std::uint32_t chunks = catalogue_.ChunkCount(file);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
     const ObjectId object = catalogue_.ObjectOf(file, chunk);
-    unit.policy->ObjectKnown({Raw(object), Raw(file), chunk, catalogue_.object(object).bytes});
+    unit.policy.ObjectKnown({Raw(object), Raw(file), chunk, catalogue_.object(object).bytes});
   }
 }
 
@@ -296,7 +322,7 @@ void Fetcher::Forget(SourceUnit& unit, FileId file) {
     for (const Waiter& waiter : waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
   }
   const std::uint32_t chunks = catalogue_.ChunkCount(file);
-  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) unit.policy->ObjectForgotten(Raw(catalogue_.ObjectOf(file, chunk)));
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) unit.policy.ObjectForgotten(Raw(catalogue_.ObjectOf(file, chunk)));
   catalogue_.Remove(file);
 }
 
@@ -304,11 +330,12 @@ void Fetcher::Forget(SourceUnit& unit, FileId file) {
 
 void Fetcher::Tick() {
   if (std::exchange(lost_, false) && !Survives([&] { Reap(); })) NoteLost();
+  AnswerLost();
   const std::int64_t now = clock_.MonotonicNs();
   Waiters expired;
   const auto collect = [&](Waiters& waiters) {
     for (std::size_t i = 0; i < waiters.size();) {
-      if (waiters[i].is_client() && waiters[i].deadline_ns <= now) {
+      if (waiters[i]->is_client() && waiters[i]->deadline_ns <= now) {
         expired.push_back(std::move(waiters[i]));
         if (&waiters[i] != &waiters.back()) waiters[i] = std::move(waiters.back());
         waiters.pop_back();
@@ -327,6 +354,13 @@ void Fetcher::Tick() {
   if (recovery_wait_until_ns_ != 0 && now >= recovery_wait_until_ns_) EndRecovery();
   if (!waiting_for_memory_.empty() || !staged_.empty() || !stalled_.empty()) Resume();  // staging buffers come back without a word
   ResumeWrites();
+}
+
+// Waiters whose work went away without answering them.
+void Fetcher::AnswerLost() {
+  for (std::size_t i = 0; i < kLostPerTick && !lost_waiters_->empty(); ++i) {
+    Finish(Waiter(lost_waiters_->Take()), BringOutcome::kFailed, abi::Fallback::kNoFrame, kNoFile);
+  }
 }
 
 // Work that only the maps know of has lost its request, or the step that would have gone on with it: nothing will ever complete it.
@@ -368,7 +402,7 @@ void Fetcher::Reap() {
 
 abi::FetchReply Fetcher::ReplyFor(const Waiter& waiter, FileId file) const {
   abi::FetchReply reply{};
-  reply.request_id = waiter.request_id;
+  reply.request_id = waiter->request_id;
   reply.ordinal = 0xffffffffu;
   if (file == kNoFile) return reply;
   const io::FileStat stat = catalogue_.StatOf(file);
@@ -387,6 +421,16 @@ abi::FetchReply Fetcher::ReplyFor(const Waiter& waiter, FileId file) const {
   return reply;
 }
 
+void Fetcher::Answer(const Waiter& waiter, const abi::FetchReply& reply) {
+  waiter->answered = true;
+  replies_.OnFetchReply(waiter->session, reply);
+}
+
+void Fetcher::Answer(const Waiter& waiter, const BringResult& result) {
+  waiter->answered = true;
+  if (waiter->done) Guard([&] { waiter->done(result); });
+}
+
 void Fetcher::ReplyFrame(const Waiter& waiter, ObjectId object, std::uint64_t word, abi::Tier tier) {
   const ObjectRecord& record = catalogue_.object(object);
   abi::FetchReply reply = ReplyFor(waiter, record.file);
@@ -396,13 +440,13 @@ void Fetcher::ReplyFrame(const Waiter& waiter, ObjectId object, std::uint64_t wo
   reply.length = record.bytes;
   reply.ordinal = catalogue_.OrdinalOf(object);
   placement_.NoteRead(object);
-  replies_.OnFetchReply(waiter.session, reply);
+  Answer(waiter, reply);
 }
 
 void Fetcher::ReplyMeta(const Waiter& waiter, FileId file) {
   abi::FetchReply reply = ReplyFor(waiter, file);
   reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kMeta);
-  replies_.OnFetchReply(waiter.session, reply);
+  Answer(waiter, reply);
 }
 
 void Fetcher::ReplyBypass(const Waiter& waiter, abi::Fallback reason, FileId file) {
@@ -411,24 +455,23 @@ void Fetcher::ReplyBypass(const Waiter& waiter, abi::Fallback reason, FileId fil
   reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kBypass);
   reply.reason = static_cast<std::uint8_t>(reason);
   if (file != kNoFile) {
-    const ObjectId object = catalogue_.ObjectOf(file, waiter.chunk);
+    const ObjectId object = catalogue_.ObjectOf(file, waiter->chunk);
     if (object != kNoObject) reply.ordinal = catalogue_.OrdinalOf(object);
   }
-  replies_.OnFetchReply(waiter.session, reply);
+  Answer(waiter, reply);
 }
 
 void Fetcher::ReplyError(const Waiter& waiter, int sys_errno) {
   abi::FetchReply reply = ReplyFor(waiter, kNoFile);
   reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kError);
   reply.sys_errno = static_cast<std::uint16_t>(sys_errno);
-  replies_.OnFetchReply(waiter.session, reply);
+  Answer(waiter, reply);
 }
 
 // Ends one waiter without bytes: metadata when the outcome is good, an errno, or a bypass with its reason.
 void Fetcher::Finish(const Waiter& waiter, BringOutcome outcome, abi::Fallback reason, FileId file, int sys_errno) {
-  if (!waiter.is_client()) {
-    if (waiter.done) Guard([&] { waiter.done({outcome, file, reason, sys_errno}); });
-    return;
+  if (!waiter->is_client()) {
+    return Answer(waiter, BringResult{outcome, file, reason, sys_errno});
   }
   if (outcome == BringOutcome::kCached) return ReplyMeta(waiter, file);
   if (sys_errno != 0) return ReplyError(waiter, sys_errno);

@@ -69,8 +69,10 @@ class Fetcher {
   // Asks the source about a known file whose deadline is not over yet, at low priority. `done` runs exactly once.
   void RefreshAhead(SourceUnit& unit, FileId file, BringCallback done);
 
-  // A walk has seen this entry: it becomes known, or its version and deadline follow. False: the index has no room for it just now, but is growing.
-  bool Observe(SourceUnit& unit, std::string_view path, const io::FileStat& stat, std::int64_t stat_sent_ns);
+  // A walk has seen this entry: it becomes known, or its version and deadline follow; where it differs from what was compared with the source before, the source
+  // is asked again. kLater: the index has no room for it just now, but is growing. kNoRoom: nor will it soon.
+  enum class Observed : std::uint8_t { kKnown, kLater, kNoRoom };
+  Observed Observe(SourceUnit& unit, std::string_view path, const io::FileStat& stat, std::int64_t stat_sent_ns);
 
   // The source changed under our eyes (tier_invalidate, control plane): drops what is cached of the file; returns whether it was known.
   bool Invalidate(SourceUnit& unit, FileId file, EvictCause cause);
@@ -101,7 +103,7 @@ class Fetcher {
   void ResumeWrites();
   // Memory ran out in something that belongs to a request: what nobody works at any more is answered "bypass" at the next tick (F16).
   void NoteLost() { lost_ = true; }
-  bool idle() const { return !lost_ && fills_.empty() && discoveries_.empty() && revalidations_.empty() && listings_.empty() && parked_.empty() && doubted_.empty(); }
+  bool idle() const { return !lost_ && lost_waiters_->empty() && fills_.empty() && discoveries_.empty() && revalidations_.empty() && listings_.empty() && parked_.empty() && doubted_.empty(); }
   std::size_t fills_in_flight() const { return fills_.size() + discoveries_.size(); }
   const StagingPool& staging() const { return *staging_; }
   // Frames that reads nobody waits for any more still own: the source hangs. At an eighth of the RAM tier no new read from the source gets one (HAZARDS 2.7).
@@ -134,6 +136,7 @@ class Fetcher {
   void Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const source::ReadResult& result);
   void ResolveAlias(SourceUnit& unit, const DiscoveryPtr& discovery);
   void OnResolved(SourceUnit& unit, const DiscoveryPtr& discovery, const Result<source::ResolvedPath>& resolved);
+  bool Doubted(SourceUnit& unit, const DiscoveryPtr& discovery);
   void PlaceDiscovered(SourceUnit& unit, const DiscoveryPtr& discovery);
   void PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery);
   void EndDiscovery(const DiscoveryPtr& discovery);
@@ -180,6 +183,11 @@ class Fetcher {
   void CopyListing(SourceUnit& unit, abi::FileKey key);
   void EndListing(abi::FileKey key, const std::function<void(const Waiter&)>& answer);
 
+  template <typename Begin>
+  void ForDaemon(BringCallback done, Begin&& begin);
+  void AnswerLost();
+  void Answer(const Waiter& waiter, const abi::FetchReply& reply);
+  void Answer(const Waiter& waiter, const BringResult& result);
   void ReplyFrame(const Waiter& waiter, ObjectId object, std::uint64_t word, abi::Tier tier);
   void ReplyMeta(const Waiter& waiter, FileId file);
   void ReplyBypass(const Waiter& waiter, abi::Fallback reason, FileId file = kNoFile);
@@ -210,6 +218,7 @@ class Fetcher {
   std::size_t hung_frames_ = 0;
   std::uint64_t hung_bytes_ = 0;
   bool lost_ = false;
+  const std::shared_ptr<LostWaiters> lost_waiters_ = std::make_shared<LostWaiters>();  // owners: see there
 
   std::unordered_map<std::uint32_t, FillPtr> fills_;  // by ObjectId
   std::unordered_map<abi::FileKey, DiscoveryPtr, KeyHash> discoveries_;

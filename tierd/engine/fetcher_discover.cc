@@ -46,8 +46,8 @@ void Fetcher::EndRecovery() {
 void Fetcher::ServeDoubted() {
   for (auto& [key, of_path] : std::exchange(doubted_, {})) {
     for (Waiter& waiter : of_path.waiters) {
-      const auto priority = waiter.is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
-      if (++waiter.attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
+      const auto priority = waiter->is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
+      if (++waiter->attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
       else Serve(*of_path.unit, key, of_path.path, std::move(waiter), priority);
     }
   }
@@ -69,7 +69,7 @@ void Fetcher::Discover(SourceUnit& unit, abi::FileKey key, std::string_view path
   if (const auto it = discoveries_.find(key); it != discoveries_.end()) {
     if (it->second->late) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, kNoFile);
     ++counters_.fetch_joined;
-    if (waiter.is_client()) unit.reader->Promote(it->second->request, priority, waiter.deadline_ns);
+    if (waiter->is_client()) unit.reader->Promote(it->second->request, priority, waiter->deadline_ns);
     it->second->waiters.push_back(std::move(waiter));
     return;
   }
@@ -77,7 +77,7 @@ void Fetcher::Discover(SourceUnit& unit, abi::FileKey key, std::string_view path
   discovery->key = key;
   discovery->path = std::string(path);
   discovery->unit = unit.index;
-  const bool read = waiter.op == abi::FetchOp::kChunk && waiter.chunk == 0 && !path.empty() && (waiter.flags & abi::kFetchHandle) == 0;
+  const bool read = waiter->op == abi::FetchOp::kChunk && waiter->chunk == 0 && !path.empty() && (waiter->flags & abi::kFetchHandle) == 0;
   discovery->waiters.push_back(std::move(waiter));
   discoveries_.emplace(key, discovery);
   if (read) DiscoverByRead(unit, discovery, priority);
@@ -88,7 +88,7 @@ void Fetcher::DiscoverByStat(SourceUnit& unit, const DiscoveryPtr& discovery, so
   source::StatQuery query;
   query.path = discovery->path;
   query.priority = priority;
-  query.deadline_ns = discovery->waiters.front().deadline_ns;
+  query.deadline_ns = discovery->waiters.front()->deadline_ns;
   query.done = [this, &unit, discovery](const source::StatReply& reply) { Guard([&] { OnDiscoveredStat(unit, discovery, reply); }); };
   discovery->request = unit.reader->Stat(std::move(query));
 }
@@ -104,7 +104,7 @@ void Fetcher::OnDiscoveredStat(SourceUnit& unit, const DiscoveryPtr& discovery, 
     return;
   }
   if (S_ISLNK(reply.stat.mode) && std::any_of(discovery->waiters.begin(), discovery->waiters.end(),
-                                              [](const Waiter& w) { return (w.flags & abi::kFetchNoFollow) == 0; })) {
+                                              [](const Waiter& w) { return (w->flags & abi::kFetchNoFollow) == 0; })) {
     discoveries_.emplace(discovery->key, discovery);
     return ResolveAlias(unit, discovery);
   }
@@ -137,7 +137,7 @@ void Fetcher::DiscoverByRead(SourceUnit& unit, const DiscoveryPtr& discovery, so
   request.capacity = discovery->capacity;
   request.rest = discovery->rest;
   request.priority = priority;
-  request.deadline_ns = discovery->waiters.front().deadline_ns;
+  request.deadline_ns = discovery->waiters.front()->deadline_ns;
   request.acquire_buffer = [this, discovery]() -> std::byte* {
     if (discovery->staging.size() == 0) Guard([&] { discovery->staging = staging_->Take(discovery->capacity); });
     return discovery->staging.size() == 0 ? nullptr : discovery->staging.data();
@@ -167,7 +167,7 @@ void Fetcher::OnDiscoveredRead(SourceUnit& unit, const DiscoveryPtr& discovery, 
   if (result.error == source::ReadError::kNone) return Adopt(unit, discovery, result);
   // Every staging buffer is lent: with its size known the file is read into a frame of its own.
   if (result.error == source::ReadError::kNoBuffer && !discovery->waiters.empty())
-    return DiscoverByStat(unit, discovery, discovery->waiters.front().is_client() ? source::Priority::kDemand : source::Priority::kPrefetch);
+    return DiscoverByStat(unit, discovery, discovery->waiters.front()->is_client() ? source::Priority::kDemand : source::Priority::kPrefetch);
   EndDiscovery(discovery);
   EndStaging(discovery);
   for (const Waiter& waiter : discovery->waiters) {
@@ -181,18 +181,24 @@ void Fetcher::OnDiscoveredRead(SourceUnit& unit, const DiscoveryPtr& discovery, 
   }
 }
 
+// An invalidation came after the bytes were asked for: they may be those from before it. Everybody asks again.
+bool Fetcher::Doubted(SourceUnit& unit, const DiscoveryPtr& discovery) {
+  if (!invalidations_.Covers(unit.index, discovery->path, discovery->stat_sent_ns)) return false;
+  // Not at once: the clock that answers are stamped with stands still for some milliseconds.
+  Parked& again = doubted_[discovery->key];
+  again.unit = &unit;
+  again.path = discovery->path;
+  std::move(discovery->waiters.begin(), discovery->waiters.end(), std::back_inserter(again.waiters));
+  discovery->waiters.clear();
+  EndDiscovery(discovery);
+  EndStaging(discovery);
+  return true;
+}
+
 // The bytes (or the first of them) are in the staging buffer: the file becomes known.
 void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const source::ReadResult& result) {
-  if (invalidations_.Covers(unit.index, discovery->path, result.stat_sent_ns)) {  // these may be the bytes from before it
-    EndDiscovery(discovery);
-    EndStaging(discovery);
-    // Not at once: the clock that answers are stamped with stands still for some milliseconds.
-    Parked& again = doubted_[discovery->key];
-    again.unit = &unit;
-    again.path = discovery->path;
-    std::move(discovery->waiters.begin(), discovery->waiters.end(), std::back_inserter(again.waiters));
-    return;
-  }
+  discovery->stat_sent_ns = result.stat_sent_ns;
+  if (Doubted(unit, discovery)) return;
   FileId file = catalogue_.Find(discovery->key);
   if (file == kNoFile) {
     const auto added = catalogue_.Add(unit.index, discovery->path, discovery->key, result.version, unit.options.chunk_bytes);
@@ -223,8 +229,9 @@ void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const sourc
 
 // Whoever asked for the first chunk by its path is answered with these bytes. Others joined to learn of the file: another chunk of an open file, its size.
 void Fetcher::PlaceDiscovered(SourceUnit& unit, const DiscoveryPtr& discovery) {
+  if (Doubted(unit, discovery)) return;  // told while it waited for a frame
   const auto others = std::stable_partition(discovery->waiters.begin(), discovery->waiters.end(), [](const Waiter& waiter) {
-    return waiter.op == abi::FetchOp::kChunk && waiter.chunk == 0 && (waiter.flags & abi::kFetchHandle) == 0;
+    return waiter->op == abi::FetchOp::kChunk && waiter->chunk == 0 && (waiter->flags & abi::kFetchHandle) == 0;
   });
   Waiters later(std::make_move_iterator(others), std::make_move_iterator(discovery->waiters.end()));
   discovery->waiters.erase(others, discovery->waiters.end());
@@ -255,9 +262,9 @@ void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
   fill->ssd_only = !discovery->waiters.empty();
   fill->evict = false;
   for (const Waiter& waiter : discovery->waiters) {
-    fill->ssd_only &= waiter.ssd_only;
-    fill->evict |= waiter.evict;
-    if (waiter.is_client()) NoteDemand(unit, file, waiter);
+    fill->ssd_only &= waiter->ssd_only;
+    fill->evict |= waiter->evict;
+    if (waiter->is_client()) NoteDemand(unit, file, waiter);
     else fill->priority = source::Priority::kPrefetch;
   }
   fill->waiters = std::move(discovery->waiters);
@@ -309,7 +316,7 @@ bool Fetcher::JoinStaged(const DiscoveryPtr& discovery) {
 
 // The path goes through a symbolic link: finds the one spelling under which the file is cached, and leaves an alias slot behind.
 void Fetcher::ResolveAlias(SourceUnit& unit, const DiscoveryPtr& discovery) {
-  const std::int64_t deadline = discovery->waiters.empty() ? 0 : discovery->waiters.front().deadline_ns;
+  const std::int64_t deadline = discovery->waiters.empty() ? 0 : discovery->waiters.front()->deadline_ns;
   unit.resolver->Resolve(discovery->path, deadline, [this, &unit, discovery](const Result<source::ResolvedPath>& resolved) {
     Guard([&] { OnResolved(unit, discovery, resolved); });
   });
@@ -335,21 +342,22 @@ void Fetcher::OnResolved(SourceUnit& unit, const DiscoveryPtr& discovery, const 
     return;
   }
   for (Waiter& waiter : waiters) {
-    if (!waiter.is_client()) {
+    if (!waiter->is_client()) {
       Serve(unit, target, resolved->canonical, std::move(waiter), source::Priority::kPrefetch);
       continue;
     }
     // The client's lease names the alias, not the target: it must look up again. The target is brought first, for nobody in particular.
-    Waiter bring;
-    bring.chunk = waiter.chunk;
-    bring.op = waiter.op;
-    bring.deadline_ns = waiter.deadline_ns;
-    bring.done = [this, waiter](const BringResult&) {
+    Waiter bring(lost_waiters_);
+    bring->chunk = waiter->chunk;
+    bring->op = waiter->op;
+    bring->deadline_ns = waiter->deadline_ns;
+    bring->done = [this, session = waiter->session, request_id = waiter->request_id](const BringResult&) {
       abi::FetchReply reply{};
-      reply.request_id = waiter.request_id;
+      reply.request_id = request_id;
       reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kRetry);
-      replies_.OnFetchReply(waiter.session, reply);
+      replies_.OnFetchReply(session, reply);
     };
+    waiter->answered = true;  // by that one
     Serve(unit, target, resolved->canonical, std::move(bring), source::Priority::kDemand);
   }
 }

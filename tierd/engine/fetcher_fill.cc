@@ -19,10 +19,10 @@ constexpr std::int64_t kTransitPatienceNs = 50'000'000;       // for a frame of 
 }  // namespace
 
 void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source::Priority priority) {
-  const bool satisfied = waiter.ssd_only ? placement_.OnSsd(object) : placement_.InRam(object);
+  const bool satisfied = waiter->ssd_only ? placement_.OnSsd(object) : placement_.InRam(object);
   const FileId file = catalogue_.object(object).file;
-  if (satisfied || (!waiter.is_client() && placement_.OnSsd(object) && !waiter.evict && placement_.FreeForResidents() < catalogue_.object(object).bytes)) {
-    if (!waiter.is_client()) return Finish(waiter, BringOutcome::kCached, abi::Fallback::kNone, file);
+  if (satisfied || (!waiter->is_client() && placement_.OnSsd(object) && !waiter->evict && placement_.FreeForResidents() < catalogue_.object(object).bytes)) {
+    if (!waiter->is_client()) return Finish(waiter, BringOutcome::kCached, abi::Fallback::kNone, file);
     ++counters_.fetch_hits;
     return ReplyFrame(waiter, object, placement_.LocationWordOf(object), abi::Tier::kRam);
   }
@@ -30,12 +30,12 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
     FillPtr fill = it->second;
     if (fill->late) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, file);
     ++counters_.fetch_joined;
-    if (waiter.is_client() && !fill->has_client()) ++counters_.prefetch_late;
-    if (waiter.is_client()) unit.reader->Promote(fill->request, priority, waiter.deadline_ns);
-    if (waiter.is_client() && placement_.OnSsd(object)) ssd_->Hasten(catalogue_.object(object).ssd);
-    fill->evict |= waiter.evict;
-    fill->ssd_only &= waiter.ssd_only;
-    const bool client = waiter.is_client();
+    if (waiter->is_client() && !fill->has_client()) ++counters_.prefetch_late;
+    if (waiter->is_client()) unit.reader->Promote(fill->request, priority, waiter->deadline_ns);
+    if (waiter->is_client() && placement_.OnSsd(object)) ssd_->Hasten(catalogue_.object(object).ssd);
+    fill->evict |= waiter->evict;
+    fill->ssd_only &= waiter->ssd_only;
+    const bool client = waiter->is_client();
     fill->waiters.push_back(std::move(waiter));
     // A client may have what the promotion may not, a frame in transit: it does not wait for memory, nor for the SSD tier.
     const auto is_fill = [&](const auto& waiting) { return waiting.second == fill; };
@@ -48,8 +48,8 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
   fill->file = file;
   fill->unit = unit.index;
   fill->priority = priority;
-  fill->ssd_only = waiter.ssd_only;
-  fill->evict = waiter.evict;
+  fill->ssd_only = waiter->ssd_only;
+  fill->evict = waiter->evict;
   fill->waiters.push_back(std::move(waiter));
   fills_.emplace(Raw(object), fill);
   if (fill->ssd_only && placement_.InRam(object)) return CopyDown(unit, fill);
@@ -175,7 +175,7 @@ void Fetcher::FillFromSource(SourceUnit& unit, const FillPtr& fill) {
   if (chunked || fill->head != 0) request.expected = catalogue_.StatOf(fill->file);
   request.priority = fill->priority;
   for (const Waiter& waiter : fill->waiters) {
-    if (waiter.is_client()) request.deadline_ns = std::max(request.deadline_ns, waiter.deadline_ns);
+    if (waiter->is_client()) request.deadline_ns = std::max(request.deadline_ns, waiter->deadline_ns);
   }
   fill->generation = GenerationOf(unit);
   request.acquire_buffer = [this, fill]() -> std::byte* {
@@ -269,8 +269,8 @@ void Fetcher::OnFilled(SourceUnit& unit, const FillPtr& fill, const source::Read
 
 void Fetcher::Again(SourceUnit& unit, FileId file, Waiters waiters) {
   for (Waiter& waiter : waiters) {
-    const auto priority = waiter.is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
-    if (++waiter.attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
+    const auto priority = waiter->is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
+    if (++waiter->attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
     else ServeFile(unit, file, std::move(waiter), priority);
   }
 }
@@ -302,8 +302,8 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
   const bool kept = placement_.InRam(object) || placement_.OnSsd(object);
   Waiters waiters = std::move(fill->waiters);
   for (const Waiter& waiter : waiters) {
-    if (!waiter.is_client()) {
-      if (waiter.done) Guard([&] { waiter.done({.outcome = kept ? BringOutcome::kCached : BringOutcome::kNoRoom, .file = fill->file}); });
+    if (!waiter->is_client()) {
+      Answer(waiter, BringResult{.outcome = kept ? BringOutcome::kCached : BringOutcome::kNoRoom, .file = fill->file});
     } else if (framed) {
       ReplyFrame(waiter, object, word, tier);
     } else {
@@ -341,14 +341,16 @@ bool Fetcher::MayWaitForSsd(Fill& fill) const {
 }
 
 void Fetcher::ResumeWrites() {
+  std::erase_if(waiting_for_ssd_, [&](const auto& waiting) {
+    if (!waiting.second->orphan) return false;
+    ReleaseMemory(waiting.second);
+    return true;
+  });
+  if (waiting_for_ssd_.empty() || (ssd_->behind() && MayWaitForSsd(*waiting_for_ssd_.front().second))) return;
   auto waiting = std::exchange(waiting_for_ssd_, {});
   for (std::size_t i = 0; i < waiting.size(); ++i) {
-    auto& [unit, fill] = waiting[i];
-    if (fill->orphan) {
-      ReleaseMemory(fill);
-      continue;
-    }
-    Complete(*unit, fill, abi::Tier::kSource, true);
+    if (waiting[i].second->orphan) ReleaseMemory(waiting[i].second);  // since the look above
+    else Complete(*waiting[i].first, waiting[i].second, abi::Tier::kSource, true);
     if (waiting_for_ssd_.empty()) continue;
     waiting_for_ssd_.insert(waiting_for_ssd_.end(), waiting.begin() + static_cast<std::ptrdiff_t>(i) + 1, waiting.end());  // no better for these
     return;
@@ -362,7 +364,7 @@ void Fetcher::Fail(const FillPtr& fill, abi::Fallback reason, BringOutcome outco
   Waiters waiters = std::move(fill->waiters);
   fill->waiters.clear();
   for (const Waiter& waiter : waiters) {
-    if (waiter.is_client() && outcome != BringOutcome::kFailed) ReplyBypass(waiter, reason, fill->file);
+    if (waiter->is_client() && outcome != BringOutcome::kFailed) ReplyBypass(waiter, reason, fill->file);
     else Finish(waiter, outcome, reason, fill->file, sys_errno);
   }
 }

@@ -52,7 +52,7 @@ struct Fetcher::Fill {
   bool has_memory() const { return grant.outcome == Placement::Outcome::kGranted || staging.size() != 0; }
   bool has_client() const {
     for (const Waiter& waiter : waiters)
-      if (waiter.is_client()) return true;
+      if (waiter->is_client()) return true;
     return false;
   }
 };
@@ -74,6 +74,7 @@ struct Fetcher::Discovery {
   FileId file = kNoFile;
   std::uint64_t tag = 0;    // version_tag of the file then
   std::size_t bytes = 0;
+  std::int64_t stat_sent_ns = 0;  // when their confirmation was asked for
 
   bool in_one_piece() const { return bytes <= capacity; }
   void CopyTo(std::byte* to, std::size_t count) const {

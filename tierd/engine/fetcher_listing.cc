@@ -107,11 +107,12 @@ void Fetcher::OnListed(SourceUnit& unit, abi::FileKey key, const source::WalkTot
     });
   }
   if (listing->names.size() <= kSortedHere) return OnEncoded(unit, key, SortAndEncode(std::move(listing->names), &listing->encoded));
-  workers_.Run([listing] { return Result<std::vector<std::uint64_t>>(SortAndEncode(std::move(listing->names), &listing->encoded)); },
-               [this, &unit, key, listing](Result<std::vector<std::uint64_t>> hashes) {
-                 listing->spoiled |= !hashes.ok();  // no memory for it
-                 OnEncoded(unit, key, hashes.ok() ? std::move(hashes).value() : std::vector<std::uint64_t>());
-               });
+  const bool handed = workers_.Run([listing] { return Result<std::vector<std::uint64_t>>(SortAndEncode(std::move(listing->names), &listing->encoded)); },
+                                   [this, &unit, key, listing](Result<std::vector<std::uint64_t>> hashes) {
+                                     listing->spoiled |= !hashes.ok();  // no memory for it
+                                     OnEncoded(unit, key, hashes.ok() ? std::move(hashes).value() : std::vector<std::uint64_t>());
+                                   });
+  if (!handed) NoteLost();  // nobody works at it any more: Reap answers
 }
 
 std::optional<FileId> Fetcher::ListedDirectory(SourceUnit& unit, abi::FileKey key, const Listing& listing) {
@@ -175,7 +176,8 @@ void Fetcher::CopyListing(SourceUnit& unit, abi::FileKey key) {
   std::memcpy(placement_.FrameSpan(listing->grant.frame).data() + listing->copied, listing->encoded.data() + listing->copied, piece);
   listing->copied += piece;
   if (listing->copied < listing->encoded.size()) {
-    return workers_.Run([] { return true; }, [this, &unit, key, listing](bool) { CopyListing(unit, key); });
+    if (!workers_.Run([] { return true; }, [this, &unit, key, listing](bool) { CopyListing(unit, key); })) NoteLost();
+    return;
   }
   const ObjectId object = listing->object;
   const std::uint64_t word = placement_.Publish(object, std::exchange(listing->grant, {}));

@@ -36,7 +36,7 @@ std::uint64_t Jobs::Prefetch(std::vector<Item> items, PrefetchOptions options) {
   if (running_ >= kRunningJobs) return 0;
   const JobPtr job = NewJob(JobKind::kPrefetch, std::move(items));
   job->options = options;
-  StartItems(job);
+  Try(job, [&] { StartItems(job); });
   return job->status.id;
 }
 
@@ -50,7 +50,7 @@ void Jobs::WarmUp(SourceUnit& unit, const std::string& directory) {
   const JobPtr job = NewJob(JobKind::kWarmup, {{&unit, directory}});
   job->options.evict = false;
   job->warm_unit = &unit;
-  StartItems(job);
+  Try(job, [&] { StartItems(job); });
 }
 
 void Jobs::StartItems(const JobPtr& job) {
@@ -87,8 +87,10 @@ void Jobs::WalkItem(const JobPtr& job, const Item& item) {
       job->status.error = "could not list everything below " + unit->options.path + "/" + path;
     }
     job->status.walking = job->walks_under_way != 0;
-    PumpJob(job);
-    MaybeVerify(job);
+    Try(job, [&] {
+      PumpJob(job);
+      MaybeVerify(job);
+    });
   };
   job->walks.emplace_back(unit, unit->job_walker->Start(std::move(walk)));
 }
@@ -145,14 +147,20 @@ void Jobs::BringFile(const JobPtr& job, SourceUnit& unit, std::string path) {
   auto file = std::make_shared<File>();
   file->unit = &unit;
   file->path = std::move(path);
+  Fetcher::BringRequest request = RequestFor(job, *file, 0);
+  request.done = [this, job, file](const BringResult& result) { Try(job, [&] { OnFirstChunk(job, file, result); }); };
   file->under_way = 1;
   ++job->files_under_way;
-  fetcher_.Bring(unit, {.path = file->path,
-                        .chunk = 0,
-                        .ssd_only = job->options.ssd_only,
-                        .evict = job->options.evict,
-                        .priority = source::Priority::kPrefetch,
-                        .done = [this, job, file](const BringResult& result) { OnFirstChunk(job, file, result); }});
+  fetcher_.Bring(unit, std::move(request));  // does not throw, and answers in any case
+}
+
+Fetcher::BringRequest Jobs::RequestFor(const JobPtr& job, const File& file, std::uint32_t chunk) {
+  return {.path = file.path,
+          .chunk = chunk,
+          .ssd_only = job->options.ssd_only,
+          .evict = job->options.evict,
+          .priority = source::Priority::kPrefetch,
+          .done = {}};
 }
 
 void Jobs::OnFirstChunk(const JobPtr& job, const std::shared_ptr<File>& file, const BringResult& result) {
@@ -173,21 +181,24 @@ void Jobs::OnChunk(const JobPtr& job, const std::shared_ptr<File>& file, const B
 // Chunks that are cached already are answered inside the call: a turn takes a bounded number of them (HAZARDS 5), and none recurses.
 void Jobs::BringMore(const JobPtr& job, const std::shared_ptr<File>& file) {
   file->in_turn = true;
-  for (std::size_t asked = 0; file->next < file->chunks && file->under_way < kChunksAhead; ++asked) {
-    if (asked == kPerTurn) {
-      job->paused.push_back(file);
-      break;
+  const bool survived = Survives([&] {
+    for (std::size_t asked = 0; file->next < file->chunks && file->under_way < kChunksAhead; ++asked) {
+      if (asked == kPerTurn) {
+        job->paused.push_back(file);
+        break;
+      }
+      Fetcher::BringRequest request = RequestFor(job, *file, file->next);
+      request.done = [this, job, file](const BringResult& result) { Try(job, [&] { OnChunk(job, file, result); }); };
+      ++file->under_way;
+      ++file->next;
+      fetcher_.Bring(*file->unit, std::move(request));
     }
-    ++file->under_way;
-    const std::uint32_t chunk = file->next++;
-    fetcher_.Bring(*file->unit, {.path = file->path,
-                                 .chunk = chunk,
-                                 .ssd_only = job->options.ssd_only,
-                                 .evict = job->options.evict,
-                                 .priority = source::Priority::kPrefetch,
-                                 .done = [this, job, file](const BringResult& result) { OnChunk(job, file, result); }});
-  }
+  });
   file->in_turn = false;
+  if (!survived) {  // no more of it
+    file->worst = {BringOutcome::kFailed, file->id, abi::Fallback::kNoFrame, ENOMEM};
+    file->next = file->chunks;
+  }
   if (file->under_way == 0 && file->next >= file->chunks && !file->closed) {
     file->closed = true;
     EndFile(job, file);
@@ -246,8 +257,10 @@ void Jobs::MaybeVerify(const JobPtr& job) {
   if (ssd_ == nullptr) return Verify(job);
   ssd_->Sync([this, job](const tierd::Status& status) {
     if (job->over()) return;
-    if (!status.ok() && job->status.error.empty()) job->status.error = status.ToString();
-    Verify(job);
+    Try(job, [&] {
+      if (!status.ok() && job->status.error.empty()) job->status.error = status.ToString();
+      Verify(job);
+    });
   });
 }
 
@@ -318,18 +331,19 @@ bool Jobs::Cancel(std::uint64_t id) {
 }
 
 void Jobs::Abandon() {
-  for (const auto& [id, job] : jobs_) {
-    if (job->over()) continue;
-    (void)Survives([&] {
-      for (auto& [unit, walk] : job->walks) unit->job_walker->Cancel(walk);
-    });
-    job->status.error = "out of memory";
-    job->status.ended_ns = std::max<std::int64_t>(1, clock_.MonotonicNs());
-    job->status.walking = false;
-    job->status.state = JobState::kPartial;
-    job->queue.clear();
-    --running_;
-  }
+  for (const auto& [id, job] : jobs_) Abandon(job);
+}
+
+void Jobs::Abandon(const JobPtr& job) {
+  if (job->over()) return;
+  for (auto& [unit, walk] : job->walks) unit->job_walker->Cancel(walk);
+  job->status.error = "out of memory";  // short enough to need none
+  job->status.ended_ns = std::max<std::int64_t>(1, clock_.MonotonicNs());
+  job->status.walking = false;
+  job->status.state = JobState::kPartial;
+  job->queue.clear();
+  job->unplaced.clear();
+  --running_;
 }
 
 const JobStatus* Jobs::Find(std::uint64_t id) const {

@@ -90,8 +90,16 @@ class Jobs {
   using JobPtr = std::shared_ptr<Job>;  // shared with callbacks of walks and fills under way
 
   JobPtr NewJob(JobKind kind, std::vector<Item> items);
+  // Runs a step of a job. Where memory runs out in it, the job ends as it is.
+  template <typename Step>
+  void Try(const JobPtr& job, Step&& step) {
+    if (!Survives(step)) Abandon(job);
+  }
+  void Abandon(const JobPtr& job);
   void StartItems(const JobPtr& job);
+  void StatTree(const JobPtr& job, const Item& item);
   void Observe(const JobPtr& job, Seen seen);
+  bool Place(const JobPtr& job, const Seen& seen);
   void PumpWalk(const JobPtr& job);
   void FindRecords(const JobPtr& job);
   void PumpRecords(const JobPtr& job);
@@ -99,6 +107,7 @@ class Jobs {
   void WalkItem(const JobPtr& job, const Item& item);
   void PumpJob(const JobPtr& job);
   void BringFile(const JobPtr& job, SourceUnit& unit, std::string path);
+  static Fetcher::BringRequest RequestFor(const JobPtr& job, const File& file, std::uint32_t chunk);
   void OnFirstChunk(const JobPtr& job, const std::shared_ptr<File>& file, const BringResult& result);
   void OnChunk(const JobPtr& job, const std::shared_ptr<File>& file, const BringResult& result);
   void BringMore(const JobPtr& job, const std::shared_ptr<File>& file);

@@ -18,57 +18,71 @@ std::uint64_t Jobs::Walk(std::vector<Item> items) {
   if (running_ >= kRunningJobs) return 0;
   const JobPtr job = NewJob(JobKind::kWalk, std::move(items));
   job->walks_under_way = job->items.size();
-  for (const Item& item : job->items) {
-    SourceUnit* unit = item.unit;
-    const std::string path = item.path;
-    source::WalkRequest walk;
-    walk.path = path;
-    walk.with_stat = true;
-    walk.on_batch = [this, job, unit, begun = clock_.MonotonicNs()](const source::WalkBatch& batch) {
-      if (job->over()) return;
-      for (const source::WalkEntry& entry : batch.entries) {
-        if (!entry.has_stat) continue;
-        Observe(job, {unit, batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name, entry.stat, begun});
-        if (!S_ISREG(entry.stat.mode)) continue;
-        ++job->status.files_done;
-        job->status.bytes_done += entry.stat.size;
-      }
-      if (batch.last && batch.error == 0) Observe(job, {unit, batch.directory, batch.stat, begun});
-    };
-    walk.on_done = [this, job, unit, path](const source::WalkTotals& totals) {
-      if (job->over()) return;
+  Try(job, [&] {
+    for (const Item& item : job->items) StatTree(job, item);
+    PumpWalk(job);
+  });
+  return job->status.id;
+}
+
+void Jobs::StatTree(const JobPtr& job, const Item& item) {
+  SourceUnit* unit = item.unit;
+  const std::string path = item.path;
+  source::WalkRequest walk;
+  walk.path = path;
+  walk.with_stat = true;
+  walk.on_batch = [this, job, unit, begun = clock_.MonotonicNs()](const source::WalkBatch& batch) {
+    if (job->over()) return;
+    for (const source::WalkEntry& entry : batch.entries) {
+      if (!entry.has_stat) continue;
+      Observe(job, {unit, batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name, entry.stat, begun});
+      if (!S_ISREG(entry.stat.mode)) continue;
+      ++job->status.files_done;
+      job->status.bytes_done += entry.stat.size;
+    }
+    if (batch.last && batch.error == 0) Observe(job, {unit, batch.directory, batch.stat, begun});
+  };
+  walk.on_done = [this, job, unit, path](const source::WalkTotals& totals) {
+    if (job->over()) return;
+    Try(job, [&] {
       if (totals.complete()) job->walked.emplace_back(unit, path);
       else if (job->status.error.empty()) job->status.error = tierd::Status::FromErrno(totals.first_error, "list " + unit->options.path + "/" + path).ToString();
       job->status.files_total = job->status.files_done;
       --job->walks_under_way;
       PumpWalk(job);
-    };
-    job->walks.emplace_back(unit, unit->job_walker->Start(std::move(walk)));
-  }
-  PumpWalk(job);
-  return job->status.id;
+    });
+  };
+  job->walks.emplace_back(unit, unit->job_walker->Start(std::move(walk)));
+}
+
+// False: the index has no room for it just now.
+bool Jobs::Place(const JobPtr& job, const Seen& seen) {
+  const auto observed = fetcher_.Observe(*seen.unit, seen.path, seen.stat, seen.begun_ns);
+  if (observed == Fetcher::Observed::kNoRoom && job->status.error.empty()) job->status.error = "the index of files has no room for " + seen.unit->options.path + "/" + seen.path;
+  return observed != Fetcher::Observed::kLater;
 }
 
 // The index takes so many new names and then grows: what came meanwhile waits, and the walkers with it (walks_paused).
 void Jobs::Observe(const JobPtr& job, Seen seen) {
-  if (!job->unplaced.empty() || !fetcher_.Observe(*seen.unit, seen.path, seen.stat, seen.begun_ns)) job->unplaced.push_back(std::move(seen));
+  if (!job->unplaced.empty() || !Place(job, seen)) job->unplaced.push_back(std::move(seen));
 }
 
 void Jobs::PumpWalk(const JobPtr& job) {
   for (std::size_t placed = 0; placed < kPlacedPerTurn && !job->unplaced.empty(); ++placed) {
-    const Seen& next = job->unplaced.front();
-    if (!fetcher_.Observe(*next.unit, next.path, next.stat, next.begun_ns)) break;
+    if (!Place(job, job->unplaced.front())) break;
     job->unplaced.pop_front();
   }
   if (job->walks_under_way != 0 || !job->unplaced.empty()) return;
-  for (const auto& [unit, path] : job->walked) unit->walked[path] = clock_.MonotonicNs();
+  for (const auto& [unit, path] : job->walked) {
+    if (job->status.error.empty()) unit->walked[path] = clock_.MonotonicNs();
+  }
   End(job);
 }
 
 std::uint64_t Jobs::VerifyRecords(std::vector<Item> items) {
   if (running_ >= kRunningJobs || ssd_ == nullptr) return 0;
   const JobPtr job = NewJob(JobKind::kVerify, std::move(items));
-  PumpRecords(job);
+  Try(job, [&] { PumpRecords(job); });
   return job->status.id;
 }
 
@@ -115,7 +129,7 @@ bool Jobs::ReadRecord(const JobPtr& job, ObjectId object) {
   const ssd::RecordIdentity identity = placement_.IdentityOf(object, ssd_->DatasetGeneration(unit.dataset_id));
   const ssd::SsdLocation location = record.ssd;
   auto buffer = std::make_shared<io::AlignedBuffer>(ssd_->NeedsOf(record.bytes).padded_bytes);  // shared with the read, which may outlive the job
-  ++job->reads_under_way;
+  if (buffer->empty()) return false;  // no memory just now
   const auto done = [this, job, object, location, buffer](const ssd::ReadResult& result) {
     --job->reads_under_way;
     if (job->over()) return;
@@ -134,8 +148,10 @@ bool Jobs::ReadRecord(const JobPtr& job, ObjectId object) {
     }
   };
   const auto status = ssd_->Read(location, identity, buffer->span(), done, ssd::ReadClass::kBackground);
-  if (status.ok()) return true;
-  --job->reads_under_way;
+  if (status.ok()) {
+    ++job->reads_under_way;
+    return true;
+  }
   if (status.code() == Code::kBusy) return false;
   ++job->status.files_failed;
   placement_.EvictSsd(object, EvictCause::kDamaged);

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 
 namespace tierd::engine {
@@ -10,6 +11,7 @@ namespace {
 // Small enough to be parts of the heap, which serves what is asked for next, and not mappings of their own.
 constexpr std::size_t kPieceBytes = 64 << 10;
 constexpr std::size_t kPieces = 16;
+constexpr int kDefectsTold = 100;
 
 // Of the process, as the new-handler is, which knows nothing else.
 std::array<std::atomic<void*>, kPieces> reserve{};
@@ -25,6 +27,11 @@ void GiveReserveUp() {
 }
 
 }  // namespace
+
+void TellOfDefect(const std::exception& thrown) noexcept {
+  static std::atomic<int> told = 0;
+  if (told.fetch_add(1, std::memory_order_relaxed) < kDefectsTold) std::fprintf(stderr, "tierd: a defect: %s; what threw it is given up\n", thrown.what());
+}
 
 bool KeepMemoryReserve() {
   bool whole = true;

@@ -1,16 +1,23 @@
 // What keeps the daemon alive when memory runs out (FAULTS F16): work that throws is given up for whoever asked for it, and the loop's own handlers
 // are armed again without asking for memory.
 //
-// The only throws there are come from allocation and from libraries; this is where they end. Loop thread only.
+// The only throws there are come from allocation and from libraries; this is where they end. One that says neither that memory nor that something else of the
+// kernel's has run out is a defect: it ends here too, and the log says so.
 #pragma once
+
+#include <boost/system/system_error.hpp>
 
 #include <cstddef>
 #include <exception>
 #include <memory>
 #include <new>
+#include <system_error>
 #include <utility>
 
 namespace tierd::engine {
+
+// One line on stderr; a defect that shows all the time is named a hundred times.
+void TellOfDefect(const std::exception& thrown) noexcept;
 
 // Runs `work`. False when memory ran out (or a library threw) on the way: the caller gives up what the work was for.
 template <typename Work>
@@ -18,7 +25,14 @@ template <typename Work>
   try {
     work();
     return true;
-  } catch (const std::exception&) {
+  } catch (const std::bad_alloc&) {
+    return false;
+  } catch (const std::system_error&) {  // no thread, no descriptor, no watch
+    return false;
+  } catch (const boost::system::system_error&) {
+    return false;
+  } catch (const std::exception& thrown) {
+    TellOfDefect(thrown);
     return false;
   }
 }

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "tierd/base/check.h"
-#include "tierd/ram/memory_pressure.h"
 
 namespace tierd::engine {
 namespace {
@@ -67,7 +66,7 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
   SourceUnit& unit = UnitOf(object);
   const std::uint64_t bytes = catalogue_.object(object).bytes;
   const bool listing = (catalogue_.object(object).flags & kObjectListing) != 0;
-  const bool admitted = listing || unit.policy->Admit(kRam, Raw(object), FreeForResidents());
+  const bool admitted = listing || unit.policy.Admit(kRam, Raw(object), FreeForResidents());
   if (admitted) {
     ram::FrameId frame = TryAllocate(object, true);
     if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
@@ -106,13 +105,13 @@ bool Placement::MakeRoom(SourceUnit& unit, std::uint64_t bytes) {
   for (int round = 0; round < kVictimRounds && ram_.free_bytes() < needed; ++round) {
     // Each round asks for twice as many: those named so far may all be pinned.
     const std::uint64_t missing = needed - ram_.free_bytes();
-    const std::size_t count = unit.policy->Victims(kRam, missing << round, ids);
+    const std::size_t count = unit.policy.Victims(kRam, missing << round, ids);
     if (count == 0) return false;
     const std::uint64_t resident = resident_bytes_[kRam];
     for (std::size_t i = 0; i < count && resident - resident_bytes_[kRam] < missing; ++i) {
       const auto victim = static_cast<ObjectId>(ids[i]);
       if ((catalogue_.file(catalogue_.object(victim).file).flags & kFilePinned) != 0) {
-        unit.policy->Accessed({Raw(victim), 0, clock_.MonotonicNs(), 0});  // so that it is not named again at once
+        unit.policy.Accessed({Raw(victim), 0, clock_.MonotonicNs(), 0});  // so that it is not named again at once
         continue;
       }
       if (InRam(victim)) EvictRam(victim, EvictCause::kCapacity);
@@ -154,7 +153,7 @@ std::uint64_t Placement::Publish(ObjectId object, const Grant& grant) {
   resident_bytes_[kRam] += record.bytes;
   ++resident_objects_[kRam];
   if ((catalogue_.file(record.file).flags & kFilePinned) != 0) pinned_bytes_[kRam] += record.bytes;
-  if ((record.flags & kObjectListing) == 0) UnitOf(object).policy->Inserted(kRam, Raw(object));
+  if ((record.flags & kObjectListing) == 0) UnitOf(object).policy.Inserted(kRam, Raw(object));
   GrowIfUseful();
   return word;
 }
@@ -184,7 +183,7 @@ void Placement::EvictRam(ObjectId object, EvictCause cause) {
   resident_bytes_[kRam] -= record.bytes;
   --resident_objects_[kRam];
   if ((catalogue_.file(record.file).flags & kFilePinned) != 0) pinned_bytes_[kRam] -= record.bytes;
-  if (!listing) UnitOf(object).policy->Removed(kRam, Raw(object));
+  if (!listing) UnitOf(object).policy.Removed(kRam, Raw(object));
   if ((record.flags & kObjectUnread) != 0 && !OnSsd(object)) counters_.prefetch_unused_bytes += record.bytes;
   ++counters_.evictions[kRam][static_cast<std::size_t>(cause)];
   counters_.evicted_bytes[kRam] += record.bytes;
@@ -198,7 +197,7 @@ void Placement::DropSsdFlag(ObjectId object) {
   resident_bytes_[kSsd] -= record.bytes;
   --resident_objects_[kSsd];
   if ((catalogue_.file(record.file).flags & kFilePinned) != 0) pinned_bytes_[kSsd] -= record.bytes;
-  UnitOf(object).policy->Removed(kSsd, Raw(object));
+  UnitOf(object).policy.Removed(kSsd, Raw(object));
 }
 
 void Placement::EvictSsd(ObjectId object, EvictCause cause) {
@@ -261,7 +260,7 @@ Placement::Copied Placement::CopyToSsd(ObjectId object, std::span<const std::byt
   // After a restart a stat would confirm it for good; it may come when it has been read again (HAZARDS 2.12).
   if ((catalogue_.file(record.file).flags & kFileRacy) != 0) return Copied::kRefused;
   SourceUnit& unit = UnitOf(object);
-  if (!unit.policy->Admit(kSsd, Raw(object), ssd_->FreeBytes())) {
+  if (!unit.policy.Admit(kSsd, Raw(object), ssd_->FreeBytes())) {
     ++counters_.ssd_not_admitted;
     backfill_wanted_ |= ssd_->status().recovering;  // until then nothing is free: asked again when something is
     return Copied::kRefused;
@@ -288,7 +287,7 @@ void Placement::AdoptSsd(ObjectId object, const ssd::SsdLocation& location) {
   resident_bytes_[kSsd] += record.bytes;
   ++resident_objects_[kSsd];
   if ((catalogue_.file(record.file).flags & kFilePinned) != 0) pinned_bytes_[kSsd] += record.bytes;
-  UnitOf(object).policy->Inserted(kSsd, Raw(object));
+  UnitOf(object).policy.Inserted(kSsd, Raw(object));
 }
 
 ObjectId Placement::LiveObjectOf(const ssd::SsdRecord& record) {
@@ -304,7 +303,7 @@ double Placement::Worth(const ssd::SsdRecord& record) {
   if (object == kNoObject) return -1;
   if ((catalogue_.file(catalogue_.object(object).file).flags & kFilePinned) != 0) return 1e18;
   if (InRam(object)) return 0;  // exclusive tiers once space is short: the copy in RAM is demoted when it leaves
-  return std::max(0.0, UnitOf(object).policy->Worth(kSsd, Raw(object)));
+  return std::max(0.0, UnitOf(object).policy.Worth(kSsd, Raw(object)));
 }
 
 void Placement::OnMoved(const ssd::SsdRecord& from, const ssd::SsdLocation& to) {
@@ -350,23 +349,27 @@ void Placement::StartSegment() {
   if (segment_under_way_) return;
   const ram::SegmentTicket ticket = ram_.ReserveSegment();
   if (ticket.bytes == 0) return;
-  segment_under_way_ = true;
-  workers_.Run([this, bytes = ticket.bytes] { return segments_.Create(bytes); },
-               [this, ticket](Result<ram::Segment> segment) {
-                 segment_under_way_ = false;
-                 if (segment.ok()) {
-                   ram_.AddSegment(ticket, std::move(segment).value());
-                   next_look_ns_ = 0;  // the room has changed by our own doing
-                   segment_failure_.clear();
-                 } else {
-                   // The node has no memory to give: what there is has to do for a while.
-                   ram_.CancelSegment(ticket);
-                   segment_failure_ = segment.status().ToString();
-                   grow_again_ns_ = clock_.MonotonicNs() + kGrowPauseNs;
-                   ram_.set_budget(ram_.segment_bytes());
-                 }
-                 if (on_space) on_space();
-               });
+  segment_under_way_ = workers_.Run([this, bytes = ticket.bytes] { return segments_.Create(bytes); },
+                                    [this, ticket](Result<ram::Segment> segment) {
+                                      segment_under_way_ = false;
+                                      if (segment.ok()) {
+                                        ram_.AddSegment(ticket, std::move(segment).value());
+                                        next_look_ns_ = 0;  // the room has changed by our own doing
+                                        segment_failure_.clear();
+                                      } else {
+                                        OnNoSegment(ticket, segment.status().ToString());
+                                      }
+                                      if (on_space) on_space();
+                                    });
+  if (!segment_under_way_) OnNoSegment(ticket, "out of memory");
+}
+
+// The node has no memory to give: what there is has to do for a while.
+void Placement::OnNoSegment(const ram::SegmentTicket& ticket, std::string why) {
+  ram_.CancelSegment(ticket);
+  segment_failure_ = std::move(why);
+  grow_again_ns_ = clock_.MonotonicNs() + kGrowPauseNs;
+  ram_.set_budget(ram_.segment_bytes());
 }
 
 Status Placement::CreateFirstSegment() {
@@ -386,7 +389,7 @@ Status Placement::CreateFirstSegment() {
 // Objects that the SSD tier could not take when they came (recovering, buffers full) are copied from RAM as soon as it can: a warm restart
 // must not depend on the moment of the read.
 bool Placement::Backfill() {
-  if (ssd_ == nullptr || ssd_->status().recovering) return false;
+  if (ssd_ == nullptr || ssd_->status().recovering || ssd_->behind()) return false;
   const std::size_t objects = catalogue_.object_slots();
   for (std::size_t looked = 0; looked < kBackfillPerTurn; ++looked, ++backfill_position_) {
     if (backfill_position_ >= objects) {
@@ -411,27 +414,36 @@ bool Placement::Turn() {
     for (const ram::OwnerId owner : ram_.ShrinkStep(kVictimBatch)) EvictRam(static_cast<ObjectId>(owner), EvictCause::kPressure);
     ram_.ReclaimLimbo(4096);
     if (auto segment = ram_.TakeEmptySegment()) {
-      const std::uint64_t bytes = segment->bytes();
-      ++segments_leaving_;
-      auto owned = std::make_shared<ram::Segment>(std::move(*segment));  // shared with the worker only until it ran
-      workers_.Run(
-          [owned]() mutable {
-            const bool punched = owned->Punch(0, owned->bytes()).ok();  // kPermission under FUTURE_WRITE: memory returns with the last mapping
-            *owned = ram::Segment();
-            return punched;
-          },
-          [this, bytes](bool punched) {
-            --segments_leaving_;
-            if (punched) ram_.SegmentDestroyed(bytes);
-            else ram_.SegmentLingers(bytes);
-            if (on_space) on_space();
-          });
+      GiveBack(std::move(*segment));
       more = true;
     }
   } else if (ram_.WantsCompaction()) {
     more |= ram_.CompactStep(catalogue_max_chunk_) == ram::Compactor::Outcome::kMore;
   }
   return more;
+}
+
+void Placement::GiveBack(ram::Segment segment) {
+  const std::uint64_t bytes = segment.bytes();
+  const auto gone = [this, bytes](bool punched) {
+    --segments_leaving_;
+    if (punched) ram_.SegmentDestroyed(bytes);
+    else ram_.SegmentLingers(bytes);
+    if (on_space) on_space();
+  };
+  const auto give = [](ram::Segment& what) {
+    const bool punched = what.Punch(0, what.bytes()).ok();  // kPermission under FUTURE_WRITE: memory returns with the last mapping
+    what = ram::Segment();
+    return punched;
+  };
+  ++segments_leaving_;
+  std::shared_ptr<ram::Segment> owned;  // shared with the worker only until it ran
+  bool handed = Survives([&] { owned = std::make_shared<ram::Segment>(); });
+  if (handed) {
+    *owned = std::move(segment);
+    handed = workers_.Run([owned, give] { return give(*owned); }, gone);
+  }
+  if (!handed) gone(give(owned != nullptr ? *owned : segment));  // no memory to have a worker do it: some comes back right here
 }
 
 void Placement::SetRamCapacity(std::uint64_t bytes) {
@@ -459,28 +471,28 @@ void Placement::Tick() {
     else segment_failure_.clear();  // nothing is missing any more
   }
   if (pressure_check_under_way_ || clock_.MonotonicNs() < next_look_ns_) return;
-  pressure_check_under_way_ = true;
-  workers_.Run([] { return ram::ReadMemoryRoom(ram::MemoryRoots{}); },
-               [this](const ram::MemoryRoom& room) {
-                 pressure_check_under_way_ = false;
-                 if (!room.known) return;
-                 bound_by_ = room.bound_by;
-                 const std::uint64_t held = ram_.segment_bytes();
-                 const std::uint64_t floor = options_.min_available_bytes;
-                 next_look_ns_ = clock_.MonotonicNs() + ram::LooksToSkipNs(room.room_bytes, floor);
-                 memory_is_tight_ = room.room_bytes < 4 * floor;
-                 if (room.room_bytes < floor) {
-                   // What clients still map of segments that are gone is on its way back.
-                   const std::uint64_t missing = floor - std::min(floor, room.room_bytes + ram_.lingering_bytes());
-                   allowed_bytes_ = held > missing ? held - missing : 0;
-                 } else if (room.room_bytes - floor > SegmentBytes(options_)) {
-                   // Grows again only with a segment to spare, so that it does not swing.
-                   allowed_bytes_ = std::min(capacity_bytes_, held + room.room_bytes - floor);
-                 } else {
-                   return;
-                 }
-                 ApplyBudget(std::min(capacity_bytes_, allowed_bytes_));
-               });
+  pressure_check_under_way_ = workers_.Run([] { return ram::ReadMemoryRoom(ram::MemoryRoots{}); }, [this](const ram::MemoryRoom& room) { OnMemoryRoom(room); });
+}
+
+void Placement::OnMemoryRoom(const ram::MemoryRoom& room) {
+  pressure_check_under_way_ = false;
+  if (!room.known) return;
+  bound_by_ = room.bound_by;
+  const std::uint64_t held = ram_.segment_bytes();
+  const std::uint64_t floor = options_.min_available_bytes;
+  next_look_ns_ = clock_.MonotonicNs() + ram::LooksToSkipNs(room.room_bytes, floor);
+  memory_is_tight_ = room.room_bytes < 4 * floor;
+  if (room.room_bytes < floor) {
+    // What clients still map of segments that are gone is on its way back.
+    const std::uint64_t missing = floor - std::min(floor, room.room_bytes + ram_.lingering_bytes());
+    allowed_bytes_ = held > missing ? held - missing : 0;
+  } else if (room.room_bytes - floor > SegmentBytes(options_)) {
+    // Grows again only with a segment to spare, so that it does not swing.
+    allowed_bytes_ = std::min(capacity_bytes_, held + room.room_bytes - floor);
+  } else {
+    return;
+  }
+  ApplyBudget(std::min(capacity_bytes_, allowed_bytes_));
 }
 
 }  // namespace tierd::engine

@@ -23,6 +23,7 @@
 #include "tierd/engine/options.h"
 #include "tierd/engine/source_unit.h"
 #include "tierd/engine/workers.h"
+#include "tierd/ram/memory_pressure.h"
 #include "tierd/ram/ram_tier.h"
 #include "tierd/ram/segment.h"
 #include "tierd/ssd/ssd_tier.h"
@@ -158,11 +159,14 @@ class Placement final : public ssd::SsdOwner {
   bool MemoryIsComing();
   void GrowIfUseful();
   void StartSegment();
+  void OnNoSegment(const ram::SegmentTicket& ticket, std::string why);
   ObjectId LiveObjectOf(const ssd::SsdRecord& record);
   std::uint64_t TransitReserve() const;
   void DropSsdFlag(ObjectId object);
   bool Backfill();
   void ApplyBudget(std::uint64_t bytes);
+  void GiveBack(ram::Segment segment);
+  void OnMemoryRoom(const ram::MemoryRoom& room);
 
   // Constant after construction.
   Catalogue& catalogue_;

@@ -9,9 +9,9 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "policies/policy_instance.h"
 #include "tierd/engine/epoch_counter.h"
 #include "tierd/engine/options.h"
+#include "tierd/engine/policy_seat.h"
 #include "tierd/engine/service_pace.h"
 #include "tierd/engine/warmup.h"
 #include "tierd/source/listing_memory.h"
@@ -36,7 +36,7 @@ struct SourceUnit {
   std::unique_ptr<source::TreeWalker> walker;      // listings that a client waits for
   std::unique_ptr<source::TreeWalker> job_walker;  // prefetch, warm-up, verification: may be paused
   std::unique_ptr<source::PathResolver> resolver;
-  std::optional<policies::PolicyInstance> policy;
+  PolicySeat policy;
   source::ReadAhead read_ahead{source::ReadAheadOptions{}};
   source::ListingMemory listings{source::ListingMemoryOptions{}};
   ServicePace pace;

@@ -1,8 +1,11 @@
-// Who waits for a fill: a client's request, or the daemon itself (prefetch, warm-up, read-ahead).
+// Who waits for a fill: a client's request, or the daemon itself (prefetch, warm-up, read-ahead). Each is answered exactly once, whatever becomes of the work that
+// it waits for: a waiter that is dropped without an answer (memory ran out half-way, F16) goes to the lost ones, and the fetcher answers it from there.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "client_lib/abi/messages.h"
@@ -27,7 +30,9 @@ struct BringResult {
 };
 using BringCallback = std::function<void(const BringResult&)>;
 
-struct Waiter {
+class LostWaiters;
+
+struct Waiting {
   SessionId session = kNoSession;  // kNoSession: `done` is called instead of a reply
   std::uint64_t request_id = 0;
   abi::FetchOp op = abi::FetchOp::kChunk;
@@ -40,7 +45,57 @@ struct Waiter {
   io::FileStat expected;           // with kFetchHandle
   BringCallback done;
 
+  bool answered = false;
+  Waiting* next = nullptr;         // among the lost
+  std::shared_ptr<LostWaiters> lost;
+
   bool is_client() const { return session != kNoSession; }
+};
+
+// Loop thread only. Shared by the fetcher and the waiters, which may lie in callbacks that outlive it.
+class LostWaiters {
+ public:
+  LostWaiters() = default;
+  ~LostWaiters() { Close(); }
+  LostWaiters(const LostWaiters&) = delete;
+  LostWaiters& operator=(const LostWaiters&) = delete;
+
+  // Nobody is there any more to answer: waiters are just dropped.
+  void Close() {
+    closed_ = true;
+    while (Waiting* const one = Take()) delete one;
+  }
+  bool empty() const { return first_ == nullptr; }
+  void Add(Waiting* one) noexcept {
+    if (closed_ || one->answered) {
+      delete one;
+      return;
+    }
+    one->next = std::exchange(first_, one);
+  }
+  // Null: none is left.
+  Waiting* Take() { return first_ == nullptr ? nullptr : std::exchange(first_, first_->next); }
+
+ private:
+  Waiting* first_ = nullptr;
+  bool closed_ = false;
+};
+
+class Waiter {
+ public:
+  explicit Waiter(const std::shared_ptr<LostWaiters>& lost) : waiting_(new Waiting) { waiting_->lost = lost; }
+  explicit Waiter(Waiting* waiting) : waiting_(waiting) {}
+
+  Waiting* operator->() const { return waiting_.get(); }
+
+ private:
+  struct Drop {
+    void operator()(Waiting* waiting) const noexcept {
+      const std::shared_ptr<LostWaiters> lost = waiting->lost;
+      lost->Add(waiting);
+    }
+  };
+  std::unique_ptr<Waiting, Drop> waiting_;
 };
 using Waiters = std::vector<Waiter>;
 

@@ -37,15 +37,18 @@ class Workers {
 
   // `work` returns a value (move-only is fine); `then` gets it on the loop thread, unless this object is gone by then. Where memory runs out in `work`,
   // `then` gets a failure (kNoSpace) if the value can say so, else an empty one; where it runs out in `then`, on_lost is called.
+  // False: there was no memory to begin with, neither will run. So what says "under way" is set behind this call, before which `then` cannot come.
   template <typename Work, typename Then>
-  void Run(Work work, Then then) {
-    auto task = std::make_unique<Task<Work, Then>>(std::move(work), std::move(then), alive_);
-    boost::asio::post(pool_, [this, task = std::move(task)]() mutable {
-      if (!Survives([&] { task->value.emplace(task->work()); })) task->value.emplace(Failure<decltype(task->work())>());
-      const auto memory = task->memory.allocator();
-      boost::asio::post(loop_, boost::asio::bind_allocator(memory, [this, task = std::move(task)]() mutable {
-        if (*task->alive && !Survives([&] { task->then(std::move(*task->value)); }) && on_lost) on_lost();
-      }));
+  [[nodiscard]] bool Run(Work work, Then then) noexcept {
+    return Survives([&] {
+      auto task = std::make_unique<Task<Work, Then>>(std::move(work), std::move(then), alive_);
+      boost::asio::post(pool_, [this, task = std::move(task)]() mutable {
+        if (!Survives([&] { task->value.emplace(task->work()); })) task->value.emplace(Failure<decltype(task->work())>());
+        const auto memory = task->memory.allocator();
+        boost::asio::post(loop_, boost::asio::bind_allocator(memory, [this, task = std::move(task)]() mutable {
+          if (*task->alive && !Survives([&] { task->then(std::move(*task->value)); }) && on_lost) on_lost();
+        }));
+      });
     });
   }
 

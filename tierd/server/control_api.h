@@ -75,6 +75,7 @@ class ControlApi {
   struct Usage;
   // The sum of several pieces of work, answered when the last of them has ended.
   struct Tally;
+  void EvictOne(const Place& place, bool invalidate, const std::shared_ptr<Tally>& tally);
 
   Response Get(std::string_view path, const Query& query);
   void Post(std::string_view path, std::string_view body, Answer answer);

@@ -313,6 +313,21 @@ struct ControlApi::Tally {
   }
 };
 
+void ControlApi::EvictOne(const Place& place, bool invalidate, const std::shared_ptr<Tally>& tally) {
+  if (!invalidate) {
+    engine_.Advise(*place.unit, abi::AdviseOp::kEvict, place.relative, true, [tally](int failed, std::uint64_t files) { tally->End(failed == 0, files); });
+    return;
+  }
+  // Generations are kept per dataset: one that loses a file to `invalidate` loses all records of earlier lives. When no frame with the old bytes is left,
+  // so that none of them is written to the SSD under the new generation (HAZARDS 2.16).
+  engine_.Advise(*place.unit, abi::AdviseOp::kInvalidate, place.relative, true, [this, tally, unit = place.unit](int failed, std::uint64_t files) {
+    const bool asked = engine::Survives([&] {
+      engine_.VoidRecords(*unit, [tally, failed, files](bool durable) { tally->End(failed == 0 && durable, files); });
+    });
+    if (!asked) tally->End(false, files);
+  });
+}
+
 void ControlApi::Evict(const Json& body, Answer answer) {
   std::vector<Place> places;
   Response error;
@@ -321,15 +336,8 @@ void ControlApi::Evict(const Json& body, Answer answer) {
   const bool invalidate = body.value("invalidate", false);
   auto tally = std::make_shared<Tally>(Tally{places.size(), 0, true, std::move(answer)});  // shared by all of them
   for (const Place& place : places) {
-    if (!invalidate) {
-      engine_.Advise(*place.unit, abi::AdviseOp::kEvict, place.relative, true, [tally](int failed, std::uint64_t files) { tally->End(failed == 0, files); });
-      continue;
-    }
-    // Generations are kept per dataset: one that loses a file to `invalidate` loses all records of earlier lives. When no frame with the old bytes is left,
-    // so that none of them is written to the SSD under the new generation (HAZARDS 2.16).
-    engine_.Advise(*place.unit, abi::AdviseOp::kInvalidate, place.relative, true, [this, tally, unit = place.unit](int failed, std::uint64_t files) {
-      engine_.VoidRecords(*unit, [tally, failed, files](bool durable) { tally->End(failed == 0 && durable, files); });
-    });
+    // Without memory for this one the others are answered for all the same.
+    if (!engine::Survives([&] { EvictOne(place, invalidate, tally); })) tally->End(false, 0);
   }
   engine_.Kick();
 }

@@ -37,6 +37,7 @@ struct SessionHub::Session {
   boost::asio::posix::stream_descriptor socket;
   boost::asio::posix::stream_descriptor process;  // a pidfd, readable when the process has ended; not open: the kernel gave none
   bool welcomed = false;
+  bool foreign_clock = false;  // another time namespace
   bool closed = false;   // no conversation any more
   bool hung_up = false;  // the socket is closed at both ends
   bool ended = false;

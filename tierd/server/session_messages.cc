@@ -74,7 +74,8 @@ bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std
   abi::Welcome welcome{};
   welcome.version = abi::kProtocolVersion;
   const std::int64_t difference = now - hello->monotonic_coarse_ns;
-  if (difference > kMaxClockDifference || difference < -kMaxClockDifference) welcome.flags |= abi::kWelcomeForeignClock;
+  session.foreign_clock = difference > kMaxClockDifference || difference < -kMaxClockDifference;
+  if (session.foreign_clock) welcome.flags |= abi::kWelcomeForeignClock;
   welcome.session_id = session.id;
   std::memcpy(welcome.instance, engine_.instance().data(), sizeof welcome.instance);
   welcome.monotonic_coarse_ns = now;
@@ -134,6 +135,10 @@ bool SessionHub::OnFetch(Session& session, const abi::MessageHeader& header, std
 bool SessionHub::OnAdvise(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram) {
   const auto entries = ReadAdvise(datagram, header.count);
   if (!entries.ok()) return false;
+  struct {
+    std::vector<engine::Jobs::Item> items[2];  // to prefetch, to pin
+    std::vector<std::uint64_t> request_ids[2];
+  } bring;
   for (const AdviseView& view : *entries) {
     abi::AdviseReply reply{};
     reply.request_id = view.entry.request_id;
@@ -145,13 +150,34 @@ bool SessionHub::OnAdvise(Session& session, const abi::MessageHeader& header, st
       AddReply(session.id, &Session::advice_replies, reply);
       continue;
     }
-    engine_.Advise(*unit, op, view.path, (view.entry.flags & abi::kAdviseRecursive) != 0, [this, id = session.id, reply](int error, std::uint64_t files) mutable {
+    if (op == abi::AdviseOp::kPrefetch || op == abi::AdviseOp::kPin) {
+      const std::size_t pin = op == abi::AdviseOp::kPin ? 1 : 0;
+      bring.items[pin].push_back({unit, std::string(view.path)});
+      bring.request_ids[pin].push_back(reply.request_id);
+      continue;
+    }
+    const bool recursive = (view.entry.flags & abi::kAdviseRecursive) != 0;
+    // A client whose clock is another one says nothing that could be compared with ours.
+    const std::int64_t said_ns = session.foreign_clock ? 0 : std::int64_t{view.entry.said_ticks} << abi::kTickShift;
+    engine_.Advise(*unit, op, view.path, {recursive, said_ns}, [this, id = session.id, reply](int error, std::uint64_t files) mutable {
       reply.error = error;
       reply.affected = files;
       AddReply(id, &Session::advice_replies, reply);
     });
   }
+  for (const std::size_t pin : {0, 1}) Bring(session, std::move(bring.items[pin]), bring.request_ids[pin], pin == 1);
   return true;
+}
+
+// What one datagram asks for is one job, and one answer for all of it.
+void SessionHub::Bring(Session& session, std::vector<engine::Jobs::Item> items, const std::vector<std::uint64_t>& request_ids, bool pin) {
+  if (items.empty()) return;
+  abi::AdviseReply reply{};
+  reply.affected = engine_.Prefetch(std::move(items), pin) ? 1 : 0;  // 0, too many jobs run: it is for the client to ask again
+  for (const std::uint64_t id : request_ids) {
+    reply.request_id = id;
+    AddReply(session.id, &Session::advice_replies, reply);
+  }
 }
 
 bool SessionHub::OnGetSegment(Session& session, std::span<const std::byte> datagram) {

@@ -1,0 +1,276 @@
+// The turn of the loop and the timer: what is done when, how long it may take, and what becomes of it when memory runs out.
+#include <malloc.h>
+#include <unistd.h>
+
+#include <boost/asio/bind_allocator.hpp>
+#include <boost/asio/post.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "tierd/engine/engine.h"
+
+namespace tierd::engine {
+namespace {
+
+constexpr std::size_t kCompletionsPerTurn = 256;
+constexpr std::size_t kCompletionsAtOnce = 16;
+constexpr std::int64_t kTurnNs = 2'000'000;
+constexpr std::size_t kWalkBatchesPerTurn = 4;
+constexpr std::uint32_t kGrowSlotsPerTurn = 8192;   // ~0.5 ms
+constexpr std::int64_t kGrowPauseNs = 2'000'000'000;  // after an index could not be made
+constexpr std::int64_t kMs = 1'000'000;
+constexpr std::int64_t kBusyTick = 5 * kMs;
+constexpr std::int64_t kHitsTick = 245 * kMs;       // readers hit: their rings are drained before they run over
+constexpr std::int64_t kIdleTick = (abi::kHeartbeatPeriodMs - 15) * kMs;  // nothing but the heart beats; timers come late
+
+}  // namespace
+
+struct Engine::Watched {
+  Watched(boost::asio::io_context& loop, int fd) : descriptor(loop, fd) {}
+  boost::asio::posix::stream_descriptor descriptor;
+  HandlerMemory memory;
+  bool rests = false;  // until the next tick
+};
+
+Engine::Engine(boost::asio::io_context& loop, const Clock& clock, const policies::Registry& policies, EngineOptions options)
+    : loop_(loop), clock_(clock), policies_(policies), options_(std::move(options)), workers_(loop, 3), timer_(loop) {}
+
+// Jobs refer to the parts that are destroyed before the workers: a segment may be in the making.
+Engine::~Engine() {
+  timer_waits_->ended = true;
+  workers_.Stop();
+}
+
+void Engine::Watch(int fd) {
+  watched_.push_back(std::make_unique<Watched>(loop_, ::dup(fd)));
+  Arm(*watched_.back());
+}
+
+void Engine::Arm(Watched& watched) {
+  const auto on_event = [this, &watched](const boost::system::error_code& error) {
+    if (error || stopping_) return;
+    Turn();
+    if (failed_) watched.rests = true;
+    else Arm(watched);
+  };
+  watched.descriptor.async_wait(boost::asio::posix::stream_descriptor::wait_read, boost::asio::bind_allocator(watched.memory.allocator(), on_event));
+}
+
+void Engine::CancelWatches() {
+  for (const auto& watched : watched_) watched->descriptor.cancel();
+}
+
+void Engine::EndTurn() {
+  for (const auto& unit : sources_) unit->reader->Flush();
+  if (ssd_) ssd_->Flush();
+  Hurry();
+}
+
+bool Engine::Working() const { return !fetcher_->idle() || !jobs_->idle() || !sweeps_->idle(); }
+
+// Where work is left the next tick comes soon, also when the timer had been set for an idle daemon.
+void Engine::Hurry() {
+  busy_until_ns_ = clock_.PreciseNs() + 100 * kMs;
+  if (armed_idle_ && !stopping_ && Working()) ArmTimer();
+}
+
+void Engine::ScheduleTurn() {
+  if (turn_scheduled_ || stopping_) return;
+  turn_scheduled_ = true;
+  boost::asio::post(loop_, boost::asio::bind_allocator(turn_memory_.allocator(), [this] {
+    turn_scheduled_ = false;
+    if (!stopping_) Turn();
+  }));
+}
+
+void Engine::NoteLost() {
+  fetcher_->NoteLost();
+  Hurry();
+  (void)Survives([&] {
+    const std::int64_t now_ns = clock_.MonotonicNs();
+    if (lost_logged_ns_ != 0 && now_ns - lost_logged_ns_ < 10'000 * kMs) return;
+    lost_logged_ns_ = now_ns;
+    Log("out of memory: requests are dropped, their clients read the source");
+  });
+}
+
+bool Engine::DrainSources(std::int64_t begin_ns) {
+  bool more = false;
+  // A completion may mean copying and summing a whole chunk: the clock is looked at in between (HAZARDS 5).
+  const auto drain = [&](source::SourceReader& reader) {
+    std::size_t taken = 0, part = 0;
+    do {
+      part = reader.Poll(kCompletionsAtOnce);
+      taken += part;
+    } while (part == kCompletionsAtOnce && taken < kCompletionsPerTurn && clock_.PreciseNs() - begin_ns < kTurnNs);
+    return part == kCompletionsAtOnce;
+  };
+  for (const auto& unit : sources_) {
+    more |= drain(*unit->reader);
+    more |= unit->walker->Poll(kWalkBatchesPerTurn) == kWalkBatchesPerTurn;
+    if (!jobs_->walks_paused()) more |= unit->job_walker->Poll(kWalkBatchesPerTurn) == kWalkBatchesPerTurn;
+    unit->resolver->Poll(kCompletionsPerTurn);
+  }
+  return more;
+}
+
+bool Engine::StepIndex() {
+  if (!index_->growing()) {
+    if (index_->WantsGrowth()) GrowIndexInBackground();
+    return false;
+  }
+  if (!index_->GrowStep(kGrowSlotsPerTurn)) {
+    if (!index_->growing()) index_growth_under_way_ = false;  // given up: the next turn may begin anew
+    return true;
+  }
+  EndIndexGrowth();
+  return false;
+}
+
+void Engine::Turn() {
+  const std::int64_t begin = clock_.PreciseNs();
+  bool more = false;
+  failed_ = false;
+  const auto part = [this](auto&& work) {
+    const bool fails = Fails(work);
+    failed_ |= fails;
+    return fails;
+  };
+  part([&] { more |= DrainSources(begin); });
+  if (ssd_) {
+    part([&] {
+      more |= ssd_->Poll(kCompletionsPerTurn) == kCompletionsPerTurn;
+      more |= ssd_->more_work();
+      fetcher_->ResumeWrites();
+    });
+  }
+  if (part([&] { more |= jobs_->Pump(); })) jobs_->Abandon();
+  part([&] { more |= sweeps_->Step(); });
+  part([&] { more |= placement_->Turn(); });
+  part([&] { more |= refresher_->Step(); });
+  part([&] { more |= StepIndex(); });
+  for (const auto& unit : sources_) part([&] { more |= TellPolicy(*unit); });
+  if (on_turn) part(on_turn);
+  part([&] { EndTurn(); });
+  NoteLag(begin);
+  if (more && !failed_) ScheduleTurn();  // without memory the next tick is soon enough: trying at once would keep a processor busy
+}
+
+void Engine::NoteLag(std::int64_t begin_ns) {
+  const auto took = static_cast<std::uint64_t>(clock_.PreciseNs() - begin_ns);
+  std::size_t bucket = 0;
+  while (bucket + 1 < LoopLag::kBuckets && took >= (std::uint64_t{16'000} << bucket)) ++bucket;
+  ++lag_.buckets[bucket];
+  ++lag_.count;
+  lag_.sum_ns += took;
+  lag_.max_ns = std::max(lag_.max_ns, took);
+}
+
+void Engine::EndIndexGrowth() {
+  index_growth_under_way_ = false;
+  if (on_index_grown) on_index_grown();
+  // Without memory to have a worker free it, it is freed here.
+  (void)workers_.Run([old = std::shared_ptr<ram::IndexTable>(index_->TakeRetired())]() mutable { old.reset(); return true; }, [](bool) {});
+}
+
+void Engine::GrowIndexInBackground(std::uint64_t expected_files) {
+  if (index_growth_under_way_ || clock_.MonotonicNs() < grow_index_again_ns_) return;
+  index_growth_under_way_ = workers_.Run([options = index_->NextTable(expected_files)] { return ram::SharedIndex::CreateTable(options); },
+                                         [this](Result<std::unique_ptr<ram::IndexTable>> table) {
+                                           const bool made = table.ok();
+                                           if (made && index_->AdoptTable(std::move(table).value()).ok()) {
+                                             catalogue_->set_growth_failed(false);
+                                             return ScheduleTurn();
+                                           }
+                                           index_growth_under_way_ = false;
+                                           if (!made) PauseIndexGrowth();
+                                         });
+  if (!index_growth_under_way_) PauseIndexGrowth();
+}
+
+// No memory for a larger index: nobody waits for one, and it is tried again in a while.
+void Engine::PauseIndexGrowth() {
+  catalogue_->set_growth_failed(true);
+  grow_index_again_ns_ = clock_.MonotonicNs() + kGrowPauseNs;
+}
+
+void Engine::ArmTimer() {
+  const bool busy = clock_.PreciseNs() < busy_until_ns_ || Working() || recovering_;
+  const bool hits = std::exchange(ring_entries_seen_, counters_.ring_entries) != counters_.ring_entries;
+  const auto on_time = [this, waits = timer_waits_](const boost::system::error_code& error) {
+    --waits->pending;
+    if (waits->ended) return;  // and maybe the engine too
+    if (error) {  // another one took its place, or should have: there was no memory for it
+      if (waits->pending == 0) ArmTimer();
+      return;
+    }
+    armed_idle_ = false;
+    (void)Fails([&] { OnTimer(); });
+    ArmTimer();
+  };
+  armed_idle_ = !busy;
+  const auto arm = [&] {
+    timer_.expires_after(std::chrono::nanoseconds(busy ? kBusyTick : hits ? kHitsTick : kIdleTick));
+    timer_.async_wait(boost::asio::bind_allocator(timer_memory_.allocator(), on_time));
+    ++timer_waits_->pending;
+  };
+  if (Survives(arm)) return;
+  // Where even the queue of timers cannot grow: the heart must go on beating.
+  index_->Heartbeat(clock_.MonotonicNs());
+  (void)Survives([&] {
+    boost::asio::post(loop_, boost::asio::bind_allocator(timer_memory_.allocator(), [this] {
+      if (!stopping_ && timer_waits_->pending == 0) ArmTimer();
+    }));
+  });
+}
+
+void Engine::OnTimer() {
+  const std::int64_t now = clock_.MonotonicNs();
+  index_->Heartbeat(now);
+  for (const auto& watched : watched_) {
+    if (!watched->rests) continue;
+    Arm(*watched);
+    watched->rests = false;
+  }
+  for (const auto& unit : sources_) {
+    if (unit->reader->next_tick_ns() <= now) unit->reader->Tick(now);
+    if (unit->resolver->next_tick_ns() <= now) unit->resolver->Tick(now);
+  }
+  if (!fetcher_->idle()) fetcher_->Tick();
+  if (refresher_->Step()) ScheduleTurn();
+  if (on_timer) on_timer();
+  const std::int64_t precise = clock_.PreciseNs();
+  if (precise - last_tenth_ns_ >= 100 * kMs) {
+    last_tenth_ns_ = precise;
+    if (ssd_) ssd_->Tick();
+    if (placement_->memory_is_tight()) placement_->Tick();  // a trainer may take gigabytes a second
+  }
+  if (precise - last_second_ns_ >= 1000 * kMs) {
+    last_second_ns_ = precise;
+    if (!KeepMemoryReserve()) Log("out of memory: the reserve was used");
+    placement_->Tick();
+    TrimAfterWork();
+    for (const auto& unit : sources_) {
+      if (unit->walker->active() != 0) unit->walker->Tick(now);
+      if (unit->job_walker->active() != 0) unit->job_walker->Tick(now);
+    }
+  }
+  const bool work = failed_ || Working() || placement_->backfilling() || index_->growing() || index_->WantsGrowth() || ram_->shrinking() || ram_->WantsCompaction();
+  if (work) Turn();
+  else EndTurnQuietly();
+}
+
+// A job over a million files leaves free memory in pieces between what is kept: nobody would give it back.
+void Engine::TrimAfterWork() {
+  const bool working = recovering_ || !jobs_->idle();
+  if (std::exchange(worked_, working) && !working) (void)workers_.Run([] { return ::malloc_trim(0); }, [](int) {});
+}
+
+void Engine::EndTurnQuietly() {
+  for (const auto& unit : sources_) unit->reader->Flush();
+  if (ssd_) ssd_->Flush();
+}
+
+}  // namespace tierd::engine
