@@ -15,6 +15,7 @@
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/writers.h"
 #include "client_lib/preload/reopened.h"
 
 using namespace tierd::preload;
@@ -43,12 +44,42 @@ TIERD_NEXT(int, fchdir, int)
 
 namespace {
 
+// The file behind a name that is about to go: has it others, those show another link count from then on.
+class GoingName {
+ public:
+  GoingName(const ChangedName& name, int directory, const char* path) {
+    struct stat st;
+    if (!name.inside() || raw::Call(SYS_newfstatat, directory, raw::Address(path), raw::Address(&st), AT_SYMLINK_NOFOLLOW) != 0) return;
+    if (S_ISREG(st.st_mode) && st.st_nlink > 1) inode_ = st.st_ino;
+  }
+  void Tell() const {
+    if (inode_ != 0) NoteUnlinked(inode_);
+  }
+
+ private:
+  std::uint64_t inode_ = 0;
+};
+
+template <typename Change>
+int Unlink(int directory, const char* path, Change change, bool recursive = false) {
+  RealIfNamed(path);
+  const ChangedName name(directory, path, Changes::kEntry);
+  const GoingName going(name, directory, path);
+  const int result = change();
+  if (!Changed(result)) return result;
+  going.Tell();
+  name.Tell(recursive);
+  return result;
+}
+
 template <typename Change>
 int Rename(int from_directory, const char* from, int to_directory, const char* to, Change change) {
   const ChangedName old_name(from_directory, from, Changes::kEntry);
   const ChangedName new_name(to_directory, to, Changes::kEntry);
+  const GoingName replaced(new_name, to_directory, to);
   const int result = change();
   if (!Changed(result)) return result;
+  replaced.Tell();
   if (!old_name.inside() && !new_name.inside()) return result;
   // All below it, if it was a directory.
   struct stat st;
@@ -96,13 +127,13 @@ TIERD_EXPORT(int, symlinkat, const char* target, int directory, const char* path
   return ChangeName(directory, path, Changes::kEntry, [&] { return Next_symlinkat()(target, directory, path); });
 }
 TIERD_EXPORT(int, unlink, const char* path) {
-  return ChangeName(AT_FDCWD, path, Changes::kEntry, [&] { return Next_unlink()(path); });
+  return Unlink(AT_FDCWD, path, [&] { return Next_unlink()(path); });
 }
 TIERD_EXPORT(int, unlinkat, int directory, const char* path, int flags) {
-  return ChangeName(directory, path, Changes::kEntry, [&] { return Next_unlinkat()(directory, path, flags); }, (flags & AT_REMOVEDIR) != 0);
+  return Unlink(directory, path, [&] { return Next_unlinkat()(directory, path, flags); }, (flags & AT_REMOVEDIR) != 0);
 }
 TIERD_EXPORT(int, remove, const char* path) {
-  return ChangeName(AT_FDCWD, path, Changes::kEntry, [&] { return Next_remove()(path); });
+  return Unlink(AT_FDCWD, path, [&] { return Next_remove()(path); });
 }
 TIERD_EXPORT(int, rmdir, const char* path) {
   return ChangeName(AT_FDCWD, path, Changes::kEntry, [&] { return Next_rmdir()(path); }, true);

@@ -22,6 +22,11 @@ constinit std::atomic<std::uint32_t> writer_count{0};
 // One with a number beyond: nobody sees its close, so any file may be being written from now on.
 constinit std::atomic<bool> unwatched{false};
 
+// Files that lost one of their names here; the latest ones, the staleness bound holds for those before.
+constexpr std::uint32_t kUnlinked = 64;
+constinit std::atomic<std::uint64_t> unlinked[kUnlinked] = {};
+constinit std::atomic<std::uint32_t> unlinked_count{0};
+
 void Mark(int fd, std::uint64_t inode) {
   if (fd >= kNumbers) {
     unwatched.store(true, std::memory_order_relaxed);
@@ -88,11 +93,18 @@ void NoteStream(int fd, FILE* stream) {
   if (IsWriter(fd)) stream_of[fd].store(stream, std::memory_order_release);
 }
 
+void NoteUnlinked(std::uint64_t inode) {
+  const std::uint32_t at = unlinked_count.fetch_add(1, std::memory_order_acq_rel);
+  unlinked[at % kUnlinked].store(inode, std::memory_order_release);
+  if (at == 0) writer_count.fetch_add(1, std::memory_order_acq_rel);  // from now on there is something to look at
+}
+
 bool AnyWriters() { return writer_count.load(std::memory_order_relaxed) != 0; }
 
 bool BeingWritten(std::uint64_t inode) {
   if (!AnyWriters()) return false;
   bool found = unwatched.load(std::memory_order_relaxed);
+  for (const auto& one : unlinked) found = found || one.load(std::memory_order_acquire) == inode;
   ForEachWriter([&](int fd) { found = found || inode_of[fd].load(std::memory_order_acquire) == inode; });
   return found;
 }

@@ -45,7 +45,10 @@ class ClosingWriter {
   Room name_;
 };
 
-// Whether a descriptor open for writing in this process may be that file. Almost always one load.
+// One of several names of that file has been taken away by this process: what the index says of the others (link count, ctime) is of before. Who they are, nobody knows.
+void NoteUnlinked(std::uint64_t inode);
+
+// Whether that file may be open for writing in this process, or changed under another name. Almost always one load.
 bool AnyWriters();
 bool BeingWritten(std::uint64_t inode);
 

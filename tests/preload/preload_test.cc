@@ -96,6 +96,8 @@ TEST_F(PreloadSymbolsTest, OwnChangesAreSeenAtOnce) {
                                    "open(p+'.n','wb').write(b'new'); os.rename(p+'.n',p); assert read()==b'new' and not os.path.exists(p+'.n')\n"
                                    "os.link(p,p+'.l'); assert os.stat(p).st_nlink==2; assert read(p+'.l')==b'new'\n"
                                    "os.unlink(p+'.l'); assert os.stat(p).st_nlink==1\n"
+                                   "for i in range(40):\n"
+                                   "  os.link(p,p+'.l'); assert os.stat(p).st_nlink==2 and read()==b'new'; os.unlink(p+'.l'); assert os.stat(p).st_nlink==1\n"
                                    "os.chmod(p,0o600); assert os.stat(p).st_mode&0o777==0o600\n"
                                    "os.utime(p,(5,6)); assert os.stat(p).st_mtime==6\n"
                                    "d=os.path.dirname(p); os.listdir(d); os.mkdir(d+'/sub'); assert 'sub' in os.listdir(d)\n"
