@@ -37,8 +37,10 @@ std::optional<io::EngineKind> ForcedEngine(EngineChoice choice) {
   return choice == EngineChoice::kUring ? io::EngineKind::kUring : io::EngineKind::kThreads;
 }
 
-source::SourceOptions ReaderOptions(const SourceOptions& options) {
+source::SourceOptions ReaderOptions(const SourceOptions& options, const source::FsKind& fs) {
   source::SourceOptions reader;
+  // A local file may still be dirty in this node's page cache; read through it there is one truth, and nothing to gain by going around.
+  reader.direct = fs.is_network;
   reader.window_max = std::clamp<std::uint32_t>(options.max_inflight, reader.window_min, 448);
   reader.window_start = std::min(reader.window_start, reader.window_max);
   reader.bytes_per_second = options.bytes_per_s;
@@ -134,7 +136,7 @@ Status Engine::OpenSource(const SourceOptions& options, std::uint16_t index) {
     io_options.faults = faults;
     return io::MakeEngine(kind, io_options);
   };
-  auto reader = source::SourceReader::Create(unit->source, make_io, clock_, ReaderOptions(options));
+  auto reader = source::SourceReader::Create(unit->source, make_io, clock_, ReaderOptions(options, unit->source->fs()));
   if (!reader.ok()) return reader.status();
   unit->reader = std::move(reader).value();
   unit->walker = std::make_unique<source::TreeWalker>(unit->source, clock_, source::WalkerOptions{.threads = 8});

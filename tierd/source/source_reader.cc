@@ -290,7 +290,7 @@ bool SourceReaderImpl::UseDirect(const Operation& op) const {
   const ReadRequest& read = op.read;
   const std::uint64_t alignment = source_->direct_alignment();
   // A piece from inside a file is small only at its end, and the others of that file are read like that too.
-  if (alignment == 0 || direct_refused_ || op.plain || (read.capacity < options_.direct_min_bytes && read.offset == 0)) return false;
+  if (!options_.direct || alignment == 0 || direct_refused_ || op.plain || (read.capacity < options_.direct_min_bytes && read.offset == 0)) return false;
   return ((reinterpret_cast<std::uintptr_t>(read.buffer) | read.offset | read.capacity) & (alignment - 1)) == 0 && !DirectRefused(read.path);
 }
 

@@ -127,6 +127,8 @@ struct SourceOptions {
   std::int64_t racy_window_ns = 10'000'000'000;
   // Smallest request for which O_DIRECT is worth its alignment; below, buffered + DONTNEED.
   std::size_t direct_min_bytes = 1 << 20;
+  // Whether O_DIRECT is used at all.
+  bool direct = true;
   // Engine: nullopt = measured on the first requests (both are tried on real traffic; nothing is read twice).
   std::optional<io::EngineKind> engine;
 };

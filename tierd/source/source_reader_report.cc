@@ -43,7 +43,7 @@ std::string SourceReaderImpl::Report() const {
   char text[256];
   std::snprintf(text, sizeof text, "engine %s (%s), window %u of %u..%u, O_DIRECT %s", EngineKindName(trial_.current()),
                 trial_.Report().c_str(), window_.size(), options_.window_min, options_.window_max,
-                source_->direct_alignment() != 0 && !direct_refused_ ? "for large files" : "off");
+                options_.direct && source_->direct_alignment() != 0 && !direct_refused_ ? "for large files" : "off");
   std::string line = text;
   if (const auto offset = stamps_.offset_ns(); offset && *offset < 0) {
     line += ", source clock up to " + std::to_string(-*offset / 1'000'000) + " ms behind";
