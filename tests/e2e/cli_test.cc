@@ -423,6 +423,7 @@ TEST_F(CliTest, WrongPathsAndAMissingDaemonAreOneLineEach) {
   MakeFiles(3);
   Write(scratch.path() + "/outside", "x");
   ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  for (int tries = 0; tries < 500 && Ctl({"status", "--json"}).out.find("\"recovering\"") != std::string::npos; ++tries) ::usleep(10'000);  // `verify` waits for nobody
   const std::string outside = scratch.path() + "/outside", gone = source + "/gone";
   for (const char* verb : {"ls", "stat", "explain", "du", "evict", "pin", "unpin", "verify", "prefetch"}) {
     const Ran ran = Ctl({verb, outside});

@@ -151,7 +151,7 @@ TEST_P(TreeTest, EveryByteIsTheSource) {
   ssd_capacity = std::clamp<std::uint64_t>(tree.bytes * 5 / 4, 256 * kMiB, space.f_bavail * space.f_frsize / 2);
 
   // The source, through a RAM tier that is always full.
-  ASSERT_NO_FATAL_FAILURE(Start(GetParam(), tree.bytes / 100, {"--policy", "lru"}));
+  ASSERT_NO_FATAL_FAILURE(Start(GetParam(), tree.bytes / 100, {"--policy", "lru", "--set", "source.warm=off"}));
   ASSERT_NO_FATAL_FAILURE(ReadAll(tree));
   EXPECT_GT(origins[TIER_FROM_SOURCE], tree.files.size() / 2) << Where();
   ASSERT_NO_FATAL_FAILURE(Stop());

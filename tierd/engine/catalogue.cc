@@ -243,6 +243,12 @@ abi::FileKey Catalogue::KeyOf(ObjectId id) const {
   return (owner.flags & kFileChunked) != 0 ? abi::ChunkKeyOf(owner.key, record.chunk) : owner.key;
 }
 
+bool Catalogue::SlotWaits(ObjectId id) const {
+  const ObjectRecord& record = object(id);
+  const bool own_slot = (record.flags & kObjectListing) != 0 || (file(record.file).flags & kFileChunked) != 0;
+  return own_slot && growing() && !index_->Find(KeyOf(id));
+}
+
 bool Catalogue::SetLocation(ObjectId id, std::uint64_t word) {
   const ObjectRecord& record = object(id);
   const FileRecord& owner = file(record.file);

@@ -96,6 +96,8 @@ class Catalogue {
 
   // Key whose lease protects the object's bytes.
   abi::FileKey KeyOf(ObjectId object) const;
+  // Whether the object needs a slot of its own for which there will be room in the index soon: SetLocation would fail now.
+  bool SlotWaits(ObjectId id) const;
   // Makes the object's bytes visible at `word`, or invisible (0). Chunk slots come and go with it.
   // False when no slot could be had; the object then stays invisible.
   bool SetLocation(ObjectId object, std::uint64_t word);

@@ -279,6 +279,13 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
   const ObjectId object = fill->object;
   const std::uint32_t bytes = catalogue_.object(object).bytes;
   const bool framed = fill->grant.outcome == Placement::Outcome::kGranted;
+  if (framed && !fill->has_client() && catalogue_.SlotWaits(object)) {  // nobody waits for the bytes alone: without a slot they would be lost
+    stalled_.push_back([this, &unit, fill, tier, copy_to_ssd] {
+      if (fill->orphan) ReleaseMemory(fill);
+      else Complete(unit, fill, tier, copy_to_ssd);
+    });
+    return;
+  }
   const std::byte* data = framed ? placement_.FrameSpan(fill->grant.frame).data() : fill->staging.data();
   if (copy_to_ssd) {
     const bool busy = placement_.CopyToSsd(object, {data, bytes}, fill->generation) == Placement::Copied::kBusy;
