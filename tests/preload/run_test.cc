@@ -196,7 +196,7 @@ TEST_F(RunTest, TheDaemonStaysForABackgroundProcess) {
 TEST_F(RunTest, TheDaemonHoldsNothingOfOurs) {
   const std::string marker = scratch_.path() + "/marker";
   job_.directory = source_;
-  const std::string look = "p=$(" TIERCTL_BINARY " status --json | grep \\\"pid\\\" | tr -dc 0-9); readlink /proc/$p/cwd; ls -l /proc/$p/fd | grep -c marker";
+  const std::string look = "p=$(" TIERCTL_BINARY " status --json | grep \\\"pid\\\" | tr -dc 0-9); readlink /proc/$p/cwd; ls -l /proc/$p/fd 2>/dev/null | grep -c marker";
   const JobResult result = RunShell("exec 9>" + marker + "; " TIERCTL_BINARY " run -q --source " + source_ + " --ram '64 MiB' -- bash -c '" + look + "'", job_);
   EXPECT_EQ(result.output, "/\n0\n");
 }
