@@ -84,7 +84,8 @@ bool Fetcher::AcquireFor(const FillPtr& fill, io::AlignedBuffer* filled) {
       fill->no_memory = true;
       return false;
     }
-    if (fill->has_client() && placement_.TransitInUse() && MayWaitForTransit(*fill)) {
+    // What only the source has is read there by the client itself, and sooner than after a wait.
+    if (fill->has_client() && placement_.OnSsd(fill->object) && placement_.TransitInUse() && MayWaitForTransit(*fill)) {
       fill->no_memory = true;
       return false;
     }

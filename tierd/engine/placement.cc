@@ -91,7 +91,10 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
   }
   if (frame == ram::kNoFrame && MemoryIsComing()) return {Outcome::kWait};
   if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, false);
-  if (frame == ram::kNoFrame && OnSsd(object) && ResidentsYield(bytes)) frame = TryAllocate(object, false);
+  if (frame == ram::kNoFrame && OnSsd(object) && ResidentsYield(bytes)) {
+    frame = TryAllocate(object, false);
+    if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, false);
+  }
   if (frame == ram::kNoFrame) return {};
   ++counters_.transit_frames;
   ++transit_under_way_;
@@ -122,20 +125,22 @@ bool Placement::MakeRoom(SourceUnit& unit, std::uint64_t bytes) {
 }
 
 // Readers of what the SSD tier has need more room at a time than the reserve: residents that the SSD tier has too leave for them, in no particular
-// order, whatever the policy says of victims; a quarter of the tier stays theirs.
+// order, whatever the policy says of victims; a quarter of the tier stays theirs. No more than what is missing leaves at a call: what readers hold comes free later.
 bool Placement::ResidentsYield(std::uint64_t bytes) {
   constexpr std::size_t kLooks = 4096;
   const std::size_t objects = catalogue_.object_slots();
-  for (std::size_t look = 0; look < std::min(kLooks, objects) && ram_.free_bytes() < bytes; ++look, ++yield_position_) {
-    if (resident_bytes_[kRam] <= ram_.budget() / 4) return false;
+  const std::uint64_t resident = resident_bytes_[kRam];
+  const std::uint64_t missing = bytes - std::min(bytes, ram_.free_bytes());
+  for (std::size_t look = 0; look < std::min(kLooks, objects) && resident - resident_bytes_[kRam] < missing; ++look, ++yield_position_) {
+    if (resident_bytes_[kRam] <= ram_.budget() / 4) break;
     if (yield_position_ >= objects) yield_position_ = 0;
     const auto object = static_cast<ObjectId>(yield_position_);
     const ObjectRecord& record = catalogue_.object(object);
     if ((record.flags & kObjectUsed) == 0 || !InRam(object) || !OnSsd(object) || (catalogue_.file(record.file).flags & kFilePinned) != 0) continue;
     EvictRam(object, EvictCause::kCapacity);
-    ram_.ReclaimLimbo(64);
   }
-  return ram_.free_bytes() >= bytes || ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough;
+  if (resident != resident_bytes_[kRam]) ram_.ReclaimLimbo(4096);
+  return ram_.free_bytes() >= bytes;
 }
 
 std::uint64_t Placement::Publish(ObjectId object, const Grant& grant) {
