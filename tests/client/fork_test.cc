@@ -1,4 +1,4 @@
-// Forks (HAZARDS 2.6): children have sessions of their own, views they inherited stay what they were, also when the parent lets go or dies first.
+// Forks (F53, HAZARDS 2.6): children have sessions of their own, views they inherited stay what they were, also when the parent lets go or dies first.
 #include <pthread.h>
 #include <sched.h>
 #include <sys/syscall.h>

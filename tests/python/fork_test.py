@@ -1,4 +1,4 @@
-"""Views, files and clients over fork, in threads, and at the end of the interpreter."""
+"""Views, files and clients over fork (F53), in threads, and at the end of the interpreter."""
 
 import os
 import signal

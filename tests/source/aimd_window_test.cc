@@ -102,7 +102,7 @@ TEST(AimdWindow, IsNotMisledByRequestsThatACacheAnswers) {
   EXPECT_GE(window.size(), 128u);
 }
 
-TEST(AimdWindow, BacksOffWhenTheSourceGetsBusyWithOthersAndComesBack) {
+TEST(AimdWindow, BacksOffWhenTheSourceGetsBusyWithOthersAndComesBack) {  // F38
   AimdWindow window(4, 8, 256);
   ModelSource source(64, 1000, Always(2 * kMs));
   source.Run(&window, 20'000);

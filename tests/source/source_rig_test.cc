@@ -357,7 +357,7 @@ TEST_P(SourceRig, WindowFindsTheConcurrencyOfTheSource) {
   EXPECT_GE(reader_->counters().window, 4u);
 }
 
-TEST_P(SourceRig, DemandOvertakesQueuedPrefetchesAtTheSource) {
+TEST_P(SourceRig, DemandOvertakesQueuedPrefetchesAtTheSource) {  // F38
   StartRig({.latency_us = 1000, .timeout_ms = 60'000});
   for (int i = 0; i < 1500; ++i) WriteBacking("f" + std::to_string(i), "x");
   WriteBacking("demand", "y");
