@@ -14,6 +14,8 @@ constexpr std::uint32_t kSsd = TIERD_TIER_SSD;
 constexpr std::size_t kVictimBatch = 64;
 constexpr int kVictimRounds = 8;
 constexpr std::size_t kBackfillPerTurn = 256;
+constexpr std::int64_t kShortestBackfillPauseNs = 5'000'000;    // a device that is writing takes more within milliseconds
+constexpr std::int64_t kLongestBackfillPauseNs = 1'000'000'000;
 constexpr std::int64_t kGrowPauseNs = 2'000'000'000;  // after a segment could not be made
 
 std::uint64_t SegmentBytesFor(const RamOptions& options) {
@@ -394,7 +396,8 @@ Status Placement::CreateFirstSegment() {
 // Objects that the SSD tier could not take when they came (recovering, buffers full) are copied from RAM as soon as it can: a warm restart
 // must not depend on the moment of the read.
 bool Placement::Backfill() {
-  if (ssd_ == nullptr || ssd_->status().recovering || ssd_->behind()) return false;
+  const std::int64_t now_ns = clock_.MonotonicNs();
+  if (ssd_ == nullptr || ssd_->ailing() || ssd_->status().recovering || ssd_->behind() || now_ns < backfill_again_ns_) return false;
   const std::size_t objects = catalogue_.object_slots();
   for (std::size_t looked = 0; looked < kBackfillPerTurn; ++looked, ++backfill_position_) {
     if (backfill_position_ >= objects) {
@@ -408,6 +411,8 @@ bool Placement::Backfill() {
     backfill_wanted_ = false;
     CopyToSsd(object, {ram_.Data(record.frame), record.bytes}, ssd_->DatasetGeneration(UnitOf(object).dataset_id));
     const bool busy = std::exchange(backfill_wanted_, true);
+    backfill_pause_ns_ = busy ? std::clamp(2 * backfill_pause_ns_, kShortestBackfillPauseNs, kLongestBackfillPauseNs) : 0;
+    backfill_again_ns_ = now_ns + backfill_pause_ns_;
     if (busy) return false;  // goes on here at a later turn
   }
   return true;

@@ -118,8 +118,8 @@ class Placement final : public ssd::SsdOwner {
   std::uint64_t ssd_resident_objects() const { return resident_objects_[1]; }
   std::uint64_t pinned_bytes(std::uint32_t tier) const { return pinned_bytes_[tier]; }
 
-  // Objects in RAM still wait to be copied to the SSD tier.
-  bool backfilling() const { return backfill_wanted_; }
+  // Objects in RAM still wait to be copied to an SSD tier that can take them; one that ails is not waited for.
+  bool backfilling() const { return backfill_wanted_ && !ssd_->ailing(); }
 
   // Called when memory that somebody waited for has come.
   std::function<void()> on_space;
@@ -188,6 +188,8 @@ class Placement final : public ssd::SsdOwner {
   std::string segment_failure_;
   bool backfill_wanted_ = false;
   std::size_t backfill_position_ = 0;
+  std::int64_t backfill_again_ns_ = 0;   // a refusal is not asked about before
+  std::int64_t backfill_pause_ns_ = 0;   // longer with each refusal in a row
   bool segment_under_way_ = false;
   std::size_t yield_position_ = 0;         // where ResidentsYield looks next
   std::uint32_t transit_under_way_ = 0;  // frames that pass through, with I/O under way

@@ -78,6 +78,7 @@ class SsdTier::Impl {
   std::size_t Poll(std::size_t budget);
   bool more_work() const { return !mailbox_.empty() || reclaimer_.has_work(); }
   // In this order: an answer is posted before its job counts as done.
+  bool ailing() const { return !recovering_ && (!health_.MayAppend() || !writer_.writable()); }
   bool at_rest() const { return maintenance_.pending() + checksums_.pending() == 0 && index_.idle() && mailbox_.empty(); }
   void Tick();
   Status Stop(int timeout_ms);
@@ -370,6 +371,7 @@ void SsdTier::Flush() { impl_->context_.io.Flush(); }
 std::size_t SsdTier::Poll(std::size_t budget) { return impl_->Poll(budget); }
 bool SsdTier::more_work() const { return impl_->more_work(); }
 bool SsdTier::behind() const { return impl_->writer_.behind(); }
+bool SsdTier::ailing() const { return impl_->ailing(); }
 bool SsdTier::at_rest() const { return impl_->at_rest(); }
 void SsdTier::Tick() { impl_->Tick(); }
 int SsdTier::wake_fd() const { return impl_->mailbox_.fd(); }

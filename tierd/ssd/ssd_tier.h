@@ -260,6 +260,8 @@ class SsdTier {
   bool more_work() const;
   // Behind with writing: every append would be refused as busy now.
   bool behind() const;
+  // Degraded, out, read-only or without its directory: every append is refused until Tick() finds that the device is well again. Not while recovering.
+  bool ailing() const;
   // Nothing is with the tier's own threads, and no answer of theirs waits for Poll().
   bool at_rest() const;
   // About ten times a second: hung reads, health, free space, probes.
