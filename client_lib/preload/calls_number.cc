@@ -142,6 +142,7 @@ int DupOnto(int from, int to, Dup dup) {
     closing.Undo();
     return result;
   }
+  if (raw::IsOwn(to)) [[unlikely]] ForgetOwn(to);  // another thread has closed it meanwhile, and we had kept it
   closing.Tell();
   ForgetDirectory(to);
   NoteCopy(from, to);

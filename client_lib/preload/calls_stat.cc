@@ -63,10 +63,12 @@ inline bool StatAt(int directory, const char* path, struct stat* st, int flags) 
   return StatFromIndex(directory, path, (flags & AT_SYMLINK_NOFOLLOW) == 0, st);
 }
 
-// The kernel's answer, but for copies in memory.
-inline int AfterStat(int result, struct stat* st) {
-  if (result == 0) ShowCopied(*st);
-  return result;
+// The kernel's answer, but for copies in memory; and numbers of our own, which are sockets, or look like one, are not open.
+inline int AfterStat(int fd, int result, struct stat* st) {
+  if (result != 0) return result;
+  if (S_ISSOCK(st->st_mode) && Active() && raw::IsOwn(fd)) [[unlikely]] return Result(-EBADF);
+  ShowCopied(*st);
+  return 0;
 }
 
 void ToStatx(const struct stat& st, struct statx* out) {
@@ -95,7 +97,7 @@ void ToStatx(const struct stat& st, struct statx* out) {
 
 }  // namespace
 
-TIERD_EXPORT(int, fstat, int fd, struct stat* st) { return Emulate(fd) && StatOurs(fd, st) ? 0 : AfterStat(Next_fstat()(fd, st), st); }
+TIERD_EXPORT(int, fstat, int fd, struct stat* st) { return Emulate(fd) && StatOurs(fd, st) ? 0 : AfterStat(fd, Next_fstat()(fd, st), st); }
 TIERD_ALIAS(int, fstat64, fstat, int, struct stat*)
 
 TIERD_EXPORT(int, stat, const char* path, struct stat* st) { return StatFromIndex(AT_FDCWD, path, true, st) ? 0 : Next_stat()(path, st); }
@@ -105,7 +107,7 @@ TIERD_EXPORT(int, lstat, const char* path, struct stat* st) { return StatFromInd
 TIERD_ALIAS(int, lstat64, lstat, const char*, struct stat*)
 
 TIERD_EXPORT(int, fstatat, int directory, const char* path, struct stat* st, int flags) {
-  return StatAt(directory, path, st, flags) ? 0 : AfterStat(Next_fstatat()(directory, path, st, flags), st);
+  return StatAt(directory, path, st, flags) ? 0 : AfterStat(IsSelf(path, flags) ? directory : -1, Next_fstatat()(directory, path, st, flags), st);
 }
 TIERD_ALIAS(int, fstatat64, fstatat, int, const char*, struct stat*, int)
 
@@ -123,6 +125,7 @@ TIERD_EXPORT(int, statx, int directory, const char* path, int flags, unsigned ma
   }
   const int result = Next_statx()(directory, path, flags, mask, out);
   if (result != 0 || !IsSelf(path, flags)) return result;
+  if (S_ISSOCK(out->stx_mode) && Active() && raw::IsOwn(directory)) return Result(-EBADF);
   st.st_dev = makedev(out->stx_dev_major, out->stx_dev_minor);
   st.st_ino = out->stx_ino;
   if (ShowCopied(st)) ToStatx(st, out);
@@ -140,7 +143,7 @@ TIERD_EXPORT(int, __lxstat, int version, const char* path, struct stat* st) {
 }
 TIERD_ALIAS(int, __lxstat64, __lxstat, int, const char*, struct stat*)
 
-TIERD_EXPORT(int, __fxstat, int version, int fd, struct stat* st) { return Emulate(fd) && StatOurs(fd, st) ? 0 : AfterStat(Next___fxstat()(version, fd, st), st); }
+TIERD_EXPORT(int, __fxstat, int version, int fd, struct stat* st) { return Emulate(fd) && StatOurs(fd, st) ? 0 : AfterStat(fd, Next___fxstat()(version, fd, st), st); }
 TIERD_ALIAS(int, __fxstat64, __fxstat, int, int, struct stat*)
 
 TIERD_EXPORT(int, __fxstatat, int version, int directory, const char* path, struct stat* st, int flags) {

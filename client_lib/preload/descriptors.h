@@ -1,7 +1,7 @@
 // Which descriptor numbers are files served from the cache, and what is behind them (HAZARDS 2.17).
 //
 // A number of ours is, to the kernel, a placeholder: O_PATH of a socket that is closed, from a high range, so that the kernel's lowest-number rule does not hand it
-// to somebody else behind our back. It can be neither read nor, by nobody, opened again (ENXIO). Its table entry names a description; dup gives a second entry to the same one, as in the kernel.
+// to somebody else behind our back. It can be neither read nor, by nobody, opened again (ENXIO). A few that are closed are kept for the next files. Its table entry names a description; dup gives a second entry to the same one, as in the kernel.
 //
 // A description's state, its count of numbers and its offset are one atomic word. A read copies, then moves the word; whoever changes what a number
 // is (close of one of several, dup, conversion) owns the word for that time, with signals held off, and the others wait.

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "client_lib/src/accounting.h"
+#include "client_lib/src/clock.h"
 #include "client_lib/src/copy.h"
 #include "client_lib/src/hit.h"
 #include "client_lib/src/views.h"
@@ -144,6 +146,12 @@ bool File::ChunkHere(std::uint32_t chunk, Piece& piece) {
   return false;
 }
 
+void File::NoteChunk(const Piece& piece, std::uint32_t chunk) {
+  if (mode_ == Mode::kWhole || noted_chunk_.load(std::memory_order_relaxed) == chunk) return;
+  noted_chunk_.store(chunk, std::memory_order_relaxed);
+  if (piece.ordinal != 0xffffffffu && piece.session->serves()) AppendToRing(*piece.session->page, piece.ordinal, piece.generation, CoarseNs(), piece.tier);
+}
+
 File::Done File::ReadHere(void* buffer, std::size_t count, std::uint64_t offset) {
   Done done;
   if (offset >= size()) return done;
@@ -162,6 +170,7 @@ File::Done File::ReadHere(void* buffer, std::size_t count, std::uint64_t offset)
     if (mode_ == Mode::kChunked && part > chunk_bytes_ - begin) part = static_cast<std::size_t>(chunk_bytes_ - begin);
     CopyOut(static_cast<char*>(buffer) + copied, bytes->data + begin, part);
     const bool revoked = piece.held() && piece.session->page->revoked.load(std::memory_order_acquire) != 0;  // HAZARDS 2.5
+    if (!revoked) NoteChunk(*bytes, chunk);
     piece.Free();
     if (revoked) return done;
     last_chunk_.store(chunk, std::memory_order_relaxed);
@@ -191,6 +200,7 @@ File::Done File::Read(const Call& call, void* buffer, std::size_t count, std::ui
       CopyOut(static_cast<char*>(buffer) + copied, bytes->data + begin, part);
       if (bytes->tier > done.tier) done.tier = bytes->tier;
       if (piece.held() && piece.session->page->revoked.load(std::memory_order_acquire) != 0) reason = abi::Fallback::kRevoked;  // HAZARDS 2.5
+      if (reason == abi::Fallback::kNone) NoteChunk(*bytes, static_cast<std::uint32_t>(at / chunk_bytes_));
       piece.Free();
     }
     if (reason != abi::Fallback::kNone) {

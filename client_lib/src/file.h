@@ -61,6 +61,8 @@ class File {
   bool HoldAll(const Call& call);
   // A chunk by the hit path's rules, under the lease of a call.
   bool ChunkHere(std::uint32_t chunk, Piece& piece);
+  // The daemon hears of a chunk each time that the reading comes to it, however small the pieces are that it is read in.
+  void NoteChunk(const Piece& piece, std::uint32_t chunk);
   // Where the bytes at `offset` are held, or null.
   const Piece* Held(std::uint64_t offset) const;
 
@@ -81,6 +83,7 @@ class File {
   std::atomic<int> fd_{-1};
   std::atomic<std::uint32_t> links_{0};  // to the file behind fd_ when that was opened
   std::atomic<std::uint32_t> last_chunk_{0xfffffffeu};  // for read-ahead
+  std::atomic<std::uint32_t> noted_chunk_{0xffffffffu};  // the last one that is in the access ring
 };
 
 }  // namespace tierd::client

@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/close_range.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -10,13 +12,16 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <stddef.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -286,10 +291,63 @@ static int check_behind(void) {
   return 0;
 }
 
+/* A number that was closed is not open, whoever keeps it for what; and it is free for files of the program's own. */
+static int check_closed(void) {
+  int ends[2], piped = pipe(ends), fd = open(path, O_RDONLY), number = fd;
+  struct stat st;
+  char byte;
+  CHECK(piped == 0 && fd >= 0 && close(fd) == 0);
+  CHECK(fcntl(number, F_GETFD) == -1 && errno == EBADF && fstat(number, &st) == -1 && errno == EBADF && read(number, &byte, 1) == -1 && errno == EBADF);
+  CHECK(fstatat(number, "", &st, AT_EMPTY_PATH) == -1 && errno == EBADF && lseek(number, 0, SEEK_CUR) == -1 && errno == EBADF);
+  CHECK(dup(number) == -1 && errno == EBADF && dup2(number, 40) == -1 && errno == EBADF && close(number) == -1 && errno == EBADF);
+  for (int i = 0; i < 20; ++i) {
+    int other_fd = open(i % 2 ? path : other, O_RDONLY), path_fd = open(i % 2 ? other : path, O_RDONLY);
+    CHECK(reads(other_fd, i % 2 ? 0 : 0x80000000u) && reads(path_fd, i % 2 ? 0x80000000u : 0) && close(other_fd) == 0 && close(path_fd) == 0);
+  }
+  CHECK(dup2(ends[1], number) == number);
+  fd = open(path, O_RDONLY);
+  CHECK(fd >= 0 && fd != number && reads(fd, 0) && write(number, "x", 1) == 1 && close(number) == 0 && close(ends[1]) == 0);
+  CHECK(read(ends[0], &byte, 1) == 1 && byte == 'x' && read(ends[0], &byte, 1) == 0 && close(ends[0]) == 0 && reads(fd, 1) && close(fd) == 0);
+  return 0;
+}
+
+/* Opening, describing, reading and closing a hit needs no system call at all: here they are forbidden. */
+static int use_no_calls(void) {
+  static const int kForbidden[] = {SYS_openat, SYS_close, SYS_fcntl, SYS_fstat, SYS_newfstatat, SYS_read, SYS_pread64, SYS_lseek, SYS_ioctl};
+  enum { kCount = sizeof kForbidden / sizeof *kForbidden };
+  struct sock_filter filter[kCount + 3] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
+  for (int i = 0; i < kCount; ++i) filter[1 + i] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)kForbidden[i], (unsigned char)(kCount - i), 0);
+  filter[kCount + 1] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+  filter[kCount + 2] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM);
+  struct sock_fprog program = {kCount + 3, filter};
+  struct stat st;
+  int fd = open(path, O_RDONLY);
+  CHECK(fd >= 0 && reads(fd, 0) && close(fd) == 0);
+  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+  for (int i = 0; i < 100; ++i) {
+    fd = open(i % 2 ? path : other, O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && fstat(fd, &st) == 0 && st.st_size == 100000 && reads(fd, i % 2 ? 0 : 0x80000000u) && lseek(fd, 8, SEEK_SET) == 8 && !isatty(fd) && close(fd) == 0);
+  }
+  return 0;
+}
+static int check_no_calls(void) {
+  if (getenv("LD_PRELOAD") == NULL) return 0; /* bare they are needed */
+  fflush(stdout);
+  pid_t child = fork();
+  if (child == 0) {
+    int bad = use_no_calls();
+    fflush(stdout);
+    _exit(bad);
+  }
+  CHECK(ends_well(child));
+  return 0;
+}
+
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"lowest", check_lowest},       {"taken", check_taken},       {"refused", check_refused},
                                         {"unshared", check_unshared},   {"locks", check_locks},       {"limit", check_limit},
                                         {"exhausted", check_exhausted}, {"poll", check_poll},         {"behind", check_behind},     {"sendfile", check_sendfile},
+                                        {"closed", check_closed},       {"no_calls", check_no_calls},
                                         {"shared_memory", check_shared_memory}, {"jumps", check_jumps}};
   if (argc < 3) return 64;
   path = argv[1], other = argv[2];

@@ -39,7 +39,7 @@ struct NumberCase {
 
 TEST_F(PreloadNumbersTest, AreWhatProgramsMakeOfThem) {
   for (const NumberCase& c : std::initializer_list<NumberCase>{{"lowest", 3}, {"taken", 0}, {"taken", 0, "4096"}, {"refused", 0}, {"unshared", 1}, {"locks", -1},
-                                                               {"limit", -1}, {"exhausted", 12}, {"poll", 0}, {"behind", 0}, {"shared_memory", 1}}) {
+                                                               {"limit", -1}, {"exhausted", 12}, {"poll", 0}, {"behind", 0}, {"shared_memory", 1}, {"closed", 0}, {"closed", 0, "4096"}}) {
     SCOPED_TRACE(c.check);
     const JobResult served = Run(PRELOAD_NUMBERS, c.limit, c.check);
     EXPECT_GT(served.report.value("opened", 0u), 0u) << served.report.dump();
@@ -48,6 +48,8 @@ TEST_F(PreloadNumbersTest, AreWhatProgramsMakeOfThem) {
     }
   }
 }
+
+TEST_F(PreloadNumbersTest, HitsNeedNoSystemCall) { Run(PRELOAD_NUMBERS, "1500", "no_calls"); }
 
 TEST_F(PreloadNumbersTest, AreSentOnceWhateverOtherThreadsDo) { Run(PRELOAD_NUMBERS, "1500", "sendfile"); }
 

@@ -76,6 +76,28 @@ TEST_F(PreloadProgramsTest, ThoseThatForkBesideABrokenSourceKeepTheirBytes) {
   EXPECT_EQ(served.report.value("memory_copies", 0u), 1u) << served.report.dump();
 }
 
+// What the daemon predicts from are the accesses it hears of: of a large file each chunk that the reading comes to, in whatever pieces.
+TEST_F(PreloadProgramsTest, ThoseThatReadLargeFilesAreHeardOf) {
+  Write(Of("large"), Words(3, 10'000'000));
+  daemon_.Prefetch(Of("large"));
+  const auto heard = [&] {
+    const std::string text = daemon_.Metrics(), name = "\ntierd_ring_entries_total ";
+    const std::size_t at = text.find(name);
+    return at == std::string::npos ? -1 : std::stoll(text.substr(at + name.size()));
+  };
+  const long long before = heard();
+  ASSERT_GE(before, 0);
+  const JobResult served = RunJob({"/usr/bin/python3", "-c",
+                                   "import os,sys\n"
+                                   "fd=os.open(sys.argv[1],os.O_RDONLY)\n"
+                                   "while os.read(fd,10000): pass\n"
+                                   "os.pread(fd,10,5); os.pread(fd,10,6)\n",
+                                   Of("large")},
+                                  job_);
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_TRUE(Eventually(10'000, [&] { return heard() == before + 4; })) << before << " then " << heard();
+}
+
 // exec closes what was being written, and the next program reads it.
 TEST_F(PreloadProgramsTest, ThoseThatExecHaveWrittenWhatTheyWrote) {
   const JobResult served = RunJob({"/usr/bin/python3", "-c",
