@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "policies/prefetch.h"
+
 namespace tierd::policies {
 
 namespace {
@@ -84,7 +86,7 @@ void PolicyInstance::WithdrawPlan(std::uint32_t consumer) {
 
 void PolicyInstance::Soon(std::span<const std::uint32_t> ids) {
   for (const std::uint32_t id : ids) {
-    if (id < states_.size()) __builtin_prefetch(&states_[id], 1);
+    if (id < states_.size()) PrefetchLine(&states_[id]);
   }
   if (ops_->soon != nullptr) ops_->soon(self_.get(), ids.data(), ids.size());
 }

@@ -8,40 +8,47 @@ namespace tierd::policies {
 void Timeline::Know(std::uint32_t id, std::uint64_t bytes) {
   if (id > kMaxId) return;
   objects_.Cover(id);
-  objects_[id].state |= kKnown;
+  objects_[id].known = 1;
   objects_[id].bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes, UINT32_MAX));
+  smallest_ = std::min(smallest_, objects_[id].bytes);
+  largest_ = std::max(largest_, objects_[id].bytes);
 }
 
 void Timeline::Forget(std::uint32_t id) {
   if (!IsKnown(id)) return;
   for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) SetResident(tier, id, false);
-  while ((objects_[id].state & kPlanned) != 0) Pass(id, kVoid);
+  while (objects_[id].planned) Pass(id, kVoid);
   objects_[id] = Object();
 }
 
 void Timeline::SetResident(std::uint32_t tier, std::uint32_t id, bool resident) {
   if (!IsKnown(id) || IsResident(tier, id) == resident) return;
   if (resident) {
-    objects_[id].state |= TierBit(tier);
+    objects_[id].tiers |= 1u << tier;
     PlaceResident(tier, id);
   } else {
     UnplaceResident(tier, id);
-    objects_[id].state &= ~TierBit(tier);
+    objects_[id].tiers &= ~(1u << tier);
   }
 }
 
+void Timeline::SetIdlePlace(std::uint32_t tier, std::uint32_t id, std::size_t place) {
+  if (tier == 0) objects_[id].next = static_cast<std::uint32_t>(place) & kRest;
+  else objects_[id].last = static_cast<std::uint32_t>(place) & kRest;
+}
+
 void Timeline::PlaceResident(std::uint32_t tier, std::uint32_t id) {
-  if ((objects_[id].state & kPlanned) != 0) return SetMark(tier, Whole(objects_[id].next));
-  IdlePlace(tier, id) = static_cast<std::uint32_t>(idle_[tier].size());
+  if (objects_[id].planned) return SetMark(tier, Whole(objects_[id].next));
+  SetIdlePlace(tier, id, idle_[tier].size());
   idle_[tier].push_back(id);
 }
 
 void Timeline::UnplaceResident(std::uint32_t tier, std::uint32_t id) {
-  if ((objects_[id].state & kPlanned) != 0) return ClearMark(tier, Whole(objects_[id].next));
-  const std::uint32_t place = IdlePlace(tier, id);
+  if (objects_[id].planned) return ClearMark(tier, Whole(objects_[id].next));
+  const std::uint32_t place = tier == 0 ? objects_[id].next : objects_[id].last;
   const std::uint32_t moved = idle_[tier].back();
   idle_[tier][place] = moved;
-  IdlePlace(tier, moved) = place;
+  SetIdlePlace(tier, moved, place);
   idle_[tier].pop_back();
 }
 
@@ -68,7 +75,7 @@ void Timeline::ClearMark(std::uint32_t tier, std::uint64_t slot) {
 
 std::uint32_t Timeline::IdAt(std::uint64_t slot) const {
   std::uint32_t word = Word(slot);
-  while ((word & kLast) == 0) word = Word(Whole(word & kRest));
+  while ((word & kNamed) == 0) word = Word(Whole(word & kRest));
   return word & kRest;
 }
 
@@ -83,21 +90,23 @@ void Timeline::Append(std::span<const std::uint32_t> ids) {
       spare_.pop_back();
     }
     const std::uint64_t slot = end_++;
-    Word(slot) = kLast | id;
+    Word(slot) = kNamed | id;
     Object& object = objects_[id];
     const auto low = static_cast<std::uint32_t>(slot) & kRest;
-    if ((object.state & kPlanned) != 0) {
-      std::uint32_t& before = Word(Whole(object.last));
-      before = (before & ~(kLast | kRest)) | low;
-    } else {
+    if (!object.planned) {
       for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) {
         if (IsResident(tier, id)) UnplaceResident(tier, id);
       }
-      object.state |= kPlanned;
+      object.planned = 1;
       object.next = low;
       for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) {
         if (IsResident(tier, id)) SetMark(tier, slot);
       }
+    } else if (!object.more) {
+      object.more = 1;
+      object.following = low;
+    } else {
+      Word(Whole(object.last)) = low;
     }
     object.last = low;
   }
@@ -105,7 +114,7 @@ void Timeline::Append(std::span<const std::uint32_t> ids) {
 
 void Timeline::Withdraw() {
   for (std::uint32_t id = 0; id < objects_.Limit(); ++id) {
-    while ((objects_[id].state & kPlanned) != 0) Pass(id, kVoid);
+    while (objects_[id].planned) Pass(id, kVoid);
   }
   AdvanceFloor();
 }
@@ -118,10 +127,14 @@ void Timeline::Pass(std::uint32_t id, std::uint32_t left) {
     if ((word & Mark(tier)) != 0) ClearMark(tier, slot);
   }
   Word(slot) = left;
-  if ((word & kLast) != 0) {
-    object.state &= ~kPlanned;
+  if (!object.more) {
+    object.planned = 0;
   } else {
-    object.next = word & kRest;
+    std::uint32_t& next = Word(Whole(object.following));
+    object.next = object.following;
+    object.more = (next & kNamed) == 0;
+    if (object.more) object.following = next & kRest;
+    next = kNamed | id;
   }
   for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) {
     if (IsResident(tier, id)) PlaceResident(tier, id);
@@ -129,7 +142,7 @@ void Timeline::Pass(std::uint32_t id, std::uint32_t left) {
 }
 
 bool Timeline::Consume(std::uint32_t id) {
-  if (!IsKnown(id) || (objects_[id].state & kPlanned) == 0) return false;
+  if (!IsKnown(id) || !objects_[id].planned) return false;
   const std::uint64_t slot = Whole(objects_[id].next);
   // Readers do not run a window ahead of a use that is still to come: most of a window behind it has been, so it will not come.
   while (slot >= floor_ + window_ && 4 * ahead_ >= std::uint64_t{3} * window_) {
@@ -157,11 +170,10 @@ void Timeline::AdvanceFloor() {
 }
 
 std::uint64_t Timeline::NextUse(std::uint32_t id, bool after_this) const {
-  if (!IsKnown(id) || (objects_[id].state & kPlanned) == 0) return kNever;
+  if (!IsKnown(id) || !objects_[id].planned) return kNever;
   const std::uint64_t slot = Whole(objects_[id].next);
   if (!after_this || slot - floor_ >= window_) return slot;
-  const std::uint32_t word = Word(slot);
-  return (word & kLast) != 0 ? kNever : Whole(word & kRest);
+  return objects_[id].more ? Whole(objects_[id].following) : kNever;
 }
 
 std::uint32_t Timeline::MissingAt(std::uint64_t slot, std::uint32_t tier) const {
@@ -200,7 +212,7 @@ void Timeline::Last::Find() {
     for (std::uint32_t i = at + 1; i-- > at / kBlock * kBlock;) {
       if ((page.words[i] & Mark(tier_)) == 0) continue;
       below_ = slot_ = number * kPageSlots + i;
-      id_ = t.IdAt(slot_);
+      id_ = page.words[i] & kRest;
       return;
     }
     // The next block below that has one.

@@ -1,9 +1,10 @@
 // The multi-epoch future of a dataset, and who of the residents is used last: the data structure of `belady`. A slot is one future
 // access; slots are numbered in the order of use.
 //
-// Memory: 4 bytes per future access (and 3 bits per 16 of them, to find marks), 16 bytes per object. A slot holds the slot of the same
-// object's following use, or the object's id if none is known; so an id is found from a slot by following uses to the last one
-// known. Residents are marked in the slot of their next use, per tier: the resident used last is the last marked slot, exactly.
+// Memory: 4 bytes per future access (and 3 bits per 16 of them, to find marks), 16 bytes per object. The slot of an object's next use and that of its
+// last known one hold the object's id, those between the slot of the following use; so the id of any slot is found by following uses. The object
+// holds the slots of its next use and of the one after that, so that a read touches two lines of memory: its object, and the slot that becomes
+// the next. Residents are marked in the slot of their next use, per tier: the resident used last is the last marked slot, exactly.
 //
 // Accesses may come out of order: an object's use is consumed at its own next slot, if that is less than `window` slots ahead of the
 // first one not consumed; an access further off was not planned and changes nothing. Slots that are passed by a window are given up.
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "policies/paged_array.h"
+#include "policies/prefetch.h"
 #include "policies/tierd_policy.h"
 
 namespace tierd::policies {
@@ -32,18 +34,18 @@ class Timeline {
   // Objects. Ids that are not known are ignored by everything else.
   void Know(std::uint32_t id, std::uint64_t bytes);
   void Forget(std::uint32_t id);
-  bool IsKnown(std::uint32_t id) const { return id < objects_.Limit() && (objects_[id].state & kKnown) != 0; }
-  std::uint32_t BytesOf(std::uint32_t id) const { return objects_[id].bytes; }
+  bool IsKnown(std::uint32_t id) const { return id < objects_.Limit() && objects_[id].known; }
+  std::uint32_t BytesOf(std::uint32_t id) const { return smallest_ == largest_ ? largest_ : objects_[id].bytes; }
   void SetResident(std::uint32_t tier, std::uint32_t id, bool resident);
-  bool IsResident(std::uint32_t tier, std::uint32_t id) const { return (objects_[id].state & TierBit(tier)) != 0; }
+  bool IsResident(std::uint32_t tier, std::uint32_t id) const { return (objects_[id].tiers >> tier & 1) != 0; }
   // Cache lines only, in two steps: the object's own, and when those have come, the slot of the use after its next.
   void PrefetchObject(std::uint32_t id) const {
-    if (id < objects_.Limit()) __builtin_prefetch(&objects_[id], 1);
+    if (id < objects_.Limit()) PrefetchLine(&objects_[id]);
   }
   void PrefetchUse(std::uint32_t id) const {
-    if (!IsKnown(id) || (objects_[id].state & kPlanned) == 0) return;
-    const std::uint32_t word = Word(Whole(objects_[id].next));
-    if ((word & kLast) == 0) __builtin_prefetch(&pages_[Whole(word & kRest) / kPageSlots % kPages]->words[word % kPageSlots], 1);
+    if (!IsKnown(id) || !objects_[id].more) return;
+    const std::uint32_t low = objects_[id].following;
+    PrefetchLine(&pages_[Whole(low) / kPageSlots % kPages]->words[low % kPageSlots]);
   }
 
   // More of the future, in the order of use. What does not fit into kMaxSlots is not taken.
@@ -85,12 +87,12 @@ class Timeline {
   };
 
  private:
-  // A word: bits 31 and 30 say that its object is in tier 0, 1 and this is its next use; 29: no later use is known, and the rest is
-  // the object's id; else the rest is the low 29 bits of the slot of its following use.
-  static constexpr std::uint32_t kLast = 1u << 29;
-  static constexpr std::uint32_t kRest = kLast - 1;
-  static constexpr std::uint32_t kConsumed = kLast | kRest;    // kMaxId leaves these two out
-  static constexpr std::uint32_t kVoid = kLast | (kRest - 1);  // nobody's any more: withdrawn, forgotten
+  // A word: bits 31 and 30 say that its object is in tier 0, 1 and this is its next use; 29: the rest is the object's id (its next use, or the last
+  // that is known); else the rest is the low 29 bits of the slot of its following use.
+  static constexpr std::uint32_t kNamed = 1u << 29;
+  static constexpr std::uint32_t kRest = kNamed - 1;
+  static constexpr std::uint32_t kConsumed = kNamed | kRest;    // kMaxId leaves these two out
+  static constexpr std::uint32_t kVoid = kNamed | (kRest - 1);  // nobody's any more: withdrawn, forgotten
   static constexpr std::uint32_t kPageSlots = 1u << 14;
   static constexpr std::uint32_t kBlock = 16;                // slots of one cache line
   static constexpr std::uint32_t kPages = (kRest + 1) / kPageSlots;
@@ -100,16 +102,20 @@ class Timeline {
     std::uint64_t blocks[TIERD_POLICY_TIERS][kPageSlots / kBlock / 64];  // has marked slots
     std::uint32_t marked[TIERD_POLICY_TIERS];
   };
-  // state
-  static constexpr std::uint32_t kKnown = 1;
-  static constexpr std::uint32_t kPlanned = 2;  // has a next use: `next` and `last` are slots. Otherwise they are places in idle_
-  static std::uint32_t TierBit(std::uint32_t tier) { return 4u << tier; }
   static std::uint32_t Mark(std::uint32_t tier) { return 1u << (31 - tier); }
   struct Object {
-    std::uint32_t next = 0;
-    std::uint32_t last = 0;
-    std::uint32_t bytes = 0;  // saturates
-    std::uint32_t state = 0;
+    // Low bits of slots if `planned`, else next and last are the places in idle_ of tier 0 and 1.
+    std::uint32_t next : 29 = 0;
+    std::uint32_t known : 1 = 0;
+    std::uint32_t planned : 1 = 0;    // has a next use
+    std::uint32_t : 1;
+    std::uint32_t last : 29 = 0;
+    std::uint32_t tiers : 2 = 0;      // where it is: bit t for tier t
+    std::uint32_t : 1;
+    std::uint32_t following : 29 = 0; // the use after the next, if there are `more`
+    std::uint32_t more : 1 = 0;
+    std::uint32_t : 2;
+    std::uint32_t bytes = 0;          // saturates
   };
   static_assert(sizeof(Object) == 16);
 
@@ -125,7 +131,7 @@ class Timeline {
   // The object's next use is over, its slot becomes `left`: goes on to the following one.
   void Pass(std::uint32_t id, std::uint32_t left);
   void AdvanceFloor();
-  std::uint32_t& IdlePlace(std::uint32_t tier, std::uint32_t id) { return tier == 0 ? objects_[id].next : objects_[id].last; }
+  void SetIdlePlace(std::uint32_t tier, std::uint32_t id, std::size_t place);
 
   PagedArray<Object> objects_;
   std::vector<std::unique_ptr<Page>> pages_;          // by slot / kPageSlots, modulo kPages
@@ -137,6 +143,8 @@ class Timeline {
   std::uint64_t ahead_ = 0;                           // consumed slots from floor_ on
   std::uint64_t missed_ = 0;
   std::uint32_t window_ = 64;
+  std::uint32_t smallest_ = UINT32_MAX;               // sizes ever known: where they are all alike, none is looked up
+  std::uint32_t largest_ = 0;
 };
 
 }  // namespace tierd::policies

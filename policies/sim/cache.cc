@@ -4,6 +4,8 @@
 #include <functional>
 #include <numeric>
 
+#include "policies/prefetch.h"
+
 namespace tierd::sim {
 namespace {
 
@@ -48,7 +50,7 @@ void Cache::Read(std::span<const std::uint32_t> ids, std::uint32_t consumer, std
     const auto soon = ids.subspan(std::min(from, ids.size()), std::min(kSoon, ids.size() - std::min(from, ids.size())));
     policy_.Soon(soon);
     if (all_alike_ != 0) return;
-    for (const std::uint32_t id : soon) __builtin_prefetch(&sizes_[id]);
+    for (const std::uint32_t id : soon) policies::PrefetchLine(&sizes_[id]);
   };
   announce(0);
   announce(kSoon);
