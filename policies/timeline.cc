@@ -188,6 +188,8 @@ Timeline::Last::Last(const Timeline& timeline, std::uint32_t tier) : timeline_(t
   Next();
 }
 
+Timeline::Last::Last(const Timeline& timeline, std::uint32_t tier, std::uint64_t below) : timeline_(timeline), tier_(tier), idle_(0), below_(std::min(timeline.end_, below)) { Find(); }
+
 void Timeline::Last::Next() {
   id_ = TIERD_NO_OBJECT;
   slot_ = kNever;

@@ -71,6 +71,8 @@ class Timeline {
   class Last {
    public:
     Last(const Timeline& timeline, std::uint32_t tier);
+    // Of those with a known use, only the ones used before slot `below`.
+    Last(const Timeline& timeline, std::uint32_t tier, std::uint64_t below);
     // TIERD_NO_OBJECT when there are no more.
     std::uint32_t id() const { return id_; }
     std::uint64_t slot() const { return slot_; }  // of its next use, kNever if unknown

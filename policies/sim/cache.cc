@@ -12,7 +12,9 @@ namespace {
 constexpr std::uint32_t kRam = TIERD_TIER_RAM;
 constexpr std::uint32_t kSsd = TIERD_TIER_SSD;
 constexpr std::size_t kVictims = 16;      // named at a time, as in the daemon
-constexpr std::size_t kSoon = 16;         // reads announced ahead, to hide memory latency
+// Reads are announced ahead, to hide memory latency, and few at a time: a processor waits for some ten lines at once.
+constexpr std::size_t kSoon = 8;
+constexpr std::size_t kAhead = 24;
 constexpr std::size_t kCandidates = 256;
 
 }  // namespace
@@ -52,10 +54,9 @@ void Cache::Read(std::span<const std::uint32_t> ids, std::uint32_t consumer, std
     if (all_alike_ != 0) return;
     for (const std::uint32_t id : soon) policies::PrefetchLine(&sizes_[id]);
   };
-  announce(0);
-  announce(kSoon);
+  for (std::size_t from = 0; from < kAhead; from += kSoon) announce(from);
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    if (i % kSoon == 0) announce(i + 2 * kSoon);
+    if (i % kSoon == 0) announce(i + kAhead);
     now_ns_ += step_ns;
     ReadOne(ids[i], consumer);
   }
