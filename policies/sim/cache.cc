@@ -39,12 +39,31 @@ Result<Cache> Cache::Create(const tierd_policy_ops& policy, std::span<const std:
 }
 
 Cache::Cache(policies::PolicyInstance policy, std::span<const std::uint64_t> sizes, const CacheOptions& options)
-    : policy_(std::move(policy)), sizes_(sizes), known_bytes_(std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0})) {
+    : policy_(std::move(policy)), sizes_(sizes.begin(), sizes.end()), known_bytes_(std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0})) {
   std::copy_n(options.capacity_bytes, TIERD_POLICY_TIERS, capacity_);
   std::copy_n(options.capacity_bytes, TIERD_POLICY_TIERS, free_);
   const bool alike = std::adjacent_find(sizes.begin(), sizes.end(), std::not_equal_to<>()) == sizes.end();
   if (alike && !sizes.empty()) all_alike_ = sizes[0];
   for (std::uint32_t id = 0; id < sizes.size(); ++id) policy_.ObjectKnown({.id = id, .file_id = id, .chunk = 0, .bytes = sizes[id]});
+}
+
+void Cache::Know(std::uint32_t id, std::uint64_t bytes) {
+  if (id > sizes_.size()) return;
+  if (id == sizes_.size()) {
+    sizes_.push_back(bytes);
+    if (id == 0) all_alike_ = bytes;
+  } else {
+    for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) {
+      if (!policy_.IsIn(tier, id)) continue;
+      policy_.Removed(tier, id);
+      free_[tier] += SizeOf(id);
+    }
+    known_bytes_ -= sizes_[id];
+    sizes_[id] = bytes;
+  }
+  if (bytes != all_alike_) all_alike_ = 0;
+  known_bytes_ += bytes;
+  policy_.ObjectKnown({.id = id, .file_id = id, .chunk = 0, .bytes = bytes});
 }
 
 void Cache::Read(std::span<const std::uint32_t> ids, std::uint32_t consumer, std::int64_t step_ns) {

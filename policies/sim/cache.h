@@ -38,8 +38,11 @@ CacheCounts operator-(const CacheCounts& a, const CacheCounts& b);
 
 class Cache {
  public:
-  // The objects are all known from the start; ids are places in `sizes`, which outlives the cache. kInvalid: the policy's own sentence.
+  // The objects known from the start; ids are places in `sizes`. kInvalid: the policy's own sentence.
   static Result<Cache> Create(const tierd_policy_ops& policy, std::span<const std::uint64_t> sizes, const CacheOptions& options);
+
+  // A further object, whose id is the number of those known so far, or one that is known and has changed: it leaves both tiers.
+  void Know(std::uint32_t id, std::uint64_t bytes);
 
   // One read of each object, `step_ns` apart.
   void Read(std::span<const std::uint32_t> ids, std::uint32_t consumer = 0, std::int64_t step_ns = 1000);
@@ -49,6 +52,7 @@ class Cache {
   policies::PolicyInstance& policy() { return policy_; }
   const policies::PolicyInstance& policy() const { return policy_; }
   const CacheCounts& counts() const { return counts_; }
+  std::uint32_t objects() const { return static_cast<std::uint32_t>(sizes_.size()); }
   std::uint64_t used_bytes(std::uint32_t tier) const { return capacity_[tier] - free_[tier]; }
 
  private:
@@ -60,10 +64,10 @@ class Cache {
   bool MakeRoom(std::uint32_t tier, std::uint64_t bytes);
   void Evict(std::uint32_t tier, std::uint32_t id);
 
-  policies::PolicyInstance policy_;
   std::uint64_t SizeOf(std::uint32_t id) const { return all_alike_ != 0 ? all_alike_ : sizes_[id]; }
 
-  std::span<const std::uint64_t> sizes_;
+  policies::PolicyInstance policy_;
+  std::vector<std::uint64_t> sizes_;
   std::uint64_t all_alike_ = 0;  // the size of every object, if they have one size: spares a line of memory per read
   std::uint64_t capacity_[TIERD_POLICY_TIERS];
   std::uint64_t free_[TIERD_POLICY_TIERS];
