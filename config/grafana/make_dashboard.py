@@ -47,6 +47,7 @@ PANELS = {
         ("Pinned and held bytes", "bytes", [(s("tierd_tier_pinned_bytes"), "{{instance}} {{tier}} pinned"), (s("tierd_tier_limbo_bytes"), "{{instance}} {{tier}} left, but leased"), (s("tierd_leased_bytes"), "{{instance}} leased")],
          "What cannot leave, and what has left while programs still look at it."),
         ("Hung frames and SSD reads", "short", [(s("tierd_tier_hung_frames"), "{{instance}} frames"), (s("tierd_ssd_hung_reads"), "{{instance}} SSD reads")], "Above zero: a device or the source does not answer."),
+        ("SSD slower than the source", "ops", [(rate("tierd_ssd_slow_reads_total"), "{{instance}}")], "Reads of what is on the SSD that went to the source, which answers sooner: the device is overloaded or failing."),
         ("SSD traffic", "Bps", [(rate("tierd_ssd_device_write_bytes_total"), "{{instance}} written"), (rate("tierd_ssd_device_read_bytes_total"), "{{instance}} read"), (rate("tierd_ssd_moved_bytes_total"), "{{instance}} moved")],
          "At the device; moved: payload saved from regions that are reclaimed."),
         ("SSD write amplification", "short", [(s("tierd_ssd_write_amplification_ratio"), "{{instance}}")], "Bytes written per payload byte accepted."),

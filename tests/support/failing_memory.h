@@ -37,10 +37,20 @@ inline void* Allocate(std::size_t bytes, std::size_t alignment) {
   return memory;
 }
 
+inline void* AllocateOrNull(std::size_t bytes) noexcept {
+  try {
+    return Allocate(bytes, 0);
+  } catch (const std::bad_alloc&) {
+    return nullptr;
+  }
+}
+
 }  // namespace tierd::test
 
 void* operator new(std::size_t bytes) { return tierd::test::Allocate(bytes, 0); }
 void* operator new[](std::size_t bytes) { return tierd::test::Allocate(bytes, 0); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return tierd::test::AllocateOrNull(bytes); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return tierd::test::AllocateOrNull(bytes); }
 void* operator new(std::size_t bytes, std::align_val_t alignment) { return tierd::test::Allocate(bytes, static_cast<std::size_t>(alignment)); }
 void* operator new[](std::size_t bytes, std::align_val_t alignment) { return tierd::test::Allocate(bytes, static_cast<std::size_t>(alignment)); }
 void operator delete(void* memory) noexcept { std::free(memory); }

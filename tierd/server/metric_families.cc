@@ -107,6 +107,7 @@ void AddTiers(Table& table, engine::Engine& engine) {
       .Add(counters.appends_refused_busy, {{"reason", "busy"}})
       .Add(counters.appends_refused_health, {{"reason", "health"}})
       .Add(engine.counters().ssd_not_admitted, {{"reason", "policy"}});
+  table.Counter("tierd_ssd_slow_reads_total", "Reads of what is on the SSD that went to the source, which answers sooner.").Add(engine.counters().ssd_slow_bypass);
   table.Gauge("tierd_ssd_hung_reads", "SSD reads that take longer than a second.").Add(status.hung_reads);
 }
 

@@ -164,7 +164,7 @@ bool DecodeToc(const RecordSalt& salt, const TocFooter& footer, std::span<const 
   if (Crc32c(body.data(), body.size(), BodySeed(salt, footer.region, footer.region_epoch)) != footer.body_crc) return false;
   std::vector<TocScope> scopes(footer.scopes);
   const std::size_t scope_bytes = scopes.size() * sizeof(TocScope);
-  std::memcpy(scopes.data(), body.data(), scope_bytes);
+  if (!scopes.empty()) std::memcpy(scopes.data(), body.data(), scope_bytes);
   const std::string_view entries(reinterpret_cast<const char*>(body.data()) + scope_bytes, body.size() - scope_bytes);
   return VisitEntries(scopes, entries, footer.entries, [&](const TocScope& scope, const TocEntry& e, std::string_view path) {
     RecoveredRecord r = RecordOf(scope, e, footer.region, footer.region_epoch);
