@@ -5,6 +5,7 @@ import json
 import random
 import unittest
 
+import numpy
 import torch
 from tierd._mt19937 import Mt19937
 from tierd.plan import Plan, PlanError, Start, digest_of
@@ -12,6 +13,7 @@ from tierd.torch import TorchDraws, plan_of
 from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler, SequentialSampler
 
 ENGINES = (Mt19937, TorchDraws)
+DALI_IN_PLACE = [[4, 0, 3, 1, 7, 5, 2, 6, 10, 8, 9], [7, 2, 5, 9, 0, 4, 1, 6, 10, 8, 3], [1, 0, 10, 8, 9, 2, 6, 4, 7, 3, 5]]
 
 
 def epochs_of(loader, count, before=lambda epoch: None):
@@ -131,6 +133,66 @@ class OrderTest(unittest.TestCase):
 
         for sampler in (Own(range(3)), [1, 2], torch.utils.data.SubsetRandomSampler([1])):
             self.assertRaisesRegex(TypeError, "cannot tell the order", plan_of, sampler)
+
+
+class OtherLibrariesTest(unittest.TestCase):
+    """The recipes that are not PyTorch's, against the libraries that draw them."""
+
+    def check(self, expected, epochs, kind, samples, **fields):
+        plan = Plan(kind, samples, epochs=epochs, **fields)
+        self.assertEqual(Plan.from_json(plan.to_json()), plan)
+        self.assertEqual(list(plan.orders()), expected, plan)
+
+    def test_numpy(self):
+        dice = random.Random(5)
+        for _ in range(40):
+            n, world = dice.randrange(1, 900), dice.randrange(1, 6)
+            rank = dice.randrange(world)
+            for kind, seed, made in (("numpy.legacy", dice.choice([0, dice.randrange(2**32 - 9)]), numpy.random.RandomState),
+                                     ("numpy.pcg64", dice.choice([0, dice.randrange(2**32), dice.randrange(2**63 - 9)]), numpy.random.default_rng)):
+                share = dict(seed=seed, world=world, rank=rank)
+                self.check([made(seed + epoch).permutation(n).tolist()[rank::world] for epoch in (2, 3)], 2, kind, n, epoch=2, **share)
+                self.check([made(seed).permutation(n).tolist()[rank::world]] * 2, 2, kind, n, rule="same", epoch=7, **share)
+                generator = made(seed)
+                later = [generator.permutation(n).tolist()[rank::world] for _ in range(4)]
+                self.check(later[1:], 3, kind, n, rule="continue", epoch=1, **share)
+                generator, order, expected = made(seed), numpy.arange(n), []
+                for _ in range(3):
+                    generator.shuffle(order)
+                    expected.append(order.tolist()[rank::world])
+                self.check(expected[2:], 1, kind, n, rule="in_place", epoch=2, **share)
+
+    def test_python(self):
+        dice = random.Random(6)
+        for _ in range(40):
+            n, seed = dice.randrange(1, 900), dice.choice([0, -7, dice.randrange(2**32), dice.randrange(-2**62, 2**62)])
+            generator, order, expected = random.Random(seed), list(range(n)), []
+            for _ in range(3):
+                generator.shuffle(order)
+                expected.append(list(order))
+            self.check(expected[1:], 2, "python.random", n, seed=seed, rule="in_place", epoch=1)
+            order = list(range(n))
+            random.Random(seed + 4).shuffle(order)
+            self.check([order[1::3]], 1, "python.random", n, seed=seed, epoch=4, world=3, rank=1)
+
+    def test_shards(self):
+        self.check([[3, 4, 5, 6]] * 2, 2, "block", 11, world=3, rank=1)
+        self.check([[1, 4, 7, 10]] * 2, 2, "strided", 11, world=3, rank=1)
+        self.check([[5, 6], [3, 4, 5, 6]], 2, "block", 11, world=3, rank=1, position=2)
+
+    def test_dali(self):
+        """Golden: std::shuffle(std::mt19937(524287 + epoch)) over 0..10, libstdc++ 12; tests/policies/orders has the same against the library itself."""
+        self.check(DALI_IN_PLACE, 3, "dali.file", 11, seed=524287, rule="in_place")
+        self.check([order[3:7] for order in DALI_IN_PLACE[2:]], 1, "dali.file", 11, seed=524287, world=3, rank=1, rule="in_place", epoch=2)
+        self.check([DALI_IN_PLACE[0]], 1, "dali.file", 11, seed=524287)
+        self.check([DALI_IN_PLACE[0]] * 2, 2, "dali.file", 11, seed=524288, rule="same", epoch=5)
+        moving = [list(range(6, 9)), list(range(0, 3)), list(range(3, 6))]
+        self.check(moving, 3, "dali.file", 9, shuffle=False, stick=False, world=3, rank=2)
+
+    def test_what_is_refused(self):
+        for fields in (dict(kind="numpy.legacy", seed=2**32), dict(kind="numpy.pcg64", seed=-1), dict(kind="dali.file", rule="continue"), dict(kind="python.random", rule="other"),
+                       dict(kind="dali.file", uniform="other"), dict(kind="numpy.pcg64", rule="continue", epoch=2**32), dict(kind="block", rank=1), dict(kind="strided", samples=2**30 + 1)):
+            self.assertRaises(PlanError, Plan, **{"samples": 10, **fields})
 
 
 class DocumentTest(unittest.TestCase):

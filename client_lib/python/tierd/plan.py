@@ -1,25 +1,30 @@
 """Plans: the future order in which one consumer (a training rank) reads its samples, as a recipe of some 200 bytes instead of a list. PLAN.md has the format.
 
-A plan says which sampler draws the order, from which seed or generator state, and where the consumer stands; `Plan.orders` gives the exact order of each epoch,
+A plan says which sampler draws the order (PyTorch's, NumPy's, Python's, DALI's, or none), from which seed or generator state, and where the consumer stands; `Plan.orders` gives the exact order of each epoch,
 as the sampler will. Needs neither PyTorch nor NumPy. Values are immutable; any thread.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import itertools
 import json
 import math
 import os
+import random
 import struct
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Iterable, Iterator, Optional, Sequence, Type, Union
+from typing import Any, Callable, Iterable, Iterator, Optional, Sequence, Type, Union
 
+from . import _shuffles
 from ._mt19937 import WORDS, Draws, Mt19937
 
 FORMAT = 1
-KINDS = ("torch.sequential", "torch.random", "torch.distributed")
+KINDS = ("torch.sequential", "torch.random", "torch.distributed", "block", "strided", "numpy.legacy", "numpy.pcg64", "python.random", "dali.file")
+RULES = ("reseed", "continue", "in_place", "same")
+_SEEDED = ("numpy.legacy", "numpy.pcg64", "python.random")
 
 
 class PlanError(ValueError):
@@ -66,6 +71,10 @@ class Plan:
     start: Optional[Start] = None
     skip_first: int = 0  # 64-bit draws that somebody else (the DataLoader) takes before the order of the first epoch
     skip_later: int = 0  # and of each later one
+    # numpy.*, python.random, dali.file
+    rule: str = "reseed"  # how epochs follow from one another: RULES
+    stick: bool = True  # dali.file: each epoch the same shard
+    uniform: str = "multiply"  # dali.file: "divide" where it was built with GCC 10 or older
 
     def __post_init__(self) -> None:
         problem = _problem(self)
@@ -74,7 +83,8 @@ class Plan:
 
     def orders(self, engine: Type[Draws] = Mt19937) -> Iterator[list[int]]:
         """The indices of each epoch from `epoch` on, in order, as this consumer reads them; the first without what is taken already. Endless when `epochs` is None."""
-        epochs = {"torch.sequential": self._sequential, "torch.random": self._random, "torch.distributed": self._distributed}[self.kind](engine)
+        epochs = {"torch.sequential": self._sequential, "torch.random": self._random, "torch.distributed": self._distributed, "block": self._block,
+                  "strided": self._strided, "dali.file": self._dali}.get(self.kind, self._seeded)(engine)
         for number, order in enumerate(epochs if self.epochs is None else itertools.islice(epochs, self.epochs)):
             if self.batch_drop_last and self.batch_size:
                 del order[len(order) // self.batch_size * self.batch_size:]
@@ -115,8 +125,47 @@ class Plan:
         # Drawn even when nothing of it is used: the next epoch starts behind it.
         return order + source.randperm(self.samples)[:self.draws % self.samples]
 
+    def _block(self, _: Type[Draws]) -> Iterator[list[int]]:
+        while True:
+            yield list(self._shard(self.rank))
+
+    def _shard(self, rank: int) -> range:
+        return range(self.samples * rank // self.world, self.samples * (rank + 1) // self.world)
+
+    def _strided(self, _: Type[Draws]) -> Iterator[list[int]]:
+        while True:
+            yield list(range(self.rank, self.samples, self.world))
+
+    def _seeded(self, _: Type[Draws]) -> Iterator[list[int]]:
+        follows, kept = self.rule in ("continue", "in_place"), list(range(self.samples))
+        shuffle = self._shuffler(self.seed)
+        for epoch in itertools.count(0 if follows else self.epoch):  # epochs that follow from one another are drawn from the first on
+            if not follows:
+                shuffle = self._shuffler(self.seed + (epoch if self.rule == "reseed" else 0))
+            if self.rule != "in_place":
+                kept = list(range(self.samples))
+            shuffle(kept)
+            if epoch >= self.epoch:
+                yield kept[self.rank::self.world]
+
+    def _shuffler(self, seed: int) -> Callable[[list[int]], None]:
+        if self.kind == "python.random":
+            return functools.partial(_shuffles.python_shuffle, random.Random(seed))
+        return functools.partial(_shuffles.numpy_shuffle, _shuffles.pcg64(seed) if self.kind == "numpy.pcg64" else _shuffles.mt19937(seed))
+
+    def _dali(self, _: Type[Draws]) -> Iterator[list[int]]:
+        kept = list(range(self.samples))
+        for epoch in itertools.count(0 if self.rule == "in_place" else self.epoch):
+            if self.rule != "in_place":
+                kept = list(range(self.samples))
+            if self.shuffle:  # DALI counts its epochs from 1
+                draw = _shuffles.mt19937(self.seed + (0 if self.rule == "same" else epoch + 1))
+                _shuffles.std_shuffle(draw, kept, self.uniform == "divide")
+            if epoch >= self.epoch:
+                yield [kept[i] for i in self._shard(self.rank if self.stick else (self.rank + epoch) % self.world)]
+
     def at(self, *, epoch: int, position: int = 0, epochs: Optional[int] = None) -> "Plan":
-        """The same with the consumer somewhere else. Only for kinds whose epochs do not depend on one another: sequential and distributed."""
+        """The same with the consumer somewhere else. Not for torch.random, whose plan begins with the state of a generator."""
         if self.kind == "torch.random":
             raise ValueError("a random order starts from a generator's state: make a plan of that")
         return replace(self, epoch=epoch, position=position, epochs=epochs)
@@ -153,7 +202,8 @@ class Plan:
 
 # Named in a document whatever their value; others only when they differ from their default.
 _ALWAYS = {"torch.sequential": ("kind", "samples"), "torch.random": ("kind", "samples", "draws", "shared"),
-           "torch.distributed": ("kind", "samples", "seed", "world", "rank")}
+           "torch.distributed": ("kind", "samples", "seed", "world", "rank"), "block": ("kind", "samples", "world", "rank"),
+           "strided": ("kind", "samples", "world", "rank"), **{kind: ("kind", "samples", "seed", "rule") for kind in (*_SEEDED, "dali.file")}}
 _DEFAULTS = {name: field.default for name, field in Plan.__dataclass_fields__.items()}
 
 
@@ -173,16 +223,20 @@ def _whole(value: Any, low: int, high: int = 2**63 - 1) -> bool:
 def _problem(plan: Plan) -> str:
     """What is wrong with it, or ""."""
     checks = (
-        (plan.kind in KINDS, "kind"), (_whole(plan.samples, 1, 2**32 // 20), "samples"), (_whole(plan.epoch, 0), "epoch"),
+        (plan.kind in KINDS, "kind"), (_whole(plan.samples, 1, 2**32 // 20 if plan.kind.startswith("torch.") else 2**30), "samples"), (_whole(plan.epoch, 0), "epoch"),
         (plan.epochs is None or _whole(plan.epochs, 0), "epochs"), (_whole(plan.position, 0), "position"), (_whole(plan.batch_size, 0), "batch_size"),
-        (_whole(plan.seed, -2**63), "seed"), (_whole(plan.world, 1, 2**31), "world"), (_whole(plan.rank, 0) and plan.rank < plan.world, "rank"),
+        (_whole(plan.seed, 0 if plan.kind.startswith("numpy.") else -2**63, 2**32 - 1 if plan.kind == "numpy.legacy" else 2**63 - 1), "seed"), (_whole(plan.world, 1, 2**31), "world"), (_whole(plan.rank, 0) and plan.rank < plan.world, "rank"),
         (_whole(plan.draws, 1 if plan.kind == "torch.random" else 0), "draws"), (_whole(plan.skip_first, 0, 64), "skip_first"), (_whole(plan.skip_later, 0, 64), "skip_later"),
-        (all(isinstance(b, bool) for b in (plan.batch_drop_last, plan.shuffle, plan.drop_last, plan.set_epoch, plan.replacement, plan.shared)), "a flag"),
+        (all(isinstance(b, bool) for b in (plan.batch_drop_last, plan.shuffle, plan.drop_last, plan.set_epoch, plan.replacement, plan.shared, plan.stick)), "a flag"),
+        (plan.rule in RULES and not (plan.kind == "dali.file" and plan.rule == "continue"), "rule"), (plan.uniform in ("multiply", "divide"), "uniform"),
         (plan.list_sha256 is None or (isinstance(plan.list_sha256, str) and len(plan.list_sha256) == 64), "list_sha256"),
     )
     for good, name in checks:
         if not good:
             return f"{name} is missing or out of range"
+    # Epochs that follow from one another are drawn from the first on: some 20 s of drawing at most where C++ does it.
+    if plan.rule in ("continue", "in_place") and plan.epoch > 2**32 // plan.samples:
+        return "epoch is missing or out of range"
     start = plan.start
     if plan.kind == "torch.random" and start is None:
         return "start is missing or out of range"

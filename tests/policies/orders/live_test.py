@@ -15,7 +15,7 @@ import torch
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler
 from torch.utils.data.distributed import DistributedSampler
 
-from tierd.plan import Plan, Start
+from tierd.plan import KINDS, RULES, Plan, Start
 
 SEED = int(os.environ.get("TIERD_SEED", random.SystemRandom().randrange(2**32)))
 DUMP = sys.argv.pop(1)
@@ -108,9 +108,9 @@ class Live(unittest.TestCase):
             self.assertEqual(self.dump.ask({"plan": json.loads(plan.to_json()), "epochs": 3}), expected)
 
     def test_plans_of_the_python_package(self):
-        for _ in range(80):
+        for _ in range(200):
             n, world = self.random.randint(1, 500), self.random.randint(1, 9)
-            kind = self.random.choice(["torch.sequential", "torch.random", "torch.distributed"])
+            kind = self.random.choice(KINDS)
             common = dict(samples=n, epoch=self.random.randrange(5), epochs=self.random.randint(0, 3), position=self.random.randint(0, n), batch_size=self.random.randrange(9),
                           batch_drop_last=self.random.random() < .5)
             if kind == "torch.random":
@@ -119,6 +119,13 @@ class Live(unittest.TestCase):
             if kind == "torch.distributed":
                 common.update(seed=self.random.randrange(-2**40, 2**62), world=world, rank=self.random.randrange(world), drop_last=self.random.random() < .5,
                               set_epoch=self.random.random() < .5, shuffle=self.random.random() < .5)
+            if kind in ("block", "strided"):
+                common.update(world=world, rank=self.random.randrange(world))
+            if kind.startswith("numpy.") or kind in ("python.random", "dali.file"):
+                rules = ("reseed", "in_place", "same") if kind == "dali.file" else RULES
+                common.update(seed=self.random.randrange(2**32 - 9 if kind == "numpy.legacy" else 2**62), world=world, rank=self.random.randrange(world), rule=self.random.choice(rules))
+            if kind == "dali.file":
+                common.update(stick=self.random.random() < .5, shuffle=self.random.random() < .8, uniform=self.random.choice(["multiply", "divide"]))
             plan = Plan(kind, **common)
             self.assertEqual(self.dump.ask({"plan": json.loads(plan.to_json()), "epochs": 3}), list(plan.orders()), plan)
 
