@@ -2,6 +2,7 @@
  *   files LIST EPOCHS FORKED   open+fstat+read+close of every file in LIST, in a new order each epoch: files per second. FORKED 1: a child per epoch, as DataLoader
  *                              workers are; 0: after one pass that is not timed.
  *   map FILE TIMES             open, mmap, sum of all 64-bit words, munmap, close: bytes per second, after one time that is not counted
+ *   mapped FILE TIMES          the sum alone, of what is mapped and was looked at before
  *   outside KIND DIRECTORY     ns per pair of open and close of DIRECTORY/outside: absolute, relative (after chdir), dirfd
  *   foreign KIND DIRECTORY     ns per call on a descriptor outside: read (of one byte at offset 0), fstat, close (of a number that is not open) */
 #define _GNU_SOURCE
@@ -81,6 +82,22 @@ static int files(char **argv) {
   return 0;
 }
 
+static int mapped(char **argv) {
+  struct stat st;
+  int fd = open(argv[2], O_RDONLY | O_CLOEXEC), times = atoi(argv[3]);
+  if (fd < 0 || fstat(fd, &st) != 0) return 1;
+  volatile uint64_t *words = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+  if (words == MAP_FAILED) return 1;
+  uint64_t sum = 0;
+  double begin = 0;
+  for (int i = -1; i < times; ++i) {
+    if (i == 0) begin = now();
+    for (size_t k = 0; k < (size_t)st.st_size / sizeof *words; ++k) sum += words[k];
+  }
+  printf("%.0f\n", (double)st.st_size * times / (now() - begin));
+  return 0;
+}
+
 static int map(char **argv) {
   struct stat st;
   uint64_t first = 0;
@@ -146,6 +163,7 @@ static int foreign(char **argv) {
 int main(int argc, char **argv) {
   if (argc == 5 && strcmp(argv[1], "files") == 0) return files(argv);
   if (argc == 4 && strcmp(argv[1], "map") == 0) return map(argv);
+  if (argc == 4 && strcmp(argv[1], "mapped") == 0) return mapped(argv);
   if (argc == 4 && strcmp(argv[1], "outside") == 0) return outside(argv);
   if (argc == 4 && strcmp(argv[1], "foreign") == 0) return foreign(argv);
   return 64;

@@ -291,7 +291,8 @@ int SourceOf(Description& d, SourceUse use) {
     CloseOwnFile(low);
     return -ESTALE;
   }
-  int fd = raw::DupFrom(low, OwnBase());
+  // A lock lasts as long as the file is open, which is short: it is not worth two more calls to be out of the way.
+  int fd = use == SourceUse::kLock ? -1 : raw::DupFrom(low, OwnBase());
   if (fd < 0) fd = low;
   else CloseOwnFile(low);
   if (HoldOwn(fd, d.source)) return fd;

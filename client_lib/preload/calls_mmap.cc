@@ -5,6 +5,7 @@
 
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/calls.h"
+#include "client_lib/preload/kept_mappings.h"
 #include "client_lib/preload/mapped_frames.h"
 #include "client_lib/preload/mappings.h"
 #include "client_lib/preload/materialise.h"
@@ -56,6 +57,7 @@ void* Map(void* address, size_t length, int protection, int flags, int fd, off64
 }  // namespace
 
 TIERD_EXPORT(void*, mmap, void* address, size_t length, int protection, int flags, int fd, off64_t offset) {
+  if ((flags & (MAP_FIXED | MAP_FIXED_NOREPLACE)) != 0 && vfork_depth == 0) [[unlikely]] ForgetKeptMappings(RangeOf(address, length));
   if ((flags & MAP_FIXED) == 0 || !AnyHere()) return Map(address, length, protection, flags, fd, offset);
   TakenFrames replaced(RangeOf(address, length));
   void* const made = Map(address, length, protection, flags, fd, offset);
@@ -68,7 +70,14 @@ TIERD_ALIAS(void*, mmap64, mmap, void*, size_t, int, int, int, off64_t)
 
 TIERD_EXPORT(int, munmap, void* address, size_t length) {
   if (!AnyHere()) return Next_munmap()(address, length);
-  TakenFrames taken(RangeOf(address, length));
+  const AddressRange range = RangeOf(address, length);
+  TakenFrames taken(range);
+  if (const MappedFrames* const whole = taken.Whole(range); whole != nullptr) {
+    if (KeepMapping(range, whole->first)) {
+      taken.Gone();
+      return 0;
+    }
+  }
   const int result = Next_munmap()(address, length);
   if (result == 0) taken.Gone();
   else taken.Restore();
@@ -80,6 +89,7 @@ TIERD_EXPORT(void*, mremap, void* address, size_t old_length, size_t length, int
   va_start(arguments, flags);
   void* const place = (flags & MREMAP_FIXED) != 0 ? va_arg(arguments, void*) : nullptr;
   va_end(arguments);
+  if (place != nullptr && vfork_depth == 0) ForgetKeptMappings(RangeOf(place, length));
   if (!AnyHere()) return Next_mremap()(address, old_length, length, flags, place);
   const AddressRange old = RangeOf(address, old_length != 0 ? old_length : 1);
   const bool moves = old_length == 0 || (flags & ~MREMAP_MAYMOVE) != 0;

@@ -51,7 +51,9 @@ MappedFrames* NewFrames() {
   return nullptr;
 }
 
-void PublishFrames(MappedFrames& frames, AddressRange where) {
+void PublishFrames(MappedFrames& frames, AddressRange where, const std::byte* first) {
+  frames.whole = where;
+  frames.first = first;
   const SpinLock lock(lock_word);
   AddRange(frames, where);
 }
@@ -94,6 +96,15 @@ void TakenFrames::Cut(MappedFrames& frames, AddressRange where) {
       parts_[count_++] = {&frames, {range.begin > where.begin ? range.begin : where.begin, range.end < where.end ? range.end : where.end}};
     }
   }
+}
+
+const MappedFrames* TakenFrames::Whole(AddressRange where) const {
+  if (count_ != 1) return nullptr;
+  const SpinLock lock(lock_word);
+  const MappedFrames& frames = *parts_[0].frames;
+  const AddressRange part = parts_[0].where;
+  const bool whole = part.begin == where.begin && part.end == where.end && frames.whole.begin == where.begin && frames.whole.end == where.end;
+  return whole && !frames.for_good && frames.outstanding == 1 && frames.ranges == 0 ? &frames : nullptr;
 }
 
 void TakenFrames::Gone() {

@@ -28,6 +28,10 @@ struct MappedFrames {
   std::uint32_t count;
   client::Piece pieces[kMost];
 
+  // Constant after PublishFrames.
+  AddressRange whole;
+  const std::byte* first;  // where in the arena it begins
+
   // Guarded by the table's lock.
   bool used;
   bool for_good;              // some of its addresses are not followed any more
@@ -38,8 +42,8 @@ struct MappedFrames {
 
 // An entry to be filled; null: the table is full.
 MappedFrames* NewFrames();
-// Its frames are at [begin, end) from now on.
-void PublishFrames(MappedFrames& frames, AddressRange where);
+// Its frames are at [begin, end) from now on, the first of them from `first` on.
+void PublishFrames(MappedFrames& frames, AddressRange where, const std::byte* first);
 // Gives the leases back and frees an entry that was not published.
 void DiscardFrames(MappedFrames& frames);
 
@@ -60,6 +64,9 @@ class TakenFrames {
   };
   const Part* begin() const { return parts_; }
   const Part* end() const { return parts_ + count_; }
+
+  // The one mapping that `where` is, as it was made: nothing of it was unmapped or replaced before; null otherwise.
+  const MappedFrames* Whole(AddressRange where) const;
 
   // The addresses show the frames no longer.
   void Gone();

@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include "client_lib/preload/cached_open.h"
+#include "client_lib/preload/kept_mappings.h"
 #include "client_lib/preload/mapped_frames.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
@@ -59,16 +60,13 @@ class Builder {
   Builder(Description& d, const MapRequest& request, MappedFrames& frames) : d_(d), request_(request), frames_(frames) {}
 
   void* Build() {
-    const long place = raw::Call(SYS_mmap, raw::Address(request_.address), static_cast<long>(Up(request_.length)), PROT_NONE,
-                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (Failed(place)) return nullptr;
-    base_ = reinterpret_cast<char*>(place);
-    frames_.address = static_cast<std::uint64_t>(place);
     frames_.is_private = sharing() == MAP_PRIVATE;
-    if (d_.whole ? Copy() : Chunks()) return base_;
-    raw::Call(SYS_munmap, place, static_cast<long>(Up(request_.length)));
+    if (d_.whole ? Reserve() && Copy() : Lease() && (TakeKept() || (Reserve() && MapFrames())) && MapTail()) return base_;
+    if (base_ != nullptr) raw::Call(SYS_munmap, raw::Address(base_), static_cast<long>(Up(request_.length)));
     return nullptr;
   }
+  // Where in the arena it begins.
+  const std::byte* first() const { return shown_[0].data; }
 
  private:
   int sharing() const { return request_.flags & MAP_TYPE; }
@@ -76,7 +74,21 @@ class Builder {
     const std::uint64_t end = request_.offset + Up(request_.length);
     return end < d_.size() ? end : d_.size();
   }
-  char* PlaceOf(std::uint64_t offset) const { return base_ + (offset - request_.offset); }
+  bool Reserve() {
+    const long place = raw::Call(SYS_mmap, raw::Address(request_.address), static_cast<long>(Up(request_.length)), PROT_NONE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (Failed(place)) return false;
+    SetBase(static_cast<std::uint64_t>(place));
+    return true;
+  }
+  void SetBase(std::uint64_t place) {
+    base_ = reinterpret_cast<char*>(place);
+    frames_.address = place - first_skipped_;
+    for (std::uint32_t i = 0; i < frames_.count; ++i) {
+      shown_[i].place = place;
+      place += shown_[i].bytes;
+    }
+  }
 
   bool Copy() {
     const std::uint64_t bytes = End() - request_.offset;
@@ -87,7 +99,8 @@ class Builder {
     return true;
   }
 
-  bool Chunks() {
+  // The frames, leased for as long as the mapping lives. The page that the file ends in is no part of what is shown of them.
+  bool Lease() {
     if (StackIsSmall()) return false;
     const SlowPath slow;
     if (!slow.entered()) return false;
@@ -100,28 +113,47 @@ class Builder {
       const abi::Fallback reason = d_.file().Pin(call, at, End() - at, piece, &data, &bytes);
       if (reason != abi::Fallback::kNone || bytes == 0) return false;
       // The mapping begins in the middle of its first frame, perhaps: what is kept is what is shown.
+      if (frames_.count == 0) first_skipped_ = static_cast<std::uint64_t>(data - piece.data);
+      shown_[frames_.count] = {data, 0, bytes / kPage * kPage};
       frames_.pieces[frames_.count++] = piece;
-      if (frames_.count == 1) first_skipped_ = static_cast<std::uint64_t>(data - piece.data);
       client::CountSlowPiece(call, piece, bytes);
-      if (!MapFrame(data, at, bytes)) return false;
       at += bytes;
+      tail_bytes_ = bytes % kPage;
+      if (reinterpret_cast<std::uintptr_t>(data) % kPage != 0 || (tail_bytes_ != 0 && at < End())) return false;
     }
-    frames_.address -= first_skipped_;
     return true;
   }
 
-  bool MapFrame(const std::byte* data, std::uint64_t at, std::size_t bytes) {
-    if (reinterpret_cast<std::uintptr_t>(data) % kPage != 0) return false;
-    const std::size_t whole_pages = bytes / kPage * kPage;
-    if (whole_pages > 0) {
-      const long moved = raw::Call(SYS_mremap, raw::Address(data), 0, static_cast<long>(whole_pages), MREMAP_MAYMOVE | MREMAP_FIXED,
-                                   raw::Address(PlaceOf(at)));
+  // What the application has unmapped, if it shows just this.
+  bool TakeKept() {
+    const std::uint64_t place = request_.address == nullptr ? TakeKeptMapping(first(), Up(request_.length)) : 0;
+    if (place == 0) return false;
+    SetBase(place);
+    if (ShowsExactly(shown_, frames_.count)) return request_.protection != PROT_NONE || Forbid(Up(request_.length));
+    GiveUpMapping({place, place + Up(request_.length)}, first());
+    base_ = nullptr;
+    return false;
+  }
+  bool Forbid(std::uint64_t bytes) { return raw::Call(SYS_mprotect, raw::Address(base_), static_cast<long>(bytes), PROT_NONE) == 0; }
+
+  bool MapFrames() {
+    std::uint64_t mapped = 0;
+    for (std::uint32_t i = 0; i < frames_.count; ++i) {
+      const ShownFrame& frame = shown_[i];
+      if (frame.bytes == 0) continue;
+      const long moved = raw::Call(SYS_mremap, raw::Address(frame.data), 0, static_cast<long>(frame.bytes), MREMAP_MAYMOVE | MREMAP_FIXED, static_cast<long>(frame.place));
       if (Failed(moved)) return false;
-      if (request_.protection == PROT_NONE) raw::Call(SYS_mprotect, moved, static_cast<long>(whole_pages), PROT_NONE);
+      mapped += frame.bytes;
     }
-    if (bytes == whole_pages) return true;
+    return request_.protection != PROT_NONE || Forbid(mapped);
+  }
+
+  bool MapTail() {
+    if (tail_bytes_ == 0) return true;
+    const ShownFrame& last = shown_[frames_.count - 1];
     MemoryFile tail;
-    return tail.Append(data + whole_pages, bytes - whole_pages) && tail.MapAt(PlaceOf(at + whole_pages), kPage, request_.protection, sharing());
+    return tail.Append(last.data + last.bytes, tail_bytes_) &&
+           tail.MapAt(reinterpret_cast<char*>(last.place + last.bytes), kPage, request_.protection, sharing());
   }
 
   Description& d_;
@@ -129,6 +161,8 @@ class Builder {
   MappedFrames& frames_;
   char* base_ = nullptr;
   std::uint64_t first_skipped_ = 0;
+  std::uint64_t tail_bytes_ = 0;
+  ShownFrame shown_[MappedFrames::kMost];
 };
 
 // Whether ours can be what the caller wants: reading, where the kernel likes, within the file's pages.
@@ -161,12 +195,13 @@ void* MapCached(Description& d, const MapRequest& request) {
   if (!Suits(d, request)) return nullptr;
   MappedFrames* const frames = NewFrames();
   if (frames == nullptr) return nullptr;
-  void* const made = Builder(d, request, *frames).Build();
+  Builder builder(d, request, *frames);
+  void* const made = builder.Build();
   if (made == nullptr || frames->count == 0) {  // nothing, or a copy that needs nobody
     DiscardFrames(*frames);
   } else {
     const auto begin = reinterpret_cast<std::uintptr_t>(made);
-    PublishFrames(*frames, {begin, begin + Up(request.length)});
+    PublishFrames(*frames, {begin, begin + Up(request.length)}, builder.first());
   }
   if (made != nullptr) Count(counters.maps);
   return made;

@@ -9,11 +9,13 @@
 #include <cstring>
 
 #include "client_lib/preload/descriptors.h"
+#include "client_lib/preload/kept_mappings.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/next.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/writers.h"
+#include "client_lib/src/arena.h"
 #include "client_lib/src/process.h"
 #include "client_lib/src/settings.h"
 
@@ -87,6 +89,8 @@ __attribute__((constructor(101))) void Start() {
   }
   LookAtLibraries();
   LookAtStandardDescriptors();
+  StartKeepingMappings();
+  client::Arena::CallBeforeRetiring(&DropKeptMappings);
   process.client = &client::DefaultClient();           // registers the core's own handlers
   ::pthread_atfork(&BeforeFork, &InParent, &InChild);  // prepare handlers run last first: all is real before the core counts its leases
   process.active.store(true, std::memory_order_release);

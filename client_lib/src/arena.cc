@@ -8,6 +8,13 @@
 
 namespace tierd::client {
 
+namespace {
+using Call = void (*)();
+constinit Call before_retiring = nullptr;
+}
+
+void Arena::CallBeforeRetiring(void (*call)()) { before_retiring = call; }
+
 Arena* Arena::Create(const std::uint8_t instance[16]) {
   // Zero pages are a valid empty arena, and only those of its table that are used take memory.
   void* const memory = ::mmap(nullptr, sizeof(Arena), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -35,6 +42,7 @@ bool Arena::Add(std::uint32_t serial, Mapping mapping) {
 }
 
 void Arena::Retire() {
+  if (before_retiring != nullptr) before_retiring();
   for (Entry& entry : entries_) {
     if (entry.serial.load(std::memory_order_relaxed) != 0) OverlayWithZeros(entry.data, entry.bytes, false);
   }

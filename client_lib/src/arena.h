@@ -45,6 +45,8 @@ class Arena {
   // Adds a mapping; false when there is no room (too many segments seen in this instance's life: a new session starts afresh).
   bool Add(std::uint32_t serial, Mapping mapping);
   std::uint64_t mapped_bytes() const { return mapped_bytes_.load(std::memory_order_relaxed); }
+  // Who keeps further mappings of the segments is told before they are given back. Once, before the first arena; `call` takes no lock of the client's.
+  static void CallBeforeRetiring(void (*call)());
   // Nobody holds a lease any more: gives all segments back. Addresses stay reserved, so that a late reader faults on nothing.
   void Retire();
 

@@ -185,9 +185,69 @@ static int check_forks(void) {
   return 0;
 }
 
+/* How many pages of [map, map + bytes) this process has in its page tables. */
+static size_t pages_present(const char *map, size_t bytes) {
+  size_t present = 0;
+  int fd = open("/proc/self/pagemap", O_RDONLY);
+  for (size_t at = 0; at < bytes; at += page) {
+    uint64_t entry = 0;
+    if (pread(fd, &entry, 8, (off_t)((size_t)(map + at) / page * 8)) == 8 && entry >> 63 != 0) ++present;
+  }
+  close(fd);
+  return present;
+}
+
+/* What is mapped again after it was unmapped shows its file, whatever was done to it and its place meanwhile; and need not be faulted in once more. */
+static int check_again(void) {
+  const size_t whole = (big_bytes + page - 1) / page * page;
+  char *map = map_file(10, PROT_READ, MAP_SHARED);
+  CHECK(map != MAP_FAILED && shows(map, 10, 0, big_bytes, page) && munmap(map, big_bytes) == 0);
+  char *again = map_file(10, PROT_READ, MAP_SHARED);
+  size_t present = pages_present(again, big_bytes);
+  printf("%zu pages of %zu are there, %s\n", present, whole / page, again == map ? "at the same place" : "elsewhere");
+  CHECK(shows(again, 10, 0, big_bytes, 4));
+  for (size_t at = big_bytes; at < whole; ++at) CHECK(again[at] == 0);
+  /* Two at a time are two. */
+  char *second = map_file(10, PROT_READ, MAP_PRIVATE);
+  CHECK(second != again && munmap(again, big_bytes) == 0 && shows(second, 10, 0, big_bytes, page) && munmap(second, big_bytes) == 0);
+  /* Unmapped, the place is the program's. */
+  char *own = mmap(second, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  if (own != MAP_FAILED) {
+    CHECK(own == second);
+    memset(own, 1, whole);
+    for (int number = 10; number < 16; ++number) {
+      map = map_file(number, PROT_READ, MAP_SHARED);
+      CHECK(map != MAP_FAILED && shows(map, number, 0, big_bytes, page) && munmap(map, big_bytes) == 0);
+    }
+    for (size_t at = 0; at < whole; at += page) CHECK(own[at] == 1);
+    CHECK(munmap(own, whole) == 0);
+  }
+  /* Neither what it was protected by nor what was done behind everybody's back is inherited. */
+  map = map_file(11, PROT_READ, MAP_SHARED);
+  CHECK(mprotect(map, 3 * page, PROT_NONE) == 0 && munmap(map, big_bytes) == 0);
+  map = map_file(11, PROT_READ, MAP_SHARED);
+  CHECK(shows(map, 11, 0, big_bytes, page) && munmap(map, big_bytes) == 0);
+#if defined(__x86_64__)
+  long result;
+  __asm__ volatile("syscall" : "=a"(result) : "a"(11 /* munmap */), "D"(map), "S"(whole) : "rcx", "r11", "memory");
+  own = mmap(map, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memset(own, 2, whole);
+  again = map_file(11, PROT_READ, MAP_SHARED);
+  CHECK(again != own && shows(again, 11, 0, big_bytes, page) && own[page] == 2 && munmap(again, big_bytes) == 0 && own[page] == 2 && munmap(own, whole) == 0);
+#endif
+  pid_t child = fork();
+  if (child == 0) {
+    map = map_file(12, PROT_READ, MAP_SHARED);
+    _exit(map == MAP_FAILED || !shows(map, 12, 0, big_bytes, page));
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  return 0;
+}
+
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"dropped", check_dropped}, {"protection", check_protection}, {"replaced", check_replaced},
-                                        {"resized", check_resized}, {"churn", check_churn}, {"forks", check_forks}};
+                                        {"resized", check_resized}, {"again", check_again}, {"churn", check_churn}, {"forks", check_forks}};
   if (argc < 2) return 64;
   directory = argv[1];
   return RUN_CHECKS(checks, argc, argv, 2);

@@ -1,5 +1,8 @@
 // mmap of cached files: as of any file, also while the cache has no room (mappings.c).
 #include <gtest/gtest.h>
+#include <sys/utsname.h>
+
+#include <cstdio>
 
 #include "tests/preload/preload_fixture.h"
 
@@ -21,6 +24,21 @@ TEST_F(PreloadMappingsTest, BehaveAsThoseOfAnyFile) {
     SCOPED_TRACE(check);
     const JobResult served = BareThenServed({PRELOAD_MAPPINGS, source_, check});
     EXPECT_GT(served.report.value("maps", 0u), 0u) << served.report.dump();
+  }
+}
+
+// A mapping of frames that was unmapped is kept, where the kernel can be asked what it shows (6.11 and later).
+TEST_F(PreloadMappingsTest, AreThereAgain) {
+  StartDaemon();
+  const JobResult served = BareThenServed({PRELOAD_MAPPINGS, source_, "again"});
+  utsname kernel{};
+  int major = 0, minor = 0;
+  ASSERT_EQ(::uname(&kernel), 0);
+  ASSERT_EQ(std::sscanf(kernel.release, "%d.%d", &major, &minor), 2);
+  if (major > 6 || (major == 6 && minor >= 11)) {
+    EXPECT_NE(served.output.find("at the same place"), std::string::npos) << served.output;
+    EXPECT_EQ(served.output.find("\n0 pages"), std::string::npos) << served.output;
+    EXPECT_NE(served.output.rfind("0 pages", 0), 0u) << served.output;
   }
 }
 
