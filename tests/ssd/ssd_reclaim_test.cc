@@ -62,6 +62,37 @@ TEST(SsdReclaim, ForgottenSpaceComesBack) {
   next.ExpectAllReadable();
 }
 
+TEST(SsdReclaim, DeadRegionsGoBackToTheFileSystemWhenAsked) {
+  TempDirectory dir;
+  const SsdOptions options = SmallOptions(dir.path() + "/c");
+  Life life(options);
+  ASSERT_TRUE(life.Start().status.ok());
+  const int count = FillUp(life);
+  life.Settle();
+  const auto given = [&] {
+    std::int64_t bytes = -1;
+    life.tier->GiveBack([&](std::uint64_t b) { bytes = static_cast<std::int64_t>(b); });
+    EXPECT_TRUE(life.RunUntil([&] { return bytes >= 0; }));
+    return static_cast<std::uint64_t>(bytes);
+  };
+  EXPECT_EQ(given(), 0u) << "everything lives";
+  const int kept = count / 4;
+  for (int i = kept; i < count; ++i) {
+    life.tier->Forget(life.items.at({Name(i), 0}).location);
+    life.items.erase({Name(i), 0});
+  }
+  const std::uint64_t before = life.tier->status().allocated_bytes;
+  const std::uint64_t bytes = given();
+  EXPECT_GE(bytes, before / 2);
+  EXPECT_EQ(life.tier->status().allocated_bytes, before - bytes);
+  EXPECT_EQ(given(), 0u);
+  life.ExpectAllReadable();
+  EXPECT_GT(FillUp(life, count), 0) << "and comes again when it is needed";
+  life.Settle();
+  life.ExpectAllReadable();
+  EXPECT_EQ(life.gone.size(), 0u);
+}
+
 TEST(SsdReclaim, WorthlessRecordsGoFirst) {
   TempDirectory dir;
   Life life(SmallOptions(dir.path() + "/c"));

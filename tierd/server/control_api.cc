@@ -88,7 +88,8 @@ void ControlApi::Handle(std::string_view method, std::string_view target, std::s
       {"/v1/version", "GET"}, {"/v1/status", "GET"},  {"/v1/files", "GET"},   {"/v1/file", "GET"},    {"/v1/du", "GET"},
       {"/v1/jobs", "GET"},    {"/v1/doctor", "GET"},  {"/v1/metrics", "GET"}, {"/v1/policies", "GET"},
       {"/v1/config", "GET, PATCH"}, {"/v1/config/reload", "POST"}, {"/v1/walk", "POST"},
-      {"/v1/prefetch", "POST"}, {"/v1/evict", "POST"}, {"/v1/pin", "POST"},   {"/v1/unpin", "POST"},  {"/v1/verify", "POST"}};
+      {"/v1/prefetch", "POST"}, {"/v1/evict", "POST"}, {"/v1/pin", "POST"},   {"/v1/unpin", "POST"},  {"/v1/verify", "POST"},
+      {"/v1/gc", "POST"}};
   constexpr std::string_view kJobPrefix = "/v1/jobs/";
   const bool one_job = path.starts_with(kJobPrefix);
   const auto known = kMethods.find(path);
@@ -124,7 +125,8 @@ void ControlApi::Post(std::string_view path, std::string_view text, Answer answe
   if (body.is_discarded() || !body.is_object()) return answer(Error(400, "bad_request", "the body is not a JSON object"));
   static const std::map<std::string, std::vector<std::string>, std::less<>> kMembers = {
       {"/v1/walk", {"paths"}}, {"/v1/prefetch", {"paths", "tier", "pin", "evict"}}, {"/v1/evict", {"paths", "invalidate"}},
-      {"/v1/pin", {"paths"}},  {"/v1/unpin", {"paths"}},                            {"/v1/verify", {"paths"}}};
+      {"/v1/pin", {"paths"}},  {"/v1/unpin", {"paths"}},                            {"/v1/verify", {"paths"}},
+      {"/v1/gc", {}}};
   const std::vector<std::string>& members = kMembers.find(path)->second;
   for (const auto& [name, value] : body.items()) {
     if (std::find(members.begin(), members.end(), name) == members.end()) return answer(Error(400, "bad_request", "unknown member \"" + name + "\""));
@@ -134,6 +136,7 @@ void ControlApi::Post(std::string_view path, std::string_view text, Answer answe
   if (path == "/v1/evict") return Evict(body, std::move(answer));
   if (path == "/v1/pin") return Pin(body, true, std::move(answer));
   if (path == "/v1/unpin") return Pin(body, false, std::move(answer));
+  if (path == "/v1/gc") return GiveBack(std::move(answer));
   return answer(Verify(body));
 }
 

@@ -97,6 +97,7 @@ class ControlApi {
   void Evict(const Json& body, Answer answer);
   void Pin(const Json& body, bool pin, Answer answer);
   Response Verify(const Json& body);
+  void GiveBack(Answer answer);
   Response JobStarted(std::uint64_t id) const;
 
   Json TierJson();

@@ -301,6 +301,14 @@ ControlApi::Response ControlApi::Verify(const Json& body) {
   return JobStarted(id);
 }
 
+void ControlApi::GiveBack(Answer answer) {
+  ssd::SsdTier* const ssd = engine_.ssd();
+  if (ssd == nullptr) return answer(Ok({{"ssd_bytes", 0}, {"ssd_allocated_bytes", 0}}));
+  if (engine_.recovering()) return answer(Error(409, "conflict", "the SSD index is still being read"));
+  ssd->GiveBack([ssd, answer = std::move(answer)](std::uint64_t bytes) { answer(Ok({{"ssd_bytes", bytes}, {"ssd_allocated_bytes", ssd->status().allocated_bytes}})); });
+  engine_.Kick();
+}
+
 struct ControlApi::Tally {
   std::size_t left = 0;
   std::uint64_t files = 0;

@@ -24,6 +24,7 @@ class Reclaimer {
   void Step(bool wanted, bool shrink);
   // Step would go on at once.
   bool has_work() const { return phase_ == Phase::kMoving && !stalled_; }
+  bool idle() const { return phase_ == Phase::kIdle; }
   // Bytes became dead; enough of them make another look worth while.
   void OnForgotten(std::uint32_t bytes) { forgotten_ += bytes; }
   // Worth may have changed by itself: look again. Called about once a second.

@@ -81,6 +81,10 @@ std::optional<std::uint32_t> RegionTable::FindState(RegionState state) const {
   return std::nullopt;
 }
 
+bool RegionTable::AnyDead() const {
+  return std::any_of(regions_.begin(), regions_.end(), [](const Region& r) { return r.state == RegionState::kClosed && r.live_records == 0; });
+}
+
 std::vector<std::uint32_t> RegionTable::Candidates(std::size_t least, std::size_t rotating, std::uint32_t* cursor) const {
   std::vector<std::uint32_t> closed;
   for (std::uint32_t i = 0; i < size(); ++i) {

@@ -53,6 +53,8 @@ class RegionTable {
   std::optional<std::uint32_t> OpenFree();
   std::optional<std::uint32_t> FindState(RegionState state) const;
   std::uint32_t Count(RegionState state) const { return counts_[static_cast<std::size_t>(state)]; }
+  // A closed region in which nothing lives.
+  bool AnyDead() const;
   // Regions that hold disk space.
   std::uint32_t allocated() const { return size() - Count(RegionState::kAbsent); }
 

@@ -46,10 +46,12 @@ void SpaceKeeper::SetMinFree(std::uint64_t bytes, std::uint64_t inodes) {
 
 std::uint32_t SpaceKeeper::target() const { return std::min(capacity_regions_, limit_regions_); }
 
-void SpaceKeeper::Step() {
+bool SpaceKeeper::at_rest() const { return !busy_ && context_.regions.Count(RegionState::kFree) <= kAhead; }
+
+void SpaceKeeper::Step(bool give_back) {
   writer_.set_growable(growable());
   if (busy_ || !started_ || !writer_.writable()) return;
-  if (must_shrink()) {
+  if (must_shrink() || (give_back && context_.regions.Count(RegionState::kFree) > kAhead)) {
     if (const auto region = context_.regions.FindState(RegionState::kFree)) Punch(*region);
     return;
   }

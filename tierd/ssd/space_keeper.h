@@ -17,8 +17,10 @@ class SpaceKeeper {
 
   void SetCapacity(std::uint64_t bytes);
   void SetMinFree(std::uint64_t bytes, std::uint64_t inodes);
-  // Allocates the next region or punches a surplus one; one at a time. Every turn.
-  void Step();
+  // Allocates the next region or punches a surplus one; one at a time. Every turn. `give_back`: every free region is surplus but for the next ones.
+  void Step(bool give_back);
+  // Nothing is being allocated or punched, and no free region is surplus.
+  bool at_rest() const;
   // Asks the file system how full it is; a few times a second.
   void Tick();
 

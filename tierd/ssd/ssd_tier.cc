@@ -75,6 +75,7 @@ class SsdTier::Impl {
   void Forget(const SsdLocation& location);
   std::uint64_t FreeBytes() const;
   void InvalidateDataset(std::uint64_t dataset_id, std::function<void(Status)> done);
+  void GiveBack(std::function<void(std::uint64_t)> done);
   std::size_t Poll(std::size_t budget);
   bool more_work() const { return !mailbox_.empty() || reclaimer_.has_work(); }
   // In this order: an answer is posted before its job counts as done.
@@ -106,7 +107,12 @@ class SsdTier::Impl {
   void InstallRegions(const std::vector<RecoveredRegion>& regions);
   void FinishRecovery();
   bool WantsRegion() const;
+  void StepGivingBack();
   void StopThreads();
+
+  // Answered together when nothing is left to give back; `given_from_`: what had been when the first of them came.
+  std::vector<std::function<void(std::uint64_t)>> giving_back_;
+  std::uint64_t given_from_ = 0;
 
   bool recovering_ = true;
   bool index_done_ = false;  // recovery only waits for the first region to write
@@ -148,7 +154,7 @@ void SsdTier::Impl::Recover(std::function<void(std::span<const RecoveredRecord>)
                    report_ = report;
                    index_done_ = true;
                    space_.Start();
-                   space_.Step();
+                   space_.Step(false);
                    writer_.Prepare();
                  });
 }
@@ -245,6 +251,21 @@ bool SsdTier::Impl::WantsRegion() const {
   return ready < std::clamp<std::uint32_t>(space_.target() / 16, 1, 2);
 }
 
+void SsdTier::Impl::GiveBack(std::function<void(std::uint64_t)> done) {
+  if (giving_back_.empty()) given_from_ = counters_.regions_punched;
+  giving_back_.push_back(std::move(done));
+  reclaimer_.Tick();
+  mailbox_.Post([] {});  // a turn, also where nothing is to be done
+}
+
+void SsdTier::Impl::StepGivingBack() {
+  if (giving_back_.empty()) return;
+  const bool more = regions_.AnyDead() || !reclaimer_.idle() || !space_.at_rest();
+  if (more && !ailing()) return;
+  const std::uint64_t bytes = (counters_.regions_punched - given_from_) * context_.format.region_bytes;
+  for (const auto& done : std::exchange(giving_back_, {})) done(bytes);
+}
+
 std::size_t SsdTier::Impl::Poll(std::size_t budget) {
   const std::int64_t start = context_.clock.PreciseNs();
   std::size_t ran = context_.io.Poll(budget);
@@ -256,9 +277,11 @@ std::size_t SsdTier::Impl::Poll(std::size_t budget) {
     if (!index_done_) return ran;
     FinishRecovery();
   }
-  space_.Step();
+  const bool give_back = !giving_back_.empty();
+  space_.Step(give_back);
   writer_.Prepare();
-  reclaimer_.Step(WantsRegion(), space_.must_shrink());
+  reclaimer_.Step(WantsRegion() || (give_back && regions_.AnyDead()), space_.must_shrink());
+  StepGivingBack();
   return ran;
 }
 
@@ -367,6 +390,7 @@ void SsdTier::InvalidateDataset(std::uint64_t dataset_id, std::function<void(Sta
 }
 void SsdTier::Sync(std::function<void(Status)> done) { impl_->writer_.Sync(std::move(done)); }
 void SsdTier::Verify(std::function<void(const VerifyReport&)> done) { impl_->verifier_.Start(std::move(done)); }
+void SsdTier::GiveBack(std::function<void(std::uint64_t)> done) { impl_->GiveBack(std::move(done)); }
 void SsdTier::Flush() { impl_->context_.io.Flush(); }
 std::size_t SsdTier::Poll(std::size_t budget) { return impl_->Poll(budget); }
 bool SsdTier::more_work() const { return impl_->more_work(); }

@@ -250,6 +250,9 @@ class SsdTier {
   // --- other ----------------------------------------------------------------------------------------------------------------
   // Writes what is in buffers to the device; `done` when everything appended before is readable after a kill -9 (not a power loss).
   void Sync(std::function<void(Status)> done);
+  // Gives the disk space of regions in which nothing lives back to the file system, but for those that are written next. `done` with the bytes that
+  // went back, once there is no more of it; of a device that ails, or fails meanwhile, as many as until then.
+  void GiveBack(std::function<void(std::uint64_t bytes)> done);
   // Re-reads and verifies every record of every closed region at low priority.
   void Verify(std::function<void(const VerifyReport&)> done);
 
