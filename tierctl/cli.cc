@@ -136,6 +136,18 @@ void AddActingVerbs(CLI::App& app, Command& command) {
   Verb(*config, "reload", "read the configuration file again; with a mistake in it nothing changes", command);
 }
 
+void AddCaringVerbs(CLI::App& app, Command& command) {
+  BenchOptions& o = command.bench;
+  CLI::App* bench = Verb(app, "bench", "what readers here get from the file system and through tierd: RAM, SSD, source; reads a sample and brings it into the cache", command);
+  bench->add_option("path", command.paths, "a directory below a source; default: the first source")->expected(0, 1);
+  bench->add_option("--files", o.files, "files to draw")->check(CLI::Range(2, 100000))->capture_default_str();
+  bench->add_option("--readers", o.readers, "readers side by side")->check(CLI::Range(1, 256))->capture_default_str();
+  bench->add_option("--seconds", o.seconds, "for each pass at most")->check(CLI::Range(0.1, 600.0))->capture_default_str();
+  bench->footer("  tierctl bench /pfs/imagenet/train\n  tierctl bench --readers 16 /pfs/imagenet/train      as many as the loaders of the node have workers");
+  CLI::App* gc = Verb(app, "gc", "give back disk space of no use: what killed runs left behind, regions of the SSD tier in which nothing lives", command);
+  gc->footer("  tierctl gc");
+}
+
 CLI::App* AddRun(CLI::App& app, Command& command) {
   RunOptions& o = command.run;
   CLI::App* run = Verb(app, "run", "run a command with its reads served from the cache; starts a tierd for it if none is there", command);
@@ -212,6 +224,7 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
   AddWatchingVerbs(app, command);
   AddPolicy(app, command);
   AddActingVerbs(app, command);
+  AddCaringVerbs(app, command);
   AddSimulate(app, command);
   const CLI::App* const run = AddRun(app, command);
   std::string shell;

@@ -1,6 +1,7 @@
 // What the command line asks for. Parsing only: nothing is done here.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -50,6 +51,13 @@ struct SimulateOptions {
   std::string html;
 };
 
+// What `bench` is told.
+struct BenchOptions {
+  std::size_t files = 512;
+  unsigned readers = 4;
+  double seconds = 2;  // for each way at most
+};
+
 // One struct for all verbs: each uses the members that its options fill.
 struct Command {
   std::string verb;    // "status", "prefetch", "config get", ...
@@ -80,6 +88,7 @@ struct Command {
   std::vector<std::string> labels; // metrics --label: "name=value"
   RunOptions run;                  // run
   SimulateOptions simulate;        // simulate
+  BenchOptions bench;              // bench
 };
 
 struct Parsed {

@@ -23,7 +23,8 @@ int RunVerb(const std::string& verb, Context& context) {
       {"config set", tierctl::ConfigSet}, {"config reload", tierctl::ConfigReload}, {"doctor", tierctl::Doctor},
       {"metrics", tierctl::Metrics},     {"top", tierctl::Top},              {"debug bundle", tierctl::DebugBundle},
       {"policy list", tierctl::PolicyList}, {"policy show", tierctl::PolicyShow}, {"policy set", tierctl::PolicySet},
-      {"run", tierctl::Run},             {"simulate", tierctl::Simulate}};
+      {"run", tierctl::Run},             {"simulate", tierctl::Simulate},
+      {"bench", tierctl::Bench},         {"gc", tierctl::CollectGarbage}};
   return verbs.at(verb)(context);
 }
 

@@ -54,4 +54,10 @@ tierd::Result<std::string> FindControlSocket(const std::string& option, const ti
   return directory + "/control.sock";
 }
 
+std::string ClientSocketOf(const std::string& control, const std::string& option, const tierd::config::GetEnvironment& environment) {
+  const std::string named = option.empty() ? environment("TIERD_SOCKET").value_or("") : option;
+  if (!named.empty() && IsClientSocket(named)) return named;
+  return control.substr(0, control.rfind('/') + 1) + "tierd.sock";
+}
+
 }  // namespace tierctl

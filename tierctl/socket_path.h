@@ -14,4 +14,7 @@ namespace tierctl {
 // kPermission: the directory in /tmp is not ours alone (planted).
 tierd::Result<std::string> FindControlSocket(const std::string& option, const tierd::config::GetEnvironment& environment, std::uint32_t uid);
 
+// Where clients connect to the daemon that answers at `control`: what `option` or $TIERD_SOCKET names if that is a clients' socket, else the usual name beside it.
+std::string ClientSocketOf(const std::string& control, const std::string& option, const tierd::config::GetEnvironment& environment);
+
 }  // namespace tierctl

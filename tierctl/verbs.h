@@ -41,6 +41,8 @@ int PolicyList(Context& context);
 int PolicyShow(Context& context);
 int PolicySet(Context& context);
 int Simulate(Context& context);
+int Bench(Context& context);
+int CollectGarbage(Context& context);
 // Does not return where the command ended by a signal.
 int Run(Context& context);
 

@@ -100,7 +100,10 @@ TEST_F(CliTest, EveryVerbAnswersAsItsSchemaSays) {
                               {"config_get", {"config", "get", "ram"}},
                               {"config_changes", {"config", "set", "ssd.min_free", "2 MiB"}},
                               {"config_changes", {"config", "reload"}},
-                              {"doctor", {"doctor", "--no-speed"}}};
+                              {"doctor", {"doctor", "--no-speed"}},
+                              {"top", {"top", "-n", "1"}},
+                              {"gc", {"gc"}},
+                              {"bench", {"bench", "--seconds", "0.2", source}}};
   std::vector<std::string> command{"/usr/bin/python3", TIERCTL_VALIDATE};
   for (std::size_t i = 0; i < rows.size(); ++i) {
     std::vector<std::string> arguments = rows[i].arguments;

@@ -26,7 +26,7 @@ std::string ReadFile(const std::string& path) {
 
 const std::vector<std::vector<std::string>>& Verbs() {
   static const std::vector<std::vector<std::string>> verbs = {
-      {}, {"cancel"}, {"completion"}, {"config"}, {"config", "get"}, {"config", "reload"}, {"config", "set"}, {"debug"}, {"debug", "bundle"}, {"doctor"}, {"du"}, {"evict"}, {"explain"}, {"jobs"},
+      {}, {"bench"}, {"cancel"}, {"completion"}, {"config"}, {"config", "get"}, {"config", "reload"}, {"config", "set"}, {"debug"}, {"debug", "bundle"}, {"doctor"}, {"du"}, {"evict"}, {"explain"}, {"gc"}, {"jobs"},
       {"ls"}, {"metrics"}, {"pin"}, {"policy"}, {"policy", "list"}, {"policy", "set"}, {"policy", "show"}, {"prefetch"}, {"run"}, {"simulate"}, {"stat"}, {"status"}, {"top"}, {"unpin"}, {"verify"}, {"version"}, {"wait"}};
   return verbs;
 }

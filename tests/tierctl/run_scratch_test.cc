@@ -169,5 +169,16 @@ TEST_F(RunScratchTest, ManyStartsAtOnce) {
   cleaner.join();
 }
 
+TEST_F(RunScratchTest, WhatWasRemovedIsCounted) {
+  const LeftOvers nothing = RemoveLeftOvers(base_, ::geteuid(), HostName());
+  EXPECT_EQ(nothing.directories, 0u);
+  const std::string first = Abandoned();
+  std::ofstream(first + "/ssd/deep/region") << std::string(100'000, 'x');
+  const LeftOvers removed = RemoveLeftOvers(base_, ::geteuid(), HostName());
+  EXPECT_EQ(removed.directories, 1u);
+  EXPECT_GE(removed.bytes, 100'000u);
+  EXPECT_FALSE(fs::exists(first));
+}
+
 }  // namespace
 }  // namespace tierctl::run

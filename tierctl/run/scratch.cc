@@ -63,23 +63,32 @@ std::string TextOf(int fd) {
   return n <= 0 ? "" : std::string(text, static_cast<std::size_t>(n));
 }
 
-void RemoveContent(int directory) {
+// The disk space of what was removed.
+std::uint64_t RemoveContent(int directory) {
+  std::uint64_t bytes = 0;
   DIR* const listing = ::fdopendir(::openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (listing == nullptr) return;
+  if (listing == nullptr) return bytes;
   while (const dirent* entry = ::readdir(listing)) {
     const std::string name = entry->d_name;
-    if (name == "." || name == ".." || ::unlinkat(directory, name.c_str(), 0) == 0) continue;
+    if (name == "." || name == "..") continue;
+    struct stat info {};
+    const bool known = ::fstatat(directory, name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0;
+    if (::unlinkat(directory, name.c_str(), 0) == 0) {
+      bytes += known ? static_cast<std::uint64_t>(info.st_blocks) * 512 : 0;
+      continue;
+    }
     const UniqueFd inner(::openat(directory, name.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!inner.valid()) continue;
-    RemoveContent(inner.get());
+    bytes += RemoveContent(inner.get());
     ::unlinkat(directory, name.c_str(), AT_REMOVEDIR);
   }
   ::closedir(listing);
+  return bytes;
 }
 
 void RemoveTree(const std::string& path) {
   const UniqueFd directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (directory.valid()) RemoveContent(directory.get());
+  if (directory.valid()) (void)RemoveContent(directory.get());
   ::rmdir(path.c_str());
 }
 
@@ -158,21 +167,37 @@ std::string HostName() {
   return std::string(names.nodename) + " " + machine;
 }
 
-void RemoveLeftOvers(const std::string& base, std::uint32_t uid, const std::string& host) {
+LeftOvers RemoveLeftOvers(const std::string& base, std::uint32_t uid, const std::string& host) {
+  LeftOvers removed;
   const UniqueFd base_fd(::open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   DIR* const listing = base_fd.valid() ? ::fdopendir(::openat(base_fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC)) : nullptr;
-  if (listing == nullptr) return;
+  if (listing == nullptr) return removed;
   while (const dirent* entry = ::readdir(listing)) {
     const std::string name = entry->d_name;
     if (!IsNameOfARun(name, uid)) continue;
     const UniqueFd directory = OpenOwn(base_fd.get(), name.c_str());
     if (!directory.valid()) continue;
     UniqueFd lock;
-    if (IsLeftOver(directory.get(), host, lock)) RemoveContent(directory.get());
+    if (IsLeftOver(directory.get(), host, lock)) {
+      ++removed.directories;
+      removed.bytes += RemoveContent(directory.get());
+    }
     // An empty one is nobody's, or in the making: then its maker makes another.
     if (lock.valid() || ::faccessat(directory.get(), kLock, F_OK, AT_SYMLINK_NOFOLLOW) != 0) ::unlinkat(base_fd.get(), name.c_str(), AT_REMOVEDIR);
   }
   ::closedir(listing);
+  return removed;
+}
+
+LeftOvers RemoveAllLeftOvers(const tierd::config::GetEnvironment& environment, std::uint32_t uid) {
+  LeftOvers all;
+  const std::string host = HostName();
+  for (const std::string& base : Bases(environment)) {
+    const LeftOvers here = RemoveLeftOvers(base, uid, host);
+    all.directories += here.directories;
+    all.bytes += here.bytes;
+  }
+  return all;
 }
 
 std::vector<int> Scratch::lock_fds() const {

@@ -5,6 +5,7 @@
 // directories of other hosts alone.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -48,9 +49,16 @@ class Scratch {
   bool kept_ = false;
 };
 
+// What was removed: directories, and the disk space of their files.
+struct LeftOvers {
+  std::uint64_t directories = 0;
+  std::uint64_t bytes = 0;
+};
 // Removes directories below `base` that earlier runs of this user on this host left: of exactly the names that a run makes, with the lock file of a run. `host`: who we
 // are (HostName).
-void RemoveLeftOvers(const std::string& base, std::uint32_t uid, const std::string& host);
+LeftOvers RemoveLeftOvers(const std::string& base, std::uint32_t uid, const std::string& host);
+// In every place where a run of this user may have been.
+LeftOvers RemoveAllLeftOvers(const tierd::config::GetEnvironment& environment, std::uint32_t uid);
 // Node name and machine id.
 std::string HostName();
 

@@ -1,0 +1,28 @@
+// gc: disk space that nobody has any use for. Directories of `tierctl run`s that were killed with their daemons, and regions of the running daemon in which nothing lives.
+#include <unistd.h>
+
+#include "tierctl/run/scratch.h"
+#include "tierctl/verbs.h"
+#include "tierd/config/units.h"
+
+namespace tierctl {
+
+using tierd::config::HumanSize;
+
+int CollectGarbage(Context& context) {
+  const run::LeftOvers ended = run::RemoveAllLeftOvers(tierd::config::ProcessEnvironment(), ::geteuid());
+  const Answer daemon = context.client.Post("/v1/gc", nlohmann::json::object());
+  const bool there = daemon.exit != kExitUnreachable;
+  const std::uint64_t ssd = daemon.ok() ? NumberOf(daemon.body, "ssd_bytes") : 0;
+  if (context.output.json()) {
+    context.output.PrintJson({{"daemon", there}, {"ssd_bytes", ssd}, {"ended_runs", ended.directories}, {"ended_runs_bytes", ended.bytes}});
+  } else {
+    context.output.Print("ended runs: " + HumanSize(ended.bytes) + " of " + std::to_string(ended.directories) + (ended.directories == 1 ? " directory\n" : " directories\n"));
+    if (daemon.ok()) context.output.Print("SSD tier: " + HumanSize(ssd) + " of dead regions; it holds " + HumanSize(NumberOf(daemon.body, "ssd_allocated_bytes")) + " now\n");
+  }
+  if (there && !daemon.ok()) return context.output.Fail(daemon);
+  if (!there) context.output.Message(daemon.message.substr(0, daemon.message.find(';')));
+  return kExitOk;
+}
+
+}  // namespace tierctl
