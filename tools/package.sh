@@ -3,7 +3,7 @@
 # usage: tools/package.sh [OUTPUT]     default: build/packages      build tree: $TIERD_BUILD/package or build/package
 set -euo pipefail
 cd "$(dirname "$0")/.."
-tools/deps.sh build
+tools/deps.sh package
 output=${1:-build/packages}
 build=${TIERD_BUILD:-build}/package
 launcher=()
@@ -13,8 +13,5 @@ ninja -C "$build"
 mkdir -p "$output"
 (cd "$build" && cpack -G DEB -B packages)
 cp "$build"/packages/*.deb "$output"
-archive=$(mktemp -d)
-trap 'rm -rf "$archive"' EXIT
-cmake --install "$build" --prefix "$archive/tierd" --strip >/dev/null
-tar -C "$archive" -czf "$output/tierd.tar.gz" tierd
+tools/archive.sh "$build" "$output/tierd.tar.gz"
 ls -l "$output"
