@@ -47,20 +47,25 @@ def main():
             time.sleep(0.05)
 
         def screen(*arguments):
+            """A block of text: the command, and what it printed."""
             ran = subprocess.run([build / "tierctl/tierctl", *arguments], env=environment, capture_output=True, text=True, check=False)
-            shown = "\n".join(("    " + line).rstrip() for line in (ran.stdout + ran.stderr).replace(str(work), "/home/alice").rstrip().splitlines())
+            shown = "\n".join(line.rstrip() for line in (ran.stdout + ran.stderr).replace(str(work), "/home/alice").rstrip().splitlines())
             shown = re.sub(r"(Linux \d+\.\d+\.\d+)\S*", r"\1", shown)
-            return f"    $ tierctl {' '.join(arguments)}\n{shown}\n"
+            return f"$ tierctl {' '.join(arguments)}\n{shown}\n"
 
         screens = {"prefetch": screen("prefetch", "--wait", "/mnt/imagenet/train")}
         for _ in range(READERS):
             children.append(subprocess.Popen(["/usr/bin/python3", "-c", READER], env=environment))
         time.sleep(4)
         screens["top"] = screen("top", "-b", "-n", "2", "-d", "2").replace("tierctl top -b -n 2 -d 2", "tierctl top")
-        first, second = screens["top"].split("\n\n    tierd ", 1)
-        screens["top"] = first.splitlines()[0] + "\n    tierd " + second
+        first, second = screens["top"].split("\n\ntierd ", 1)
+        screens["top"] = first.splitlines()[0] + "\ntierd " + second
         screens["status"] = screen("status")
         screens["explain"] = screen("explain", "/mnt/imagenet/train/img_00042.jpg")
+        for child in children[2:]:
+            child.send_signal(signal.SIGTERM)
+        screen("evict", "/mnt/imagenet/train")
+        screens["bench"] = screen("bench", "/mnt/imagenet/train")
         screens["doctor"] = screen("doctor", "--no-speed", "--source", "/mnt/imagenet")
     finally:
         for child in reversed(children):
@@ -69,8 +74,8 @@ def main():
         subprocess.run(["rm", "-rf", work], check=False)
     print("# What tierctl shows\n\nFrom one real run, written by `tools/screens.py`: a source with 1 ms per operation (`tests/pfs_sim`), 4,000 files, eight processes that read them in random order, on a virtual machine\n"
           "with 2 cores that had other work as well. They show what the screens look like; how fast tierd is, `tools/bench.sh` says.\n")
-    for name in ("prefetch", "top", "status", "explain", "doctor"):
-        print(f"## {name}\n\n{screens[name]}")
+    for name in ("prefetch", "top", "status", "explain", "bench", "doctor"):
+        print(f"## {name}\n\n```text\n{screens[name]}```\n")
 
 
 main()
