@@ -64,7 +64,7 @@ class CleanRoot(unittest.TestCase):
 
     @classmethod
     def inside(cls, *command, user=None):
-        words = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "env", "-i", f"HOME=/home/{user}", "PATH=/usr/local/bin:/usr/bin:/bin", *command] if user else command
+        words = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "env", "-i", f"HOME=/home/{user}", "PATH=/usr/bin:/bin", *command] if user else command
         environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root", "DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
         return run("unshare", "--mount", "--propagation", "private", "sh", "-c", ENTER, "sh", cls.root, *words, env=environment)
 
@@ -101,10 +101,10 @@ class CleanRoot(unittest.TestCase):
         self.assertEqual({path for path in left if not path.startswith("/usr/share/doc")}, set(), "after a purge")
 
     def check_c_and_python(self):
-        self.good("sh", "-c", "cc -Wall -Werror -o /usr/local/bin/tier_cat /usr/share/tierd/examples/tier_cat.c $(pkg-config --cflags --libs tier)")
+        self.good("sh", "-c", "cc -Wall -Werror -o /opt/tier_cat /usr/share/tierd/examples/tier_cat.c $(pkg-config --cflags --libs tier)")
         # Packages of a build for development have the Python package where that build says.
         path = self.good("sh", "-c", "dirname $(dirname $(dpkg -L python3-tierd | grep '/tierd/_client.py$'))").strip()
-        script = "tier_cat /data/f7 && PYTHONPATH=" + path + " python3 -c 'import tierd; print(tierd.read(\"/data/f7\").decode(), end=\"\")'"
+        script = "/opt/tier_cat /data/f7 && PYTHONPATH=" + path + " python3 -c 'import tierd; print(tierd.read(\"/data/f7\").decode(), end=\"\")'"
         ran = self.inside("tierctl", "run", "--quiet", "--no-preload", "--source", "/data", "--", "sh", "-c", script, user="alice")
         self.assertEqual((ran.returncode, ran.stdout), (0, "7\n" * 2000), ran.stderr)
         self.assertIn("through tierd", ran.stderr, "tier_cat says where it came from")
