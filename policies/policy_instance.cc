@@ -30,8 +30,8 @@ Result<PolicyInstance> PolicyInstance::Create(const tierd_policy_ops& ops, const
 
 void PolicyInstance::ObjectKnown(const Object& object) {
   if (object.id >= kMaxObjects) return;
-  if (object.id >= states_.size()) states_.resize(object.id + std::size_t{1});
-  states_[object.id] |= kKnown;
+  for (Bits* bits : {&known_, &in_[0], &in_[1], &marked_}) bits->Cover(object.id);
+  known_.Set(object.id);
   tierd_object c{};
   c.struct_size = sizeof(c);
   c.id = object.id;
@@ -45,7 +45,7 @@ void PolicyInstance::ObjectKnown(const Object& object) {
 void PolicyInstance::ObjectForgotten(std::uint32_t id) {
   if (!IsKnown(id)) return;
   for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) Removed(tier, id);
-  states_[id] = 0;
+  known_.Clear(id);
   ++counters_.events;
   ops_->object_forgotten(self_.get(), id);
 }
@@ -86,7 +86,7 @@ void PolicyInstance::WithdrawPlan(std::uint32_t consumer) {
 
 void PolicyInstance::Soon(std::span<const std::uint32_t> ids) {
   for (const std::uint32_t id : ids) {
-    if (id < states_.size()) PrefetchLine(&states_[id]);
+    if (IsKnown(id)) PrefetchLine(in_[TIERD_TIER_RAM].Line(id));
   }
   if (ops_->soon != nullptr) ops_->soon(self_.get(), ids.data(), ids.size());
 }
@@ -103,7 +103,7 @@ std::size_t PolicyInstance::Next(std::uint32_t tier, std::int64_t now_ns, std::s
   for (std::size_t i = 0; i < named; ++i) {
     if (Accept(out[i].id, tier, false)) out[kept++] = out[i];
   }
-  for (std::size_t i = 0; i < kept; ++i) states_[out[i].id] &= static_cast<std::uint8_t>(~kMarked);
+  for (std::size_t i = 0; i < kept; ++i) marked_.Clear(out[i].id);
   counters_.candidates_named += kept;
   return kept;
 }
