@@ -107,13 +107,11 @@ void PlanDeclared(void* p, const tierd_plan* plan) {
 // Of the residents that would leave for `bytes`, when the first one is used that is used first.
 std::uint64_t EarliestVictim(const Belady& self, std::uint32_t tier, std::uint64_t bytes) {
   std::uint64_t freed = 0;
-  std::uint64_t slot = 0;
-  Timeline::Last last(self.timeline, tier);
-  for (; freed < bytes && last.id() != TIERD_NO_OBJECT; last.Next()) {
-    slot = last.slot();
+  for (Timeline::Last last(self.timeline, tier); last.id() != TIERD_NO_OBJECT; last.Next()) {
     freed += self.timeline.BytesOf(last.id());
+    if (freed >= bytes) return last.slot();
   }
-  return freed < bytes ? 0 : slot;
+  return 0;
 }
 
 int AdmitFor(void* p, const tierd_admission* admission) {
@@ -135,32 +133,37 @@ int Admit(void* p, std::uint32_t tier, std::uint32_t id, std::uint64_t bytes_fre
   return AdmitFor(p, &admission);
 }
 
-// One more victim for each that was named, some ahead of them: memory answers in some 100 ns.
-void Peek(Belady& self, std::uint32_t tier, Timeline::Last& last, std::size_t steps) {
-  if (self.peeks_left[tier] < steps || self.peeked[tier] > last.slot()) {
+// One more victim for each that was named, some ahead of them: memory answers in some 100 ns. `last`: where the last one named is used.
+void Peek(Belady& self, std::uint32_t tier, std::uint64_t last, std::size_t steps) {
+  if (last == Timeline::kNever) return;
+  std::uint64_t& peeked = self.peeked[tier];
+  if (self.peeks_left[tier] < steps || peeked > last) {
     self.peeks_left[tier] = kPeekRounds;
-    for (std::uint32_t i = 0; i < kPeek && last.id() != TIERD_NO_OBJECT; ++i, last.Next()) self.timeline.PrefetchObject(last.id());
-    self.peeked[tier] = last.slot();
-    return;
+    peeked = last;
+    steps += kPeek;
   }
-  for (Timeline::Last ahead(self.timeline, tier, self.peeked[tier]); steps-- > 0 && ahead.id() != TIERD_NO_OBJECT; ahead.Next()) {
+  for (; steps > 0; --steps) {
+    const Timeline::Last ahead(self.timeline, tier, peeked);
+    if (ahead.id() == TIERD_NO_OBJECT) return;
     self.timeline.PrefetchObject(ahead.id());
-    self.peeked[tier] = ahead.slot();
+    peeked = ahead.slot();
     --self.peeks_left[tier];
   }
 }
 
 std::size_t Victims(void* p, std::uint32_t tier, std::uint64_t bytes, std::uint32_t* ids, std::size_t max) {
   Belady& self = Self(p);
-  if (tier >= TIERD_POLICY_TIERS || !self.Follows()) return 0;
+  if (tier >= TIERD_POLICY_TIERS || max == 0 || !self.Follows()) return 0;
   std::size_t count = 0;
   std::uint64_t freed = 0;
-  Timeline::Last last(self.timeline, tier);
-  for (; freed < bytes && count < max && last.id() != TIERD_NO_OBJECT; last.Next()) {
+  std::uint64_t slot = Timeline::kNever;
+  for (Timeline::Last last(self.timeline, tier); last.id() != TIERD_NO_OBJECT; last.Next()) {
     freed += self.timeline.BytesOf(last.id());
+    slot = last.slot();
     ids[count++] = last.id();
+    if (freed >= bytes || count == max) break;
   }
-  Peek(self, tier, last, count);
+  Peek(self, tier, slot, count);
   return count;
 }
 
