@@ -1,5 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <set>
 
 #include "tierd/io/aligned_buffer.h"
@@ -28,6 +33,22 @@ TEST(AlignedBuffer, MovesItsMemory) {
   one = AlignedBuffer(4096);
   one = std::move(two);
   EXPECT_EQ(one.data(), data);
+}
+
+// A read with O_DIRECT that is under way while the process forks would write to whichever of the two has the old page.
+TEST(AlignedBuffer, IsNotInAChild) {
+  const AlignedBuffer buffer(4096);
+  buffer.data()[0] = std::byte{7};
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    unsigned char there = 0;
+    ::_exit(::mincore(buffer.data(), 4096, &there) != 0 && errno == ENOMEM ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ(buffer.data()[0], std::byte{7});
 }
 
 TEST(BufferPool, KeepsWhatItLentAndHoldsTheLimit) {

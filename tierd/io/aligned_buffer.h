@@ -1,4 +1,7 @@
 // Memory for O_DIRECT: page-aligned, anonymous, zero, given back to the system when destroyed. Movable value type.
+//
+// A child of fork does not have it. Where it had, the kernels before 6.3 would let a read with O_DIRECT that is under way during the fork land in the
+// child's copy of a page, and leave this process's as it was (open(2), NOTES); the daemon forks for each segment with large pages.
 #pragma once
 
 #include <sys/mman.h>
@@ -20,6 +23,10 @@ class AlignedBuffer {
     if (rounded == 0) return;
     void* memory = ::mmap(nullptr, rounded, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return;
+    if (::madvise(memory, rounded, MADV_DONTFORK) != 0) {
+      ::munmap(memory, rounded);
+      return;
+    }
     data_ = static_cast<std::byte*>(memory);
     size_ = rounded;
   }

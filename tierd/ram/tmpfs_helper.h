@@ -16,7 +16,8 @@ struct TmpfsFile {
 };
 
 // An empty file of `bytes` (not yet allocated). kUnsupported with the failed step where namespaces or the mount option are refused. Blocking; any
-// thread; forks, so a large private heap costs copy-on-write faults for the few milliseconds that the child lives.
+// thread; forks, so a large private heap costs copy-on-write faults for the few milliseconds that the child lives, and what the kernel writes to by
+// itself (O_DIRECT) must not be in the child (io/aligned_buffer.h).
 // `name`: shown in /proc/PID/fd and maps; one path component, no '/'.
 Result<TmpfsFile> MakeTmpfsFile(const char* name, std::uint64_t bytes);
 
