@@ -185,8 +185,8 @@ void Placement::EvictRam(ObjectId object, EvictCause cause) {
   }
   const ram::FrameId frame = record.frame;
   catalogue_.SetLocation(object, 0);
+  ram_.Retire(frame);  // where there is no memory for that the object keeps its frame
   record.frame = ram::kNoFrame;
-  ram_.Retire(frame);
   resident_bytes_[kRam] -= record.bytes;
   --resident_objects_[kRam];
   if ((catalogue_.file(record.file).flags & kFilePinned) != 0) pinned_bytes_[kRam] -= record.bytes;

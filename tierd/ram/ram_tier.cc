@@ -106,9 +106,9 @@ std::uint64_t RamTier::NextLeaseWord(FrameId frame) { return (allocator_.lease_w
 
 void RamTier::Move(FrameId from, FrameId to) {
   std::memcpy(Data(to), Data(from), allocator_.bytes(from));
+  Retire(from);  // nothing is freed before a look at the leases; first, because it may fail for want of memory
   MarkLive(to);
   on_move_(allocator_.owner(from), from, to);
-  Retire(from);
 }
 
 Compactor::Outcome RamTier::CompactStep(std::uint64_t wanted, std::uint64_t budget_bytes) {

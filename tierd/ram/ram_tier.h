@@ -3,8 +3,8 @@
 //
 // Life of a frame: Allocate (filling) -> the bytes arrive -> MarkLive, and the owner publishes LocationWord in the index -> ... -> the owner
 // clears the location word and calls Retire (limbo) -> ReclaimLimbo frees it. A frame whose fill failed is retired likewise.
-// The compactor may move live frames that are neither held nor leased: it copies, then calls on_move, in which the owner replaces `from` by `to`
-// everywhere and publishes LocationWord(to); then the tier itself retires `from`.
+// The compactor may move live frames that are neither held nor leased: it copies, retires `from` and at once calls on_move, in which the owner replaces
+// `from` by `to` everywhere and publishes LocationWord(to). Nothing is freed in between.
 //
 // Owner: Engine. Loop thread only; segments are created, punched and destroyed on a worker by the engine.
 // It does not: choose victims (policies), touch the index, run I/O.
