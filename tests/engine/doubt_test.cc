@@ -95,6 +95,19 @@ TEST_F(RecoveryDoubtTest, NorAreThoseOfEverything) {
   for (const std::string& name : names_) EXPECT_EQ(FileOf(name), kNoFile) << name;
 }
 
+// HAZARDS 2.16: what a record says is true once a stat of this daemon's life has said so too.
+TEST_F(RecoveryDoubtTest, ARecordIsComparedWithTheSourceAtItsFirstUseAlsoOfAnImmutableSet) {
+  source_options().staleness = abi::Staleness::kImmutable;
+  FillSsd();
+  AwaitRecovery();
+  const std::uint64_t stats = source_io_.count(io::Step::kStat);
+  EXPECT_EQ(Fetch(names_[4]).tier(), abi::Tier::kSsd);
+  EXPECT_EQ(source_io_.count(io::Step::kStat) - stats, 1u);
+  Write(names_[5], Bytes(names_[5], 20'000, 2));
+  ASSERT_TRUE(OnSsd(names_[5]));
+  EXPECT_TRUE(Fetch(names_[5]).bytes == Bytes(names_[5], 20'000, 2));
+}
+
 // An entry of a walk may have waited for room in the index while the file was read anew.
 TEST_F(DoubtTest, AnEntryThatAWalkSawLongAgoDoesNotReplaceWhatIsKnownNow) {
   StartEngine();

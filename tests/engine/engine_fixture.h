@@ -41,10 +41,11 @@ class SteppedFaults final : public io::EngineFaults {
   unsigned SubmitLimit(unsigned pending) override { return pending; }
   unsigned CompletionEntries() override { return 0; }
 
-  // Requests that come to this step stay there until Release.
+  // Requests that come to this step stay there until Release; those held at another one go on.
   void Hold(io::Step step) {
     const std::lock_guard<std::mutex> lock(mutex_);
     held_ = step;
+    released_.notify_all();
   }
   void Release() {
     const std::lock_guard<std::mutex> lock(mutex_);

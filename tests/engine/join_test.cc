@@ -1,5 +1,6 @@
 // Who may be answered with what was under way already: other chunks, other questions, readers who know of a change, racy bytes.
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/engine/engine_fixture.h"
@@ -53,6 +54,27 @@ TEST_F(JoinTest, AnInvalidationReachesWhatIsUnderWay) {
   EXPECT_EQ(answers()[after].status(), abi::FetchStatus::kFrame) << int{answers()[after].reply.reason};
   EXPECT_TRUE(answers()[after].bytes == Bytes(name, 5000, 2));
   EXPECT_TRUE(Fetch(name).bytes == Bytes(name, 5000, 2));
+}
+
+// The bytes are read, their confirmation is not asked for yet, and the change leaves the stamps as they are: a store through a mapping that is dirty already.
+TEST_F(JoinTest, AnInvalidationReachesBytesThatAreConfirmedAfterIt) {
+  const std::string name = Write("file", Bytes("file", 4096, 1));
+  const int fd = ::open((tree_ / name).c_str(), O_RDWR | O_CLOEXEC);
+  auto* const mapped = static_cast<char*>(::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+  ASSERT_NE(mapped, MAP_FAILED);
+  mapped[0] = 1;
+  StartEngine();
+  source_io_.Hold(io::Step::kRead);
+  const std::uint64_t first = Ask(name);
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
+  mapped[0] = 2;
+  Advise(abi::AdviseOp::kInvalidate, name);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the clock that stats are stamped with moves in steps
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(first); }));
+  EXPECT_EQ(answers()[first].bytes.substr(0, 1), "\2");
+  ::munmap(mapped, 4096);
+  ::close(fd);
 }
 
 TEST_F(JoinTest, AnInvalidationOutlivesAStatFromBeforeIt) {

@@ -227,7 +227,7 @@ void AddSource(std::vector<Entry>& entries) {
   table.Add("ttl", &S::ttl_ms, Duration("a time of 100ms to 1d, such as \"60s\"", 100, kDayMs), kRestart,
             "With staleness ttl: what a read returns is no older than this. Longer: fewer stats of the source.");
   table.Add("racy_window", &S::racy_window_ms, Duration("a time of 0 to 1h, such as \"10s\"", 0, 3'600'000), kRestart,
-            "Files whose stamps are younger are read again at their first deadline: a second write may not show in the stamps. Longer: more reads of fresh files.");
+            "Files whose stamps are younger are read again at their first deadline: a second write may not show in the stamps. Until they are 2 s old each use is compared with the source. Longer: more reads of fresh files.");
   table.Add("chunk_size", &S::chunk_bytes, Size("a power of two of 64 KiB to 64 MiB, such as \"4 MiB\"", 64 * kKiB, 64 * kMiB, true), kRestart,
             "Unit of caching of larger files. Larger: fewer requests, more read for one small read of a large file.");
   table.Add("engine", &S::engine, Choice<engine::EngineChoice>("\"auto\", \"io_uring\" or \"threads\"", {"auto", "io_uring", "threads"}), kRestart,

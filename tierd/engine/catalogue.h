@@ -35,6 +35,7 @@ enum FileFlags : std::uint16_t {
   kFileAlias = 64,    // a path through symlinks; its slot names the target's key
   kFileChecked = 128, // compared with the source in this daemon's life (HAZARDS 2.16)
   kFileDemanded = 256,  // a reader asked for it (warm-up counts distinct files)
+  kFileUnproven = 512,  // racy, and in the making when it was read, or read ahead of use: compared with the source at each use, until it is older
 };
 
 struct FileRecord {

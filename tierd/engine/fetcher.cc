@@ -110,7 +110,8 @@ void Fetcher::ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Pr
     catalogue_.Remove(file);
     return Discover(unit, key, path, std::move(waiter), priority);
   }
-  if (NowTicks() >= catalogue_.DeadlineOf(file)) {
+  const bool ours = !waiter->is_client() && (flags & kFileUnproven) != 0;  // to have it is enough
+  if (!ours && NowTicks() >= catalogue_.DeadlineOf(file)) {
     const ObjectId only = catalogue_.ChunkCount(file) == 1 ? catalogue_.ObjectOf(file, 0) : kNoObject;
     const bool cached = only == kNoObject || placement_.InRam(only) || placement_.OnSsd(only);
     // Nothing cached of a file of one chunk: the read brings its own confirmation.
@@ -179,6 +180,38 @@ void Fetcher::Confirm(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, 
   catalogue_.SetDeadline(file, DeadlineFor(unit, stat_sent_ns, racy));
 }
 
+// For who waits just now, and hardly anybody else.
+std::uint32_t Fetcher::MomentFrom(const SourceUnit& unit, std::int64_t stat_sent_ns) const { return std::min(NowTicks() + 2, DeadlineFor(unit, stat_sent_ns, true)); }
+
+// What is in the making is half there: its size is believed for a ttl whatever the mode, and that there is nothing at all for a moment.
+void Fetcher::ConfirmFacts(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, bool young) {
+  Confirm(unit, file, stat_sent_ns, false);
+  if (!young) return;
+  constexpr std::uint16_t kOther = kFileDirectory | kFileSymlink | kFileAlias;
+  const bool empty = catalogue_.SizeOf(file) == 0 && (catalogue_.file(file).flags & kOther) == 0;
+  const std::uint32_t until = empty ? MomentFrom(unit, stat_sent_ns) : DeadlineFor(unit, stat_sent_ns, true);
+  catalogue_.SetDeadline(file, std::min(until, catalogue_.DeadlineOf(file)));
+}
+
+// The writer may have ended by the time of the next use, and who reads then was not promised what had been there before (HAZARDS 2.12).
+void Fetcher::ConfirmBytes(SourceUnit& unit, FileId file, const source::ReadResult& result, bool awaited) {
+  if (result.version.size == 0) return ConfirmFacts(unit, file, result.stat_sent_ns, result.racy);
+  Confirm(unit, file, result.stat_sent_ns, result.racy);
+  std::uint16_t& flags = catalogue_.file(file).flags;
+  flags = static_cast<std::uint16_t>(flags & ~kFileUnproven);
+  if (!result.in_the_making && (awaited || !result.racy)) return;
+  flags |= kFileUnproven;
+  catalogue_.SetDeadline(file, awaited ? std::min(MomentFrom(unit, result.stat_sent_ns), catalogue_.DeadlineOf(file)) : abi::kDeadlineExpired);
+}
+
+// A stat of a file whose bytes are unproven shows the version that they were read as. They are read again at a deadline all the same, as of any racy file.
+void Fetcher::Prove(SourceUnit& unit, FileId file, const source::StatReply& reply) {
+  Confirm(unit, file, reply.stat_sent_ns, true);
+  if (reply.in_the_making) return catalogue_.SetDeadline(file, std::min(MomentFrom(unit, reply.stat_sent_ns), catalogue_.DeadlineOf(file)));
+  std::uint16_t& flags = catalogue_.file(file).flags;
+  flags = static_cast<std::uint16_t>(flags & ~kFileUnproven);
+}
+
 void Fetcher::Revalidate(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority) {
   auto [it, first] = revalidations_.try_emplace(Raw(file));
   const std::int64_t deadline_ns = waiter->deadline_ns;
@@ -219,14 +252,16 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
   } else if (!unit.reader->SameVersion(catalogue_.StatOf(file), reply.stat)) {
     ++counters_.invalidated_changed;
     ApplyVersion(unit, file, reply.stat);
-    Confirm(unit, file, reply.stat_sent_ns, false);
+    ConfirmFacts(unit, file, reply.stat_sent_ns, reply.racy);
+  } else if ((record.flags & kFileUnproven) != 0) {
+    if (std::any_of(waiters.begin(), waiters.end(), [](const Waiter& waiter) { return waiter->is_client(); })) Prove(unit, file, reply);
   } else if ((record.flags & kFileRacy) != 0) {
     ++counters_.invalidated_racy;
     Invalidate(unit, file, EvictCause::kChanged);
-    Confirm(unit, file, reply.stat_sent_ns, false);
+    ConfirmFacts(unit, file, reply.stat_sent_ns, reply.racy);
   } else {
     catalogue_.CompleteAttributes(file, reply.stat);
-    Confirm(unit, file, reply.stat_sent_ns, false);
+    ConfirmFacts(unit, file, reply.stat_sent_ns, reply.racy);
   }
   for (Waiter& waiter : waiters) {
     const auto priority = waiter->is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
@@ -276,7 +311,7 @@ Fetcher::Observed Fetcher::Observe(SourceUnit& unit, std::string_view path, cons
     const bool younger = (catalogue_.file(file).flags & kFileChecked) != 0 && catalogue_.DeadlineOf(file) >= DeadlineFor(unit, stat_sent_ns, false);
     if (younger) return Observed::kKnown;  // confirmed since
   }
-  Confirm(unit, file, stat_sent_ns, false);
+  ConfirmFacts(unit, file, stat_sent_ns, unit.reader->IsYoung(stat, stat_sent_ns));
   return Observed::kKnown;
 }
 

@@ -151,6 +151,12 @@ class Fetcher {
   // Tells the policy of the file's objects.
   void Announce(SourceUnit& unit, FileId file);
   void Confirm(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, bool racy);
+  // By a stat alone; `young`: the file may still be in the making.
+  void ConfirmFacts(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, bool young);
+  // By a read; `awaited`: a reader wanted the bytes as they were then.
+  void ConfirmBytes(SourceUnit& unit, FileId file, const source::ReadResult& result, bool awaited);
+  void Prove(SourceUnit& unit, FileId file, const source::StatReply& reply);
+  std::uint32_t MomentFrom(const SourceUnit& unit, std::int64_t stat_sent_ns) const;
 
   void StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source::Priority priority);
   void RunFill(SourceUnit& unit, const FillPtr& fill);

@@ -123,7 +123,9 @@ void Fetcher::OnDiscoveredStat(SourceUnit& unit, const DiscoveryPtr& discovery, 
     file = *added;
     Announce(unit, file);
   }
-  if (unit.reader->SameVersion(catalogue_.StatOf(file), reply.stat)) Confirm(unit, file, reply.stat_sent_ns, reply.racy && catalogue_.ChunkCount(file) == 0);
+  // It may have become known meanwhile, and racy bytes of it been read: only reading them again confirms those (HAZARDS 2.12).
+  const bool racy = (catalogue_.file(file).flags & kFileRacy) != 0;
+  if (!racy && unit.reader->SameVersion(catalogue_.StatOf(file), reply.stat)) ConfirmFacts(unit, file, reply.stat_sent_ns, reply.racy);
   Again(unit, file, std::move(discovery->waiters));
 }
 
@@ -132,6 +134,7 @@ void Fetcher::DiscoverByRead(SourceUnit& unit, const DiscoveryPtr& discovery, so
   if (discovery->capacity < unit.options.chunk_bytes)
     discovery->rest = std::make_shared<io::RestBuffer>(staging_, unit.options.chunk_bytes - discovery->capacity);
   discovery->generation = GenerationOf(unit);
+  discovery->asked_ns = clock_.PreciseNs();
   source::ReadRequest request;
   request.path = discovery->path;
   request.capacity = discovery->capacity;
@@ -183,7 +186,7 @@ void Fetcher::OnDiscoveredRead(SourceUnit& unit, const DiscoveryPtr& discovery, 
 
 // An invalidation came after the bytes were asked for: they may be those from before it. Everybody asks again.
 bool Fetcher::Doubted(SourceUnit& unit, const DiscoveryPtr& discovery) {
-  if (!invalidations_.Covers(unit.index, discovery->path, discovery->stat_sent_ns)) return false;
+  if (!invalidations_.Covers(unit.index, discovery->path, discovery->asked_ns)) return false;
   // Not at once: the clock that answers are stamped with stands still for some milliseconds.
   Parked& again = doubted_[discovery->key];
   again.unit = &unit;
@@ -197,7 +200,6 @@ bool Fetcher::Doubted(SourceUnit& unit, const DiscoveryPtr& discovery) {
 
 // The bytes (or the first of them) are in the staging buffer: the file becomes known.
 void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const source::ReadResult& result) {
-  discovery->stat_sent_ns = result.stat_sent_ns;
   if (Doubted(unit, discovery)) return;
   FileId file = catalogue_.Find(discovery->key);
   if (file == kNoFile) {
@@ -218,7 +220,7 @@ void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const sourc
     for (const Waiter& waiter : discovery->waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNoFrame, kNoFile);
     return;
   }
-  Confirm(unit, file, result.stat_sent_ns, result.racy);
+  ConfirmBytes(unit, file, result, std::any_of(discovery->waiters.begin(), discovery->waiters.end(), [](const Waiter& waiter) { return waiter->is_client(); }));
   discovery->file = file;
   discovery->tag = catalogue_.file(file).version_tag;
   discovery->bytes = result.bytes;

@@ -151,7 +151,7 @@ void Fetcher::PlaceListing(SourceUnit& unit, abi::FileKey key, bool durable) {
   const auto directory = ListedDirectory(unit, key, *listing);
   if (!directory && !catalogue_.growing()) return refuse(abi::Fallback::kNoFrame);
   if (!directory) return stalled_.push_back([this, &unit, key, listing, durable] { PlaceListing(unit, key, durable); });
-  Confirm(unit, *directory, listing->sent_ns, false);
+  ConfirmFacts(unit, *directory, listing->sent_ns, unit.reader->IsYoung(listing->stat, listing->sent_ns));
   listing->directory = *directory;
   listing->tag = catalogue_.file(*directory).version_tag;
   listing->object = catalogue_.ListingOf(*directory, true);

@@ -449,6 +449,10 @@ void SourceReaderImpl::SetBudgets(std::uint64_t bytes_per_second, std::uint64_t 
   request_budget_.SetRate(requests_per_second);
 }
 
+bool SourceReaderImpl::IsYoung(const io::FileStat& stat, std::int64_t stat_sent_ns) const {
+  return stamps_.IsYoung(stat, clock_.RealtimeNs() - (clock_.MonotonicNs() - stat_sent_ns));
+}
+
 void SourceReaderImpl::NoteChange(std::int64_t seen_ns, const io::FileStat& now_is) {
   stamps_.NoteChange(seen_ns, clock_.RealtimeNs(), now_is.ctime_ns);
 }

@@ -53,6 +53,8 @@ struct ReadResult {
   // The stamps are younger than racy_window: a later write may leave the version as it is, so the copy is served until
   // its first deadline and then read again, not only stated again (HAZARDS 2.12).
   bool racy = false;
+  // So young that it may well have been written to just then: half of a file, perhaps.
+  bool in_the_making = false;
   // This source changes ctime or ino on its own; the copy is confirmed by (size, mtime) only (HAZARDS W8).
   bool weak_version = false;
   // The I/O still runs: the buffer is not the caller's until on_buffer_free. Only ever set with kTimeout and kStopped.
@@ -65,6 +67,7 @@ struct StatReply {
   io::FileStat stat;                   // any file type
   std::int64_t stat_sent_ns = 0;
   bool racy = false;
+  bool in_the_making = false;
 };
 
 using ReadCallback = std::function<void(const ReadResult&)>;
@@ -212,6 +215,8 @@ class SourceReader {
   // Whether two stats show the same version, by the standard this source allows: all five fields, or (size, mtime) where
   // the source changes the others on its own.
   virtual bool SameVersion(const io::FileStat& a, const io::FileStat& b) const = 0;
+  // Whether the stamps that a stat sent at `stat_sent_ns` (MonotonicNs) has shown are younger than racy_window: the file may still be in the making.
+  virtual bool IsYoung(const io::FileStat& stat, std::int64_t stat_sent_ns) const = 0;
   // Tells that a file was seen unchanged at local time `seen_ns` (RealtimeNs) and now has `now_is`: bounds the difference
   // between the source's clock and ours, which the racy window uses.
   virtual void NoteChange(std::int64_t seen_ns, const io::FileStat& now_is) = 0;

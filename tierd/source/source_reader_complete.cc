@@ -40,6 +40,7 @@ StatReply ToStatReply(const ReadResult& result) {
   reply.stat = result.version;
   reply.stat_sent_ns = result.stat_sent_ns;
   reply.racy = result.racy;
+  reply.in_the_making = result.in_the_making;
   return reply;
 }
 
@@ -104,6 +105,7 @@ void SourceReaderImpl::OnStat(std::uint64_t id, const io::StatResult& r) {
     result.error = ReadError::kOutside;
   } else {
     result.racy = stamps_.IsYoung(r.stat, op.sent_real_ns);
+    result.in_the_making = stamps_.IsInTheMaking(r.stat, op.sent_real_ns);
   }
   End(op, result);
 }
@@ -207,6 +209,7 @@ SourceReaderImpl::Verdict SourceReaderImpl::JudgeVersion(Operation& op, const io
   }
   if (result->weak_version) ++counters_.weak_versions;
   result->racy = stamps_.IsYoung(r.after, op.sent_real_ns);
+  result->in_the_making = stamps_.IsInTheMaking(r.after, op.sent_real_ns);
   if (result->racy) ++counters_.racy_reads;
   result->bytes = r.bytes;
   return Verdict::kFinal;

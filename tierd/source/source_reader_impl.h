@@ -72,6 +72,7 @@ class SourceReaderImpl final : public SourceReader {
   std::size_t Stop(int timeout_ms) override;
   void SetBudgets(std::uint64_t bytes_per_second, std::uint64_t requests_per_second) override;
   bool SameVersion(const io::FileStat& a, const io::FileStat& b) const override;
+  bool IsYoung(const io::FileStat& stat, std::int64_t stat_sent_ns) const override;
   void NoteChange(std::int64_t seen_ns, const io::FileStat& now_is) override;
   SourceState state() const override;
   SourceCounters counters() const override;

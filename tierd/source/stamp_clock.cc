@@ -19,12 +19,12 @@ void StampClock::NoteChange(std::int64_t seen_ns, std::int64_t now_ns, std::int6
   high_ns_ = high;
 }
 
-bool StampClock::IsYoung(const io::FileStat& stat, std::int64_t now_ns) const {
-  if (window_ns_ == 0) return false;
+bool StampClock::IsYoung(const io::FileStat& stat, std::int64_t now_ns, std::int64_t window_ns) const {
+  if (window_ns == 0) return false;
   const std::int64_t source_now = now_ns + (known_ ? std::min<std::int64_t>(low_ns_, 0) : 0);
   const std::int64_t latest_now = now_ns + (known_ ? std::max<std::int64_t>(high_ns_, 0) : 0);
-  if (stat.ctime_ns > source_now - window_ns_) return true;
-  return stat.mtime_ns > source_now - window_ns_ && stat.mtime_ns < latest_now + window_ns_;
+  if (stat.ctime_ns > source_now - window_ns) return true;
+  return stat.mtime_ns > source_now - window_ns && stat.mtime_ns < latest_now + window_ns;
 }
 
 }  // namespace tierd::source

@@ -19,11 +19,16 @@ class StampClock {
   // between. Spans longer than the window say too little and are ignored.
   void NoteChange(std::int64_t seen_ns, std::int64_t now_ns, std::int64_t ctime_ns);
   // ctime in the future counts as young; mtime only if it is near (programs set it to anything).
-  bool IsYoung(const io::FileStat& stat, std::int64_t now_ns) const;
+  bool IsYoung(const io::FileStat& stat, std::int64_t now_ns) const { return IsYoung(stat, now_ns, window_ns_); }
+  // So young that it may well be written to at this moment: 2 s, or the window if that is shorter.
+  bool IsInTheMaking(const io::FileStat& stat, std::int64_t now_ns) const { return IsYoung(stat, now_ns, window_ns_ < kMakingNs ? window_ns_ : kMakingNs); }
   // Source clock minus ours, lower bound; nullopt before the first change was seen.
   std::optional<std::int64_t> offset_ns() const { return known_ ? std::optional(low_ns_) : std::nullopt; }
 
  private:
+  static constexpr std::int64_t kMakingNs = 2'000'000'000;
+  bool IsYoung(const io::FileStat& stat, std::int64_t now_ns, std::int64_t window_ns) const;
+
   std::int64_t window_ns_;
   bool known_ = false;
   std::int64_t low_ns_ = 0;   // the difference lies in [low, high]
