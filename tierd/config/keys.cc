@@ -250,6 +250,8 @@ void AddSource(std::vector<Entry>& entries) {
             kReload, "Given to the policy as it is.");
   table.Add("offline_ok", &S::offline_ok, Boolean(), kRestart,
             "With staleness immutable: after a restart, serve what is on the SSD even when the source cannot be asked.");
+  table.Add("check_reads", &S::check_reads, Number<std::uint32_t>("a number of 0 to 1000000", 0, 1'000'000), kRestart,
+            "Every Nth chunk read from the source is read a second time and compared before anybody gets it: what differs is counted, logged and not kept. 0: none. For hunts.");
 }
 
 void AddDaemon(std::vector<Entry>& entries) {

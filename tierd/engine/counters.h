@@ -33,6 +33,7 @@ struct EngineCounters {
   std::uint64_t prefetch_unused_bytes = 0;   // brought ahead and gone before anybody read it
   std::uint64_t invalidated_changed = 0, invalidated_request = 0, invalidated_racy = 0;
   std::uint64_t integrity_ssd = 0;           // records that did not verify
+  std::uint64_t integrity_source = 0;        // chunks of which two reads of one version differed
   std::uint64_t ssd_read_errors = 0, ssd_slow_bypass = 0;
   std::uint64_t ssd_not_admitted = 0;        // the policy, told what is free, did not want them on the SSD
   std::uint64_t fetches = 0, fetch_hits = 0, fetch_joined = 0, fetch_bypassed = 0, revalidations = 0;

@@ -95,6 +95,7 @@ Status Engine::Start(ReplySink& replies) {
     fetcher_->Resume();
     ScheduleTurn();
   };
+  fetcher_->on_mismatch = [this](const std::string& line) { Log(line); };
   fetcher_->on_dataset_void = [this](SourceUnit& unit) { VoidDataset(unit); };
   fetcher_->on_first_demand = [this](SourceUnit& unit, FileId file) {
     if (!unit.options.warm || !unit.warmup.OnFirstRead(catalogue_->PathOf(file))) return;

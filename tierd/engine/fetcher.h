@@ -85,6 +85,8 @@ class Fetcher {
 
   // Something a client asked for the first time: the engine feeds warm-up with it.
   std::function<void(SourceUnit&, FileId)> on_first_demand;
+  // Two reads of one version of a file gave different bytes: one line for the log.
+  std::function<void(const std::string&)> on_mismatch;
   // Every SSD record of the source's dataset has become void.
   std::function<void(SourceUnit&)> on_dataset_void;
 
@@ -169,6 +171,9 @@ class Fetcher {
   void OnLateRead(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result);
   void OnFilled(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result);
   bool AcquireFor(const FillPtr& fill, io::AlignedBuffer* filled = nullptr);
+  // The source's bytes are all there; some are looked at twice (SourceOptions::check_reads) before the fill is completed.
+  void Keep(SourceUnit& unit, const FillPtr& fill);
+  void OnReadTwice(SourceUnit& unit, const FillPtr& fill, const io::AlignedBuffer& again, const source::ReadResult& result);
   void CopyDown(SourceUnit& unit, const FillPtr& fill);
   void FrameStaged(SourceUnit& unit, const FillPtr& fill);
   bool MayWaitForSsd(Fill& fill) const;

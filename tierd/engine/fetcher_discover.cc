@@ -294,7 +294,7 @@ void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
   if (fill->head < bytes) return FillFromSource(unit, fill);
   ++counters_.promotions_source_ram;
   counters_.promotion_bytes_source_ram += bytes;
-  Complete(unit, fill, abi::Tier::kSource, true);
+  Keep(unit, fill);
 }
 
 void Fetcher::EndDiscovery(const DiscoveryPtr& discovery) { discoveries_.erase(discovery->key); }

@@ -265,7 +265,7 @@ void Fetcher::OnFilled(SourceUnit& unit, const FillPtr& fill, const source::Read
   // One chunk of a racy file says nothing about the others, which were read earlier: only all of it, read again, ends that (HAZARDS 2.12).
   const FileRecord& owner = catalogue_.file(fill->file);
   if ((owner.flags & kFileChunked) == 0 || (owner.flags & kFileRacy) == 0) ConfirmBytes(unit, fill->file, result, fill->has_client());
-  Complete(unit, fill, abi::Tier::kSource, true);
+  Keep(unit, fill);
 }
 
 void Fetcher::Again(SourceUnit& unit, FileId file, Waiters waiters) {

@@ -28,6 +28,7 @@ struct SourceOptions {
   std::uint32_t hung_cap = 64;
   bool warm = true;                    // warm-up on first touch
   bool offline_ok = false;             // with `immutable`: serve recovered records without asking the source
+  std::uint32_t check_reads = 0;       // every Nth chunk read from the source is read twice and compared; 0: none
   std::string policy = "freeze";
   std::string policy_parameters;
 };

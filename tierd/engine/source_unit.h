@@ -60,6 +60,8 @@ struct SourceUnit {
   std::uint64_t void_before = 0;
   bool voiding = false;
 
+  std::uint64_t chunks_read = 0;  // for SourceOptions::check_reads
+
   // Sizes seen, to guess how much to read of a file whose size is not known yet.
   std::uint64_t files_read = 0;
   std::uint64_t bytes_read = 0;

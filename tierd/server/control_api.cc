@@ -247,7 +247,7 @@ ControlApi::Response ControlApi::Status() {
   const SessionTotals sessions = sessions_.Sessions();
   std::size_t running = 0;
   for (const engine::JobStatus& job : engine_.jobs().List()) running += job.ended_ns == 0 ? 1 : 0;
-  status["integrity_failures"] = engine_.counters().integrity_ssd;
+  status["integrity_failures"] = engine_.counters().integrity_ssd + engine_.counters().integrity_source;
   status["sessions"] = sessions.sessions;
   status["leases"] = sessions.leases;
   status["jobs_running"] = running;
