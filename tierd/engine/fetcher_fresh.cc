@@ -1,0 +1,206 @@
+// Freshness: how long what is known of a file is believed, when the source is asked again, and what becomes of it when the source says something else.
+#include <algorithm>
+#include <utility>
+
+#include "tierd/engine/fetcher_impl.h"
+
+namespace tierd::engine {
+
+std::uint32_t Fetcher::DeadlineFor(const SourceUnit& unit, std::int64_t stat_sent_ns, bool racy) const {
+  if (unit.options.staleness == abi::Staleness::kImmutable && !racy) return abi::kDeadlineNever;
+  return std::max<std::uint32_t>(1, abi::TicksOf(stat_sent_ns + std::int64_t{unit.options.ttl_ms} * 1'000'000));
+}
+
+void Fetcher::Confirm(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, bool racy) {
+  if (invalidations_.Any(stat_sent_ns) && invalidations_.Covers(unit.index, catalogue_.PathOf(file), stat_sent_ns)) {
+    catalogue_.SetDeadline(file, abi::kDeadlineExpired);  // older than what a client knows: the next one to ask compares again
+    return;
+  }
+  FileRecord& record = catalogue_.file(file);
+  record.flags |= kFileChecked;
+  record.flags = static_cast<std::uint16_t>(racy ? record.flags | kFileRacy : record.flags & ~kFileRacy);
+  catalogue_.SetDeadline(file, DeadlineFor(unit, stat_sent_ns, racy));
+}
+
+// For who waits just now, and hardly anybody else.
+std::uint32_t Fetcher::MomentFrom(const SourceUnit& unit, std::int64_t stat_sent_ns) const { return std::min(NowTicks() + 2, DeadlineFor(unit, stat_sent_ns, true)); }
+
+// What is in the making is half there: its size is believed for a ttl whatever the mode, and that there is nothing at all for a moment.
+void Fetcher::ConfirmFacts(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, bool young) {
+  Confirm(unit, file, stat_sent_ns, false);
+  if (!young) return;
+  constexpr std::uint16_t kOther = kFileDirectory | kFileSymlink | kFileAlias;
+  const bool empty = catalogue_.SizeOf(file) == 0 && (catalogue_.file(file).flags & kOther) == 0;
+  const std::uint32_t until = empty ? MomentFrom(unit, stat_sent_ns) : DeadlineFor(unit, stat_sent_ns, true);
+  catalogue_.SetDeadline(file, std::min(until, catalogue_.DeadlineOf(file)));
+}
+
+// The writer may have ended by the time of the next use, and who reads then was not promised what had been there before (HAZARDS 2.12).
+void Fetcher::ConfirmBytes(SourceUnit& unit, FileId file, const source::ReadResult& result, bool awaited) {
+  if (result.version.size == 0) return ConfirmFacts(unit, file, result.stat_sent_ns, result.racy);
+  Confirm(unit, file, result.stat_sent_ns, result.racy);
+  std::uint16_t& flags = catalogue_.file(file).flags;
+  flags = static_cast<std::uint16_t>(flags & ~kFileUnproven);
+  if (!result.in_the_making && (awaited || !result.racy)) return;
+  flags |= kFileUnproven;
+  catalogue_.SetDeadline(file, awaited ? std::min(MomentFrom(unit, result.stat_sent_ns), catalogue_.DeadlineOf(file)) : abi::kDeadlineExpired);
+}
+
+// A stat of a file whose bytes are unproven shows the version that they were read as. They are read again at a deadline all the same, as of any racy file.
+void Fetcher::Prove(SourceUnit& unit, FileId file, const source::StatReply& reply) {
+  Confirm(unit, file, reply.stat_sent_ns, true);
+  if (reply.in_the_making) return catalogue_.SetDeadline(file, std::min(MomentFrom(unit, reply.stat_sent_ns), catalogue_.DeadlineOf(file)));
+  std::uint16_t& flags = catalogue_.file(file).flags;
+  flags = static_cast<std::uint16_t>(flags & ~kFileUnproven);
+}
+
+void Fetcher::Revalidate(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority) {
+  auto [it, first] = revalidations_.try_emplace(Raw(file));
+  const std::int64_t deadline_ns = waiter->deadline_ns;
+  it->second.waiters.push_back(std::move(waiter));
+  if (!first) return unit.reader->Promote(it->second.request, priority, deadline_ns);
+  ++counters_.revalidations;
+  const std::uint64_t tag = catalogue_.file(file).version_tag;
+  it->second.tag = tag;
+  source::StatQuery query;
+  query.path = catalogue_.PathOf(file);
+  query.priority = priority;
+  query.deadline_ns = deadline_ns;
+  it->second.asked = std::make_shared<const bool>(true);
+  query.done = [this, &unit, file, tag, asked = it->second.asked](const source::StatReply& reply) {
+    Guard([&] { OnRevalidated(unit, file, tag, reply); });
+  };
+  it->second.request = unit.reader->Stat(std::move(query));
+}
+
+void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, const source::StatReply& reply) {
+  const auto it = revalidations_.find(Raw(file));
+  if (it == revalidations_.end() || it->second.tag != tag) return;  // the file was forgotten meanwhile
+  Waiters waiters = std::move(it->second.waiters);
+  revalidations_.erase(it);
+  const FileRecord& record = catalogue_.file(file);
+  const bool offline = unit.options.offline_ok && unit.options.staleness == abi::Staleness::kImmutable;
+  if (reply.error != source::ReadError::kNone) {
+    if (offline && reply.error != source::ReadError::kErrno) {
+      Confirm(unit, file, clock_.MonotonicNs(), (record.flags & kFileRacy) != 0);
+    } else {
+      for (const Waiter& waiter : waiters) {
+        // An ENOENT is passed on, never believed (HAZARDS 2.15): what is cached stays, unserved, until a stat confirms it.
+        if (reply.error == source::ReadError::kErrno) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNone, file, reply.sys_errno);
+        else Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, file);
+      }
+      return;
+    }
+  } else if (!unit.reader->SameVersion(catalogue_.StatOf(file), reply.stat)) {
+    ++counters_.invalidated_changed;
+    ApplyVersion(unit, file, reply.stat);
+    ConfirmFacts(unit, file, reply.stat_sent_ns, reply.racy);
+  } else if ((record.flags & kFileUnproven) != 0) {
+    if (std::any_of(waiters.begin(), waiters.end(), [](const Waiter& waiter) { return waiter->is_client(); })) Prove(unit, file, reply);
+  } else if ((record.flags & kFileRacy) != 0) {
+    ++counters_.invalidated_racy;
+    Invalidate(unit, file, EvictCause::kChanged);
+    ConfirmFacts(unit, file, reply.stat_sent_ns, reply.racy);
+  } else {
+    catalogue_.CompleteAttributes(file, reply.stat);
+    ConfirmFacts(unit, file, reply.stat_sent_ns, reply.racy);
+  }
+  for (Waiter& waiter : waiters) {
+    const auto priority = waiter->is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
+    if (++waiter->attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
+    else ServeFile(unit, file, std::move(waiter), priority);
+  }
+}
+
+void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& stat) {
+  Waiters orphans;
+  const std::uint32_t chunks = catalogue_.ChunkCount(file);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) Orphan(catalogue_.ObjectOf(file, chunk), &orphans);
+  placement_.EvictFile(file, EvictCause::kChanged);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) unit.policy.ObjectForgotten(Raw(catalogue_.ObjectOf(file, chunk)));
+  catalogue_.ChangeVersion(file, stat, unit.options.chunk_bytes);
+  Announce(unit, file);
+  if (unit.options.staleness == abi::Staleness::kImmutable && ssd_ != nullptr) {
+    // A set that was declared immutable has changed: no record of it may come back after a crash (HAZARDS 2.16).
+    ssd_->InvalidateDataset(unit.dataset_id, [](const Status&) {});
+    if (on_dataset_void) on_dataset_void(unit);
+  }
+  for (const Waiter& waiter : orphans) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
+}
+
+Fetcher::Observed Fetcher::Observe(SourceUnit& unit, std::string_view path, const io::FileStat& stat, std::int64_t stat_sent_ns) {
+  const abi::FileKey key = catalogue_.KeyOf(unit.wire_id, path);
+  FileId file = catalogue_.Find(key);
+  if (file == kNoFile) {
+    const auto added = catalogue_.Add(unit.index, path, key, stat, unit.options.chunk_bytes);
+    if (!added) return catalogue_.growing() ? Observed::kLater : Observed::kNoRoom;
+    file = *added;
+    Announce(unit, file);
+  } else if ((catalogue_.file(file).flags & kFileAlias) != 0) {
+    return Observed::kKnown;  // a link: what it leads to is known under its own name
+  } else if (!unit.reader->SameVersion(catalogue_.StatOf(file), stat)) {
+    // Which of the two is older nobody knows: the walk may have waited for room since it saw this. The source is asked.
+    if ((catalogue_.file(file).flags & kFileChecked) != 0) {
+      RefreshAhead(unit, file, [](const BringResult&) {});
+      return Observed::kKnown;
+    }
+    ++counters_.invalidated_changed;
+    ApplyVersion(unit, file, stat);
+  } else if ((catalogue_.file(file).flags & kFileRacy) != 0) {
+    return Observed::kKnown;  // only reading it again confirms it (HAZARDS 2.12)
+  } else {
+    catalogue_.CompleteAttributes(file, stat);
+    const bool younger = (catalogue_.file(file).flags & kFileChecked) != 0 && catalogue_.DeadlineOf(file) >= DeadlineFor(unit, stat_sent_ns, false);
+    if (younger) return Observed::kKnown;  // confirmed since
+  }
+  ConfirmFacts(unit, file, stat_sent_ns, unit.reader->IsYoung(stat, stat_sent_ns));
+  return Observed::kKnown;
+}
+
+void Fetcher::Announce(SourceUnit& unit, FileId file) {
+  const std::uint32_t chunks = catalogue_.ChunkCount(file);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    const ObjectId object = catalogue_.ObjectOf(file, chunk);
+    unit.policy.ObjectKnown({Raw(object), Raw(file), chunk, catalogue_.object(object).bytes});
+  }
+}
+
+// Takes the fill of an object away from it: its waiters are handed over, its I/O ends for nobody.
+void Fetcher::Orphan(ObjectId object, Waiters* waiters) {
+  const auto it = fills_.find(Raw(object));
+  if (it == fills_.end()) return;
+  const FillPtr fill = it->second;
+  fills_.erase(it);
+  fill->orphan = true;
+  for (Waiter& waiter : fill->waiters) waiters->push_back(std::move(waiter));
+  fill->waiters.clear();
+}
+
+void Fetcher::NoteInvalidation(const SourceUnit& unit, std::string_view path, bool recursive) {
+  invalidations_.Add(unit.index, path, recursive, clock_.PreciseNs());
+}
+
+bool Fetcher::Invalidate(SourceUnit& unit, FileId file, EvictCause cause) {
+  Waiters orphans;
+  const std::uint32_t chunks = catalogue_.ChunkCount(file);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) Orphan(catalogue_.ObjectOf(file, chunk), &orphans);
+  catalogue_.SetDeadline(file, abi::kDeadlineExpired);
+  placement_.EvictFile(file, cause);
+  for (const Waiter& waiter : orphans) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
+  (void)unit;
+  return true;
+}
+
+void Fetcher::Forget(SourceUnit& unit, FileId file) {
+  Invalidate(unit, file, EvictCause::kRequest);
+  if (const auto it = revalidations_.find(Raw(file)); it != revalidations_.end()) {
+    Waiters waiters = std::move(it->second.waiters);
+    revalidations_.erase(it);
+    for (const Waiter& waiter : waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
+  }
+  const std::uint32_t chunks = catalogue_.ChunkCount(file);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) unit.policy.ObjectForgotten(Raw(catalogue_.ObjectOf(file, chunk)));
+  catalogue_.Remove(file);
+}
+
+}  // namespace tierd::engine
