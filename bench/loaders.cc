@@ -150,7 +150,7 @@ void MeasurePattern(Bench& bench, const Pattern& pattern) {
   const std::string id = IdOf(pattern);
   const std::string root = bench.directory() + "/loader-" + id, directory = root + "/files";
   if (Shell(std::string(kPython) + "make " + pattern.kind + " " + directory + " " + std::to_string(pattern.files)) != 0) return bench.Fail(id + ": no files");
-  const auto daemon = Daemon::Start(bench, {.source = root, .ram = "2 GiB", .more = {"--set", "source.staleness=immutable"}});
+  const auto daemon = Daemon::Start(bench, {.source = root, .ram = "2 GiB", .more = {"--set", "source.staleness=immutable", "--set", "source.check_reads=1"}});
   if (daemon == nullptr) return bench.Fail(id + ": no daemon");
   ServeBy(*daemon, root);
   if (*pattern.environment != 0) ::putenv(const_cast<char*>(pattern.environment));  // of this child and its programs alone
