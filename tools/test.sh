@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds with warnings as errors, and runs every test: plain, in a restricted environment, ASan+UBSan, TSan.
-# usage: tools/test.sh [plain|restricted|asan|tsan|all]     default: all      build trees: $TIERD_BUILD or ./build
+# Installs what is missing, builds with warnings as errors, and runs every test: plain, in a restricted environment, under the systemd unit's filter and limits, ASan+UBSan, TSan.
+# usage: tools/test.sh [plain|restricted|unit|asan|tsan|all]     default: all      build trees: $TIERD_BUILD or ./build
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools/deps.sh test
@@ -40,7 +40,7 @@ sanitizer() {  # name, kind, target, -O
   build "$1" "$3" -DTIERD_SANITIZE="$2" -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="$flags" -DCMAKE_C_FLAGS="$flags" -DTIERD_BENCH=OFF -DTIERD_KILL_POINTS=ON
 }
 mkdir -p "$root"
-case "$suite" in plain | restricted | asan | tsan | all) ;; *) echo "usage: tools/test.sh [plain|restricted|asan|tsan|all]" >&2; exit 64 ;; esac
+case "$suite" in plain | restricted | unit | asan | tsan | all) ;; *) echo "usage: tools/test.sh [plain|restricted|unit|asan|tsan|all]" >&2; exit 64 ;; esac
 if [ "$suite" != asan ] && [ "$suite" != tsan ]; then
   build plain all -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTIERD_KILL_POINTS=ON
 fi
@@ -55,6 +55,18 @@ if [ "$suite" = restricted ] || [ "$suite" = all ]; then
   run plain --exclude-regex '^(floors|slot_model_test|session_model_test|pfs_sim_selftest)$'
   unset TIERD_CRASH_KILLS TIERD_ORACLE_MB TIERD_ORACLE_SAMPLE_MB
   under=()
+fi
+# Every suite once more with what the systemd unit leaves a daemon: programs that are one wholly (label unit), of the others the daemons that they start. Out are tests of units, packages and documents, and of daemons
+# that `tierctl run` or Slurm starts, which no unit governs.
+if [ "$suite" = unit ] || [ "$suite" = all ]; then
+  unit=("$PWD/$root/plain/tests/service/unit_exec" "$PWD/systemd/tierd@.service")
+  [ "${root#/}" = "$root" ] || unit[0]=$root/plain/tests/service/unit_exec
+  under=("${unit[@]}")
+  run plain -L unit
+  under=()
+  export TIERD_UNDER="${unit[*]}" TIERD_CRASH_KILLS=24 TIERD_ORACLE_MB=60 TIERD_ORACLE_SAMPLE_MB=30
+  run plain -LE 'unit|docs|tools|service' --exclude-regex '^(service_|package_|slurm_|monitoring_prometheus|install_|floors|fuzz_)'
+  unset TIERD_UNDER TIERD_CRASH_KILLS TIERD_ORACLE_MB TIERD_ORACLE_SAMPLE_MB
 fi
 # Sanitizers run what is labelled unit (every component, both I/O engines) and san (end-to-end cases sized for them).
 if [ "$suite" = asan ] || [ "$suite" = all ]; then

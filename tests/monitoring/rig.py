@@ -77,7 +77,7 @@ class Daemon:
         self.socket = self.work / "run" / "tierd.sock"
         self.ssd = self.work / "ssd" if ssd is None else ssd
         trust = ["source.racy_window=0s", "ssd.min_free=1 MiB", "source.warm=off"]
-        self.command = [*prefix, BUILD / "tierd/tierd", "--config", "none", "--source", source, "--ram", ram, "--ssd", self.ssd, "--ssd-capacity", "1 GiB", "--socket", self.socket,
+        self.command = [*prefix, *os.environ.get("TIERD_UNDER", "").split(), BUILD / "tierd/tierd", "--config", "none", "--source", source, "--ram", ram, "--ssd", self.ssd, "--ssd-capacity", "1 GiB", "--socket", self.socket,
                         "--metrics", f"127.0.0.1:{self.port}"]
         for setting in [*trust, *options]:
             self.command += ["--set", setting]

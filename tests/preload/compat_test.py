@@ -176,7 +176,7 @@ class Daemon:
         log = open(self.work / "tierd.log", "wb")
         ssd = ["--ssd", str(self.work / "ssd"), "--ssd-capacity", "512 MiB", "--set", "ssd.min_free=1 MiB"] if self.ssd else ["--ssd", "off"]
         self.process = subprocess.Popen(
-            [TIERD, "--config", "none", "--socket", self.socket, "--metrics", "off", "--ram", self.ram, "--source", str(self.source),
+            [*os.environ.get("TIERD_UNDER", "").split(), TIERD, "--config", "none", "--socket", self.socket, "--metrics", "off", "--ram", self.ram, "--source", str(self.source),
              "--set", "source.racy_window=0s", *ssd], stdout=log, stderr=log, start_new_session=True)
         for _ in range(2000):
             if b"tierd ready" in (self.work / "tierd.log").read_bytes():

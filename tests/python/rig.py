@@ -50,7 +50,7 @@ class Rig:
     def start(self, *more, ram="128 MiB"):
         with open(self.base / "tierd.out", "wb") as out:
             self.daemon = subprocess.Popen(
-                [os.environ["TIERD_BINARY"], "--config", "none", "--source", str(self.source), "--ram", ram, "--ssd", "off", "--socket", self.socket,
+                [*os.environ.get("TIERD_UNDER", "").split(), os.environ["TIERD_BINARY"], "--config", "none", "--source", str(self.source), "--ram", ram, "--ssd", "off", "--socket", self.socket,
                  "--metrics", "off", *more], stdout=out, stderr=subprocess.STDOUT, preexec_fn=_die_with_parent, env=self._environment())
         deadline = time.monotonic() + 20
         while b"tierd ready" not in (self.base / "tierd.out").read_bytes():
