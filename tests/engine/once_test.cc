@@ -90,30 +90,21 @@ TEST_P(OnceTest, FilesAroundEveryLaterGuess) {
   ExpectCounted(names.size(), bytes);
 }
 
-TEST_P(OnceTest, LargeFilesByChunks) {
+TEST_P(OnceTest, LargeFiles) {
   const std::vector<std::size_t> sizes{kChunk + 1, 2 * kChunk, 9'000'000, 40'000'000};
-  std::uint64_t opens = 0, bytes = 0;
-  for (const std::size_t size : sizes) {
-    Write("f" + std::to_string(size), Bytes("f" + std::to_string(size), size));
-    opens += Chunks(size);
-    bytes += size;
-  }
   Start();
-  for (const std::size_t size : sizes) FetchAll("f" + std::to_string(size), size, false);
-  ExpectCounted(opens, bytes);
-}
-
-TEST_P(OnceTest, LargeFilesWithAllChunksAtATime) {
-  const std::vector<std::size_t> sizes{kChunk + 1, 2 * kChunk, 9'000'000, 40'000'000};
-  std::uint64_t opens = 0, bytes = 0;
-  for (const std::size_t size : sizes) {
-    Write("f" + std::to_string(size), Bytes("f" + std::to_string(size), size));
-    opens += Chunks(size);
-    bytes += size;
+  for (const bool together : {false, true}) {
+    std::uint64_t opens = 0, bytes = 0;
+    rig_->Control("counters reset");
+    for (const std::size_t size : sizes) {
+      const std::string name = (together ? "together" : "by_chunks") + std::to_string(size);
+      Write(name, Bytes(name, size));
+      FetchAll(name, size, together);
+      opens += Chunks(size);
+      bytes += size;
+    }
+    ExpectCounted(opens, bytes);
   }
-  Start();
-  for (const std::size_t size : sizes) FetchAll("f" + std::to_string(size), size, true);
-  ExpectCounted(opens, bytes);
 }
 
 }  // namespace

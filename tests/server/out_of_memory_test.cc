@@ -9,58 +9,17 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
-#include <new>
 #include <thread>
 
 #include "tests/fuzz/daemon_fixture.h"
+#include "tests/support/failing_memory.h"
 #include "tierd/engine/out_of_memory.h"
 #include "tierd/server/control.h"
 
-namespace {
-
-// Of the thread that turns the loop.
-thread_local bool counting = false;
-thread_local long allocations = 0;
-thread_local long fails_at = 0;  // 0: none
-std::atomic<bool> ask_handler = false;  // as the library's operator new does
-
-void* Allocate(std::size_t bytes, std::size_t alignment) {
-  if (counting && ++allocations == fails_at) {
-    if (!ask_handler) throw std::bad_alloc();
-    std::get_new_handler()();
-  }
-  void* memory = alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment) : std::malloc(bytes + (bytes == 0));
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-void* AllocateOrNull(std::size_t bytes) noexcept {
-  try {
-    return Allocate(bytes, 0);
-  } catch (const std::bad_alloc&) {
-    return nullptr;
-  }
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) { return Allocate(bytes, 0); }
-void* operator new[](std::size_t bytes) { return Allocate(bytes, 0); }
-void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return AllocateOrNull(bytes); }
-void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return AllocateOrNull(bytes); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) { return Allocate(bytes, static_cast<std::size_t>(alignment)); }
-void* operator new[](std::size_t bytes, std::align_val_t alignment) { return Allocate(bytes, static_cast<std::size_t>(alignment)); }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete[](void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
-
 namespace tierd::server {
 namespace {
+
+thread_local bool turns_the_loop = false;
 
 class OutOfMemory : public testing::Test {
  protected:
@@ -71,17 +30,17 @@ class OutOfMemory : public testing::Test {
       work();
       done = true;
     });
-    allocations = 0;
-    fails_at = nth;
+    test::allocations_count_here = [] { return turns_the_loop; };
+    const test::FailingMemory failing(nth);
     daemon.loop().restart();
     while (!done) {
-      counting = true;
+      turns_the_loop = true;
       (void)engine::Survives([&] { daemon.loop().run_for(std::chrono::milliseconds(1)); });
-      counting = false;
+      turns_the_loop = false;
       if (daemon.loop().stopped()) daemon.loop().restart();
     }
     client.join();
-    return allocations;
+    return test::allocations;
   }
   bool Settle(const std::function<bool()>& condition) {
     for (int i = 0; i < 3000; ++i) {
@@ -93,14 +52,14 @@ class OutOfMemory : public testing::Test {
   }
   // For every n up to the count that the work makes, which varies a little.
   void FailEach(const std::function<void()>& work) {
-    if (ask_handler) (void)engine::KeepMemoryReserve();
+    if (test::handler_is_asked) (void)engine::KeepMemoryReserve();
     for (int i = 0; i < 3; ++i) Run(0, work);  // what is made once in a daemon's life
     const long count = Run(0, work);
     std::printf("%ld allocations\n", count);
     ASSERT_GT(count, 10);
     for (long n = 1; n <= count + 5; ++n) {
       Run(n, work);
-      if (ask_handler) (void)engine::KeepMemoryReserve();
+      if (test::handler_is_asked) (void)engine::KeepMemoryReserve();
       ASSERT_FALSE(HasFailure()) << "allocation " << n << " of " << count;
     }
     ASSERT_TRUE(Settle([&] { return daemon.engine().fetcher().fills_in_flight() == 0 && daemon.hub().Sessions().sessions == 0; })) << daemon.hub().Sessions().sessions << " sessions";
@@ -217,7 +176,7 @@ std::string Ask(const std::string& path, const std::string& method, const std::s
 
 // The JSON library allocates in destructors: the first failure is made up for by the reserve.
 TEST_F(OutOfMemory, TheControlPlaneHangsUpAndComesBack) {
-  ask_handler = true;
+  test::handler_is_asked = true;
   Control control(daemon.loop(), daemon.api(), 8);
   const std::string path = daemon.socket() + ".control";
   ASSERT_TRUE(control.Listen(path).ok());
@@ -231,7 +190,7 @@ TEST_F(OutOfMemory, TheControlPlaneHangsUpAndComesBack) {
   Run(0, [&] { EXPECT_TRUE(Ask(path, "GET", "/v1/status", "").starts_with("HTTP/1.1 200")); });
   control.Close();
   daemon.Turn();
-  ask_handler = false;
+  test::handler_is_asked = false;
   ExpectSound();
 }
 

@@ -14,6 +14,8 @@ inline std::atomic<long> allocations = 0;
 inline std::atomic<long> failing_allocation = 0;  // 0: none
 // Whether the calling thread's allocations count. May not allocate.
 inline bool (*allocations_count_here)() = nullptr;
+// The new-handler is asked first, as the library's operator new does: what it gives back may be enough.
+inline std::atomic<bool> handler_is_asked = false;
 
 // Until it ends the n-th allocation fails.
 class FailingMemory {
@@ -30,7 +32,10 @@ class FailingMemory {
 
 inline void* Allocate(std::size_t bytes, std::size_t alignment) {
   if (counting_allocations.load(std::memory_order_relaxed)) {
-    if (allocations_count_here() && ++allocations == failing_allocation) throw std::bad_alloc();
+    if (allocations_count_here() && ++allocations == failing_allocation) {
+      if (!handler_is_asked) throw std::bad_alloc();
+      std::get_new_handler()();
+    }
   }
   void* const memory = alignment > alignof(std::max_align_t) ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment) : std::malloc(bytes + (bytes == 0));
   if (memory == nullptr) throw std::bad_alloc();
