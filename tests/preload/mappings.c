@@ -2,10 +2,13 @@
  * usage: mappings DIRECTORY [check...]: the directory holds `small` (file 1, 30,000 bytes) and big0 ... big5 (files 10-15, 10,000,000 bytes). */
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -245,9 +248,44 @@ static int check_again(void) {
   return 0;
 }
 
+/* What was sent and is not received yet stays what it was, whatever the memory that it came from is used for by then. */
+static int tcp_pair(int ends[2]) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t length = sizeof address;
+  int room = 1 << 20, listener = socket(AF_INET, SOCK_STREAM, 0);
+  CHECK(bind(listener, (struct sockaddr *)&address, sizeof address) == 0 && setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &room, sizeof room) == 0);
+  CHECK(listen(listener, 1) == 0 && getsockname(listener, (struct sockaddr *)&address, &length) == 0);
+  CHECK((ends[1] = socket(AF_INET, SOCK_STREAM, 0)) >= 0 && setsockopt(ends[1], SOL_SOCKET, SO_SNDBUF, &room, sizeof room) == 0);
+  CHECK(connect(ends[1], (struct sockaddr *)&address, sizeof address) == 0 && (ends[0] = accept(listener, NULL, NULL)) >= 0);
+  return close(listener);
+}
+static int check_sent(void) {
+  enum { count = 6, bytes = 128 << 10 };
+  static char data[1 << 20];
+  int ends[count][2];
+  for (int i = 0; i < count; ++i) {
+    int fd = open_file(10 + i);
+    off_t at = (i % 2) * (4 << 20) + page;
+    CHECK(fd >= 0 && tcp_pair(ends[i]) == 0 && sendfile(ends[i][1], fd, &at, bytes) == bytes && close(fd) == 0);
+  }
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < count; ++i) {
+      int fd = open_file(10 + i);
+      for (size_t at = 0; at + sizeof data <= big_bytes; at += sizeof data) CHECK(pread(fd, data, sizeof data, (off_t)at) == sizeof data && shows(data, 10 + i, at, sizeof data, page));
+      close(fd);
+    }
+  }
+  for (int i = 0; i < count; ++i) {
+    CHECK(recv(ends[i][0], data, bytes, MSG_WAITALL) == bytes && shows(data, 10 + i, (size_t)((i % 2) * (4 << 20)) + page, bytes, 4));
+    CHECK(close(ends[i][0]) == 0 && close(ends[i][1]) == 0);
+  }
+  return 0;
+}
+
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"dropped", check_dropped}, {"protection", check_protection}, {"replaced", check_replaced},
-                                        {"resized", check_resized}, {"again", check_again}, {"churn", check_churn}, {"forks", check_forks}};
+                                        {"resized", check_resized}, {"again", check_again}, {"churn", check_churn}, {"forks", check_forks},
+                                        {"sent", check_sent}};
   if (argc < 2) return 64;
   directory = argv[1];
   return RUN_CHECKS(checks, argc, argv, 2);

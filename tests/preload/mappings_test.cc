@@ -49,6 +49,14 @@ TEST_F(PreloadMappingsTest, KeepTheirBytesWhileTheCacheIsTooSmall) {
   EXPECT_GT(served.report.value("maps", 0u), 10u) << served.report.dump();
 }
 
+// HAZARDS 2.9: the kernel keeps no hold on a frame of the cache.
+TEST_F(PreloadMappingsTest, WhatIsSentStaysWhatItWasWhileTheCacheIsTooSmall) {
+  StartDaemon("48 MiB");
+  const JobResult served = RunJob({PRELOAD_MAPPINGS, source_, "sent"}, job_);
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_GE(served.report.value("opened", 0u), 6u) << served.report.dump();
+}
+
 TEST_F(PreloadMappingsTest, AreOfTheirFileWhileOthersFork) {
   StartDaemon();
   const JobResult served = RunJob({PRELOAD_MAPPINGS, source_, "forks"}, job_);
