@@ -161,8 +161,14 @@ TIERD_ALIAS(int, creat64, creat, const char*, unsigned)
 
 // No libc wrapper in glibc 2.36: the system call. What `resolve` asks for only the kernel can promise.
 TIERD_EXPORT(int, openat2, int directory, const char* path, open_how* how, size_t bytes) {
-  if (Active() && path != nullptr && MayReopen(path)) RealIfReopened(path);
+  NotServed not_served;
+  if (Active() && how != nullptr && bytes == sizeof *how && how->resolve == 0 && how->mode == 0 && how->flags <= INT_MAX) {
+    const int ours = CachedOrNothing(directory, path, static_cast<int>(how->flags), not_served);
+    if (ours >= 0) return ours;
+  } else if (Active() && path != nullptr && MayReopen(path)) {
+    RealIfReopened(path);
+  }
   const long fd = raw::Call(SYS_openat2, directory, raw::Address(path), raw::Address(how), static_cast<long>(bytes));
-  if (fd >= 0 && Active()) return AfterReal(static_cast<int>(fd), static_cast<int>(how->flags), {});
+  if (fd >= 0 && Active()) return AfterReal(static_cast<int>(fd), static_cast<int>(how->flags), not_served);
   return static_cast<int>(Result(fd));
 }

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "client_lib/preload/cached_open.h"
@@ -93,11 +94,27 @@ int RealDescriptor(Description& d, int opened) {
   return opened >= 0 ? opened : CopyToMemory(d);
 }
 
-bool Convert(Description& d, Conversion why, Version version = Version::kOpened) {
+// A fork asks nothing of a source, which may hang: what a child inherits and no program started by it can, as its bytes are leased, is a copy of them. Not of a file that was
+// written to of late: whoever follows it (tail -f) wants to see it grow.
+bool IsCopiedAtFork(Description& d) {
+  constexpr std::int64_t kOfLateNs = 3'600'000'000'000;
+  timespec now{};
+  if (!d.whole || ::clock_gettime(CLOCK_REALTIME_COARSE, &now) != 0) return false;
+  if (std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec - d.facts.mtime_ns < kOfLateNs) return false;
+  bool all_end_with_exec = true;
+  TakeNumbers(d, [&](int, bool close_on_exec) {
+    all_end_with_exec = all_end_with_exec && close_on_exec;
+    return false;
+  });
+  return all_end_with_exec;
+}
+
+bool Convert(Description& d, Conversion why, Version version = Version::kOpened, bool may_copy = true) {
   KeepReserve();
   // The source may take its time: until it has answered the file is read from the cache, and signals come through.
   const bool own = (!d.whole && d.file().descriptor() >= 0) || d.source.load(std::memory_order_acquire) >= 0;
-  const int opened = own ? -ESTALE : OpenSource(d, version);
+  const bool copies = !own && may_copy && why == Conversion::kFork && IsCopiedAtFork(d);
+  const int opened = own || copies ? -ESTALE : OpenSource(d, version);
   if (version == Version::kAny && !own && opened < 0) return false;
   const raw::NoSignals no_signals;
   const std::uint64_t word = Own(d, State::kMaterialising);
@@ -108,7 +125,7 @@ bool Convert(Description& d, Conversion why, Version version = Version::kOpened)
   const int fd = RealDescriptor(d, opened);
   if (fd < 0) {
     GiveWordBack(d, word);
-    return false;
+    return copies && Convert(d, why, version, false);  // no memory for it: the source, then
   }
   if (OffsetOf(word) != 0) raw::Call(SYS_lseek, fd, static_cast<long>(OffsetOf(word)), SEEK_SET);
   // A number that cannot be replaced (the limit is lower by now) stays ours.

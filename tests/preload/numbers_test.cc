@@ -49,6 +49,15 @@ TEST_F(PreloadNumbersTest, AreWhatProgramsMakeOfThem) {
   }
 }
 
+// Whatever name a function is called by, a hit converts nothing and opens nothing.
+TEST_F(PreloadNumbersTest, AllNamesOfAFunctionAreOurs) {
+  const JobResult served = BareThenServed({PRELOAD_ALIASES, Of("numbers"), Of("names")});
+  EXPECT_EQ(served.Sum("conversions"), 0u) << served.report.dump();
+  EXPECT_EQ(served.Sum("real_opens"), 0u) << served.report.dump();
+  EXPECT_EQ(served.report.value("opened", 0u), 13u) << served.report.dump();  // by 8 names of open and openat, openat2, 2 of fopen, and one for reads and stats each
+  EXPECT_GT(served.report.value("stats", 0u), 0u) << served.report.dump();
+}
+
 TEST_F(PreloadNumbersTest, HitsNeedNoSystemCall) { Run(PRELOAD_NUMBERS, "1500", "no_calls"); }
 
 TEST_F(PreloadNumbersTest, AreSentOnceWhateverOtherThreadsDo) { Run(PRELOAD_NUMBERS, "1500", "sendfile"); }

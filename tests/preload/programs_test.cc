@@ -1,4 +1,5 @@
 // Programs that the library cannot or must not serve: uncached, and correct.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -74,6 +75,29 @@ TEST_F(PreloadProgramsTest, ThoseThatForkBesideABrokenSourceKeepTheirBytes) {
                                   job_);
   EXPECT_EQ(served.code, 0) << served.output;
   EXPECT_EQ(served.report.value("memory_copies", 0u), 1u) << served.report.dump();
+}
+
+// A fork asks nothing of a source, which may hang: bare it does not either. What a program that is started inherits is the file itself.
+TEST_F(PreloadProgramsTest, ThoseThatForkAskNoSource) {
+  Write(Of("old"), Words(7, 50'000));
+  const timespec long_ago[2] = {{1'500'000'000, 0}, {1'500'000'000, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, Of("old").c_str(), long_ago, 0), 0);
+  daemon_.Prefetch(Of("old"));
+  const char* const program =
+      "import os,sys\n"
+      "fd=os.open(sys.argv[1],os.O_RDONLY); os.set_inheritable(fd,sys.argv[2]=='1'); s=os.fstat(fd); os.read(fd,1000)\n"
+      "p=os.fork()\n"
+      "if p==0:\n"
+      "  t=os.fstat(fd); b=os.read(fd,40000)\n"
+      "  os._exit(not (len(b)==40000 and b[:4]==(7<<24|250).to_bytes(4,'little') and (t.st_ino,t.st_size,t.st_mtime_ns,t.st_mode)==(s.st_ino,s.st_size,s.st_mtime_ns,s.st_mode)))\n"
+      "assert os.waitpid(p,0)[1]==0\n"
+      "b=os.read(fd,100000); assert len(b)==9000 and b[:4]==(7<<24|10250).to_bytes(4,'little')\n";
+  const JobResult private_one = RunJob({"/usr/bin/python3", "-c", program, Of("old"), "0"}, job_);
+  EXPECT_EQ(private_one.code, 0) << private_one.output;
+  EXPECT_EQ(private_one.report.value("memory_copies", 0u), 1u) << private_one.report.dump();
+  const JobResult inherited = RunJob({"/usr/bin/python3", "-c", program, Of("old"), "1"}, job_);
+  EXPECT_EQ(inherited.code, 0) << inherited.output;
+  EXPECT_EQ(inherited.report.value("memory_copies", 0u), 0u) << inherited.report.dump();
 }
 
 // What the daemon predicts from are the accesses it hears of: of a large file each chunk that the reading comes to, in whatever pieces.
