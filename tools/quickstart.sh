@@ -2,13 +2,14 @@
 # Shows what tierd does, on real input: installs what is missing, builds, and trains a small classifier on the 70,000 images of Fashion-MNIST
 # behind a slow file system (1 ms per operation, 200 MB/s): 4 epochs straight from it, then 4 epochs through tierd.
 # usage: tools/quickstart.sh        needs about 500 MB in ${TMPDIR:-/tmp}; root or sudo only if packages are missing
+# TIERD_QUICKSTART_BUILD: a build tree that is there, instead of build/quick; TIERD_QUICKSTART_IMAGES: so many of the images of each set only (its test).
 # exit 0 when tierd kept its promises; 1 when the source was opened after the first epoch, a result differs in any digit, or tierd was not faster.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 epochs=4
 threads=16
-build=build/quick
+build=${TIERD_QUICKSTART_BUILD:-build/quick}
 work=
 tierd_pid=
 trainer_pid=
@@ -68,8 +69,11 @@ build_all() {
 }
 
 start_source() {
-  say "writing 70,000 image files"
+  say "writing ${TIERD_QUICKSTART_IMAGES:-70,000} image files"
   "$build/examples/trainer/fashion_files" "$work/images" >/dev/null
+  if [ -n "${TIERD_QUICKSTART_IMAGES:-}" ]; then
+    find "$work/images" -name '*.pgm' | awk -F'[/.]' -v most="$TIERD_QUICKSTART_IMAGES" '$(NF - 1) + 0 >= most' | xargs -r rm
+  fi
   mkdir "$work/pfs"
   local status=0
   "$build/tests/pfs_sim/pfs_sim" "$work/images" "$work/pfs" --control "$work/rig.sock" --latency-us 1000 --bandwidth 200000000 \
