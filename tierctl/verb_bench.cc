@@ -110,6 +110,13 @@ void Measure(Context& context, bench::Reading& reading, const std::vector<bench:
   for (int pass = 0; pass < 2; ++pass) reading.Run(Pass::kFileHot, pieces, 0, all);
 }
 
+// Warm-ups that the daemon has begun by itself so far.
+std::size_t WarmUps(Context& context) {
+  const Answer jobs = context.client.Get("/v1/jobs");
+  const json& list = ListOf(jobs.body, "jobs");
+  return static_cast<std::size_t>(std::count_if(list.begin(), list.end(), [](const json& job) { return TextOf(job, "kind") == "warmup"; }));
+}
+
 }  // namespace
 
 int Bench(Context& context) {
@@ -127,7 +134,9 @@ int Bench(Context& context) {
   if (sample.pieces.size() < 2) return context.output.Fail(kExitError, Escaped(tree) + ": fewer than two files to read there");
   const unsigned readers = context.command.bench.readers;
   bench::Reading reading(ClientSocketOf(context.client.socket(), context.command.socket, tierd::config::ProcessEnvironment()), readers, context.command.bench.seconds);
+  const std::size_t warm_ups = WarmUps(context);
   Measure(context, reading, sample.pieces);
+  if (WarmUps(context) > warm_ups) context.output.Message("the daemon took this for an epoch and brings the rest of the tree up beside it: reads from source and SSD share both with that");
   bench::Readings& readings = reading.readings();
   for (bench::Timed& timed : readings.of) timed.Sort();
   if (context.output.json()) {

@@ -32,6 +32,13 @@ void PrintJobs(Context& context, const json& jobs) {
   }
 }
 
+// Why the first path that does not exist does not; "" if all do.
+std::string FirstAbsent(const Context& context) {
+  for (const std::string& given : context.command.paths)
+    if (const std::string absent = WhyAbsent(AbsolutePath(given, context.working_directory)); !absent.empty()) return absent;
+  return "";
+}
+
 }  // namespace
 
 int ListJobs(Context& context) {
@@ -71,7 +78,11 @@ int Verify(Context& context) {
   json body = json::object();
   for (const std::string& given : context.command.paths) body["paths"].push_back(PathJson(AbsolutePath(given, context.working_directory)));
   const Answer started = context.client.Post("/v1/verify", body);
-  if (!started.ok()) return context.output.Fail(started);
+  if (!started.ok()) {
+    // A slip of the pen is said before a state of the daemon that would pass.
+    if (const std::string absent = FirstAbsent(context); started.code == "conflict" && !absent.empty()) return context.output.Fail(kExitError, absent);
+    return context.output.Fail(started);
+  }
   std::vector<json> jobs;
   const Answer watched = WatchJobs(context.client, context.output, {NumberOf(started.body, "job")}, &jobs);
   if (!watched.ok()) return context.output.Fail(watched);
@@ -84,9 +95,7 @@ int Verify(Context& context) {
   }
   if (bad != 0) return context.output.Fail(kExitPartial, "bad records were dropped: their next read goes to the source; is the disk failing? (tierctl status, dmesg)");
   if (bad == 0 && NumberOf(job, "files_verified") == 0) {
-    for (const std::string& given : context.command.paths) {
-      if (const std::string absent = WhyAbsent(AbsolutePath(given, context.working_directory)); !absent.empty()) return context.output.Fail(kExitError, absent);
-    }
+    if (const std::string absent = FirstAbsent(context); !absent.empty()) return context.output.Fail(kExitError, absent);
   }
   if (TextOf(job, "state") != "done") return context.output.Fail(kExitPartial, "not everything was checked: " + TextOf(job, "state") + (TextOf(job, "error").empty() ? "" : ": " + TextOf(job, "error")));
   return kExitOk;

@@ -142,6 +142,11 @@ TEST(VerifyVerb, GoodAndBadRecords) {
   EXPECT_THAT(bad.err, HasSubstr("bad records were dropped"));
   EXPECT_EQ(failing.Requests()[0].body, json({{"paths", json::array({"/d"})}}));
 
+  FakeControl recovering;
+  recovering.ReplyError("POST /v1/verify", 409, "conflict", "the SSD index is still being read");
+  EXPECT_EQ(RunTierctl({"--socket", recovering.socket(), "verify", "/nowhere/x"}).err, "tierctl: /nowhere/x: No such file or directory\n");
+  EXPECT_EQ(RunTierctl({"--socket", recovering.socket(), "verify", "/tmp"}).err, "tierctl: the SSD index is still being read\n");
+
   FakeControl without;
   without.ReplyError("POST /v1/verify", 409, "conflict", "there is no SSD tier");
   EXPECT_EQ(RunTierctl({"--socket", without.socket(), "verify"}).err, "tierctl: there is no SSD tier\n");
