@@ -70,10 +70,7 @@ build_all() {
 
 start_source() {
   say "writing ${TIERD_QUICKSTART_IMAGES:-70,000} image files"
-  "$build/examples/trainer/fashion_files" "$work/images" >/dev/null
-  if [ -n "${TIERD_QUICKSTART_IMAGES:-}" ]; then
-    find "$work/images" -name '*.pgm' | awk -F'[/.]' -v most="$TIERD_QUICKSTART_IMAGES" '$(NF - 1) + 0 >= most' | xargs -r rm
-  fi
+  "$build/examples/trainer/fashion_files" "$work/images" ${TIERD_QUICKSTART_IMAGES:+--most "$TIERD_QUICKSTART_IMAGES"} >/dev/null
   mkdir "$work/pfs"
   local status=0
   "$build/tests/pfs_sim/pfs_sim" "$work/images" "$work/pfs" --control "$work/rig.sock" --latency-us 1000 --bandwidth 200000000 \

@@ -6,8 +6,11 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -51,7 +54,7 @@ bool WriteFile(const std::string& path, const std::string& bytes) {
   return (written && closed) || Complain("write " + path + ": " + std::strerror(errno));
 }
 
-bool WriteSet(const std::string& images_path, const std::string& labels_path, const std::string& out, std::size_t* written) {
+bool WriteSet(const std::string& images_path, const std::string& labels_path, const std::string& out, std::size_t most, std::size_t* written) {
   std::vector<unsigned char> images;
   std::vector<unsigned char> labels;
   if (!Inflate(images_path, &images) || !Inflate(labels_path, &labels)) return false;
@@ -61,7 +64,8 @@ bool WriteSet(const std::string& images_path, const std::string& labels_path, co
   for (const char* name : kClassNames) {
     if (!MakeDirectory(out + "/" + name)) return false;
   }
-  for (std::size_t i = 0; i < count; ++i) {
+  const std::size_t wanted = std::min(count, most);
+  for (std::size_t i = 0; i < wanted; ++i) {
     const unsigned char label = labels[kLabelsHeader + i];
     if (label >= kClassCount) return Complain(labels_path + ": no such class");
     char name[32];
@@ -69,7 +73,7 @@ bool WriteSet(const std::string& images_path, const std::string& labels_path, co
     const std::string file = trainer::EncodeImage(images.data() + kImagesHeader + i * trainer::kImagePixels);
     if (!WriteFile(out + "/" + kClassNames[label] + name, file)) return false;
   }
-  *written += count;
+  *written += wanted;
   return true;
 }
 
@@ -77,16 +81,21 @@ bool WriteSet(const std::string& images_path, const std::string& labels_path, co
 
 int main(int argc, char** argv) {
   std::string from = kDefaultFrom;
-  if (argc == 4 && std::strcmp(argv[2], "--from") == 0) {
-    from = argv[3];
-  } else if (argc != 2 || argv[1][0] == '-') {
-    std::fprintf(stderr, "usage: fashion_files OUT [--from %s]\n", kDefaultFrom);
+  std::size_t most = SIZE_MAX;
+  bool understood = argc >= 2 && argc % 2 == 0 && argv[1][0] != '-';
+  for (int i = 2; understood && i < argc; i += 2) {
+    if (std::strcmp(argv[i], "--from") == 0) from = argv[i + 1];
+    else if (std::strcmp(argv[i], "--most") == 0) most = std::strtoull(argv[i + 1], nullptr, 10);
+    else understood = false;
+  }
+  if (!understood) {
+    std::fprintf(stderr, "usage: fashion_files OUT [--from %s] [--most IMAGES_OF_A_SET]\n", kDefaultFrom);
     return 64;
   }
   const std::string out = argv[1];
   std::size_t written = 0;
-  if (!MakeDirectory(out) || !WriteSet(from + "/train-images-idx3-ubyte.gz", from + "/train-labels-idx1-ubyte.gz", out + "/train", &written) ||
-      !WriteSet(from + "/t10k-images-idx3-ubyte.gz", from + "/t10k-labels-idx1-ubyte.gz", out + "/test", &written)) {
+  if (!MakeDirectory(out) || !WriteSet(from + "/train-images-idx3-ubyte.gz", from + "/train-labels-idx1-ubyte.gz", out + "/train", most, &written) ||
+      !WriteSet(from + "/t10k-images-idx3-ubyte.gz", from + "/t10k-labels-idx1-ubyte.gz", out + "/test", most, &written)) {
     return 1;
   }
   std::printf("%zu images in %s\n", written, out.c_str());
