@@ -90,7 +90,7 @@ void AddWatchingVerbs(CLI::App& app, Command& command) {
 }
 
 void AddPolicy(CLI::App& app, Command& command) {
-  CLI::App* policy = app.add_subcommand("policy", "who may enter a tier and who leaves: list, show, set");
+  CLI::App* policy = app.add_subcommand("policy", "who may enter a tier and who leaves: list, show, set, try");
   policy->fallthrough()->require_subcommand(1);
   Verb(*policy, "list", "the policies that there are, and which source has which", command)->footer("  tierctl policy list");
   CLI::App* show = Verb(*policy, "show", "the policy of each source", command);
@@ -99,6 +99,25 @@ void AddPolicy(CLI::App& app, Command& command) {
   set->add_option("policy", command.value, "such as freeze or lru")->required();
   set->add_option("source", command.key, "one source; default: all");
   set->footer("  tierctl policy set lru imagenet");
+  CLI::App* attempt = Verb(*policy, "try", "what another policy would hit on what is read from now on; without one, what those that are tried hit so far", command);
+  attempt->add_option("policy", command.value, "such as lru or s3fifo");
+  attempt->add_option("source", command.key, "one source; default: the only one");
+  attempt->add_option("--parameters", command.parameters, "of the policy: key=value,key=value")->type_name("TEXT");
+  attempt->add_flag("--stop", command.stop, "no longer");
+  attempt->footer("  tierctl policy try lru imagenet\n  tierctl policy try\n  tierctl policy try --stop lru imagenet");
+}
+
+void AddTrace(CLI::App& app, Command& command) {
+  CLI::App* trace = app.add_subcommand("trace", "note who reads what, for `tierctl simulate`: start, stop");
+  trace->fallthrough()->require_subcommand(1);
+  CLI::App* start = Verb(*trace, "start", "note the reads of a source in a new file", command);
+  start->add_option("file", command.output_file, "a file that is not there yet, on a disk of this node")->required();
+  start->add_option("source", command.key, "one source; default: the only one");
+  start->add_option("--most", command.most, "end when the file is so large; default: 1 GiB, some 200 million reads")->type_name("SIZE");
+  start->footer("  tierctl trace start /tmp/epoch.trc imagenet");
+  CLI::App* stop = Verb(*trace, "stop", "end it, and wait until the file is whole", command);
+  stop->add_option("source", command.key, "one source; default: the only one");
+  stop->footer("  tierctl trace stop imagenet\n  tierctl simulate /tmp/epoch.trc");
 }
 
 void AddActingVerbs(CLI::App& app, Command& command) {
@@ -223,6 +242,7 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
   AddLookingVerbs(app, command);
   AddWatchingVerbs(app, command);
   AddPolicy(app, command);
+  AddTrace(app, command);
   AddActingVerbs(app, command);
   AddCaringVerbs(app, command);
   AddSimulate(app, command);

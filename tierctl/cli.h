@@ -75,13 +75,16 @@ struct Command {
   bool recursive = false;          // ls -r
   bool no_walk = false;            // du --no-walk
   std::vector<std::uint64_t> jobs; // wait, cancel
-  std::string key;                 // config get, set; policy show, set: the source
-  std::string value;               // config set; policy set: the policy
+  std::string key;                 // config get, set; policy show, set, try, trace: the source
+  std::string value;               // config set; policy set, try: the policy
+  std::string parameters;          // policy try --parameters
+  bool stop = false;               // policy try --stop
+  std::string most;                // trace start --most: a size; "": the daemon's default
   std::string config_file;         // doctor --config
   std::string source;              // doctor --source
   std::string cache;               // doctor --cache
   bool no_speed = false;           // doctor --no-speed
-  std::string output_file;         // metrics --output, debug bundle --output
+  std::string output_file;         // metrics --output, debug bundle --output, trace start
   double interval_s = 1;           // top --delay
   std::uint64_t count = 0;         // top --count; 0: no end
   bool batch = false;              // top --batch

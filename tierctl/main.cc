@@ -23,6 +23,7 @@ int RunVerb(const std::string& verb, Context& context) {
       {"config set", tierctl::ConfigSet}, {"config reload", tierctl::ConfigReload}, {"doctor", tierctl::Doctor},
       {"metrics", tierctl::Metrics},     {"top", tierctl::Top},              {"debug bundle", tierctl::DebugBundle},
       {"policy list", tierctl::PolicyList}, {"policy show", tierctl::PolicyShow}, {"policy set", tierctl::PolicySet},
+      {"policy try", tierctl::PolicyTry}, {"trace start", tierctl::TraceStart}, {"trace stop", tierctl::TraceStop},
       {"run", tierctl::Run},             {"simulate", tierctl::Simulate},
       {"bench", tierctl::Bench},         {"gc", tierctl::CollectGarbage}};
   return verbs.at(verb)(context);

@@ -57,6 +57,25 @@ std::string Sources(const Output& output, const json& status) {
   return table.Text();
 }
 
+// Epochs that have ended: what was read from the source above what any policy has to read, and misses above Belady's of those that could be judged.
+std::string Regret(const json& status) {
+  Table table(0);
+  table.Row({"REGRET", "EPOCHS", "READ FROM SOURCE", "NEEDLESSLY", "LAST EPOCH", "MISSES ABOVE BELADY"});
+  bool any = false;
+  for (const json& source : ListOf(status, "sources")) {
+    const json& regret = Member(source, "regret");
+    const json& epochs = ListOf(regret, "epochs");
+    if (epochs.empty()) continue;
+    any = true;
+    const std::uint64_t judged = NumberOf(regret, "judged_reads");
+    const std::uint64_t missed = NumberOf(regret, "judged_misses");
+    const std::uint64_t above = missed - std::min(missed, NumberOf(regret, "least_misses"));
+    table.Row({TextOf(source, "name"), std::to_string(NumberOf(epochs.back(), "epoch") + 1), Size(regret, "source_bytes"), Size(regret, "regret_bytes"), Size(epochs.back(), "regret_bytes"),
+               judged == 0 ? "-" : Percent(above, judged) + " of reads"});
+  }
+  return any ? "\n" + table.Text() : "";
+}
+
 std::string Warnings(const json& status) {
   std::string text;
   for (const auto& [reason, count] : Member(status, "fallback").items()) {
@@ -88,7 +107,7 @@ int Status(Context& context) {
   tiers.Row({"TIER", "STATE", "USED", "CAPACITY", "OBJECTS", "PINNED", ""});
   tiers.Row(TierRow("RAM", Member(Member(status, "tiers"), "ram")));
   tiers.Row(TierRow("SSD", Member(Member(status, "tiers"), "ssd")));
-  text += tiers.Text() + "\n" + Sources(context.output, status) + "\n" + Reads(status);
+  text += tiers.Text() + "\n" + Sources(context.output, status) + "\n" + Reads(status) + Regret(status);
   const std::string warnings = Warnings(status);
   context.output.Print(text + (warnings.empty() ? "" : "\n" + warnings));
   return kExitOk;

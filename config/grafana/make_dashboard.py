@@ -66,6 +66,12 @@ PANELS = {
         ("Invalidations and revalidations", "ops", [(rate("tierd_invalidations_total", "reason"), "{{instance}} {{reason}}"), (rate("tierd_revalidations_total"), "{{instance}} revalidated")], "Files that changed, and stats that asked."),
         ("Requests of clients", "ops", [(rate("tierd_fetch_total", "result"), "{{instance}} {{result}}")], "For what they did not find in shared memory themselves."),
     ],
+    "Regret": [
+        ("Read from the source needlessly", "bytes", [(s("tierd_regret_bytes"), "{{instance}} {{dataset}}")], "Bytes above what any policy has to read, in epochs that have ended."),
+        ("Misses above Belady", "percentunit", [(f"{s('tierd_regret_misses')} / {s('tierd_regret_judged_reads')}", "{{instance}} {{dataset}}")], "Share of reads, of a sample of the files."),
+        ("Epoch", "short", [(s("tierd_epoch"), "{{instance}} {{dataset}}")], "Number of the epoch that the readers are in."),
+        ("Policies that are tried", "short", [(rate("tierd_policy_reads", "dataset, policy, role, tier"), "{{instance}} {{dataset}} {{policy}} {{role}} {{tier}}")], "Reads by tier: of the policy that decides, and of those that are tried beside it (tierctl policy try)."),
+    ],
     "Source": [
         ("Requests", "reqps", [(rate("tierd_source_requests_total", "op, result"), "{{instance}} {{op}} {{result}}")], "What tierd asked the sources, by how it ended."),
         ("Bandwidth", "Bps", [(rate("tierd_source_read_bytes_total"), "{{instance}} read"), (rate("tierd_source_discarded_bytes_total"), "{{instance}} discarded")], "Discarded: changed while it was read, or too late."),

@@ -8,6 +8,9 @@
 namespace tierd::sim {
 namespace {
 
+// In Pending::epoch: the first read of its object, which nobody can have without the source; it is not judged.
+constexpr std::uint32_t kFirst = 1u << 31;
+
 std::uint64_t Part(std::uint64_t bytes, double share) { return static_cast<std::uint64_t>(static_cast<double>(bytes) * share); }
 
 // Tells the cache of an object that is new or has changed.
@@ -72,16 +75,18 @@ void Ghost::Read(const StreamRead& read) {
 Hindsight::Hindsight(std::uint64_t capacity_bytes, double share) : cache_(BeladyCache(Part(capacity_bytes, share))) {}
 
 void Hindsight::Read(const StreamRead& read) {
+  const bool first = read.id >= bytes_.size();
   KnowOf(cache_, bytes_, read);
   cache_.policy().Plan(TIERD_CONSUMER_ALL, 0, std::span(&read.id, 1));
-  pending_.push_back({read.id, read.missed ? 1u : 0u, read.epoch});
+  pending_.push_back({read.id, read.missed ? 1u : 0u, read.epoch | (first ? kFirst : 0)});
   if (pending_.size() <= 2 * bytes_.size()) return;
   const Pending judged = pending_.front();
   pending_.pop_front();
-  Epoch& epoch = epochs_[std::min<std::size_t>(judged.epoch, kEpochs - 1)];
   const std::uint64_t before = cache_.counts().reads[2];
   const std::uint32_t id = judged.id;
   cache_.Read(std::span(&id, 1));
+  if ((judged.epoch & kFirst) != 0) return;
+  Epoch& epoch = epochs_[std::min<std::size_t>(judged.epoch, kEpochs - 1)];
   ++epoch.reads;
   epoch.missed += judged.missed;
   epoch.least += cache_.counts().reads[2] - before;

@@ -104,5 +104,31 @@ TEST_F(EpochCounterTest, ReadsAroundTheCacheAreNotItsBusiness) {
   EXPECT_EQ(counter_.count(), 0u);
 }
 
+// Bytes of an epoch: of its distinct files, of what was read, and of what came from the source; exact although its end is noticed late.
+TEST_F(EpochCounterTest, AnEndedEpochSaysItsBytes) {
+  const auto read = [&](std::size_t file, std::size_t origin) { counter_.OnRead(marks_[file], origin, {.chunk = 10, .file = 30}); };
+  for (const std::size_t file : Shuffled(0, 100)) read(file, 2);
+  for (const std::size_t file : Shuffled(0, 100)) read(file, file < 40 ? 0 : 2), read(file, 0);
+  EXPECT_EQ(counter_.ended(), 1u);
+  EXPECT_EQ(counter_.last_ended().source_bytes, 1000u);
+  for (const std::size_t file : Shuffled(0, 100)) read(file, 0);
+  ASSERT_EQ(counter_.ended(), 2u);
+  const EpochCounter::Epoch& second = counter_.last_ended();
+  EXPECT_EQ(second.files, 100u);
+  EXPECT_EQ(second.file_bytes, 3000u);
+  EXPECT_EQ(second.read_bytes, 1990u) << "the second read of the last file may be the next epoch's already";
+  EXPECT_EQ(second.source_bytes, 600u);
+}
+
+TEST_F(EpochCounterTest, EpochsEndAlsoBeyondThoseThatAreKept) {
+  for (int epoch = 0; epoch < 300; ++epoch) {
+    for (std::size_t file = 0; file < 64; ++file) counter_.OnRead(marks_[file], epoch % 2 == 0 ? 2 : 0, {.chunk = 1, .file = 1});
+    if (epoch == 0) continue;
+    ASSERT_EQ(counter_.ended(), static_cast<std::uint64_t>(epoch));
+    ASSERT_EQ(counter_.last_ended().source_bytes, epoch % 2 == 1 ? 64u : 0u) << epoch;
+    ASSERT_EQ(counter_.last_ended().read_bytes, 64u) << epoch;
+  }
+}
+
 }  // namespace
 }  // namespace tierd::engine

@@ -51,6 +51,10 @@ void Arm(FakeControl& fake) {
   for (const char* end_point : {"POST /v1/evict", "POST /v1/pin", "POST /v1/unpin"}) fake.Reply(end_point, {{"files", 1}});
   fake.Reply("GET /v1/config", {{"file", nullptr}, {"values", {{{"key", "k"}, {"value", "v"}, {"origin", "default"}, {"reloadable", true}}, {{"key", "source.d.policy"}, {"value", "freeze"}, {"origin", "default"}, {"reloadable", true}}}}});
   fake.Reply("GET /v1/policies", {{"policies", {{{"name", "freeze"}, {"summary", "s"}, {"path", nullptr}}}}});
+  const json counts = {{"reads", 4}, {"ram_hits", 1}, {"ssd_hits", 0}, {"misses", 3}, {"daemon_misses", 2}};
+  fake.Reply("POST /v1/policies/try",
+             {{"tried", {{{"policy", "lru"}, {"parameters", ""}, {"mode", "blind"}, {"share", 0.5}, {"all", counts}, {"last_epoch", counts}}}}});
+  fake.Reply("POST /v1/trace", {{"trace", {{"path", "/t.trc"}, {"running", true}, {"error", ""}, {"bytes", 1}, {"objects", 1}, {"accesses", 1}, {"lost", 0}, {"full", false}}}});
   fake.Reply("PATCH /v1/config", {{"applied", json::array({change})}, {"restart", json::array()}});
   fake.Reply("POST /v1/config/reload", {{"applied", json::array()}, {"restart", json::array({change})}});
   fake.Reply("POST /v1/gc", {{"ssd_bytes", 5}, {"ssd_allocated_bytes", 6}});
@@ -82,6 +86,10 @@ const Row kRows[] = {{"status", {"status"}},
                      {"policy_list", {"policy", "list"}},
                      {"policy_show", {"policy", "show"}},
                      {"config_changes", {"policy", "set", "lru"}},
+                     {"policy_try", {"policy", "try"}},
+                     {"policy_try", {"policy", "try", "lru"}},
+                     {"trace", {"trace", "start", "/t.trc"}},
+                     {"trace", {"trace", "stop"}},
                      {"simulate", {"simulate", "-n", "100", "--ram", "50%"}},
                      {"doctor", {"doctor", "--no-speed"}},
                      {"top", {"top", "-n", "1"}},

@@ -87,8 +87,22 @@ void Engine::OnAccess(SessionId session, std::uint64_t entry) {
   placement_->NoteRead(object);
   refresher_->OnRead(unit);
   const ObjectId first = catalogue_->ObjectOf(record.file, 0);
-  if (first != kNoObject) unit.epochs.OnRead(catalogue_->object(first).epoch_mark, tier);
-  unit.policy.Accessed({Raw(object), static_cast<std::uint32_t>(session), clock_.MonotonicNs(), tier});
+  const std::int64_t now_ns = clock_.MonotonicNs();
+  if (first != kNoObject) {
+    unit.epochs.OnRead(catalogue_->object(first).epoch_mark, tier, {.chunk = record.bytes, .file = std::uint64_t{catalogue_->object(first).bytes} * catalogue_->ChunkCount(record.file)});
+  }
+  const AccessWatch::Read read{.key = catalogue_->file(record.file).key, .chunk = record.chunk, .bytes = record.bytes, .consumer = static_cast<std::uint32_t>(session), .time_ns = now_ns, .tier = tier};
+  if (!Survives([&] { unit.watch->OnRead(read, unit.epochs); })) unit.watch->GiveUp();
+  unit.policy.Accessed({Raw(object), static_cast<std::uint32_t>(session), now_ns, tier});
+}
+
+void Engine::CountRingLost(std::uint64_t entries) {
+  counters_.ring_lost += entries;
+  for (const auto& unit : sources_) unit->watch->NoteLost(entries);
+}
+
+AccessWatch::Tiers Engine::TiersForWatch() const {
+  return {.capacity_bytes = {placement_->ram_capacity(), ssd_ ? options_.ssd.capacity_bytes : 0}, .resident_bytes = placement_->ram_resident_bytes() + placement_->ssd_resident_bytes()};
 }
 
 void Engine::OnSessionEnd(SessionId session) {

@@ -78,7 +78,7 @@ class Engine {
   bool Prefetch(std::vector<Jobs::Item> items, bool pin);
   // An entry of a session's access ring (hostile).
   void OnAccess(SessionId session, std::uint64_t ring_entry);
-  void CountRingLost(std::uint64_t entries) { counters_.ring_lost += entries; }
+  void CountRingLost(std::uint64_t entries);
   void OnSessionEnd(SessionId session);
   // Memory ran out inside one of the above: what it had begun is looked for and dropped (F16).
   void NoteLost();
@@ -157,6 +157,7 @@ class Engine {
   bool StepIndex();
   bool TellPolicy(SourceUnit& unit);
   void NoteLag(std::int64_t begin_ns);
+  AccessWatch::Tiers TiersForWatch() const;
   void ScheduleTurn();
   void Turn();
   void ArmTimer();

@@ -106,6 +106,7 @@ Status Engine::Start(ReplySink& replies) {
     auto policy = PreparePolicy(unit->options.policy, unit->options.policy_parameters);
     if (!policy.ok()) return policy.status();
     unit->policy.Set(std::move(policy).value());
+    unit->watch = std::make_unique<AccessWatch>(workers_, TiersForWatch());
     Watch(unit->reader->event_fd());
     Watch(unit->walker->event_fd());
     Watch(unit->job_walker->event_fd());

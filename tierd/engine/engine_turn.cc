@@ -253,6 +253,7 @@ void Engine::OnTimer() {
     placement_->Tick();
     TrimAfterWork();
     for (const auto& unit : sources_) {
+      unit->watch->Tick(TiersForWatch());
       if (unit->walker->active() != 0) unit->walker->Tick(now);
       if (unit->job_walker->active() != 0) unit->job_walker->Tick(now);
     }

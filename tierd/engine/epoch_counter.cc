@@ -10,11 +10,28 @@ constexpr std::uint64_t kShareAgain = 4;
 
 void AddTo(EpochCounter::Epoch& sum, const EpochCounter::Epoch& part) {
   for (std::size_t i = 0; i < EpochCounter::kOrigins; ++i) sum.reads[i] += part.reads[i];
+  sum.read_bytes += part.read_bytes;
+  sum.source_bytes += part.source_bytes;
+}
+
+void Count(EpochCounter::Epoch& epoch, std::size_t origin, std::uint64_t bytes) {
+  ++epoch.reads[origin];
+  epoch.read_bytes += bytes;
+  if (origin == EpochCounter::kOrigins - 1) epoch.source_bytes += bytes;
+}
+
+EpochCounter::Epoch Less(EpochCounter::Epoch epoch, const EpochCounter::Epoch& part) {
+  for (std::size_t i = 0; i < EpochCounter::kOrigins; ++i) epoch.reads[i] -= part.reads[i];
+  epoch.files -= part.files;
+  epoch.file_bytes -= part.file_bytes;
+  epoch.read_bytes -= part.read_bytes;
+  epoch.source_bytes -= part.source_bytes;
+  return epoch;
 }
 
 }  // namespace
 
-void EpochCounter::OnRead(std::uint32_t& mark, std::size_t origin) {
+void EpochCounter::OnRead(std::uint32_t& mark, std::size_t origin, Sizes sizes) {
   if (origin >= kOrigins) return;
   if (used_ == 0) used_ = 1;
   Epoch& now = epochs_[used_ - 1];
@@ -23,16 +40,18 @@ void EpochCounter::OnRead(std::uint32_t& mark, std::size_t origin) {
     AddTo(now, since_);
     since_ = {};
     if (files_again_ != 0 && again_ != std::numeric_limits<std::uint32_t>::max()) ++again_;
-    files_again_ = 0;
+    files_again_ = bytes_again_ = 0;
     mark = again_ - 1;
     ++now.files;
-    ++now.reads[origin];
+    now.file_bytes += sizes.file;
+    Count(now, origin, sizes.chunk);
     return;
   }
-  ++since_.reads[origin];
+  Count(since_, origin, sizes.chunk);
   if (mark == again_) return;
   mark = again_;
   ++files_again_;
+  bytes_again_ += sizes.file;
   if (now.files >= kLeastFiles && files_again_ >= std::max(kLeastFiles / kShareAgain, now.files / kShareAgain)) BeginNext();
 }
 
@@ -43,12 +62,21 @@ EpochCounter::Epoch EpochCounter::epoch(std::size_t number) const {
 }
 
 void EpochCounter::BeginNext() {
-  if (used_ < kMost) ++used_;
+  last_ended_ = Less(epochs_[used_ - 1], before_);
+  ++ended_;
+  if (used_ < kMost) {
+    ++used_;
+    before_ = {};
+  } else {
+    before_ = epochs_[used_ - 1];
+    before_.files = before_.file_bytes = 0;
+  }
   Epoch& next = epochs_[used_ - 1];
   next.files = files_again_;
+  next.file_bytes = bytes_again_;
   AddTo(next, since_);
   since_ = {};
-  files_again_ = 0;
+  files_again_ = bytes_again_ = 0;
   if (again_ == std::numeric_limits<std::uint32_t>::max()) return;
   first_ = again_;
   ++again_;

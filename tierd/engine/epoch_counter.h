@@ -19,14 +19,24 @@ class EpochCounter {
   struct Epoch {
     std::uint64_t files = 0;                        // distinct ones
     std::array<std::uint64_t, kOrigins> reads{};
+    std::uint64_t file_bytes = 0;                   // of the distinct files
+    std::uint64_t read_bytes = 0;                   // of all reads, a chunk at a time
+    std::uint64_t source_bytes = 0;                 // of those from the source
   };
 
+  struct Sizes {
+    std::uint64_t chunk;  // that was read
+    std::uint64_t file;   // or a little more
+  };
   // `mark` belongs to the file; 0 when it is new.
-  void OnRead(std::uint32_t& mark, std::size_t origin);
+  void OnRead(std::uint32_t& mark, std::size_t origin, Sizes sizes = {});
 
   // The epochs so far, the present one last; none before the first read.
   std::size_t count() const { return used_; }
   Epoch epoch(std::size_t number) const;
+  // How many have ended, also beyond kMost, and the last of them.
+  std::uint64_t ended() const { return ended_; }
+  const Epoch& last_ended() const { return last_ended_; }
 
  private:
   void BeginNext();
@@ -37,6 +47,10 @@ class EpochCounter {
   std::uint32_t first_ = 1;
   std::uint32_t again_ = 2;
   std::uint64_t files_again_ = 0;
+  std::uint64_t bytes_again_ = 0;
+  std::uint64_t ended_ = 0;
+  Epoch last_ended_;
+  Epoch before_;  // what epochs_[used_ - 1] held of earlier epochs
   Epoch since_;  // reads since the last new file: of the present epoch or already of the next
 };
 

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "tierd/engine/access_watch.h"
 #include "tierd/engine/epoch_counter.h"
 #include "tierd/engine/options.h"
 #include "tierd/engine/policy_seat.h"
@@ -42,6 +43,7 @@ struct SourceUnit {
   ServicePace pace;
   WarmupTrigger warmup;
   EpochCounter epochs;
+  std::unique_ptr<AccessWatch> watch;
   std::unordered_map<std::string, std::int64_t> walked;  // directory -> when a walk with stats of all of it ended (MonotonicNs)
   // Whether all of `path` was walked within the staleness bound.
   bool Walked(std::string_view path, std::int64_t now_ns) const {

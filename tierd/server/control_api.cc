@@ -89,7 +89,8 @@ void ControlApi::Handle(std::string_view method, std::string_view target, std::s
       {"/v1/jobs", "GET"},    {"/v1/doctor", "GET"},  {"/v1/metrics", "GET"}, {"/v1/policies", "GET"},
       {"/v1/config", "GET, PATCH"}, {"/v1/config/reload", "POST"}, {"/v1/walk", "POST"},
       {"/v1/prefetch", "POST"}, {"/v1/evict", "POST"}, {"/v1/pin", "POST"},   {"/v1/unpin", "POST"},  {"/v1/verify", "POST"},
-      {"/v1/gc", "POST"}};
+      {"/v1/gc", "POST"},
+      {"/v1/trace", "POST"},  {"/v1/policies/try", "POST"}};
   constexpr std::string_view kJobPrefix = "/v1/jobs/";
   const bool one_job = path.starts_with(kJobPrefix);
   const auto known = kMethods.find(path);
@@ -126,7 +127,8 @@ void ControlApi::Post(std::string_view path, std::string_view text, Answer answe
   static const std::map<std::string, std::vector<std::string>, std::less<>> kMembers = {
       {"/v1/walk", {"paths"}}, {"/v1/prefetch", {"paths", "tier", "pin", "evict"}}, {"/v1/evict", {"paths", "invalidate"}},
       {"/v1/pin", {"paths"}},  {"/v1/unpin", {"paths"}},                            {"/v1/verify", {"paths"}},
-      {"/v1/gc", {}}};
+      {"/v1/gc", {}},
+      {"/v1/trace", {"source", "path", "most_bytes", "stop"}}, {"/v1/policies/try", {"source", "policy", "parameters", "stop"}}};
   const std::vector<std::string>& members = kMembers.find(path)->second;
   for (const auto& [name, value] : body.items()) {
     if (std::find(members.begin(), members.end(), name) == members.end()) return answer(Error(400, "bad_request", "unknown member \"" + name + "\""));
@@ -134,6 +136,8 @@ void ControlApi::Post(std::string_view path, std::string_view text, Answer answe
   if (path == "/v1/walk") return answer(Walk(body));
   if (path == "/v1/prefetch") return answer(Prefetch(body));
   if (path == "/v1/evict") return Evict(body, std::move(answer));
+  if (path == "/v1/trace") return Trace(body, std::move(answer));
+  if (path == "/v1/policies/try") return answer(Try(body));
   if (path == "/v1/pin") return Pin(body, true, std::move(answer));
   if (path == "/v1/unpin") return Pin(body, false, std::move(answer));
   if (path == "/v1/gc") return GiveBack(std::move(answer));
@@ -215,7 +219,10 @@ ControlApi::Json ControlApi::SourceJson(const engine::SourceUnit& unit) const {
             {"files", engine_.KnownFiles(unit)},
             {"requests", requests},
             {"read_bytes", counters.bytes_read},
-            {"epochs", EpochJson(unit.epochs)}};
+            {"epochs", EpochJson(unit.epochs)},
+            {"regret", RegretJson(*unit.watch)},
+            {"tried", TriedJson(*unit.watch)},
+            {"trace", TraceJson(*unit.watch)}};
   PutPath(json, unit.source->root());
   return json;
 }

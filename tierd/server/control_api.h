@@ -98,10 +98,17 @@ class ControlApi {
   void Pin(const Json& body, bool pin, Answer answer);
   Response Verify(const Json& body);
   void GiveBack(Answer answer);
+  void Trace(const Json& body, Answer answer);
+  Response Try(const Json& body);
   Response JobStarted(std::uint64_t id) const;
 
   Json TierJson();
   Json SourceJson(const engine::SourceUnit& unit) const;
+  static Json RegretJson(const engine::AccessWatch& watch);
+  static Json TriedJson(const engine::AccessWatch& watch);
+  static Json TraceJson(const engine::AccessWatch& watch);
+  // The source that a body names, the only one if it names none; null, and *error is the answer.
+  engine::SourceUnit* NamedSource(const Json& body, Response* error);
   Json ReadJson();
   Json EntryJson(engine::SourceUnit& unit, engine::FileId file) const;
   std::vector<std::string> Why(engine::SourceUnit& unit, engine::FileId file) const;

@@ -1,5 +1,7 @@
 #include "tierd/server/metric_families.h"
 
+#include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <string>
 #include <utility>
@@ -197,6 +199,36 @@ void AddEngines(Table& table, engine::Engine& engine) {
   for (const auto& unit : engine.sources()) table.Add(1.0, {{"source", unit->options.name}, {"policy", unit->options.policy}, {"mode", "blind"}});
 }
 
+void AddRegret(Table& table, engine::Engine& engine) {
+  const auto each = [&](auto value) {
+    for (const auto& unit : engine.sources()) table.Add(static_cast<double>(value(*unit)), {{"dataset", unit->options.name}});
+  };
+  table.Gauge("tierd_epoch", "Number of the epoch that the readers of a dataset are in; the first is 0.");
+  each([](const engine::SourceUnit& unit) { return unit.epochs.ended(); });
+  table.Gauge("tierd_regret_bytes", "Bytes that reads took from the source above what any policy has to read, in epochs that have ended.");
+  each([](const engine::SourceUnit& unit) { return unit.watch->regret().bytes(); });
+  table.Gauge("tierd_regret_judged_reads", "Reads of which is known what Belady's algorithm would have hit: of a sample of the files, one to two epochs late.");
+  each([](const engine::SourceUnit& unit) { return unit.watch->judged().reads; });
+  table.Gauge("tierd_regret_misses", "Of those, misses above Belady's.");
+  each([](const engine::SourceUnit& unit) {
+    const sim::Hindsight::Epoch judged = unit.watch->judged();
+    return judged.missed - std::min(judged.missed, judged.least);
+  });
+  table.Gauge("tierd_policy_reads", "Reads by the tier that a policy served them from (the deciding one), or would have since it is tried.");
+  for (const auto& unit : engine.sources()) {
+    const auto add = [&](const std::string& policy, const char* role, const auto& reads) {
+      for (std::size_t i = 0; i < 3; ++i) table.Add(reads[i], {{"dataset", unit->options.name}, {"policy", policy}, {"role", role}, {"tier", kTierNames[i]}});
+    };
+    std::array<std::uint64_t, 3> reads{};
+    for (std::size_t i = 0; i < unit->epochs.count(); ++i) {
+      const engine::EpochCounter::Epoch epoch = unit->epochs.epoch(i);
+      for (std::size_t origin = 0; origin < reads.size(); ++origin) reads[origin] += epoch.reads[origin];
+    }
+    add(unit->options.policy, "deciding", reads);
+    for (const engine::AccessWatch::Tried& tried : unit->watch->tried()) add(tried.policy, "tried", tried.counts.reads);
+  }
+}
+
 }  // namespace
 
 std::vector<prometheus::MetricFamily> CollectFamilies(engine::Engine& engine, SessionHub& sessions, double started_s) {
@@ -205,6 +237,7 @@ std::vector<prometheus::MetricFamily> CollectFamilies(engine::Engine& engine, Se
   AddTiers(table, engine);
   AddMovement(table, engine);
   AddSources(table, engine);
+  AddRegret(table, engine);
   const SessionTotals totals = sessions.Sessions();
   table.Gauge("tierd_sessions", "Connected client processes.").Add(totals.sessions);
   table.Gauge("tierd_sessions_lingering", "Sessions whose socket is closed while the process (or a child with its views) lives.").Add(totals.lingering);

@@ -1,0 +1,111 @@
+// policy try, trace start, trace stop: what is learned from reads beside what is done with them.
+#include <algorithm>
+#include <cmath>
+
+#include "tierctl/paths.h"
+#include "tierctl/verbs.h"
+#include "tierd/config/units.h"
+
+namespace tierctl {
+namespace {
+
+using nlohmann::json;
+
+// The body of a request about one source.
+json BodyFor(const Command& command) { return command.key.empty() ? json::object() : json{{"source", command.key}}; }
+
+const json& Member(const json& object, const char* name) {
+  static const json nothing = json::object();
+  const auto member = object.is_object() ? object.find(name) : object.end();
+  return member == object.end() ? nothing : *member;
+}
+
+std::string Rate(const json& counts, const char* misses) {
+  const std::uint64_t reads = NumberOf(counts, "reads");
+  return Percent(reads - std::min(reads, NumberOf(counts, misses)), reads);
+}
+
+// Of the files, that are looked at.
+std::string ShareText(double share) { return share >= 1 ? "all" : "1 in " + std::to_string(std::llround(1 / std::max(share, 1e-9))); }
+
+void AddTried(Table& table, const std::string& source, const json& tried) {
+  for (const json& one : ListOf(tried, "tried")) {
+    const json& all = Member(one, "all");
+    const json& last = Member(one, "last_epoch");
+    const std::string parameters = TextOf(one, "parameters");
+    table.Row({Escaped(source), TextOf(one, "policy") + (parameters.empty() ? "" : "(" + Escaped(parameters) + ")"), std::to_string(NumberOf(all, "reads")), Rate(all, "misses"),
+               Rate(all, "daemon_misses"), Rate(last, "misses"), Rate(last, "daemon_misses"), ShareText(RealOf(one, "share"))});
+  }
+}
+
+// What is tried for the source named, or for all.
+int ShowTried(Context& context) {
+  const Answer status = context.client.Get("/v1/status");
+  if (!status.ok()) return context.output.Fail(status);
+  json sources = json::array();
+  Table table(0);
+  table.Row({"SOURCE", "POLICY", "READS", "HITS", "DAEMON", "LAST EPOCH", "DAEMON", "OF FILES"});
+  for (const json& source : ListOf(status.body, "sources")) {
+    if (!context.command.key.empty() && TextOf(source, "name") != context.command.key) continue;
+    sources.push_back({{"source", TextOf(source, "name")}, {"tried", source.value("tried", json::array())}});
+    AddTried(table, TextOf(source, "name"), source);
+  }
+  if (sources.empty()) return context.output.Fail(kExitError, "no source " + context.command.key);
+  if (context.output.json()) context.output.PrintJson({{"sources", sources}});
+  else context.output.Print(table.Text());
+  return kExitOk;
+}
+
+int PrintTrace(Context& context, const json& body) {
+  const json& trace = Member(body, "trace");
+  if (context.output.json()) {
+    context.output.PrintJson(body);
+    return kExitOk;
+  }
+  context.output.Print(context.output.Name(TextOf(trace, "path")) + "\n");
+  if (!FlagOf(trace, "running")) {
+    context.output.Message(Plural(NumberOf(trace, "accesses"), "read") + " of " + Plural(NumberOf(trace, "objects"), "object") + " in " +
+                           tierd::config::HumanSize(NumberOf(trace, "bytes")) + ", " + std::to_string(NumberOf(trace, "lost")) + " lost");
+  }
+  return kExitOk;
+}
+
+}  // namespace
+
+int PolicyTry(Context& context) {
+  if (context.command.value.empty()) return ShowTried(context);
+  json body = BodyFor(context.command);
+  body["policy"] = context.command.value;
+  if (!context.command.parameters.empty()) body["parameters"] = context.command.parameters;
+  if (context.command.stop) body["stop"] = true;
+  const Answer answer = context.client.Post("/v1/policies/try", body);
+  if (!answer.ok()) return context.output.Fail(answer);
+  if (context.output.json()) {
+    context.output.PrintJson({{"sources", {{{"source", context.command.key}, {"tried", answer.body.value("tried", json::array())}}}}});
+  } else {
+    context.output.Message(context.command.stop ? context.command.value + " is no longer tried" : context.command.value + " is tried: tierctl policy try shows what it hits");
+  }
+  return kExitOk;
+}
+
+int TraceStart(Context& context) {
+  json body = BodyFor(context.command);
+  const std::string& file = context.command.output_file;
+  body["path"] = file.starts_with('/') ? file : context.working_directory + "/" + file;
+  if (!context.command.most.empty()) {
+    const auto most = tierd::config::ParseSize(context.command.most);
+    if (!most || *most == 0) return context.output.Fail(kExitUsage, "\"" + context.command.most + "\" is no size, such as 10 GB");
+    body["most_bytes"] = *most;
+  }
+  const Answer answer = context.client.Post("/v1/trace", body);
+  return answer.ok() ? PrintTrace(context, answer.body) : context.output.Fail(answer);
+}
+
+int TraceStop(Context& context) {
+  json body = BodyFor(context.command);
+  body["stop"] = true;
+  const Answer answer = context.client.Post("/v1/trace", body);
+  return answer.ok() ? PrintTrace(context, answer.body) : context.output.Fail(answer);
+}
+
+}  // namespace tierctl

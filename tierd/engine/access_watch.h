@@ -1,0 +1,144 @@
+// What is learned from the reads of a source beside what its policy learns: a trace of them, what other policies would have hit (ghosts), what was read
+// from the source needlessly (regret). Nothing of it decides anything, and no read waits for it.
+//
+// Owner: SourceUnit. Loop thread only; files are written by workers. Bounded: ghosts and hindsight are told of at most kSampleObjects objects (policies/sim/ghost.h),
+// at most kMostGhosts policies are tried at a time, a trace waits with at most 4 MiB for its disk.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client_lib/abi/layout.h"
+#include "policies/sim/ghost.h"
+#include "policies/sim/trace_recorder.h"
+#include "tierd/base/clock.h"
+#include "tierd/engine/epoch_counter.h"
+#include "tierd/engine/workers.h"
+
+namespace tierd::engine {
+
+// Bytes read from the source above what any policy has to read: in the first epoch what is not there yet, later what does not fit (ORDER.md 2, Theorem 1). Of
+// epochs that have ended.
+struct Regret {
+  std::uint64_t source_bytes = 0;
+  std::uint64_t least_bytes = 0;
+  std::uint64_t bytes() const { return source_bytes - std::min(source_bytes, least_bytes); }
+};
+// `capacity_bytes`: of both tiers; in the first epoch what they held when it began.
+Regret RegretOf(const EpochCounter::Epoch& epoch, std::uint64_t capacity_bytes);
+
+class AccessWatch {
+ public:
+  static constexpr std::uint32_t kSampleObjects = 1u << 14;
+  static constexpr std::size_t kMostGhosts = 4;
+  static constexpr std::size_t kEpochsKept = 128;
+
+  struct Tiers {
+    std::uint64_t capacity_bytes[2] = {0, 0};
+    std::uint64_t resident_bytes = 0;  // in both
+    std::uint64_t capacity() const { return capacity_bytes[0] + capacity_bytes[1]; }
+  };
+  AccessWatch(Workers& workers, const Tiers& tiers);
+
+  struct Read {
+    abi::FileKey key;
+    std::uint32_t chunk = 0;
+    std::uint64_t bytes = 0;
+    std::uint32_t consumer = 0;
+    std::int64_t time_ns = 0;
+    std::uint8_t tier = 0;  // as in a ring: 2 is the source
+  };
+  // `epochs` has heard of the read already.
+  void OnRead(const Read& read, const EpochCounter& epochs);
+  void NoteLost(std::uint64_t accesses) {
+    if (trace_) trace_->recorder.NoteLost(accesses);
+  }
+  // Memory ran out in one of the above: what costs memory is given up.
+  void GiveUp();
+  // Once a second. Tiers of another size: ghosts begin anew.
+  void Tick(const Tiers& tiers);
+
+  // ---- ghosts. From nothing, as after a start with empty tiers; told of reads only.
+  struct Tried {
+    std::string policy, parameters;
+    double share = 1;              // of the objects that it is told of
+    sim::CacheCounts counts, last_epoch;
+    std::uint64_t missed = 0, last_epoch_missed = 0;  // by the daemon, of the same reads
+  };
+  // kInvalid: the policy's own sentence; kNoSpace: kMostGhosts are tried. One that is tried begins anew.
+  Status Try(const tierd_policy_ops& policy, const std::string& parameters);
+  bool StopTrying(const std::string& policy);
+  std::vector<Tried> tried() const;
+
+  // ---- regret
+  struct PastEpoch {
+    std::uint64_t number = 0;
+    Regret regret;
+    std::uint64_t source_reads = 0;
+  };
+  const std::deque<PastEpoch>& past() const { return past_; }  // the latest kEpochsKept
+  const Regret& regret() const { return regret_; }             // of all epochs that have ended
+  // Misses of the sample above those of Belady's algorithm, told the order afterwards; judged one to two epochs later.
+  sim::Hindsight::Epoch judged() const;
+  const sim::Hindsight* hindsight() const { return hindsight_ ? &*hindsight_ : nullptr; }
+  double share() const { return sample_.share(); }
+
+  // ---- trace
+  struct TraceState {
+    std::string path;  // "": none since the start
+    bool running = false;
+    std::string error;  // why it ended by itself
+    sim::TraceProgress progress;
+  };
+  struct TraceOrder {
+    std::string path;                // absolute
+    std::uint64_t most_bytes = 0;
+    std::vector<std::string> roots;  // of the sources, below which nothing is written
+  };
+  // `done` runs once. kBusy: one runs; kInvalid: below a source; kExists, or what the system says.
+  void StartTrace(TraceOrder order, std::function<void(Status)> done);
+  // `done` runs once the file is closed. kNotFound: none runs.
+  void StopTrace(std::function<void(Status)> done);
+  TraceState trace() const;
+
+ private:
+  struct GhostSeat {
+    const tierd_policy_ops* policy;
+    std::string parameters;
+    sim::Ghost ghost;
+  };
+  struct Tracing {
+    explicit Tracing(std::uint64_t most_bytes) : recorder(most_bytes) {}
+    sim::TraceRecorder recorder;
+    std::shared_ptr<sim::TraceFile> file;  // shared with the worker that writes
+    bool writing = false;
+    std::function<void(Status)> stopped;   // set while it is being stopped
+  };
+  void Compare(const Read& read, std::uint32_t epoch);
+  void NoteEpoch(const EpochCounter& epochs);
+  void Restart();
+  Result<sim::Ghost> MakeGhost(const tierd_policy_ops& policy, const std::string& parameters) const;
+  void Pump(bool all);
+  void EndTrace(const Status& why);
+
+  Workers& workers_;
+  Tiers tiers_;
+  std::uint64_t resident_at_start_;
+  sim::Sample sample_{kSampleObjects};
+  std::vector<GhostSeat> ghosts_;
+  std::optional<sim::Hindsight> hindsight_;  // from the first miss of an epoch that is not the first
+  std::uint64_t ended_ = 0;                  // epochs
+  Regret regret_;
+  std::deque<PastEpoch> past_;
+  std::unique_ptr<Tracing> trace_;
+  bool opening_ = false;
+  TraceState ended_trace_;
+};
+
+}  // namespace tierd::engine
