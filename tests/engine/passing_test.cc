@@ -20,6 +20,7 @@ class PassingTest : public EngineTest {
 TEST_F(PassingTest, ResidentsYieldToReadersOfTheSsd) {
   std::vector<std::string> names;
   for (int i = 0; i < 60; ++i) names.push_back(Write("f" + std::to_string(i), Bytes("f" + std::to_string(i), kBytes)));
+  source_io_.delay_us[static_cast<std::size_t>(io::Step::kRead)] = 20'000;  // the slower of the two, however busy the machine is (F08)
   StartEngine();
   const std::uint64_t job = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true});
   engine().EndTurn();
