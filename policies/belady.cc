@@ -227,4 +227,15 @@ const tierd_policy_ops* BeladyPolicy() {
   return &kOps;
 }
 
+// belady falls back to freeze by itself: choosing it is all that `auto` has to do.
+const tierd_policy_ops* AutoPolicy() {
+  static const tierd_policy_ops kOps = [] {
+    tierd_policy_ops ops = *BeladyPolicy();
+    ops.name = "auto";
+    ops.summary = "freeze, and belady as long as a plan is there and right";
+    return ops;
+  }();
+  return &kOps;
+}
+
 }  // namespace tierd::policies

@@ -7,6 +7,7 @@ namespace tierd::policies {
 
 const tierd_policy_ops* LruPolicy();
 const tierd_policy_ops* FreezePolicy();
+const tierd_policy_ops* AutoPolicy();
 const tierd_policy_ops* BeladyPolicy();
 const tierd_policy_ops* EpochPolicy();
 const tierd_policy_ops* S3FifoPolicy();

@@ -61,6 +61,7 @@ class PolicyInstance {
 
   std::string_view name() const { return ops_->name; }
   const PolicyCounters& counters() const { return counters_; }
+  bool takes_plans() const { return ops_->plan != nullptr; }
 
   // ---- events. Those that say nothing new (inserted twice, an unknown id) are not passed on. ids are dense, below kMaxObjects.
   void ObjectKnown(const Object& object);  // also when its size changed

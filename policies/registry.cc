@@ -54,7 +54,7 @@ std::string LastDlError() {
 }  // namespace
 
 std::span<const tierd_policy_ops* const> BuiltinPolicies() {
-  static const std::array kBuiltin = {FreezePolicy(), LruPolicy(),  BeladyPolicy(), EpochPolicy(),    S3FifoPolicy(),
+  static const std::array kBuiltin = {AutoPolicy(), FreezePolicy(), LruPolicy(),  BeladyPolicy(), EpochPolicy(),    S3FifoPolicy(),
                                       RandomPolicy(), FifoPolicy(), LfuPolicy(),    FrequencyPolicy()};
   return kBuiltin;
 }

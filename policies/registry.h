@@ -18,8 +18,8 @@
 
 namespace tierd::policies {
 
-// The policy of a dataset that names none: fill once, never evict.
-inline constexpr std::string_view kDefaultPolicy = "freeze";
+// The policy of a dataset that names none: fill once and never evict, and where the order is known, by it.
+inline constexpr std::string_view kDefaultPolicy = "auto";
 
 // The tables of the built-in policies. Valid for ever.
 std::span<const tierd_policy_ops* const> BuiltinPolicies();

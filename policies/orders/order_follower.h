@@ -35,6 +35,11 @@ class OrderFollower {
   OrderFollower(std::uint32_t samples, std::vector<std::uint32_t> order, std::uint32_t window);
 
   Verdict Observe(std::uint32_t index);
+  // Whether it is one of the entries that may come now, and has not: Observe would say kExpected.
+  bool Expects(std::uint32_t index) const {
+    const std::uint32_t entry = index < entry_of_.size() ? entry_of_[index] : kAbsent;
+    return entry != kAbsent && !read_[entry] && entry < std::uint64_t{frontier_} + window_;
+  }
 
   // The first entry that is neither read nor passed by; order().size() when the epoch is through.
   std::uint32_t frontier() const { return frontier_; }

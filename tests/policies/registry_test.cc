@@ -79,7 +79,7 @@ TEST(Registry, KnowsTheBuiltinPolicies) {
     ASSERT_TRUE(registry.Find(ops->name).ok());
     EXPECT_EQ(*registry.Find(ops->name), ops);
   }
-  EXPECT_EQ(*registry.Find(kDefaultPolicy), FreezePolicy());
+  EXPECT_EQ(*registry.Find(kDefaultPolicy), AutoPolicy());
   const Result<const tierd_policy_ops*> absent = registry.Find("nothing");
   ASSERT_FALSE(absent.ok());
   EXPECT_EQ(absent.status().message(), "no policy is named \"nothing\"; there are: freeze, lru, belady, epoch, s3fifo, random, fifo, lfu, frequency");

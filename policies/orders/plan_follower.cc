@@ -1,0 +1,127 @@
+#include "policies/orders/plan_follower.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace tierd::orders {
+namespace {
+
+constexpr std::size_t kHeads = 16;             // so many first entries of the next epoch say that it has begun
+constexpr std::uint32_t kWindowMost = 1 << 13;
+constexpr std::uint32_t kWindowLeast = 16;
+
+void AddTo(OrderFollower::Counts* sum, const OrderFollower::Counts& part) {
+  sum->expected += part.expected;
+  sum->repeated += part.repeated;
+  sum->early += part.early;
+  sum->foreign += part.foreign;
+  sum->missed += part.missed;
+}
+
+}  // namespace
+
+std::uint32_t PlanFollower::WindowFor(std::size_t entries) {
+  return static_cast<std::uint32_t>(std::clamp<std::size_t>(entries / 4, kWindowLeast, kWindowMost));
+}
+
+std::optional<PlanFollower::Epoch> PlanFollower::Prepare(PlanOrders orders) {
+  const std::uint64_t number = orders.epoch();
+  std::vector<std::uint32_t> order;
+  if (!orders.Next(&order)) return std::nullopt;
+  const std::uint32_t window = WindowFor(order.size());
+  const auto samples = static_cast<std::uint32_t>(orders.plan().samples);
+  auto follower = std::make_shared<OrderFollower>(samples, std::move(order), window);
+  return Epoch{number, std::move(follower), std::move(orders)};
+}
+
+void PlanFollower::Add(std::optional<Epoch> epoch) {
+  asked_ = false;
+  if (!epoch) {
+    ended_ = true;
+    held_.clear();
+    return;
+  }
+  orders_ = epoch->following;
+  next_ = std::move(epoch->follower);
+  next_number_ = epoch->number;
+  next_following_ = std::move(epoch->following);
+  if (now_ == nullptr) Turn();
+  recent_.fill(UINT32_MAX);  // what was kept is new
+  for (const std::uint32_t sample : std::exchange(held_, {})) Observe(sample);
+}
+
+bool PlanFollower::NearEnd() const { return now_->order().size() - now_->frontier() <= WindowFor(now_->order().size()); }
+
+bool PlanFollower::Expects(std::uint32_t sample) const {
+  if (now_ == nullptr) return false;
+  return now_->Expects(sample) || (last_ != nullptr && last_->Expects(sample)) || (NearEnd() && next_ != nullptr && next_->Expects(sample));
+}
+
+PlanFollower::Verdict PlanFollower::Observe(std::uint32_t sample) {
+  if (now_ == nullptr) return Hold(sample);
+  const bool just_read = std::find(recent_.begin(), recent_.end(), sample) != recent_.end();
+  recent_[recent_at_++ % recent_.size()] = sample;
+  if (now_->Expects(sample)) {
+    now_->Observe(sample);
+    Vote(-1);
+    if (last_ != nullptr && now_->counts().expected > WindowFor(now_->order().size())) {
+      AddTo(&before_, last_->counts());
+      last_.reset();
+    }
+    return Verdict::kExpected;
+  }
+  if (last_ != nullptr && last_->Expects(sample)) {
+    last_->Observe(sample);
+    return Verdict::kExpected;
+  }
+  if (!just_read && next_ == nullptr && !ended_ && NearEnd()) return Hold(sample);
+  if (!just_read && next_ != nullptr && next_->Expects(sample)) {
+    const bool near_end = NearEnd();
+    heads_.push_back(sample);
+    Vote(1);
+    const std::size_t enough = std::min<std::size_t>(kHeads, std::max<std::size_t>(1, next_->order().size() / 4));
+    if (now_->finished() || votes_ >= enough) {
+      Turn();
+      return Verdict::kExpected;
+    }
+    if (near_end) return Verdict::kExpected;
+  } else if (!just_read) {
+    Vote(-4);  // of a wrong plan, some accesses are among the next epoch's first by chance
+  }
+  switch (now_->Observe(sample)) {
+    case OrderFollower::Verdict::kExpected: return Verdict::kExpected;
+    case OrderFollower::Verdict::kRepeated: return Verdict::kRepeated;
+    default: return Verdict::kWrong;
+  }
+}
+
+PlanFollower::Verdict PlanFollower::Hold(std::uint32_t sample) {
+  if (held_.size() < kHeld) held_.push_back(sample);
+  return Verdict::kHeld;
+}
+
+// For the next epoch, or against it.
+void PlanFollower::Vote(int votes) {
+  votes_ = votes < 0 ? votes_ - std::min(votes_, static_cast<std::size_t>(-votes)) : votes_ + static_cast<std::size_t>(votes);
+  if (votes_ == 0) heads_.clear();
+}
+
+// The next epoch becomes the present one.
+void PlanFollower::Turn() {
+  if (last_ != nullptr) AddTo(&before_, last_->counts());
+  last_ = std::exchange(now_, std::exchange(next_, nullptr));
+  number_ = next_number_;
+  following_ = std::move(next_following_);
+  ++begun_;
+  votes_ = 0;
+  for (const std::uint32_t sample : std::exchange(heads_, {})) now_->Observe(sample);
+}
+
+OrderFollower::Counts PlanFollower::counts() const {
+  OrderFollower::Counts sum = before_;
+  if (last_ != nullptr) AddTo(&sum, last_->counts());
+  if (now_ != nullptr) AddTo(&sum, now_->counts());
+  return sum;
+}
+
+}  // namespace tierd::orders

@@ -1,0 +1,146 @@
+#include "policies/orders/plan_follower.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace tierd::orders {
+namespace {
+
+using Verdict = PlanFollower::Verdict;
+
+Plan PlanOf(std::uint64_t samples, std::uint64_t world = 1, std::uint64_t epochs = 4, std::int64_t seed = 3) {
+  Plan plan;
+  plan.kind = Kind::kTorchDistributed;
+  plan.samples = samples;
+  plan.world = world;
+  plan.epochs = epochs;
+  plan.seed = seed;
+  return plan;
+}
+PlanOrders OrdersOf(const Plan& plan) { return PlanOrders::Create(plan).value(); }
+
+class Followed {
+ public:
+  explicit Followed(const Plan& plan) : follower(OrdersOf(plan)), orders(OrdersOf(plan)) { Prepare(); }
+  void Prepare() {
+    while (follower.WantsEpoch()) follower.Add(PlanFollower::Prepare(follower.Ask()));
+  }
+  std::vector<std::uint32_t> NextOrder() {
+    std::vector<std::uint32_t> order;
+    orders.Next(&order);
+    return order;
+  }
+  // How many of these were foretold.
+  std::size_t Read(const std::vector<std::uint32_t>& order, bool prepares = true) {
+    std::size_t expected = 0;
+    for (const std::uint32_t sample : order) {
+      expected += follower.Observe(sample) == Verdict::kExpected ? 1 : 0;
+      if (prepares) Prepare();
+    }
+    return expected;
+  }
+  PlanFollower follower;
+  PlanOrders orders;
+};
+
+TEST(PlanFollower, EveryAccessOfEveryEpochIsForetold) {
+  for (const std::uint64_t world : {1u, 4u}) {
+    Followed followed(PlanOf(1000, world));
+    for (std::uint64_t epoch = 0; epoch < 4; ++epoch) {
+      const auto order = followed.NextOrder();
+      EXPECT_EQ(followed.Read(order), order.size()) << world << " " << epoch;
+      EXPECT_EQ(followed.follower.epoch(), epoch);
+    }
+    EXPECT_TRUE(followed.follower.over());
+    EXPECT_EQ(followed.follower.counts().recall(), 1);
+    EXPECT_EQ(followed.follower.counts().precision(), 1);
+  }
+}
+
+TEST(PlanFollower, AccessesThatComeBeforeTheirEpochIsPreparedAreKept) {
+  Followed followed(PlanOf(400));
+  const auto first = followed.NextOrder(), second = followed.NextOrder(), third = followed.NextOrder();
+  followed.Read(first);
+  followed.Read(second, false);  // the third is not there yet
+  EXPECT_TRUE(followed.follower.current()->finished());
+  EXPECT_EQ(followed.Read({third.begin(), third.begin() + 100}, false), 0u);
+  followed.Prepare();
+  EXPECT_EQ(followed.follower.epoch(), 2u);
+  EXPECT_EQ(followed.follower.current()->frontier(), 100u);
+  EXPECT_EQ(followed.follower.counts().recall(), 1);
+}
+
+TEST(PlanFollower, TheNextEpochBeginsAlthoughTheLastWasNotReadToItsEnd) {
+  Followed followed(PlanOf(2000));
+  auto order = followed.NextOrder();
+  order.resize(order.size() - 30);  // drop_last of the batches
+  followed.Read(order);
+  EXPECT_EQ(followed.follower.epoch(), 0u);
+  const auto next = followed.NextOrder();
+  EXPECT_GE(followed.Read(next), next.size() - 1);  // one that ends an epoch and begins the next looks like a file that is opened twice
+  EXPECT_EQ(followed.follower.epoch(), 1u);
+  EXPECT_TRUE(followed.follower.trusted());
+}
+
+// Worker processes are looked at one after the other: the first is in the next epoch when the last one's accesses of this epoch come.
+TEST(PlanFollower, StragglersAroundATurnCount) {
+  Followed followed(PlanOf(4000));
+  const auto first = followed.NextOrder(), second = followed.NextOrder();
+  std::vector<std::uint32_t> mixed(first.begin(), first.begin() + 3600);
+  std::vector<std::uint32_t> late;
+  for (std::size_t i = 3600; i < first.size(); ++i) (i % 2 == 0 ? mixed : late).push_back(first[i]);
+  std::vector<std::uint32_t> behind;
+  for (std::size_t i = 0; i < 400; ++i) (i % 2 == 0 ? mixed : behind).push_back(second[i]);
+  mixed.insert(mixed.end(), late.begin(), late.end());
+  mixed.insert(mixed.end(), behind.begin(), behind.end());
+  EXPECT_GE(followed.Read(mixed), mixed.size() - 1);
+  EXPECT_EQ(followed.follower.epoch(), 1u);
+  EXPECT_GT(followed.follower.counts().recall(), 0.999);
+}
+
+TEST(PlanFollower, FilesThatAreOpenedTwiceEndNoEpoch) {
+  Followed followed(PlanOf(2000));
+  const auto order = followed.NextOrder();
+  for (const std::uint32_t sample : order) {
+    followed.Read({sample, sample});
+    ASSERT_EQ(followed.follower.epoch(), 0u);
+  }
+  const auto next = followed.NextOrder();
+  for (const std::uint32_t sample : next) followed.Read({sample, sample});
+  EXPECT_EQ(followed.follower.epoch(), 1u);
+  EXPECT_TRUE(followed.follower.trusted());
+}
+
+TEST(PlanFollower, AWrongPlanIsNotTrusted) {
+  Followed followed(PlanOf(4000, 1, 4, 7));
+  auto order = OrdersOf(PlanOf(4000, 1, 4, 77));
+  std::vector<std::uint32_t> read;
+  order.Next(&read);
+  std::size_t at = 0;
+  while (at < read.size() && followed.follower.trusted()) followed.Read({read[at++]});
+  EXPECT_LT(at, PlanFollower::WindowFor(4000)) << "within one window";
+}
+
+TEST(PlanFollower, AnEpochThatIsSkippedIsNoticed) {
+  Followed followed(PlanOf(4000));
+  followed.NextOrder();
+  const auto next = followed.NextOrder();
+  EXPECT_GT(followed.Read(next), next.size() - 100);
+  EXPECT_EQ(followed.follower.epoch(), 1u);
+  EXPECT_TRUE(followed.follower.trusted());
+}
+
+TEST(PlanFollower, AResumedEpochIsFoundWhereItIs) {
+  Followed followed(PlanOf(4000));
+  auto order = followed.NextOrder();
+  order.erase(order.begin(), order.begin() + 2500);
+  followed.Read(order);
+  EXPECT_EQ(followed.follower.current()->frontier(), 4000u);
+  const auto next = followed.NextOrder();
+  EXPECT_EQ(followed.Read(next), next.size());
+}
+
+}  // namespace
+}  // namespace tierd::orders
