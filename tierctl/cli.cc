@@ -120,6 +120,39 @@ void AddTrace(CLI::App& app, Command& command) {
   stop->footer("  tierctl trace stop imagenet\n  tierctl simulate /tmp/epoch.trc");
 }
 
+void AddPlanOptions(CLI::App* verb, PlanOptions& o, bool recipe) {
+  verb->add_option("list", o.list, "the samples in the order of their indices: a file with a path a line (or NUL after each), or a directory as ImageFolder takes it")->required()->type_name("LIST");
+  verb->add_flag("--keep", o.keep, "also when nobody has read by it for ten minutes");
+  verb->add_option("--process", o.process, "until this process ends")->type_name("PID");
+  if (!recipe) return;
+  verb->add_option("--epoch", o.epoch, "number of the first epoch to come")->capture_default_str();
+  verb->add_option("--epochs", o.epochs, "how many epochs from there on; default: not known");
+  verb->add_option("--position", o.position, "samples of the first of them that have been read already")->capture_default_str();
+  verb->add_option("--batch-size", o.batch_size, "with --batch-drop-last: the DataLoader's");
+  verb->add_flag("--batch-drop-last", o.batch_drop_last, "the DataLoader leaves out the last batch if it is not whole");
+}
+
+void AddPlan(CLI::App& app, Command& command) {
+  PlanOptions& o = command.plan;
+  CLI::App* plan = app.add_subcommand("plan", "the order in which a program will read, told ahead: torch-distributed, sequential, tell, list, remove");
+  plan->fallthrough()->require_subcommand(1);
+  CLI::App* distributed = Verb(*plan, "torch-distributed", "the order of PyTorch's DistributedSampler, for one rank on this node", command);
+  AddPlanOptions(distributed, o, true);
+  distributed->add_option("--seed", o.seed, "of the sampler")->capture_default_str();
+  distributed->add_option("--world", o.world, "num_replicas")->capture_default_str();
+  distributed->add_option("--rank", o.rank, "which of them")->capture_default_str();
+  distributed->add_flag("--drop-last", o.drop_last, "the sampler's drop_last");
+  distributed->add_flag("--no-shuffle", o.no_shuffle, "the sampler's shuffle=False");
+  distributed->add_flag("--no-set-epoch", o.no_set_epoch, "the program does not call set_epoch: each epoch has the order of the first");
+  distributed->footer("  tierctl plan torch-distributed --seed 0 --world 4 --rank 1 --epochs 90 /pfs/imagenet/train");
+  AddPlanOptions(Verb(*plan, "sequential", "0, 1, 2, ... in each epoch", command), o, true);
+  CLI::App* tell = Verb(*plan, "tell", "any plan, as a document (PLAN.md)", command);
+  tell->add_option("document", o.document, "a file with the plan as JSON; \"samples\" may be left out")->required()->type_name("FILE");
+  AddPlanOptions(tell, o, false);
+  Verb(*plan, "list", "what was told, where its readers are, and whether it is right", command);
+  Verb(*plan, "remove", "forget plans", command)->add_option("plan", command.jobs, "numbers of plans")->required()->check(IsJobNumber);
+}
+
 void AddActingVerbs(CLI::App& app, Command& command) {
   CLI::App* prefetch = Verb(app, "prefetch", "bring files, or all below directories, before they are read", command);
   prefetch->alias("load")->alias("warmup");
@@ -243,6 +276,7 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
   AddWatchingVerbs(app, command);
   AddPolicy(app, command);
   AddTrace(app, command);
+  AddPlan(app, command);
   AddActingVerbs(app, command);
   AddCaringVerbs(app, command);
   AddSimulate(app, command);

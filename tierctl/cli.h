@@ -58,6 +58,25 @@ struct BenchOptions {
   double seconds = 2;  // for each way at most
 };
 
+// What `plan` is told.
+struct PlanOptions {
+  std::string list;                    // a list file, or a directory as ImageFolder takes it
+  std::string document;                // tell: a file
+  std::int64_t seed = 0;
+  std::uint64_t world = 1;
+  std::uint64_t rank = 0;
+  std::uint64_t epoch = 0;             // the first one
+  std::uint64_t epochs = 0;            // how many; 0: not known
+  std::uint64_t position = 0;
+  std::uint64_t batch_size = 0;
+  bool batch_drop_last = false;
+  bool drop_last = false;
+  bool no_shuffle = false;
+  bool no_set_epoch = false;
+  bool keep = false;
+  std::uint64_t process = 0;
+};
+
 // One struct for all verbs: each uses the members that its options fill.
 struct Command {
   std::string verb;    // "status", "prefetch", "config get", ...
@@ -74,7 +93,7 @@ struct Command {
   bool invalidate = false;         // evict --invalidate
   bool recursive = false;          // ls -r
   bool no_walk = false;            // du --no-walk
-  std::vector<std::uint64_t> jobs; // wait, cancel
+  std::vector<std::uint64_t> jobs; // wait, cancel; plan remove: plans
   std::string key;                 // config get, set; policy show, set, try, trace: the source
   std::string value;               // config set; policy set, try: the policy
   std::string parameters;          // policy try --parameters
@@ -92,6 +111,7 @@ struct Command {
   RunOptions run;                  // run
   SimulateOptions simulate;        // simulate
   BenchOptions bench;              // bench
+  PlanOptions plan;                // plan
 };
 
 struct Parsed {

@@ -63,7 +63,7 @@ const Row kRows[] = {
     {"offline_ok", "[[source]]\npath = \"/x\"\noffline_ok = true\n", {"t:3: source.offline_ok needs staleness = \"immutable\""}},
     {"chunk over region", "[ssd]\nregion_size = \"8 MiB\"\n[[source]]\npath = \"/x\"\nchunk_size = \"8 MiB\"\n",
      {"t:2: ssd.region_size must exceed the largest source.chunk_size by 16 KiB: use the next power of two"}},
-    {"policy name", "[[source]]\npath = \"/x\"\npolicy = \"LRU!\"\n", {"t:3: source.policy wants the name of a policy, such as \"freeze\" or \"lru\", not \"LRU!\""}},
+    {"policy name", "[[source]]\npath = \"/x\"\npolicy = \"LRU!\"\n", {"t:3: source.policy wants the name of a policy, such as \"auto\" or \"lru\", not \"LRU!\""}},
     {"foreign key", "[ssd]\nverify_checksum = false\n", {"t:2: unknown key ssd.verify_checksum: every cached byte is checked, always; there is no switch"}},
     {"several", "[ram]\ncapacty = 1\n[limits]\nsessions = 0\n[sdd]\n",
      {"t:5: unknown section [sdd]; did you mean [ssd]?", "t:2: unknown key ram.capacty; did you mean capacity?",

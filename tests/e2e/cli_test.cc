@@ -299,7 +299,7 @@ TEST_F(CliTest, ConfigIsSetReloadedAndNeverHalfChanged) {  // F36
   ASSERT_TRUE(daemon.Start(options)) << daemon.output();
   EXPECT_EQ(Ctl({"config", "get", "limits.sessions"}).out, "16\n");
   EXPECT_EQ(CtlJson({"config", "get", "source.d.policy"})["values"][0]["origin"], "default");
-  EXPECT_EQ(Ctl({"config", "set", "source.d.policy", "lru"}).out, "source.d.policy: freeze -> lru\n");
+  EXPECT_EQ(Ctl({"config", "set", "source.d.policy", "lru"}).out, "source.d.policy: auto -> lru\n");
   EXPECT_EQ(daemon.Status()["sources"][0]["policy"], "lru");
   const json before = CtlJson({"config", "get"});
   struct Bad {
@@ -326,9 +326,9 @@ TEST_F(CliTest, ConfigIsSetReloadedAndNeverHalfChanged) {  // F36
   Write(file, std::regex_replace(good, std::regex("16"), "32") + "[policy]\nseed = 2\n");
   const Ran reload = Ctl({"config", "reload"});
   EXPECT_EQ(reload.exit_code, 0) << reload.err;
-  EXPECT_THAT(reload.out, HasSubstr("source.d.policy: lru -> freeze\n"));
+  EXPECT_THAT(reload.out, HasSubstr("source.d.policy: lru -> auto\n"));
   EXPECT_THAT(reload.err, HasSubstr("at the next start: limits.sessions: 16 -> 32\n"));
-  EXPECT_EQ(daemon.Status()["sources"][0]["policy"], "freeze");
+  EXPECT_EQ(daemon.Status()["sources"][0]["policy"], "auto");
   // What is in effect, and what is not yet.
   const Ran sessions = Ctl({"config", "get", "limits.sessions"});
   EXPECT_EQ(sessions.out, "16\n");

@@ -18,11 +18,11 @@ json StatusJson() {
   const json read = {{"count", 1}, {"bytes", 2}};
   const json ram = {{"state", "ok"}, {"capacity_bytes", 10}, {"allowed_bytes", 8}, {"used_bytes", 5}, {"allocated_bytes", 6}, {"limbo_bytes", 0}, {"objects", 3}, {"pinned_bytes", 0},
                     {"pages", "tmpfs_huge"}, {"pages_reason", "x"}, {"bound_by", "node"}};
-  const json source = {{"name", "d"}, {"path", "/d"}, {"fs", "ext4"}, {"state", "up"}, {"staleness", "ttl"}, {"ttl_s", 60.0}, {"policy", "freeze"}, {"engine", "io_uring"}, {"window", 64},
+  const json source = {{"name", "d"}, {"path", "/d"}, {"fs", "ext4"}, {"state", "up"}, {"staleness", "ttl"}, {"ttl_s", 60.0}, {"policy", "freeze"}, {"mode", "seeded"}, {"plans", 1}, {"observation", ""}, {"same_orders", 0}, {"engine", "io_uring"}, {"window", 64},
                        {"in_flight", 1}, {"queued", 0}, {"hung", 2}, {"files", 3}, {"requests", 4}, {"read_bytes", 5}, {"epochs", {{{"files", 3}, {"reads", {{"ram", 1}, {"ssd", 0}, {"source", 2}}}}}}};
   return {{"version", "0.1.0"}, {"pid", 5}, {"instance", "9f"}, {"uptime_s", 1.5}, {"state", "ok"}, {"runtime_directory", "/r"}, {"config_file", nullptr}, {"metrics_address", nullptr},
           {"tiers", {{"ram", ram}, {"ssd", {{"state", "off"}, {"note", "none found"}}}}}, {"sources", {source}}, {"reads", {{"ram", read}, {"ssd", read}, {"source", read}, {"bypass", read}}},
-          {"fallback", {{"timeout", 3}}}, {"integrity_failures", 1}, {"sessions", 2}, {"leases", 3}, {"jobs_running", 1}, {"loop_lag_max_us", 7}};
+          {"fallback", {{"timeout", 3}}}, {"integrity_failures", 1}, {"sessions", 2}, {"leases", 3}, {"jobs_running", 1}, {"ring_lost", 0}, {"loop_lag_max_us", 7}};
 }
 
 json FileJson() {
@@ -55,6 +55,11 @@ void Arm(FakeControl& fake) {
   fake.Reply("POST /v1/policies/try",
              {{"tried", {{{"policy", "lru"}, {"parameters", ""}, {"mode", "blind"}, {"share", 0.5}, {"all", counts}, {"last_epoch", counts}}}}});
   fake.Reply("POST /v1/trace", {{"trace", {{"path", "/t.trc"}, {"running", true}, {"error", ""}, {"bytes", 1}, {"objects", 1}, {"accesses", 1}, {"lost", 0}, {"full", false}}}});
+  const json plan = {{"id", 3}, {"source", "d"}, {"state", "followed"}, {"from", "told"}, {"plan", {{"tierd_plan", 1}, {"kind", "torch.sequential"}, {"samples", 9}}}, {"samples", 9}, {"known", 9},
+                     {"epoch", 1}, {"position", 4}, {"epoch_samples", 9}, {"epochs_begun", 2}, {"readers", 1}, {"recall_ratio", 1.0}, {"precision_ratio", 0.5}, {"samples_per_second", 100}};
+  fake.Reply("GET /v1/plans", {{"plans", {plan}}});
+  fake.Reply("DELETE /v1/plans/3", plan);
+  fake.Reply("POST /v1/plans", {{"plan", 3}}, 201);
   fake.Reply("PATCH /v1/config", {{"applied", json::array({change})}, {"restart", json::array()}});
   fake.Reply("POST /v1/config/reload", {{"applied", json::array()}, {"restart", json::array({change})}});
   fake.Reply("POST /v1/gc", {{"ssd_bytes", 5}, {"ssd_allocated_bytes", 6}});
@@ -90,6 +95,8 @@ const Row kRows[] = {{"status", {"status"}},
                      {"policy_try", {"policy", "try", "lru"}},
                      {"trace", {"trace", "start", "/t.trc"}},
                      {"trace", {"trace", "stop"}},
+                     {"plan_list", {"plan", "list"}},
+                     {"plan_list", {"plan", "remove", "3"}},
                      {"simulate", {"simulate", "-n", "100", "--ram", "50%"}},
                      {"doctor", {"doctor", "--no-speed"}},
                      {"top", {"top", "-n", "1"}},

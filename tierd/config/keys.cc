@@ -244,8 +244,12 @@ void AddSource(std::vector<Entry>& entries) {
             "Requests that may hang in the source before readers are sent there at once. More: each holds a frame of memory and maybe a thread.");
   table.Add("warm", &S::warm, Choice<bool>("\"auto\" or \"off\"", {"off", "auto"}), kRestart,
             "auto: when reads look like an epoch and there is room, the rest is brought up ahead of use.");
-  table.Add("policy", &S::policy, Text("the name of a policy, such as \"freeze\" or \"lru\"", IsPolicyName), kReload,
-            "Who may enter a tier and who leaves. freeze fills once and never evicts, which no policy beats when each epoch reads everything once.");
+  table.Add("ahead", &S::ahead, Choice<bool>("\"auto\" or \"off\"", {"off", "auto"}), kRestart,
+            "auto: what a plan says is read next is brought just before it is read.");
+  table.Add("mode", &S::mode, Choice<engine::OrderMode>("\"seeded\", \"observed\" or \"blind\"", {"seeded", "observed", "blind"}), kRestart,
+            "What may be known of the order in which readers read. seeded: plans that are told, and what is seen. observed: what is seen. blind: neither.");
+  table.Add("policy", &S::policy, Text("the name of a policy, such as \"auto\" or \"lru\"", IsPolicyName), kReload,
+            "Who may enter a tier and who leaves. auto fills once and never evicts, which no policy beats without knowing the order; where a plan says it, what is read last leaves first.");
   table.Add("policy_parameters", &S::policy_parameters, Text("text of the form \"key=value,key=value\", 1000 bytes at most", [](const std::string& text) { return text.size() <= 1000; }),
             kReload, "Given to the policy as it is.");
   table.Add("offline_ok", &S::offline_ok, Boolean(), kRestart,

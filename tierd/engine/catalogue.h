@@ -74,6 +74,8 @@ class Catalogue {
   // The key of a path of a source, with the index's secret.
   abi::FileKey KeyOf(std::uint32_t wire_id, std::string_view relative) const;
 
+  const std::uint8_t* hash_secret() const { return index_->hash_secret(); }
+
   // The file, directory, symlink or alias with that key; kNoFile if unknown.
   FileId Find(abi::FileKey key) const;
   // Adds a file record with its slot (deadline expired) and, for a regular file of size > 0, its objects. The key must be unknown. None when

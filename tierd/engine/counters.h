@@ -31,6 +31,9 @@ struct EngineCounters {
   std::uint64_t prefetch_files = 0, prefetch_bytes = 0;
   std::uint64_t prefetch_late = 0;           // brought ahead, but a reader asked before it was there
   std::uint64_t prefetch_unused_bytes = 0;   // brought ahead and gone before anybody read it
+  std::uint64_t ahead_used = 0;              // brought by a plan, and read from RAM
+  std::uint64_t ahead_lead_ns = 0;           // how long these were there before, summed
+  std::uint64_t reader_wait_ns = 0;          // that clients waited for bytes that were not in RAM, summed
   std::uint64_t invalidated_changed = 0, invalidated_request = 0, invalidated_racy = 0;
   std::uint64_t integrity_ssd = 0;           // records that did not verify
   std::uint64_t integrity_source = 0;        // chunks of which two reads of one version differed

@@ -1,5 +1,7 @@
 #include "tierd/engine/engine.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <limits>
 #include <utility>
@@ -93,7 +95,17 @@ void Engine::OnAccess(SessionId session, std::uint64_t entry) {
   }
   const AccessWatch::Read read{.key = catalogue_->file(record.file).key, .chunk = record.chunk, .bytes = record.bytes, .consumer = static_cast<std::uint32_t>(session), .time_ns = now_ns, .tier = tier};
   if (!Survives([&] { unit.watch->OnRead(read, unit.epochs); })) unit.watch->GiveUp();
-  unit.policy.Accessed({Raw(object), static_cast<std::uint32_t>(session), now_ns, tier});
+  NoteAccess(session, object, tier);
+}
+
+// A read by a client, as its ring tells it; or one that it was told to do itself, which leaves no trace there.
+void Engine::NoteAccess(SessionId session, ObjectId object, std::uint8_t tier) {
+  const FileId file = catalogue_->object(object).file;
+  SourceUnit& unit = *sources_[catalogue_->file(file).source];
+  unit.policy.Accessed({Raw(object), static_cast<std::uint32_t>(session), clock_.MonotonicNs(), tier});
+  foresights_[unit.index]->OnAccess(session, file);
+  forerunners_[unit.index]->OnAccess(object);
+  observers_[unit.index]->OnAccess(session, file);
 }
 
 void Engine::CountRingLost(std::uint64_t entries) {
@@ -106,7 +118,37 @@ AccessWatch::Tiers Engine::TiersForWatch() const {
 }
 
 void Engine::OnSessionEnd(SessionId session) {
-  for (const auto& unit : sources_) unit->read_ahead.ForgetSession(static_cast<std::uint64_t>(session));
+  for (const auto& unit : sources_) {
+    unit->read_ahead.ForgetSession(static_cast<std::uint64_t>(session));
+    foresights_[unit->index]->OnSessionEnd(session);
+  }
+}
+
+void Engine::TellPlan(SourceUnit& unit, ToldPlan told, std::function<void(Result<std::uint64_t>)> done) {
+  if (unit.options.mode != OrderMode::kSeeded) {
+    ::unlink(told.list_file.c_str());
+    return done(Status(Code::kBusy, "source " + unit.options.name + " takes no plans: its mode is " + kOrderModeNames[static_cast<std::size_t>(unit.options.mode)]));
+  }
+  SampleMap::Where where{.roots = {unit.source->root(), unit.source->canonical_root()}, .wire_id = unit.wire_id, .secret = {}};
+  std::copy_n(catalogue_->hash_secret(), where.secret.size(), where.secret.begin());
+  auto shared = std::make_shared<ToldPlan>(std::move(told));  // shared with the worker that reads its list
+  const bool handed = workers_.Run([shared, where = std::move(where)] { return SampleMap::MakeFromFile(shared->list_file, where); },
+                                   [this, &unit, shared, done](Result<SampleMap::List> list) {
+                                     if (!list.ok()) return done(list.status());
+                                     const std::uint64_t id = ++last_plan_;
+                                     Foresight::Consumer consumer;
+                                     consumer.id = id;
+                                     consumer.plan = shared->plan;
+                                     consumer.document = shared->document;
+                                     consumer.list = std::move(list).value();
+                                     consumer.keep = shared->keep;
+                                     consumer.process = std::move(shared->process);
+                                     const Status status = foresights_[unit.index]->Add(std::move(consumer));
+                                     ScheduleTurn();
+                                     if (!status.ok()) return done(status);
+                                     done(id);
+                                   });
+  if (!handed) done(Status(Code::kNoSpace, "out of memory"));
 }
 
 // ---- the control plane ---------------------------------------------------------------------------------------------------------

@@ -22,7 +22,10 @@
 #include "tierd/engine/catalogue.h"
 #include "tierd/engine/counters.h"
 #include "tierd/engine/fetcher.h"
+#include "tierd/engine/forerunner.h"
+#include "tierd/engine/foresight.h"
 #include "tierd/engine/jobs.h"
+#include "tierd/engine/observer.h"
 #include "tierd/engine/options.h"
 #include "tierd/engine/placement.h"
 #include "tierd/engine/recovery_doubts.h"
@@ -115,6 +118,19 @@ class Engine {
   // Records of the source's dataset do not come back after a crash (one fsync, on the tier's own thread); what is known of its other files is forgotten by the SSD tier too.
   // `done` says whether that is so.
   void VoidRecords(SourceUnit& unit, std::function<void(bool durable)> done);
+  // What is known of the order in which a source is read.
+  Foresight& foresight(const SourceUnit& unit) { return *foresights_[unit.index]; }
+  const Foresight& foresight(const SourceUnit& unit) const { return *foresights_[unit.index]; }
+  const Observer& observer(const SourceUnit& unit) const { return *observers_[unit.index]; }
+  // A plan was told. Its list is read by a worker; `done` runs once, with the plan's id. kBusy: the source's mode is not `seeded`.
+  struct ToldPlan {
+    orders::Plan plan;
+    std::string document;
+    std::string list_file;  // its list (SampleMap::Make), in a directory of ours: removed once it was read
+    bool keep = false;
+    UniqueFd process;
+  };
+  void TellPlan(SourceUnit& unit, ToldPlan told, std::function<void(Result<std::uint64_t>)> done);
   // Work was given by the control plane: a turn comes soon.
   void Kick() { ScheduleTurn(); }
   // Another policy for a source, at run time, in two steps, so that several change together or none: it is made (kNotFound, kInvalid), and then takes
@@ -156,6 +172,8 @@ class Engine {
   bool DrainSources(std::int64_t begin_ns);
   bool StepIndex();
   bool TellPolicy(SourceUnit& unit);
+  bool RenewPolicy(SourceUnit& unit);
+  void NoteAccess(SessionId session, ObjectId object, std::uint8_t tier);
   void NoteLag(std::int64_t begin_ns);
   AccessWatch::Tiers TiersForWatch() const;
   void ScheduleTurn();
@@ -195,6 +213,10 @@ class Engine {
   std::unique_ptr<Jobs> jobs_;
   std::unique_ptr<Refresher> refresher_;
   std::unique_ptr<Sweeps> sweeps_;
+  std::vector<std::unique_ptr<Foresight>> foresights_;  // by SourceUnit::index
+  std::vector<std::unique_ptr<Forerunner>> forerunners_;
+  std::vector<std::unique_ptr<Observer>> observers_;
+  std::uint64_t last_plan_ = 0;
   std::vector<std::unique_ptr<Watched>> watched_;
   boost::asio::steady_timer timer_;
   HandlerMemory timer_memory_;

@@ -98,6 +98,8 @@ Status Engine::Start(ReplySink& replies) {
   fetcher_->on_mismatch = [this](const std::string& line) { Log(line); };
   fetcher_->on_dataset_void = [this](SourceUnit& unit) { VoidDataset(unit); };
   fetcher_->on_first_demand = [this](SourceUnit& unit, FileId file) {
+    // A plan says what comes first; a walk does not.
+    if (unit.options.ahead && !foresights_[unit.index]->empty()) return;
     if (!unit.options.warm || !unit.warmup.OnFirstRead(catalogue_->PathOf(file))) return;
     jobs_->WarmUp(unit, unit.warmup.common_directory());
     ScheduleTurn();
@@ -112,6 +114,14 @@ Status Engine::Start(ReplySink& replies) {
     Watch(unit->job_walker->event_fd());
     Watch(unit->resolver->event_fd());
   }
+  for (const auto& unit : sources_) {
+    foresights_.push_back(std::make_unique<Foresight>(Foresight::Parts{*unit, *catalogue_, *fetcher_, workers_, clock_, [this, &source = *unit] { return RenewPolicy(source); },
+                                                                            [this] { ScheduleTurn(); }}));
+    forerunners_.push_back(std::make_unique<Forerunner>(
+        Forerunner::Parts{*unit, *foresights_.back(), *catalogue_, *placement_, *fetcher_, clock_, counters_, [this] { ScheduleTurn(); }}));
+    observers_.push_back(std::make_unique<Observer>(Observer::Parts{*unit, *foresights_.back(), *catalogue_, *fetcher_, workers_, clock_, last_plan_}));
+  }
+  fetcher_->on_bypass = [this](SessionId session, ObjectId object) { NoteAccess(session, object, static_cast<std::uint8_t>(abi::Tier::kBypass)); };
   if (ssd_) {
     Watch(ssd_io_->event_fd());
     Watch(ssd_->wake_fd());
@@ -211,6 +221,15 @@ void Engine::SwitchPolicy(SourceUnit& unit, policies::PolicyInstance policy, con
   unit.options.policy = name;
   unit.options.policy_parameters = parameters;
   if (TellPolicy(unit)) ScheduleTurn();
+}
+
+// The same policy, knowing all but plans.
+bool Engine::RenewPolicy(SourceUnit& unit) {
+  auto policy = PreparePolicy(unit.options.policy, unit.options.policy_parameters);
+  if (!policy.ok()) return false;
+  unit.policy.Begin(std::move(policy).value());
+  ScheduleTurn();
+  return true;
 }
 
 // A slice. True: it has not been told everything yet.

@@ -152,6 +152,8 @@ void Engine::Turn() {
   part([&] { more |= refresher_->Step(); });
   part([&] { more |= StepIndex(); });
   for (const auto& unit : sources_) part([&] { more |= TellPolicy(*unit); });
+  for (const auto& foresight : foresights_) part([&] { more |= foresight->Step(); });
+  for (const auto& forerunner : forerunners_) part([&] { forerunner->Step(); });
   if (on_turn) part(on_turn);
   part([&] { EndTurn(); });
   NoteLag(begin);
@@ -197,7 +199,8 @@ void Engine::PauseIndexGrowth() {
 }
 
 void Engine::ArmTimer() {
-  const bool busy = clock_.PreciseNs() < busy_until_ns_ || Working() || recovering_;
+  const bool followed = std::any_of(foresights_.begin(), foresights_.end(), [](const auto& foresight) { return foresight->active(); });
+  const bool busy = clock_.PreciseNs() < busy_until_ns_ || Working() || recovering_ || followed;
   const bool hits = std::exchange(ring_entries_seen_, counters_.ring_entries) != counters_.ring_entries;
   const auto on_time = [this, waits = timer_waits_](const boost::system::error_code& error) {
     --waits->pending;
@@ -251,6 +254,9 @@ void Engine::OnTimer() {
     last_second_ns_ = precise;
     if (!KeepMemoryReserve()) Log("out of memory: the reserve was used");
     placement_->Tick();
+    for (const auto& foresight : foresights_) foresight->Tick();
+    for (const auto& forerunner : forerunners_) forerunner->Tick();
+    for (const auto& observer : observers_) observer->Tick();
     TrimAfterWork();
     for (const auto& unit : sources_) {
       unit->watch->Tick(TiersForWatch());
@@ -258,7 +264,8 @@ void Engine::OnTimer() {
       if (unit->job_walker->active() != 0) unit->job_walker->Tick(now);
     }
   }
-  const bool work = failed_ || Working() || placement_->backfilling() || index_->growing() || index_->WantsGrowth() || ram_->shrinking() || ram_->WantsCompaction();
+  const bool foreseen = std::any_of(foresights_.begin(), foresights_.end(), [](const auto& foresight) { return !foresight->empty(); });
+  const bool work = failed_ || foreseen || Working() || placement_->backfilling() || index_->growing() || index_->WantsGrowth() || ram_->shrinking() || ram_->WantsCompaction();
   if (work) Turn();
   else EndTurnQuietly();
 }

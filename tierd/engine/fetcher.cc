@@ -1,7 +1,5 @@
 #include "tierd/engine/fetcher.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <new>
 
@@ -12,6 +10,8 @@ namespace tierd::engine {
 namespace {
 
 constexpr std::size_t kLostPerTick = 1024;
+constexpr std::int64_t kSsdPatienceNs = 30'000'000'000;  // for a device that is behind with writing
+constexpr std::int64_t kTransitPatienceNs = 50'000'000;       // for a frame of others that only pass through; then the reader goes to the source
 
 }  // namespace
 
@@ -31,6 +31,7 @@ void Fetcher::Fetch(SourceUnit& unit, const FetchRequest& request) {
   waiter->flags = request.entry.flags;
   waiter->chunk = request.entry.chunk;
   waiter->deadline_ns = clock_.MonotonicNs() + std::int64_t{unit.options.demand_timeout_ms} * 1'000'000;
+  waiter->begun_ns = clock_.PreciseNs();
   waiter->expected.ino = request.entry.expected_ino;
   waiter->expected.size = request.entry.expected_size;
   waiter->expected.mtime_ns = request.entry.expected_mtime_ns;
@@ -192,6 +193,18 @@ void Fetcher::Tick() {
   ResumeWrites();
 }
 
+bool Fetcher::MayWaitForTransit(Fill& fill) const {
+  const std::int64_t now_ns = clock_.MonotonicNs();
+  if (fill.transit_wait_until_ns == 0) fill.transit_wait_until_ns = now_ns + kTransitPatienceNs;
+  return now_ns < fill.transit_wait_until_ns;
+}
+
+bool Fetcher::MayWaitForSsd(Fill& fill) const {
+  const std::int64_t now_ns = clock_.MonotonicNs();
+  if (fill.ssd_wait_until_ns == 0) fill.ssd_wait_until_ns = now_ns + kSsdPatienceNs;
+  return now_ns < fill.ssd_wait_until_ns;
+}
+
 // Waiters whose work went away without answering them.
 void Fetcher::AnswerLost() {
   for (std::size_t i = 0; i < kLostPerTick && !lost_waiters_->empty(); ++i) {
@@ -276,6 +289,7 @@ void Fetcher::ReplyFrame(const Waiter& waiter, ObjectId object, std::uint64_t wo
   reply.length = record.bytes;
   reply.ordinal = catalogue_.OrdinalOf(object);
   placement_.NoteRead(object);
+  if (tier != abi::Tier::kRam) counters_.reader_wait_ns += static_cast<std::uint64_t>(std::max<std::int64_t>(0, clock_.PreciseNs() - waiter->begun_ns));
   Answer(waiter, reply);
 }
 
@@ -293,6 +307,7 @@ void Fetcher::ReplyBypass(const Waiter& waiter, abi::Fallback reason, FileId fil
   if (file != kNoFile) {
     const ObjectId object = catalogue_.ObjectOf(file, waiter->chunk);
     if (object != kNoObject) reply.ordinal = catalogue_.OrdinalOf(object);
+    if (object != kNoObject && waiter->op == abi::FetchOp::kChunk && on_bypass) on_bypass(waiter->session, object);
   }
   Answer(waiter, reply);
 }

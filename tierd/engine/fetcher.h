@@ -83,6 +83,8 @@ class Fetcher {
   // Forgets a file altogether: policy, slots, record.
   void Forget(SourceUnit& unit, FileId file);
 
+  // A client was told to read something known itself.
+  std::function<void(SessionId, ObjectId)> on_bypass;
   // Something a client asked for the first time: the engine feeds warm-up with it.
   std::function<void(SourceUnit&, FileId)> on_first_demand;
   // Two reads of one version of a file gave different bytes: one line for the log.

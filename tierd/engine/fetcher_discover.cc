@@ -281,7 +281,8 @@ void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
     // No frame: the SSD tier may take the bytes all the same; clients read the source.
     EndDiscovery(discovery);
     fills_.emplace(Raw(object), fill);
-    if (discovery->bytes == bytes && JoinStaged(discovery)) placement_.CopyToSsd(object, {discovery->staging.data(), bytes}, discovery->generation);
+    const std::uint32_t why = fill->has_client() ? TIERD_FOR_READER : TIERD_AHEAD;
+    if (discovery->bytes == bytes && JoinStaged(discovery)) placement_.CopyToSsd(object, {discovery->staging.data(), bytes}, {.generation = discovery->generation, .why = why});
     EndStaging(discovery);
     return Fail(fill, abi::Fallback::kNoFrame, placement_.OnSsd(object) ? BringOutcome::kCached : BringOutcome::kNoRoom);
   }

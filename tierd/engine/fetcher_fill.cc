@@ -13,8 +13,6 @@ namespace {
 constexpr double kSlowSsdNs = 5e6;
 constexpr double kVerySlowSsdNs = 20e6;        // reason enough to try a source that was not measured yet
 constexpr std::uint32_t kSlowSsdLookAgain = 16;  // one in so many reads still goes to the SSD: it may have recovered
-constexpr std::int64_t kSsdPatienceNs = 30'000'000'000;  // for a device that is behind with writing
-constexpr std::int64_t kTransitPatienceNs = 50'000'000;       // for a frame of others that only pass through; then the reader goes to the source
 
 }  // namespace
 
@@ -288,8 +286,10 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
     return;
   }
   const std::byte* data = framed ? placement_.FrameSpan(fill->grant.frame).data() : fill->staging.data();
-  if (copy_to_ssd) {
-    const bool busy = placement_.CopyToSsd(object, {data, bytes}, fill->generation) == Placement::Copied::kBusy;
+  const bool stays = framed && !fill->grant.transit;
+  if (copy_to_ssd && !stays) {
+    const std::uint32_t why = fill->has_client() ? TIERD_FOR_READER : TIERD_AHEAD;
+    const bool busy = placement_.CopyToSsd(object, {data, bytes}, {.generation = fill->generation, .why = why}) == Placement::Copied::kBusy;
     // Without a frame this is the only place for them: the source was read, and is not read again because the device is slower.
     if (busy && !framed && !fill->has_client() && MayWaitForSsd(*fill)) {
       waiting_for_ssd_.emplace_back(&unit, fill);
@@ -306,6 +306,8 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
   if (framed) {
     word = placement_.Publish(object, fill->grant);
     fill->grant = {};
+    // The policy knows by now that RAM has it. Where the index had no room for it, the frame has left and its bytes are untouched as yet.
+    if (copy_to_ssd && stays) placement_.CopyToSsd(object, {data, bytes}, {.generation = fill->generation, .why = TIERD_COPY});
   }
   const bool kept = placement_.InRam(object) || placement_.OnSsd(object);
   Waiters waiters = std::move(fill->waiters);
@@ -334,18 +336,6 @@ void Fetcher::FrameStaged(SourceUnit& unit, const FillPtr& fill) {
     }
   }
   Complete(unit, fill, abi::Tier::kSource, true);  // also without a frame: the SSD tier may take them, the client reads the source
-}
-
-bool Fetcher::MayWaitForTransit(Fill& fill) const {
-  const std::int64_t now_ns = clock_.MonotonicNs();
-  if (fill.transit_wait_until_ns == 0) fill.transit_wait_until_ns = now_ns + kTransitPatienceNs;
-  return now_ns < fill.transit_wait_until_ns;
-}
-
-bool Fetcher::MayWaitForSsd(Fill& fill) const {
-  const std::int64_t now_ns = clock_.MonotonicNs();
-  if (fill.ssd_wait_until_ns == 0) fill.ssd_wait_until_ns = now_ns + kSsdPatienceNs;
-  return now_ns < fill.ssd_wait_until_ns;
 }
 
 void Fetcher::ResumeWrites() {

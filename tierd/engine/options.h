@@ -11,6 +11,9 @@
 namespace tierd::engine {
 
 enum class EngineChoice : std::uint8_t { kAuto, kUring, kThreads };
+// What may be known of the order of reads.
+enum class OrderMode : std::uint8_t { kSeeded, kObserved, kBlind };
+inline constexpr const char* kOrderModeNames[] = {"seeded", "observed", "blind"};
 enum class PagesChoice : std::uint8_t { kAuto, kHugetlb, kShmem, kTmpfs, k4KiB };
 
 struct SourceOptions {
@@ -27,9 +30,11 @@ struct SourceOptions {
   std::uint32_t demand_timeout_ms = 800;  // then a waiting reader is told to read the source itself
   std::uint32_t hung_cap = 64;
   bool warm = true;                    // warm-up on first touch
+  bool ahead = true;                   // what a plan says is read next is brought before
   bool offline_ok = false;             // with `immutable`: serve recovered records without asking the source
   std::uint32_t check_reads = 0;       // every Nth chunk read from the source is read twice and compared; 0: none
-  std::string policy = "freeze";
+  OrderMode mode = OrderMode::kSeeded;
+  std::string policy = "auto";
   std::string policy_parameters;
 };
 

@@ -59,7 +59,7 @@ class Placement final : public ssd::SsdOwner {
     bool transit = false;
   };
   // A frame for the object's bytes (ObjectRecord::bytes), held for I/O. `may_transit`: a reader waits, so a frame that is only passed
-  // through is worth having. `may_evict`: others may leave for it (prefetch only fills what is free).
+  // through is worth having; and the policy is told so (TIERD_FOR_READER, else TIERD_AHEAD). `may_evict`: others may leave for it.
   struct AcquireOptions {
     bool may_transit = false;
     bool may_evict = false;
@@ -83,8 +83,11 @@ class Placement final : public ssd::SsdOwner {
     kRefused,
   };
   // A copy for the SSD tier of bytes just read from the source (or being demoted), if there is a tier, the policy agrees and there is room.
-  // `generation`: dataset generation when the bytes were asked for.
-  Copied CopyToSsd(ObjectId object, std::span<const std::byte> payload, std::uint64_t generation);
+  struct CopyOptions {
+    std::uint64_t generation = 0;     // of the dataset, when the bytes were asked for
+    std::uint32_t why = TIERD_COPY;   // TIERD_FOR_READER: the reader's bytes found no place in RAM
+  };
+  Copied CopyToSsd(ObjectId object, std::span<const std::byte> payload, CopyOptions options);
   ssd::RecordIdentity IdentityOf(ObjectId object, std::uint64_t generation) const;
 
   bool InRam(ObjectId object) const { return catalogue_.object(object).frame != ram::kNoFrame; }

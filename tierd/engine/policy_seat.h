@@ -29,7 +29,10 @@ class PolicySeat {
   void TakeOver() {
     policy_ = std::move(next_);
     next_.reset();
+    ++incarnation_;
   }
+  // How many have taken over: each begins without a plan.
+  std::uint32_t incarnation() const { return incarnation_; }
 
   // ---- events. An instance drops what it has not been told about yet.
   void ObjectKnown(const policies::PolicyInstance::Object& object) {
@@ -52,9 +55,13 @@ class PolicySeat {
     policy_->Removed(tier, id);
     if (next_) next_->Removed(tier, id);
   }
+  // To the one that answers: its successor is told when it has taken over.
+  void Plan(std::uint32_t consumer, std::uint32_t epoch, std::span<const std::uint32_t> ids, std::uint32_t first) { policy_->Plan(consumer, epoch, ids, first); }
 
   // ---- questions.
-  bool Admit(std::uint32_t tier, std::uint32_t id, std::uint64_t bytes_free) { return policy_->Admit(tier, id, bytes_free); }
+  bool takes_plans() const { return policy_->takes_plans(); }
+  std::size_t Next(std::uint32_t tier, std::int64_t now_ns, std::span<tierd_candidate> out) { return policy_->Next(tier, now_ns, out); }
+  bool Admit(std::uint32_t tier, std::uint32_t id, std::uint64_t bytes_free, std::uint32_t why) { return policy_->Admit(tier, id, bytes_free, why); }
   std::size_t Victims(std::uint32_t tier, std::uint64_t bytes, std::span<std::uint32_t> ids) { return policy_->Victims(tier, bytes, ids); }
   double Worth(std::uint32_t tier, std::uint32_t id) { return policy_->Worth(tier, id); }
 
@@ -62,6 +69,7 @@ class PolicySeat {
   std::optional<policies::PolicyInstance> policy_;
   std::optional<policies::PolicyInstance> next_;
   std::size_t told_ = 0;
+  std::uint32_t incarnation_ = 0;
 };
 
 }  // namespace tierd::engine

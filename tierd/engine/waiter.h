@@ -41,6 +41,7 @@ struct Waiting {
   bool evict = true;               // others may leave for it
   std::uint8_t attempts = 0;       // rounds through Serve; bounded
   std::uint32_t chunk = 0;
+  std::int64_t begun_ns = 0;       // PreciseNs; of clients
   std::int64_t deadline_ns = 0;    // when a client is told to read the source itself; 0 for the daemon's own
   io::FileStat expected;           // with kFetchHandle
   BringCallback done;

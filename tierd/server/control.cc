@@ -28,7 +28,10 @@ constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 // One connection: read a request, answer, again. Owns itself through the handlers that are pending.
 class Control::Connection : public std::enable_shared_from_this<Control::Connection> {
  public:
-  Connection(local::socket socket, ControlApi& api, std::shared_ptr<std::size_t> count) : stream_(std::move(socket)), api_(api), count_(std::move(count)) { ++*count_; }
+  Connection(local::socket socket, ControlApi& api, std::shared_ptr<std::size_t> count, ControlApi::Caller caller)
+      : stream_(std::move(socket)), api_(api), count_(std::move(count)), caller_(caller) {
+    ++*count_;
+  }
   ~Connection() { --*count_; }
 
   void Read() {
@@ -51,7 +54,7 @@ class Control::Connection : public std::enable_shared_from_this<Control::Connect
     const auto& request = parser_->get();
     const auto method = request.method_string();
     const auto target = request.target();
-    api_.Handle({method.data(), method.size()}, {target.data(), target.size()}, request.body(),
+    api_.Handle({method.data(), method.size()}, {target.data(), target.size()}, request.body(), caller_,
                 [self = shared_from_this(), keep_alive = request.keep_alive()](ControlApi::Response response) { self->Answer(std::move(response), keep_alive); });
   }
 
@@ -74,6 +77,7 @@ class Control::Connection : public std::enable_shared_from_this<Control::Connect
   beast::basic_stream<local> stream_;
   ControlApi& api_;
   std::shared_ptr<std::size_t> count_;
+  const ControlApi::Caller caller_;
   beast::flat_buffer buffer_{kMaxBodyBytes + 64 * 1024};
   std::optional<http::request_parser<http::string_body>> parser_;
   http::response<http::string_body> response_;
@@ -124,7 +128,7 @@ bool Control::AcceptOne() {
   const bool known = ::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
   if (!known || peer.uid != ::geteuid()) return true;
   const bool full = *connections_ >= max_connections_;
-  auto connection = std::make_shared<Connection>(std::move(socket), api_, connections_);
+  auto connection = std::make_shared<Connection>(std::move(socket), api_, connections_, ControlApi::Caller{peer.pid});
   if (full) connection->RefuseBusy();
   else connection->Read();
   return true;

@@ -80,36 +80,38 @@ ControlApi::Response ControlApi::Error(unsigned status, const char* code, const 
 
 // ---- routing ---------------------------------------------------------------------------------------------------------------
 
-void ControlApi::Handle(std::string_view method, std::string_view target, std::string_view body, Answer answer) {
+void ControlApi::Handle(std::string_view method, std::string_view target, std::string_view body, const Caller& caller, Answer answer) {
   const auto parsed = ParseTarget(target);
   if (!parsed) return answer(Error(400, "bad_request", "the query of " + std::string(target) + " cannot be decoded"));
   const std::string& path = parsed->path;
   static const std::map<std::string, std::string, std::less<>> kMethods = {
       {"/v1/version", "GET"}, {"/v1/status", "GET"},  {"/v1/files", "GET"},   {"/v1/file", "GET"},    {"/v1/du", "GET"},
-      {"/v1/jobs", "GET"},    {"/v1/doctor", "GET"},  {"/v1/metrics", "GET"}, {"/v1/policies", "GET"},
+      {"/v1/jobs", "GET"},    {"/v1/doctor", "GET"},  {"/v1/metrics", "GET"}, {"/v1/policies", "GET"}, {"/v1/plans", "GET, POST"},
       {"/v1/config", "GET, PATCH"}, {"/v1/config/reload", "POST"}, {"/v1/walk", "POST"},
       {"/v1/prefetch", "POST"}, {"/v1/evict", "POST"}, {"/v1/pin", "POST"},   {"/v1/unpin", "POST"},  {"/v1/verify", "POST"},
       {"/v1/gc", "POST"},
       {"/v1/trace", "POST"},  {"/v1/policies/try", "POST"}};
-  constexpr std::string_view kJobPrefix = "/v1/jobs/";
-  const bool one_job = path.starts_with(kJobPrefix);
+  constexpr std::string_view kJobPrefix = "/v1/jobs/", kPlanPrefix = "/v1/plans/";
+  const bool one_job = path.starts_with(kJobPrefix), one_plan = path.starts_with(kPlanPrefix);
   const auto known = kMethods.find(path);
-  if (!one_job && known == kMethods.end()) return answer(Error(404, "not_found", "no end point " + path));
-  const std::string allowed = one_job ? "GET, DELETE" : known->second;
+  if (!one_job && !one_plan && known == kMethods.end()) return answer(Error(404, "not_found", "no end point " + path));
+  const std::string allowed = one_job || one_plan ? "GET, DELETE" : known->second;
   if (!Lists(allowed, method)) {
     Response response = Error(405, "method", path + " answers " + allowed);
     response.allow = allowed;
     return answer(std::move(response));
   }
   if (one_job) return answer(OneJob(std::string_view(path).substr(kJobPrefix.size()), method == "DELETE"));
+  if (one_plan) return answer(OnePlan(std::string_view(path).substr(kPlanPrefix.size()), method == "DELETE"));
   if (path == "/v1/du") return DiskUse(parsed->query, std::move(answer));
   if (method == "GET") return answer(Get(path, parsed->query));
   if (method == "PATCH") return answer(PatchConfig(body));
-  return Post(path, body, std::move(answer));
+  return Post(path, body, caller, std::move(answer));
 }
 
 ControlApi::Response ControlApi::Get(std::string_view path, const Query& query) {
   if (path == "/v1/version") return Version();
+  if (path == "/v1/plans") return PlanList();
   if (path == "/v1/status") return Status();
   if (path == "/v1/files") return Files(query);
   if (path == "/v1/file") return File(query);
@@ -120,7 +122,7 @@ ControlApi::Response ControlApi::Get(std::string_view path, const Query& query) 
   return Config();
 }
 
-void ControlApi::Post(std::string_view path, std::string_view text, Answer answer) {
+void ControlApi::Post(std::string_view path, std::string_view text, const Caller& caller, Answer answer) {
   if (path == "/v1/config/reload") return answer(Reload());
   const Json body = Json::parse(text, nullptr, false);
   if (body.is_discarded() || !body.is_object()) return answer(Error(400, "bad_request", "the body is not a JSON object"));
@@ -128,11 +130,13 @@ void ControlApi::Post(std::string_view path, std::string_view text, Answer answe
       {"/v1/walk", {"paths"}}, {"/v1/prefetch", {"paths", "tier", "pin", "evict"}}, {"/v1/evict", {"paths", "invalidate"}},
       {"/v1/pin", {"paths"}},  {"/v1/unpin", {"paths"}},                            {"/v1/verify", {"paths"}},
       {"/v1/gc", {}},
-      {"/v1/trace", {"source", "path", "most_bytes", "stop"}}, {"/v1/policies/try", {"source", "policy", "parameters", "stop"}}};
+      {"/v1/trace", {"source", "path", "most_bytes", "stop"}}, {"/v1/policies/try", {"source", "policy", "parameters", "stop"}},
+      {"/v1/plans", {"plan", "list", "path", "keep", "follow", "process"}}};
   const std::vector<std::string>& members = kMembers.find(path)->second;
   for (const auto& [name, value] : body.items()) {
     if (std::find(members.begin(), members.end(), name) == members.end()) return answer(Error(400, "bad_request", "unknown member \"" + name + "\""));
   }
+  if (path == "/v1/plans") return TellPlan(body, caller, std::move(answer));
   if (path == "/v1/walk") return answer(Walk(body));
   if (path == "/v1/prefetch") return answer(Prefetch(body));
   if (path == "/v1/evict") return Evict(body, std::move(answer));
@@ -211,6 +215,10 @@ ControlApi::Json ControlApi::SourceJson(const engine::SourceUnit& unit) const {
             {"staleness", kStalenessNames[static_cast<std::size_t>(unit.options.staleness)]},
             {"ttl_s", unit.options.ttl_ms / 1000.0},
             {"policy", unit.options.policy},
+            {"mode", engine::kOrderModeNames[static_cast<std::size_t>(unit.options.mode)]},
+            {"plans", engine_.foresight(unit).List().size()},
+            {"observation", engine_.observer(unit).Report()},
+            {"same_orders", engine_.observer(unit).same_orders()},
             {"engine", counters.engine},
             {"window", counters.window},
             {"in_flight", counters.in_flight},
@@ -258,6 +266,7 @@ ControlApi::Response ControlApi::Status() {
   status["sessions"] = sessions.sessions;
   status["leases"] = sessions.leases;
   status["jobs_running"] = running;
+  status["ring_lost"] = engine_.counters().ring_lost;
   status["loop_lag_max_us"] = engine_.lag().max_ns / 1000;
   return Ok(status);
 }

@@ -57,7 +57,11 @@ class ControlApi {
 
   // `answer` runs once: inside the call, or later for what takes several turns of the loop (du, evict, pin and unpin of trees).
   using Answer = std::function<void(Response)>;
-  void Handle(std::string_view method, std::string_view target, std::string_view body, Answer answer);
+  struct Caller {
+    int process = 0;  // who asks, as this process would name it; 0: not known
+  };
+  void Handle(std::string_view method, std::string_view target, std::string_view body, Answer answer) { Handle(method, target, body, Caller(), std::move(answer)); }
+  void Handle(std::string_view method, std::string_view target, std::string_view body, const Caller& caller, Answer answer);
   // What GET /v1/policies lists and GET /v1/metrics answers; to be set before the first request, and to outlive the last.
   const policies::Registry* policies = nullptr;
   std::function<std::string()> metrics_text;
@@ -78,7 +82,7 @@ class ControlApi {
   void EvictOne(const Place& place, bool invalidate, const std::shared_ptr<Tally>& tally);
 
   Response Get(std::string_view path, const Query& query);
-  void Post(std::string_view path, std::string_view body, Answer answer);
+  void Post(std::string_view path, std::string_view body, const Caller& caller, Answer answer);
   Response Status();
   Response Version() const;
   Response Files(const Query& query);
@@ -87,6 +91,9 @@ class ControlApi {
   Response DiskUseJson(const Place& place, const Usage& usage) const;
   Response JobList() const;
   Response OneJob(std::string_view id, bool cancel);
+  Response PlanList() const;
+  Response OnePlan(std::string_view id, bool remove);
+  void TellPlan(const Json& body, const Caller& caller, Answer answer);
   Response Config() const;
   Response PatchConfig(std::string_view body);
   Response Reload();

@@ -136,6 +136,9 @@ void AddMovement(Table& table, engine::Engine& engine) {
   table.Counter("tierd_prefetch_bytes_total", "Payload of those objects.").Add(c.prefetch_bytes);
   table.Counter("tierd_prefetch_late_total", "Objects on their way ahead of use when a reader asked for them: it had to wait.").Add(c.prefetch_late);
   table.Counter("tierd_prefetch_unused_bytes_total", "Payload brought ahead of use that left before anybody read it.").Add(c.prefetch_unused_bytes);
+  table.Counter("tierd_prefetch_used_total", "Objects brought by a plan that a reader then found in RAM.").Add(c.ahead_used);
+  table.Counter("tierd_prefetch_lead_seconds_total", "How long those were there before, summed.").Add(Seconds(c.ahead_lead_ns));
+  table.Counter("tierd_reader_wait_seconds_total", "How long clients waited for bytes that were not in RAM, summed.").Add(Seconds(c.reader_wait_ns));
   table.Counter("tierd_invalidations_total", "Files whose cached bytes were given up, by reason.");
   table.Add(c.invalidated_changed, {{"reason", "changed"}}).Add(c.invalidated_request, {{"reason", "request"}}).Add(c.invalidated_racy, {{"reason", "racy"}});
   table.Counter("tierd_integrity_failures_total", "Cached bytes that did not verify; each such read was completed from the source.");
@@ -195,8 +198,14 @@ void AddEngines(Table& table, engine::Engine& engine) {
   table.Gauge("tierd_uring_used", "1 where io_uring does the I/O, 0 where a pool of threads does.");
   if (engine.ssd() != nullptr) table.Add(is_uring(engine.ssd_engine_name()), {{"device", "ssd"}, {"source", ""}});
   for (const auto& unit : engine.sources()) table.Add(is_uring(unit->reader->counters().engine), {{"device", "source"}, {"source", unit->options.name}});
-  table.Gauge("tierd_policy_info", "1; the policy of each source is in the label.");
-  for (const auto& unit : engine.sources()) table.Add(1.0, {{"source", unit->options.name}, {"policy", unit->options.policy}, {"mode", "blind"}});
+  table.Gauge("tierd_policy_info", "1; the policy of each source is in the label, and in mode what it knows of the order.");
+  for (const auto& unit : engine.sources()) table.Add(1.0, {{"source", unit->options.name}, {"policy", unit->options.policy}, {"mode", engine.foresight(*unit).told() ? "seeded" : engine.foresight(*unit).declared() ? "observed" : "blind"}});
+  table.Gauge("tierd_plans", "Plans of each source, by state: mapping, waiting, followed, doubted.");
+  for (const auto& unit : engine.sources()) {
+    std::array<std::uint64_t, std::size(engine::kPlanStateNames)> states{};
+    for (const engine::PlanStatus& plan : engine.foresight(*unit).List()) ++states[static_cast<std::size_t>(plan.state)];
+    for (std::size_t i = 0; i < states.size(); ++i) table.Add(states[i], {{"source", unit->options.name}, {"state", engine::kPlanStateNames[i]}});
+  }
 }
 
 void AddRegret(Table& table, engine::Engine& engine) {

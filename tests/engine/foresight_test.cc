@@ -1,0 +1,188 @@
+// Plans that were told: mapped, followed, declared to the policy, dropped when they turn out wrong.
+#include "tierd/engine/foresight.h"
+
+#include <fcntl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <random>
+
+#include "tests/engine/plan_fixture.h"
+
+namespace tierd::engine {
+namespace {
+
+using ForesightTest = PlanTest;
+
+TEST_F(ForesightTest, ThePolicyIsToldTheEpochsToCome) {
+  StartWithSpy();
+  const orders::Plan plan = PlanOf();
+  ASSERT_TRUE(Tell(plan, List()).ok());
+  ASSERT_TRUE(RunUntil([&] { return foresight().declared_ahead() >= 5 * kFiles; }));
+  const auto declared = Declared();
+  for (int epoch = 0; epoch < 5; ++epoch) EXPECT_EQ(declared.at(static_cast<std::uint32_t>(epoch)), IdsOf(OrderOf(plan, epoch))) << epoch;
+  // None of the files had been known: they were looked for, not read.
+  EXPECT_EQ(foresight().List().front().known, kFiles);
+  EXPECT_EQ(source_io_.count(io::Step::kOpen), 0u);
+}
+
+TEST_F(ForesightTest, AnEpochIsFollowedByTheNext) {
+  StartWithSpy();
+  const orders::Plan plan = PlanOf(4, 1);
+  const auto id = Tell(plan, List());
+  ASSERT_TRUE(WaitForState(*id, PlanState::kWaiting));
+  for (int epoch = 0; epoch < 5; ++epoch) ReadAll(OrderOf(plan, epoch));
+  const PlanStatus status = foresight().List().front();
+  EXPECT_EQ(status.state, PlanState::kFollowed);
+  EXPECT_EQ(status.counts.recall(), 1);
+  EXPECT_EQ(status.epochs_begun, 5u);
+  EXPECT_EQ(status.readers, 1u);
+  EXPECT_EQ(Declared().size(), 6u) << "all epochs of the plan, once";
+}
+
+TEST_F(ForesightTest, APlanThatIsWrongIsForgottenByThePolicyWithinAWindow) {
+  StartWithSpy();
+  const auto id = Tell(PlanOf(), List());
+  ASSERT_TRUE(RunUntil([&] { return foresight().declared_ahead() >= 5 * kFiles; }));
+  const std::uint32_t before = unit().policy.incarnation();
+  const auto other = OrderOf(PlanOf(1, 0, 6, 99), 0);
+  for (std::size_t i = 0; i < kFiles / 4; ++i) Read(other[i]);
+  EXPECT_EQ(foresight().List().front().state, PlanState::kDoubted);
+  // The engine makes the source's policy anew: the one of that name in its registry.
+  unit().options.policy = "belady";
+  engine().Kick();
+  ASSERT_TRUE(RunUntil([&] { return unit().policy.incarnation() == before + 1; }));
+  Settle();
+  EXPECT_EQ(foresight().declared_ahead(), 0u);
+  EXPECT_EQ(*id, 1u);
+}
+
+TEST_F(ForesightTest, RanksOfOneNodeAreMergedAndToldApart) {
+  StartWithSpy();
+  const orders::Plan a = PlanOf(4, 0), b = PlanOf(4, 2);
+  const auto first = Tell(a, List()), second = Tell(b, List());
+  ASSERT_TRUE(WaitForState(*second, PlanState::kWaiting));
+  unit().options.policy = "belady";
+  const auto order_a = OrderOf(a, 0), order_b = OrderOf(b, 0);
+  for (std::size_t i = 0; i < order_a.size(); ++i) {
+    Read(order_a[i], SessionId{1 + static_cast<std::uint32_t>(i % 2)});  // two workers each
+    Read(order_b[i], SessionId{11 + static_cast<std::uint32_t>(i % 2)});
+  }
+  Settle();
+  for (const PlanStatus& status : foresight().List()) {
+    EXPECT_EQ(status.counts.recall(), 1) << status.id;
+    EXPECT_EQ(status.readers, 2u) << status.id;
+  }
+}
+
+// Another program on the same files, which told nothing.
+TEST_F(ForesightTest, AStrangerDoesNotMakeAGoodPlanDoubtful) {
+  StartWithSpy();
+  const orders::Plan plan = PlanOf();
+  const auto id = Tell(plan, List());
+  ASSERT_TRUE(WaitForState(*id, PlanState::kWaiting));
+  const auto order = OrderOf(plan, 0);
+  std::mt19937 random(3);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    Read(order[i]);
+    if (i < 64) continue;
+    for (int k = 0; k < 2; ++k) Read(random() % kFiles, SessionId{7});
+    ASSERT_NE(foresight().List().front().state, PlanState::kDoubted) << i;
+  }
+  EXPECT_EQ(foresight().List().front().readers, 1u);
+}
+
+TEST_F(ForesightTest, AnotherPolicyIsToldFromWhereTheReaderIs) {
+  StartEngine();
+  const orders::Plan plan = PlanOf();
+  const auto id = Tell(plan, List());
+  ASSERT_TRUE(WaitForState(*id, PlanState::kWaiting));
+  const auto order = OrderOf(plan, 0);
+  ReadAll({order.begin(), order.begin() + 300});
+  UseSpy();
+  ASSERT_TRUE(RunUntil([&] { return !spy_.plans.empty() && foresight().declared_ahead() >= 4 * kFiles; }));
+  EXPECT_EQ(Declared().at(0), IdsOf(order, 300));
+}
+
+// The plan was told for the beginning of an epoch; its reader goes on in the middle.
+TEST_F(ForesightTest, AResumedReaderIsFoundAndThePolicyToldAnew) {
+  source_options().policy = "belady";
+  StartEngine();
+  const orders::Plan plan = PlanOf();
+  ASSERT_TRUE(Tell(plan, List()).ok());
+  ASSERT_TRUE(RunUntil([&] { return foresight().declared_ahead() >= 5 * kFiles; }));
+  const auto order = OrderOf(plan, 0);
+  ReadAll({order.begin() + 500, order.begin() + 700});
+  ASSERT_TRUE(RunUntil([&] { return unit().policy.incarnation() == 1 && foresight().declared_ahead() >= 4 * kFiles; }));
+  ReadAll({order.begin() + 700, order.end()});
+  ReadAll(OrderOf(plan, 1));
+  EXPECT_EQ(unit().policy.incarnation(), 1u);
+  EXPECT_EQ(foresight().List().front().epochs_begun, 2u);
+  EXPECT_EQ(foresight().List().front().state, PlanState::kFollowed);
+}
+
+TEST_F(ForesightTest, WhatReadersAreSentToTheSourceForCountsAsRead) {
+  options_.ram.capacity_bytes = 16 << 20;
+  StartWithSpy();
+  const orders::Plan plan = PlanOf();
+  const auto id = Tell(plan, List());
+  ASSERT_TRUE(WaitForState(*id, PlanState::kWaiting));
+  spy_.admits[TIERD_TIER_RAM] = false;
+  options_.ram.min_available_bytes = 0;
+  const auto order = OrderOf(plan, 0);
+  engine().placement().SetRamCapacity(0);  // no frame at all: every reader bypasses
+  ASSERT_TRUE(RunUntil([&] { return engine().ram().segment_bytes() == 0; }));
+  for (std::size_t i = 0; i < 100; ++i) ASSERT_EQ(Fetch(names_[order[i]]).status(), abi::FetchStatus::kBypass);
+  EXPECT_EQ(foresight().List().front().position, 100u);
+  EXPECT_EQ(spy_.accesses.size(), 100u);
+}
+
+TEST_F(ForesightTest, APlanEndsWithItsProcess) {
+  StartWithSpy();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    for (;;) ::pause();
+  }
+  UniqueFd process(static_cast<int>(::syscall(SYS_pidfd_open, child, 0)));
+  ASSERT_TRUE(process.valid());
+  ASSERT_TRUE(Tell(PlanOf(), List(), std::move(process)).ok());
+  RunUntil([] { return false; }, 1500);
+  EXPECT_EQ(foresight().List().size(), 1u);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  EXPECT_TRUE(RunUntil([&] { return foresight().empty(); }));
+}
+
+TEST_F(ForesightTest, WhatIsNoPlanOfThisSourceIsRefused) {
+  StartWithSpy();
+  orders::Plan plan = PlanOf();
+  plan.samples = kFiles + 1;
+  EXPECT_EQ(Tell(plan, List()).status().code(), Code::kInvalid);
+  EXPECT_EQ(Tell(PlanOf(), "/elsewhere/a\n").status().code(), Code::kInvalid);
+  EXPECT_TRUE(foresight().empty());
+  // One path that does not exist, and one that leads out: all the others are known.
+  names_[3] = "no/such";
+  names_[4] = "../up";
+  ASSERT_TRUE(Tell(PlanOf(), List()).ok());
+  ASSERT_TRUE(RunUntil([&] { return foresight().declared_ahead() >= kFiles; }));
+  EXPECT_EQ(foresight().List().front().known, kFiles - 2);
+}
+
+// `blind` and `observed` take no plan: the policy hears of none, and nothing is looked for at the source.
+TEST_F(ForesightTest, OtherModesTakeNoPlan) {
+  for (const OrderMode mode : {OrderMode::kBlind, OrderMode::kObserved}) {
+    source_options().mode = mode;
+    StartWithSpy();
+    EXPECT_EQ(Tell(PlanOf(), List()).status().code(), Code::kBusy);
+    for (const std::uint32_t sample : OrderOf(PlanOf(), 0)) Fetch(names_[sample]);
+    Settle();
+    EXPECT_TRUE(foresight().empty());
+    EXPECT_TRUE(spy_.plans.empty());
+    EXPECT_EQ(source_io_.count(io::Step::kOpen), static_cast<std::uint64_t>(kFiles) * (mode == OrderMode::kBlind ? 1 : 2));
+    StopEngine();
+  }
+}
+
+}  // namespace
+}  // namespace tierd::engine

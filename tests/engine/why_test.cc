@@ -1,0 +1,75 @@
+// What a policy is told of the reason for which an object would enter a tier.
+#include "tests/engine/engine_fixture.h"
+#include "tests/engine/spy_policy.h"
+
+namespace tierd::engine {
+namespace {
+
+class WhyTest : public EngineTest {
+ protected:
+  using Whys = std::vector<std::uint32_t>;
+  static constexpr std::size_t kBytes = 100'000;
+
+  WhyTest() {
+    options_.ram.capacity_bytes = 16 << 20;
+    source_options().staleness = abi::Staleness::kImmutable;
+    UseSsd();
+  }
+  ~WhyTest() override { StopEngine(); }
+  void Start() {
+    StartEngine();
+    engine().SwitchPolicy(unit(), spy_.Instance(), "spy", "");
+    ASSERT_TRUE(RunUntil([&] { return !unit().policy.changing(); }));
+  }
+  Whys RamWhys(const std::string& name) { return spy_.WhyOf(TIERD_TIER_RAM, Raw(ObjectOf(name))); }
+  Whys SsdWhys(const std::string& name) { return spy_.WhyOf(TIERD_TIER_SSD, Raw(ObjectOf(name))); }
+
+  SpyPolicy spy_;
+};
+
+TEST_F(WhyTest, AReaderAndThenACopy) {
+  const std::string name = Write("a", Bytes("a", kBytes));
+  Start();
+  ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  EXPECT_EQ(RamWhys(name), Whys{TIERD_FOR_READER});
+  EXPECT_EQ(SsdWhys(name), Whys{TIERD_COPY}) << "and it was in RAM by then";
+  EXPECT_TRUE(InRam(name));
+  EXPECT_TRUE(OnSsd(name));
+}
+
+TEST_F(WhyTest, AheadOfAReader) {
+  const std::string name = Write("a", Bytes("a", kBytes));
+  Start();
+  WaitForJob(engine().jobs().Prefetch({{&unit(), "a"}}, {}));
+  EXPECT_EQ(RamWhys(name), Whys{TIERD_AHEAD});
+  EXPECT_EQ(SsdWhys(name), Whys{TIERD_COPY});
+}
+
+TEST_F(WhyTest, AheadToTheSsdAlone) {
+  const std::string name = Write("a", Bytes("a", kBytes));
+  Start();
+  WaitForJob(engine().jobs().Prefetch({{&unit(), "a"}}, {.ssd_only = true}));
+  EXPECT_TRUE(RamWhys(name).empty());
+  EXPECT_EQ(SsdWhys(name), Whys{TIERD_AHEAD});
+}
+
+TEST_F(WhyTest, WhatIsRefusedInRamIsOfferedToTheSsdForItsReader) {
+  const std::string name = Write("a", Bytes("a", kBytes));
+  Start();
+  spy_.admits[TIERD_TIER_RAM] = false;
+  ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame) << "passes through";
+  EXPECT_FALSE(InRam(name));
+  EXPECT_EQ(SsdWhys(name), Whys{TIERD_FOR_READER});
+}
+
+TEST_F(WhyTest, WhatLeavesRamIsDemoted) {
+  const auto names = MakeFiles(300, kBytes);
+  Start();
+  spy_.admits[TIERD_TIER_SSD] = false;
+  for (const std::string& name : names) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  ASSERT_FALSE(InRam(names.front()));
+  EXPECT_EQ(SsdWhys(names.front()), (Whys{TIERD_COPY, TIERD_DEMOTION}));
+}
+
+}  // namespace
+}  // namespace tierd::engine

@@ -1,0 +1,125 @@
+#include "tierd/engine/forerunner.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace tierd::engine {
+namespace {
+
+constexpr std::size_t kCandidates = 1024;
+constexpr std::size_t kBroughtPerTurn = 128;
+constexpr std::size_t kMostWaiting = 1 << 16;
+constexpr std::int64_t kMs = 1'000'000;
+constexpr std::int64_t kAskEveryNs = kMs;           // the policy, while nothing it wants can be brought
+constexpr std::int64_t kAfterFailureNs = 100 * kMs;  // the source refuses, or hangs
+constexpr std::int64_t kLeastLeadNs = 20 * kMs;     // accesses are heard of in batches
+constexpr std::int64_t kMostLeadNs = 2000 * kMs;
+constexpr double kLeadFactor = 4;
+constexpr std::uint32_t kUsualBytes = 128 << 10;    // of a file of which nothing is known
+
+}  // namespace
+
+void Forerunner::Step() {
+  if (!parts_.unit.options.ahead || parts_.foresight.empty()) return;
+  const std::int64_t now_ns = parts_.clock.MonotonicNs();
+  if (now_ns < again_ns_ || parts_.unit.reader->state() == source::SourceState::kHung) return;
+  if (parts_.foresight.declared()) BringWanted(now_ns);
+  else BringUndeclared();
+}
+
+std::int64_t Forerunner::LeadNs() const { return std::clamp(static_cast<std::int64_t>(kLeadFactor * took_ns_), kLeastLeadNs, kMostLeadNs); }
+
+// The policy does not know the plan yet: what is read first fills what is free, known or not.
+void Forerunner::BringUndeclared() {
+  const std::uint64_t mean = parts_.unit.MeanFileBytes();
+  const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(mean == 0 ? kUsualBytes : mean, parts_.unit.options.chunk_bytes));
+  for (std::size_t i = 0; i < kBroughtPerTurn && !Full(bytes); ++i) {
+    if (parts_.placement.FreeForResidents() < bytes_under_way_ + bytes) return;
+    FileId file = kNoFile;
+    std::string path = std::exchange(unplaced_, {});
+    if (path.empty() && !parts_.foresight.TakeUndeclared(&path, &file)) return;
+    const ObjectId first = file == kNoFile ? kNoObject : parts_.catalogue.ObjectOf(file, 0);
+    if (first != kNoObject && (parts_.placement.InRam(first) || parts_.placement.OnSsd(first))) continue;
+    Bring(std::move(path), 0, bytes, false);
+  }
+}
+
+void Forerunner::BringWanted(std::int64_t now_ns) {
+  if (Full(0)) return;
+  std::array<tierd_candidate, kCandidates> candidates;
+  const std::size_t count = parts_.unit.policy.Next(TIERD_TIER_RAM, now_ns, candidates);
+  std::size_t brought = 0;
+  for (std::size_t i = 0; i < count && brought < kBroughtPerTurn; ++i) {
+    const auto object = static_cast<ObjectId>(candidates[i].id);
+    const ObjectRecord& record = parts_.catalogue.object(object);
+    if (asked_.contains(candidates[i].id)) continue;
+    if (Full(record.bytes)) break;
+    const std::uint64_t free = parts_.placement.FreeForResidents();
+    const std::uint64_t room = free - std::min(free, bytes_under_way_);
+    if (record.bytes > room) {
+      if (candidates[i].due_ns > now_ns + LeadNs()) break;
+      if (waiting_bytes_ + bytes_under_way_ + record.bytes > parts_.placement.ram_resident_bytes() / 4) break;
+    }
+    if (!parts_.unit.policy.Admit(TIERD_TIER_RAM, candidates[i].id, room, TIERD_AHEAD)) break;  // what comes behind it is used later still
+    ++brought;
+    asked_.insert(candidates[i].id);
+    Bring(parts_.catalogue.PathOf(record.file), record.chunk, record.bytes, true);
+  }
+  if (brought == 0) again_ns_ = now_ns + kAskEveryNs;
+}
+
+void Forerunner::Bring(std::string path, std::uint32_t chunk, std::uint32_t bytes, bool evict) {
+  ++under_way_;
+  bytes_under_way_ += bytes;
+  const std::int64_t begun_ns = parts_.clock.PreciseNs();
+  parts_.fetcher.Bring(parts_.unit, {.path = std::move(path),
+                                     .chunk = chunk,
+                                     .ssd_only = false,
+                                     .evict = evict,
+                                     .priority = source::Priority::kPrefetch,
+                                     .done = [this, chunk, bytes, begun_ns, alive = alive_](const BringResult& result) {
+                                       if (*alive) OnBrought(chunk, bytes, begun_ns, result);
+                                     }});
+}
+
+void Forerunner::OnBrought(std::uint32_t chunk, std::uint32_t bytes, std::int64_t begun_ns, const BringResult& result) {
+  --under_way_;
+  bytes_under_way_ -= bytes;
+  const ObjectId object = result.file == kNoFile ? kNoObject : parts_.catalogue.ObjectOf(result.file, chunk);
+  if (object != kNoObject) asked_.erase(Raw(object));
+  if (under_way_ == 0) asked_.clear();  // of objects that are gone by now
+  const std::int64_t now_ns = parts_.clock.PreciseNs();
+  if (result.outcome != BringOutcome::kCached) {
+    again_ns_ = parts_.clock.MonotonicNs() + (result.outcome == BringOutcome::kFailed ? kAfterFailureNs : kAskEveryNs);
+    return;
+  }
+  took_ns_ += (static_cast<double>(now_ns - begun_ns) - took_ns_) / 32;
+  parts_.wake();
+  // Not what a reader was waiting for by the time it came: that is late, and read.
+  const bool unread = object != kNoObject && (parts_.catalogue.object(object).flags & kObjectUnread) != 0;
+  if (!unread || !parts_.placement.InRam(object) || waiting_.size() >= kMostWaiting) return;
+  const std::uint32_t size = parts_.catalogue.object(object).bytes;
+  if (waiting_.insert_or_assign(Raw(object), Brought{parts_.clock.MonotonicNs(), size}).second) waiting_bytes_ += size;
+}
+
+void Forerunner::OnAccess(ObjectId object) {
+  if (waiting_.empty()) return;
+  const auto at = waiting_.find(Raw(object));
+  if (at == waiting_.end()) return;
+  ++parts_.counters.ahead_used;
+  parts_.counters.ahead_lead_ns += static_cast<std::uint64_t>(std::max<std::int64_t>(0, parts_.clock.MonotonicNs() - at->second.ready_ns));
+  waiting_bytes_ -= at->second.bytes;
+  waiting_.erase(at);
+}
+
+void Forerunner::Tick() {
+  std::erase_if(waiting_, [&](const auto& entry) {
+    const auto object = static_cast<ObjectId>(entry.first);
+    if (entry.first < parts_.catalogue.object_slots() && parts_.placement.InRam(object)) return false;
+    waiting_bytes_ -= entry.second.bytes;
+    return true;
+  });
+}
+
+}  // namespace tierd::engine

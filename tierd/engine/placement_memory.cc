@@ -1,0 +1,167 @@
+// The memory of the RAM tier: segments come and go by budget, pressure and use.
+#include <algorithm>
+#include <utility>
+
+#include "tierd/base/check.h"
+#include "tierd/engine/placement.h"
+
+namespace tierd::engine {
+namespace {
+
+constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::size_t kVictimBatch = 64;
+constexpr std::int64_t kGrowPauseNs = 2'000'000'000;  // after a segment could not be made
+
+}  // namespace
+
+void Placement::OnFrameMoved(ObjectId object, ram::FrameId from, ram::FrameId to) {
+  ObjectRecord& record = catalogue_.object(object);
+  TIERD_CHECK(record.frame == from);
+  record.frame = to;
+  catalogue_.SetLocation(object, ram_.LocationWord(to));
+}
+
+bool Placement::CanGrow() const {
+  return !segment_under_way_ && !ram_.shrinking() && ram_.segment_bytes() + ram_.lingering_bytes() + 2 * kMiB <= ram_.budget();
+}
+
+// Whether a segment is being made, or can be. One that is being given back keeps its place in the budget until it is gone.
+bool Placement::MemoryIsComing() {
+  if (CanGrow()) StartSegment();
+  return segment_under_way_ || (segments_leaving_ != 0 && CanGrow());
+}
+
+void Placement::GrowIfUseful() {
+  const std::uint64_t ahead = std::max<std::uint64_t>(SegmentBytes(options_) / 4, TransitReserve() * 2);
+  if (CanGrow() && ram_.free_bytes() < ahead) StartSegment();
+}
+
+void Placement::StartSegment() {
+  if (segment_under_way_) return;
+  const ram::SegmentTicket ticket = ram_.ReserveSegment();
+  if (ticket.bytes == 0) return;
+  segment_under_way_ = workers_.Run([this, bytes = ticket.bytes] { return segments_.Create(bytes); },
+                                    [this, ticket](Result<ram::Segment> segment) {
+                                      segment_under_way_ = false;
+                                      if (segment.ok()) {
+                                        ram_.AddSegment(ticket, std::move(segment).value());
+                                        next_look_ns_ = 0;  // the room has changed by our own doing
+                                        segment_failure_.clear();
+                                      } else {
+                                        OnNoSegment(ticket, segment.status().ToString());
+                                      }
+                                      if (on_space) on_space();
+                                    });
+  if (!segment_under_way_) OnNoSegment(ticket, "out of memory");
+}
+
+// The node has no memory to give: what there is has to do for a while.
+void Placement::OnNoSegment(const ram::SegmentTicket& ticket, std::string why) {
+  ram_.CancelSegment(ticket);
+  segment_failure_ = std::move(why);
+  grow_again_ns_ = clock_.MonotonicNs() + kGrowPauseNs;
+  ram_.set_budget(ram_.segment_bytes());
+}
+
+Status Placement::CreateFirstSegment() {
+  const ram::SegmentTicket ticket = ram_.ReserveSegment();
+  if (ticket.bytes == 0) return Status(Code::kInvalid, "ram.capacity is below one segment");
+  auto segment = segments_.Create(ticket.bytes);
+  if (!segment.ok()) {
+    ram_.CancelSegment(ticket);
+    return segment.status();
+  }
+  page_kind_ = segment->page_kind();
+  page_reason_ = segment->reason();
+  ram_.AddSegment(ticket, std::move(segment).value());
+  return Status::Ok();
+}
+
+bool Placement::Turn() {
+  bool more = backfill_wanted_ && Backfill();
+  if (ram_.shrinking()) {
+    for (const ram::OwnerId owner : ram_.ShrinkStep(kVictimBatch)) EvictRam(static_cast<ObjectId>(owner), EvictCause::kPressure);
+    ram_.ReclaimLimbo(4096);
+    if (auto segment = ram_.TakeEmptySegment()) {
+      GiveBack(std::move(*segment));
+      more = true;
+    }
+  } else if (ram_.WantsCompaction()) {
+    more |= ram_.CompactStep(catalogue_max_chunk_) == ram::Compactor::Outcome::kMore;
+  }
+  return more;
+}
+
+void Placement::GiveBack(ram::Segment segment) {
+  const std::uint64_t bytes = segment.bytes();
+  const auto gone = [this, bytes](bool punched) {
+    --segments_leaving_;
+    if (punched) ram_.SegmentDestroyed(bytes);
+    else ram_.SegmentLingers(bytes);
+    if (on_space) on_space();
+  };
+  const auto give = [](ram::Segment& what) {
+    const bool punched = what.Punch(0, what.bytes()).ok();  // kPermission under FUTURE_WRITE: memory returns with the last mapping
+    what = ram::Segment();
+    return punched;
+  };
+  ++segments_leaving_;
+  std::shared_ptr<ram::Segment> owned;  // shared with the worker only until it ran
+  bool handed = Survives([&] { owned = std::make_shared<ram::Segment>(); });
+  if (handed) {
+    *owned = std::move(segment);
+    handed = workers_.Run([owned, give] { return give(*owned); }, gone);
+  }
+  if (!handed) gone(give(owned != nullptr ? *owned : segment));  // no memory to have a worker do it: some comes back right here
+}
+
+void Placement::SetRamCapacity(std::uint64_t bytes) {
+  capacity_bytes_ = bytes;
+  ApplyBudget(std::min(capacity_bytes_, allowed_bytes_));
+}
+
+void Placement::ApplyBudget(std::uint64_t bytes) {
+  // After a segment could not be made: what there is, until it is tried again.
+  if (!segment_failure_.empty() && clock_.MonotonicNs() < grow_again_ns_) bytes = std::min(bytes, ram_.segment_bytes());
+  ram_.set_budget(bytes);
+  if (const std::uint64_t over = ram_.OverBudget(); over > 0) {
+    ram_.Shrink(over);
+  } else if (ram_.shrinking()) {
+    ram_.CancelShrink();
+  }
+}
+
+void Placement::Tick() {
+  ram_.ReclaimLimbo(65536);
+  ram_.ReclaimLingering();
+  if (!segment_failure_.empty() && !segment_under_way_ && !memory_is_tight_ && clock_.MonotonicNs() >= grow_again_ns_) {
+    ApplyBudget(std::min(capacity_bytes_, allowed_bytes_));
+    if (CanGrow()) StartSegment();
+    else segment_failure_.clear();  // nothing is missing any more
+  }
+  if (pressure_check_under_way_ || clock_.MonotonicNs() < next_look_ns_) return;
+  pressure_check_under_way_ = workers_.Run([] { return ram::ReadMemoryRoom(ram::MemoryRoots{}); }, [this](const ram::MemoryRoom& room) { OnMemoryRoom(room); });
+}
+
+void Placement::OnMemoryRoom(const ram::MemoryRoom& room) {
+  pressure_check_under_way_ = false;
+  if (!room.known) return;
+  bound_by_ = room.bound_by;
+  const std::uint64_t held = ram_.segment_bytes();
+  const std::uint64_t floor = options_.min_available_bytes;
+  next_look_ns_ = clock_.MonotonicNs() + ram::LooksToSkipNs(room.room_bytes, floor);
+  memory_is_tight_ = room.room_bytes < 4 * floor;
+  if (room.room_bytes < floor) {
+    // What clients still map of segments that are gone is on its way back.
+    const std::uint64_t missing = floor - std::min(floor, room.room_bytes + ram_.lingering_bytes());
+    allowed_bytes_ = held > missing ? held - missing : 0;
+  } else if (room.room_bytes - floor > SegmentBytes(options_)) {
+    // Grows again only with a segment to spare, so that it does not swing.
+    allowed_bytes_ = std::min(capacity_bytes_, held + room.room_bytes - floor);
+  } else {
+    return;
+  }
+  ApplyBudget(std::min(capacity_bytes_, allowed_bytes_));
+}
+
+}  // namespace tierd::engine
