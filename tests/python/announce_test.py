@@ -112,6 +112,20 @@ class OrderTest(rig.DaemonTest):
             self.assertEqual(recorder.asked, expected, name)
             self.assertEqual((told.mismatches, told.prefetched), (0, len(expected)), name)
 
+    def test_the_daemon_follows_the_plan(self):
+        sampler = DistributedSampler(self.paths, 2, 1, seed=5)
+        loader = DataLoader(FileDataset(self.paths, len), batch_size=4, sampler=sampler, num_workers=2)
+        with announce(loader, loader.dataset, epochs=3):
+            self.eventually(lambda: [plan["state"] for plan in self.rig.control("GET", "/v1/plans")["plans"]] == ["waiting"])
+            for epoch in range(2):
+                sampler.set_epoch(epoch)
+                list(loader)
+            self.eventually(lambda: self.rig.control("GET", "/v1/plans")["plans"][0]["epochs_begun"] == 2)
+            plan = self.rig.control("GET", "/v1/plans")["plans"][0]
+            self.assertEqual((plan["state"], plan["plan"]["kind"], plan["plan"]["rank"], plan["epochs_begun"]), ("followed", "torch.distributed", 1, 2))
+            self.assertGreater(plan["recall_ratio"], 0.95)
+        self.eventually(lambda: not self.rig.control("GET", "/v1/plans")["plans"])
+
     def test_what_the_daemon_had_no_room_for_comes_again(self):
         sampler = DistributedSampler(self.paths, 1, 0)
         recorder = Recorder(takes=7)

@@ -70,9 +70,12 @@ class Rig:
 
     def status(self):
         """The daemon's own account: GET /v1/status."""
+        return self.control("GET", "/v1/status")
+
+    def control(self, method, target):
         with socket.socket(socket.AF_UNIX) as control:
             control.connect(str(self.base / "run" / "control.sock"))
-            control.sendall(b"GET /v1/status HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n")
+            control.sendall(f"{method} {target} HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n".encode())
             answer = b""
             while part := control.recv(65536):
                 answer += part

@@ -15,6 +15,7 @@ from .. import Client, client
 from ..plan import Plan, digest_of
 from ._prefetch import Lookahead, start
 from ._sampler import plan_from, source_of
+from ._telling import start as tell
 from ._watch import unwatch, watch
 
 PathOf = Callable[[int], Union[str, "os.PathLike[str]"]]
@@ -29,9 +30,10 @@ def announce(loader_or_sampler: Any, dataset: Any, *, epochs: Optional[int] = No
     others. `epochs`: how many will be read, None: not known. `position`: samples of the first epoch that the program will not read because it read them before it was
     interrupted; a program that iterates over them anyway needs nothing.
 
-    What it does today: a background thread of this process has the daemon prefetch the files in the order of their use, at most `window` samples ahead of what the loader has
-    asked for; before the first epoch, and over the end of one into the next, where the order is certain by then (sequential, distributed, a generator of its own). The daemon
-    does not keep the plan itself yet: what stays in its tiers is decided by its policy, which does not know the order. The order of an epoch is computed again when it begins,
+    Where the order of the epochs to come is certain (sequential, distributed, a generator of its own), the daemon is told the plan: its policy then keeps what is read soonest, and
+    it brings ahead what is not there. It compares what is read with the plan by itself, and does without it where they differ; the plan ends with this process.
+    Beside that, a background thread of this process has the daemon prefetch the files in the order of their use, at most `window` samples ahead of what the loader has
+    asked for; before the first epoch, and over the end of one into the next, where the order is certain by then. The order of an epoch is computed again when it begins,
     from the state that the sampler draws from, and compared with each index; a difference ends the look-ahead for that epoch (`mismatches`).
 
     Works in the process that iterates (workers need nothing), with resumed epochs, and until the loader is gone, `epochs` are over, or `stop` is called. Without a daemon it
@@ -70,6 +72,8 @@ class Announcement:
         if not plan.shared:
             self._lookahead.foresee(plan, position)
         start(self._lookahead, paths.of, of_client or client())
+        if not plan.shared:
+            tell(self._lookahead, replace(plan, epochs=epochs, position=position), paths.count, paths.of, of_client or client())
 
     @property
     def plan(self) -> Plan:

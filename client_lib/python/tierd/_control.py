@@ -1,0 +1,81 @@
+"""The daemon's control plane (CONTROL.md), as far as the package needs it: telling it a plan."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import os
+import socket
+import tempfile
+from typing import Any, Iterable, Optional, Union
+
+from .plan import Plan
+
+_TIMEOUT_S = 60.0  # a list of millions of paths takes seconds
+
+
+def control_socket(client_socket: Optional[str]) -> str:
+    """Where tierctl would look: beside the client socket, of the environment or the default one."""
+    found = client_socket or os.environ.get("TIERD_SOCKET")
+    if found:
+        return os.path.join(os.path.dirname(found), "control.sock")
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    return os.path.join(runtime, "tierd", "control.sock") if runtime.startswith("/") else f"/tmp/tierd-{os.getuid()}/control.sock"
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("tierd", timeout=_TIMEOUT_S)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(_TIMEOUT_S)
+        self.sock.connect(self._path)
+
+
+def _ask(path: str, method: str, target: str, body: Optional[dict[str, Any]] = None) -> tuple[int, Any]:
+    connection = _Connection(path)
+    try:
+        connection.request(method, target, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read())
+    finally:
+        connection.close()
+
+
+def _path(name: bytes) -> Any:
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        return {"b64": base64.b64encode(name).decode()}
+
+
+def tell(path: str, plan: Plan, samples: Iterable[Union[str, bytes, "os.PathLike[str]"]]) -> Optional[int]:
+    """Tells the daemon behind the control socket `path` that this process is going to read `samples` by `plan`; the plan's number there. None: it does not want it. OSError."""
+    status, answer = _ask(path, "GET", "/v1/status")
+    if status != 200:
+        return None
+    first: Optional[bytes] = None
+    with tempfile.NamedTemporaryFile(dir=answer["runtime_directory"], prefix="plan-", suffix=".list", delete=False) as out:
+        for sample in samples:
+            name = os.path.abspath(os.fsencode(sample))
+            first = name if first is None else first
+            out.write(name + b"\0")
+    try:
+        if first is None:
+            return None
+        body = {"plan": json.loads(plan.to_json()), "list": os.path.basename(out.name), "path": _path(first), "follow": True}
+        status, answer = _ask(path, "POST", "/v1/plans", body)
+        return int(answer["plan"]) if status == 201 else None
+    finally:
+        try:
+            os.unlink(out.name)
+        except FileNotFoundError:
+            pass
+
+
+def forget(path: str, number: int) -> None:
+    """Takes a plan back. OSError."""
+    _ask(path, "DELETE", f"/v1/plans/{number}")
