@@ -82,7 +82,7 @@ TEST(Registry, KnowsTheBuiltinPolicies) {
   EXPECT_EQ(*registry.Find(kDefaultPolicy), AutoPolicy());
   const Result<const tierd_policy_ops*> absent = registry.Find("nothing");
   ASSERT_FALSE(absent.ok());
-  EXPECT_EQ(absent.status().message(), "no policy is named \"nothing\"; there are: freeze, lru, belady, epoch, s3fifo, random, fifo, lfu, frequency");
+  EXPECT_EQ(absent.status().message(), "no policy is named \"nothing\"; there are: auto, freeze, lru, belady, epoch, s3fifo, random, fifo, lfu, frequency");
 }
 
 TEST(LoadPolicy, TakesATableOfTheFirstRevisionAndReadsNothingBeyondIt) {
