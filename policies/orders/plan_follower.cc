@@ -90,7 +90,8 @@ PlanFollower::Verdict PlanFollower::Observe(std::uint32_t sample) {
   }
   switch (now_->Observe(sample)) {
     case OrderFollower::Verdict::kExpected: return Verdict::kExpected;
-    case OrderFollower::Verdict::kRepeated: return Verdict::kRepeated;
+    // Of a wrong plan nearly everything is expected or repeated, once most of its epoch has been read.
+    case OrderFollower::Verdict::kRepeated: return just_read ? Verdict::kRepeated : Verdict::kWrong;
     default: return Verdict::kWrong;
   }
 }

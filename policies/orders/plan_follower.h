@@ -42,8 +42,8 @@ class PlanFollower {
 
   enum class Verdict : std::uint8_t {
     kExpected,  // it was foretold
-    kRepeated,  // has been read in this epoch
-    kWrong,     // of another place in the order, or of none
+    kRepeated,  // has just been read: a file that is opened twice
+    kWrong,     // of another place in the order, of none, or read before in this epoch
     kHeld,      // maybe of the next epoch, which is not known yet
   };
   Verdict Observe(std::uint32_t sample);

@@ -36,12 +36,6 @@ class CacheTest : public testing::TestWithParam<const char*> {
     return origins;
   }
   static std::uint64_t SourceReads(const DaemonProcess& daemon) { return daemon.Status()["sources"][0]["read_bytes"]; }
-  static int SlowReads(const DaemonProcess& daemon) {
-    const std::string metrics = daemon.Metrics();
-    const std::string name = "\ntierd_ssd_slow_reads_total ";
-    const std::size_t at = metrics.find(name);
-    return at == std::string::npos ? -1 : std::atoi(metrics.c_str() + at + name.size());
-  }
 
   ScratchDir scratch;
   std::string source = scratch.path() + "/data";
@@ -106,8 +100,7 @@ TEST_P(CacheTest, ServesTheSsdTierAfterRestartAndAfterKill) {
     ASSERT_EQ(client.error(), 0);
     ASSERT_TRUE(Eventually(5000, [&] { return daemon.Status()["tiers"]["ssd"]["state"] == "ok"; }));
     auto origins = ReadAll(client, kFiles);
-    // On a machine with more to do than it can, the SSD may for a while be slower than the source (F08): such reads are counted.
-    const int slow = SlowReads(daemon);
+    const auto slow = static_cast<int>(daemon.SlowSsdReads());
     EXPECT_EQ(origins[TIER_FROM_SSD] + slow, kFiles) << "kill " << kill << " " << daemon.output();
     EXPECT_GT(origins[TIER_FROM_SSD], 0);
     if (slow == 0) {

@@ -156,6 +156,13 @@ nlohmann::json DaemonProcess::Control(const std::string& method, const std::stri
   return parsed.is_discarded() ? nlohmann::json(nullptr) : parsed;
 }
 
+std::uint64_t DaemonProcess::SlowSsdReads() const {
+  const std::string metrics = Metrics();
+  const std::string name = "\ntierd_ssd_slow_reads_total ";
+  const std::size_t at = metrics.find(name);
+  return at == std::string::npos ? 0 : std::strtoull(metrics.c_str() + at + name.size(), nullptr, 10);
+}
+
 std::string DaemonProcess::Metrics() const {
   const auto status = Status();
   if (!status.is_object() || !status["metrics_address"].is_string()) return "";

@@ -64,6 +64,8 @@ class DaemonProcess {
   nlohmann::json Status() const { return Control("GET", "/v1/status"); }
   // The body of /metrics.
   std::string Metrics() const;
+  // Reads of what is on the SSD that went to the source because it answers sooner (F08): on a machine with more to do than it can that happens.
+  std::uint64_t SlowSsdReads() const;
   // Waits for a job to end; its last state.
   nlohmann::json WaitJob(std::uint64_t id) const;
   // Prefetches and waits; the job.

@@ -28,7 +28,11 @@ SCRAPE = "1500ms"  # not scaled: a daemon whose loop hangs takes a second to say
 CONFIG = ROOT / "config/prometheus"
 MAX_SERIES = 300
 # Expressions that may have no value under a load without faults, each with the fault that fills it (at most five).
-MAY_BE_EMPTY: dict[str, str] = {}
+MAY_BE_EMPTY: dict[str, str] = {
+    'sum by (instance) (rate(tierd_prefetch_lead_seconds_total{job="tierd",instance=~".*"}[6s])) / '
+    '(sum by (instance) (rate(tierd_prefetch_used_total{job="tierd",instance=~".*"}[6s])) > 0)': "nothing was brought ahead of a plan: tierctl plan fills it",
+    'tierd_plans{job="tierd",instance=~".*"} > 0': "nobody told a plan: tierctl plan fills it",
+}
 # Alerts whose fault needs what is not everywhere: with the reason they are only checked by alert_rules_test.yml.
 NOT_HERE: dict[str, str] = {}
 
