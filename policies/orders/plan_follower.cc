@@ -91,7 +91,7 @@ PlanFollower::Verdict PlanFollower::Observe(std::uint32_t sample) {
   switch (now_->Observe(sample)) {
     case OrderFollower::Verdict::kExpected: return Verdict::kExpected;
     // Of a wrong plan nearly everything is expected or repeated, once most of its epoch has been read.
-    case OrderFollower::Verdict::kRepeated: return just_read ? Verdict::kRepeated : Verdict::kWrong;
+    case OrderFollower::Verdict::kRepeated: return just_read ? Verdict::kRepeated : Verdict::kAgain;
     default: return Verdict::kWrong;
   }
 }

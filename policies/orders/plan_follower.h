@@ -43,7 +43,8 @@ class PlanFollower {
   enum class Verdict : std::uint8_t {
     kExpected,  // it was foretold
     kRepeated,  // has just been read: a file that is opened twice
-    kWrong,     // of another place in the order, of none, or read before in this epoch
+    kAgain,     // was read earlier in this epoch: by a stranger, or the plan is wrong
+    kWrong,     // of another place in the order, or of none
     kHeld,      // maybe of the next epoch, which is not known yet
   };
   Verdict Observe(std::uint32_t sample);

@@ -136,7 +136,7 @@ void Foresight::OnAccess(SessionId session, FileId file) {
 }
 
 void Foresight::ObserveOwn(Reader& reader, Followed& consumer, std::uint32_t sample) {
-  const auto verdict = Observe(consumer, sample);
+  const auto verdict = Observe(consumer, sample, &reader);
   if (verdict == orders::PlanFollower::Verdict::kExpected && reader.wrong > 0) --reader.wrong;
   if (verdict != orders::PlanFollower::Verdict::kWrong || ++reader.wrong < kWrong) return;
   // Others do as they should: this one does not belong to them.
@@ -152,7 +152,7 @@ void Foresight::ObserveStranger(FileId file) {
   }
 }
 
-orders::PlanFollower::Verdict Foresight::Observe(Followed& consumer, std::uint32_t sample) {
+orders::PlanFollower::Verdict Foresight::Observe(Followed& consumer, std::uint32_t sample, const Reader* reader) {
   const std::shared_ptr<orders::OrderFollower> before = consumer.follower.current();
   const std::uint32_t from = before == nullptr ? 0 : before->frontier();
   const auto verdict = consumer.follower.Observe(sample);
@@ -168,7 +168,10 @@ orders::PlanFollower::Verdict Foresight::Observe(Followed& consumer, std::uint32
   }
   // An epoch that is through: what is read again is not what comes next.
   const bool repeated = verdict == orders::PlanFollower::Verdict::kRepeated && !now->finished();
-  if (verdict != orders::PlanFollower::Verdict::kHeld && !repeated) {
+  // Nor is what a stranger reads again, while the plan's own readers do as they should.
+  const auto right = [&](const auto& entry) { return entry.second.consumer == consumer.id && &entry.second != reader && entry.second.wrong == 0; };
+  const bool strange = verdict == orders::PlanFollower::Verdict::kAgain && reader != nullptr && std::any_of(readers_.begin(), readers_.end(), right);
+  if (verdict != orders::PlanFollower::Verdict::kHeld && !repeated && !strange) {
     const double weight = 1.0 / std::clamp<std::uint32_t>(orders::PlanFollower::WindowFor(now->order().size()) / 4, 16, 256);
     consumer.doubt += weight * ((verdict == orders::PlanFollower::Verdict::kExpected ? 0.0 : 1.0) - consumer.doubt);
   }

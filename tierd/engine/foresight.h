@@ -119,7 +119,7 @@ class Foresight {
   static constexpr std::uint32_t kNever = 0xffffffffu;
   Followed* Find(std::uint64_t id) const;
   Followed* WhoExpects(FileId file) const;
-  orders::PlanFollower::Verdict Observe(Followed& consumer, std::uint32_t sample);
+  orders::PlanFollower::Verdict Observe(Followed& consumer, std::uint32_t sample, const Reader* reader = nullptr);
   void ObserveOwn(Reader& reader, Followed& consumer, std::uint32_t sample);
   void ObserveStranger(FileId file);
   void Prepare(Followed& consumer);
