@@ -23,10 +23,10 @@ build() {  # name, target, cmake options...
 }
 
 under=()  # a program that the tests are started by
-run() {  # name, ctest options...
-  local name=$1 log="$root/$1${under[0]:+.restricted}.tests"
-  shift
-  echo "== test $name ${under[*]##*/}"
+run() {  # build, name of the log, ctest options...
+  local name=$1 log="$root/$2.tests"
+  echo "== test $2"
+  shift 2
   # A test that fails is tried once more, so that one hiccup of a noisy machine does not cost the whole run; it is named at the end either way.
   local status=0
   "${under[@]}" ctest --test-dir "$root/$name" -j "$jobs" --output-on-failure --no-tests=error --repeat until-pass:2 "$@" 2>&1 | tee "$log" || status=$?
@@ -45,14 +45,14 @@ if [ "$suite" != asan ] && [ "$suite" != tsan ]; then
   build plain all -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTIERD_KILL_POINTS=ON
 fi
 if [ "$suite" = plain ] || [ "$suite" = all ]; then
-  run plain
+  run plain plain
 fi
 # Every suite once more where io_uring, namespaces, huge pages and large limits are refused (tests/restricted). The long loops are shorter here, not out.
 # Out are only tests that ask nothing of the system: what the source looks like (floors), models of the protocol (*model*), and the rig's speed (selftest).
 if [ "$suite" = restricted ] || [ "$suite" = all ]; then
   under=("$root/plain/tests/restricted/restricted_exec")
   export TIERD_CRASH_KILLS=24 TIERD_ORACLE_MB=60 TIERD_ORACLE_SAMPLE_MB=30
-  run plain --exclude-regex '^(floors|slot_model_test|session_model_test|pfs_sim_selftest)$'
+  run plain restricted --exclude-regex '^(floors|slot_model_test|session_model_test|pfs_sim_selftest)$'
   unset TIERD_CRASH_KILLS TIERD_ORACLE_MB TIERD_ORACLE_SAMPLE_MB
   under=()
 fi
@@ -62,18 +62,18 @@ if [ "$suite" = unit ] || [ "$suite" = all ]; then
   unit=("$PWD/$root/plain/tests/service/unit_exec" "$PWD/systemd/tierd@.service")
   [ "${root#/}" = "$root" ] || unit[0]=$root/plain/tests/service/unit_exec
   under=("${unit[@]}")
-  run plain -L unit --exclude-regex '^(floors|pfs_gluster_test)$'  # the rig's own Gluster mounts
+  run plain unit -L unit --exclude-regex '^(floors|pfs_gluster_test)$'  # the rig's own Gluster mounts
   under=()
   export TIERD_UNDER="${unit[*]}" TIERD_CRASH_KILLS=24 TIERD_ORACLE_MB=60 TIERD_ORACLE_SAMPLE_MB=30
-  run plain -LE 'unit|docs|tools|service' --exclude-regex '^(service_|package_|slurm_|monitoring_prometheus|install_|floors|fuzz_)'
+  run plain unit.daemons -LE 'unit|docs|tools|service' --exclude-regex '^(service_|package_|slurm_|monitoring_prometheus|install_|floors|fuzz_)'
   unset TIERD_UNDER TIERD_CRASH_KILLS TIERD_ORACLE_MB TIERD_ORACLE_SAMPLE_MB
 fi
 # Sanitizers run what is labelled unit (every component, both I/O engines) and san (end-to-end cases sized for them).
 if [ "$suite" = asan ] || [ "$suite" = all ]; then
   sanitizer asan address sanitizer_tests -O0
-  run asan -L 'unit|san'
+  run asan asan -L 'unit|san'
 fi
 if [ "$suite" = tsan ] || [ "$suite" = all ]; then
   sanitizer tsan thread tsan_tests -O1
-  run tsan -L 'tsan'
+  run tsan tsan -L 'tsan'
 fi
