@@ -1,41 +1,63 @@
 // What clients write into their pages: accesses, counters, leases. Words are read once and bounded; what they say harms nobody but who wrote it.
+#include <boost/asio/bind_allocator.hpp>
+#include <boost/asio/post.hpp>
+
 #include <algorithm>
 
 #include "tierd/server/session_impl.h"
 
 namespace tierd::server {
 
-void SessionHub::DrainRing(Session& session) {
-  abi::SessionPage* page = session.page.page();
-  const std::uint64_t head = page->ring_head.load(std::memory_order_acquire);
-  std::uint64_t& tail = session.ring_tail;
-  if (head - tail > abi::kRingEntries) {
-    // Overrun, or a hostile head: what was overwritten is lost and counted.
-    const std::uint64_t lost = head - tail - abi::kRingEntries;
-    engine_.CountRingLost(std::min<std::uint64_t>(lost, std::uint64_t{1} << 40));
-    tail = head - abi::kRingEntries;
-  }
-  while (tail != head) {
-    const std::uint64_t entry = page->ring[tail % abi::kRingEntries].load(std::memory_order_acquire);
-    const auto lap = static_cast<std::uint8_t>(tail / abi::kRingEntries + 1);
-    if (static_cast<std::uint8_t>(entry >> 56) != lap) {
-      // Reserved, not written yet: looked at again next time; a writer that died in between is overrun in the end.
-      if (head - tail < abi::kRingEntries / 2) break;
-      engine_.CountRingLost(1);
-    } else {
-      engine_.OnAccess(static_cast<engine::SessionId>(session.id), entry);
-    }
-    ++tail;
-  }
+using engine::Survives;
+
+namespace {
+
+constexpr std::int64_t kDrainedAMomentAgoNs = 10'000'000;  // two ticks of a busy engine
+constexpr std::size_t kEntriesPerTurn = 8192;               // ~1 ms
+
+}  // namespace
+
+bool SessionHub::ReadRings(std::size_t most) {
+  const auto result = rings_.Run(clock_.MonotonicNs(), most, [this](std::uint32_t session, std::uint64_t entry) { engine_.OnAccess(static_cast<engine::SessionId>(session), entry); });
+  if (result.lost != 0) engine_.CountRingLost(result.lost);
+  return result.more;
 }
 
-void SessionHub::DrainRings() {
-  for (auto& [id, session] : sessions_) DrainRing(*session);
+void SessionHub::DrainRing(Session& session) {
+  rings_.Forget();  // of a drain that memory did not suffice for
+  rings_.Add(session.id, *session.page.page(), session.ring_tail);
+  (void)ReadRings(SIZE_MAX);
+}
+
+bool SessionHub::DrainSome(std::size_t most) {
+  rings_.Forget();
+  drained_ns_ = clock_.MonotonicNs();
+  for (auto& [id, session] : sessions_) rings_.Add(id, *session->page.page(), session->ring_tail);
+  return ReadRings(most);
+}
+
+void SessionHub::DrainRings() { (void)DrainSome(SIZE_MAX); }
+
+// The policy hears of hits before it is asked because of a miss; and of those of other sessions, which came before as well, unless that was a moment ago: with
+// thousands of sessions it costs too much to look at all of them for each miss.
+void SessionHub::DrainBefore(Session& session) {
+  if (clock_.MonotonicNs() - drained_ns_ > kDrainedAMomentAgoNs) DrainRings();
+  else DrainRing(session);
 }
 
 void SessionHub::OnTimer() {
-  DrainRings();
+  DrainOnTime();
   FlushReplies();
+}
+
+// In turns of the loop: thousands of readers leave more behind in a tick than a turn has time for.
+void SessionHub::DrainOnTime() {
+  if (!DrainSome(kEntriesPerTurn) || drain_posted_) return;
+  boost::asio::post(loop_, boost::asio::bind_allocator(drain_memory_.allocator(), [this] {
+    drain_posted_ = false;
+    if (!Survives([this] { DrainOnTime(); })) engine_.NoteLost();
+  }));
+  drain_posted_ = true;
 }
 
 // Takes over what a page says beyond what was taken before; a client that lowers its counters adds nothing.

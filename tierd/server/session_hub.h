@@ -20,6 +20,7 @@
 #include "tierd/engine/out_of_memory.h"
 #include "tierd/server/message_reader.h"
 #include "tierd/server/message_writer.h"
+#include "tierd/server/ring_drain.h"
 
 namespace tierd::server {
 
@@ -98,6 +99,11 @@ class SessionHub final : public engine::ReplySink {
   void MaybeEnd(Session& session);
   bool ProcessGone(Session& session) const;
   void DrainRing(Session& session);
+  // All of them, at most so many entries. True: there are more.
+  bool DrainSome(std::size_t most);
+  void DrainBefore(Session& session);
+  void DrainOnTime();
+  bool ReadRings(std::size_t most);
   void AddCounters(Session& session, engine::ReadTotals& totals);
   void Log(std::string line) const {
     if (log) log(std::move(line));
@@ -112,9 +118,12 @@ class SessionHub final : public engine::ReplySink {
   std::unique_ptr<boost::asio::posix::stream_descriptor> listener_;
   UniqueFd spare_fd_;  // given up for a moment to refuse a client when descriptors have run out (FAULTS F15)
   std::unordered_map<std::uint32_t, std::unique_ptr<Session>> sessions_;
+  RingDrain rings_;
+  std::int64_t drained_ns_ = 0;       // all rings
+  bool drain_posted_ = false;
   std::vector<std::uint32_t> dirty_;  // sessions with gathered replies
   std::vector<std::byte> buffer_;
-  engine::HandlerMemory accept_memory_;
+  engine::HandlerMemory accept_memory_, drain_memory_;
   engine::ReadTotals ended_;
   std::uint32_t next_id_ = 1;
   std::uint64_t refused_ = 0;

@@ -13,7 +13,7 @@ constexpr std::int64_t kMaxClockDifference = 100'000'000;
 }  // namespace
 
 void SessionHub::Receive(Session& session) {
-  DrainRing(session);  // the policy hears of hits before it is asked because of a miss
+  DrainBefore(session);
   for (int i = 0; i < kDatagramsPerTurn && !session.closed; ++i) {
     const auto datagram = ReceiveDatagram(session.socket.native_handle(), buffer_);
     if (!datagram.ok() && datagram.status().code() == Code::kBusy) return;
