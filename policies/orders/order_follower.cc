@@ -21,7 +21,8 @@ OrderFollower::OrderFollower(std::uint32_t samples, std::vector<std::uint32_t> o
       window_(std::max(window, 1u)),
       step_(1.0 / std::clamp<std::uint32_t>(window_ / 4, 16, 256)),
       entry_of_(samples, kAbsent),
-      read_(order_.size()) {
+      read_(order_.size()),
+      guest_(order_.size()) {
   for (std::uint32_t entry = 0; entry < order_.size(); ++entry) {
     if (order_[entry] < samples && entry_of_[order_[entry]] == kAbsent) {
       entry_of_[order_[entry]] = entry;
@@ -32,19 +33,23 @@ OrderFollower::OrderFollower(std::uint32_t samples, std::vector<std::uint32_t> o
   Advance();
 }
 
-OrderFollower::Verdict OrderFollower::Observe(std::uint32_t index) {
-  const Verdict verdict = Judge(index);
+OrderFollower::Verdict OrderFollower::Observe(std::uint32_t index, ReaderTag reader) {
+  const Verdict verdict = Judge(index, reader);
   const bool wrong = verdict == Verdict::kEarly || verdict == Verdict::kForeign;
   wrong_ += step_ * ((wrong ? 1.0 : 0.0) - wrong_);
   if (verdict != Verdict::kEarly) early_.clear();
   return verdict;
 }
 
-OrderFollower::Verdict OrderFollower::Judge(std::uint32_t index) {
+OrderFollower::Verdict OrderFollower::Judge(std::uint32_t index, ReaderTag reader) {
   const std::uint32_t entry = index < entry_of_.size() ? entry_of_[index] : kAbsent;
   if (entry == kAbsent) {
     ++counts_.foreign;
     return Verdict::kForeign;
+  }
+  if (read_[entry] && Shared(entry, reader)) {
+    guest_[entry] = 0;
+    return Verdict::kShared;
   }
   if (read_[entry]) {
     ++counts_.repeated;
@@ -62,6 +67,7 @@ OrderFollower::Verdict OrderFollower::Judge(std::uint32_t index) {
     return Verdict::kEarly;
   }
   read_[entry] = true;
+  guest_[entry] = reader.own ? 0 : reader.tag;
   ++counts_.expected;
   if (entry < frontier_) {  // passed by, and read after all
     if (counts_.missed > 0) --counts_.missed;

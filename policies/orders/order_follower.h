@@ -1,7 +1,10 @@
 // Checks on every access that a consumer reads what it was expected to read, and says where it stands. The order may be wrong from the
 // start, become wrong, or be right with workers running ahead of one another.
 //
-// Owner: whoever follows a consumer. One thread at a time. Memory: 8 bytes per entry of the epoch and 4 per sample of the dataset,
+// Several readers may be seen: those of the consumer (its worker processes), and others, of which some turn out to be the consumer's later. What another one has
+// read moves on what is waited for, but is not held against the consumer's own readers when they come to it.
+//
+// Owner: whoever follows a consumer. One thread at a time. Memory: 9 bytes per entry of the epoch and 4 per sample of the dataset,
 // for the epoch that is being read alone. Observe is O(1) amortised.
 #pragma once
 
@@ -11,10 +14,17 @@
 
 namespace tierd::orders {
 
+// Whose access it is.
+struct ReaderTag {
+  std::uint8_t tag = 1;  // not 0; two readers may have the same by chance, which is for what they read as if they were one
+  bool own = true;       // known to be the consumer's
+};
+
 class OrderFollower {
  public:
   enum class Verdict : std::uint8_t {
     kExpected,  // one of the next `window` entries
+    kShared,    // is one, and another reader that is not known to be the consumer's has read it before: neither expected nor repeated in Counts
     kRepeated,  // has been read in this epoch
     kEarly,     // of this epoch, but far from now
     kForeign,   // not in this epoch's order at all
@@ -34,11 +44,11 @@ class OrderFollower {
   // repeat). window: how far accesses may run ahead of the first entry not yet read, at least 1.
   OrderFollower(std::uint32_t samples, std::vector<std::uint32_t> order, std::uint32_t window);
 
-  Verdict Observe(std::uint32_t index);
-  // Whether it is one of the entries that may come now, and has not: Observe would say kExpected.
-  bool Expects(std::uint32_t index) const {
+  Verdict Observe(std::uint32_t index, ReaderTag reader = {});
+  // Whether it is one of the entries that may come now, and has not: Observe would say kExpected or kShared.
+  bool Expects(std::uint32_t index, ReaderTag reader = {}) const {
     const std::uint32_t entry = index < entry_of_.size() ? entry_of_[index] : kAbsent;
-    return entry != kAbsent && !read_[entry] && entry < std::uint64_t{frontier_} + window_;
+    return entry != kAbsent && entry < std::uint64_t{frontier_} + window_ && (!read_[entry] || Shared(entry, reader));
   }
 
   // The first entry that is neither read nor passed by; order().size() when the epoch is through.
@@ -54,7 +64,11 @@ class OrderFollower {
   static constexpr double kTolerated = 0.25;
   static constexpr std::uint32_t kAbsent = UINT32_MAX;
 
-  Verdict Judge(std::uint32_t index);
+  Verdict Judge(std::uint32_t index, ReaderTag reader);
+  // An entry that was read, by somebody else: it may come now.
+  bool Shared(std::uint32_t entry, ReaderTag reader) const {
+    return reader.own && guest_[entry] != 0 && guest_[entry] != reader.tag && std::uint64_t{entry} + window_ >= frontier_;
+  }
   void Advance();
   void MoveTo(std::uint32_t entry);
   void NoteEarly(std::uint32_t entry);
@@ -64,6 +78,7 @@ class OrderFollower {
   const double step_;                   // weight of the latest access in wrong_
   std::vector<std::uint32_t> entry_of_; // sample -> place in order_
   std::vector<bool> read_;
+  std::vector<std::uint8_t> guest_;     // of entries that were read: by whom, while none of the consumer's own has; else 0
   std::uint32_t frontier_ = 0;
   std::uint32_t ahead_ = 0;             // read entries from frontier_ on
   std::vector<std::uint32_t> early_;    // places of the latest accesses, as long as all of them were early

@@ -47,37 +47,34 @@ void PlanFollower::Add(std::optional<Epoch> epoch) {
   next_following_ = std::move(epoch->following);
   if (now_ == nullptr) Turn();
   recent_.fill(UINT32_MAX);  // what was kept is new
-  for (const std::uint32_t sample : std::exchange(held_, {})) Observe(sample);
+  for (const Access& access : std::exchange(held_, {})) Observe(access.sample, access.reader);
 }
 
 bool PlanFollower::NearEnd() const { return now_->order().size() - now_->frontier() <= WindowFor(now_->order().size()); }
 
-bool PlanFollower::Expects(std::uint32_t sample) const {
+bool PlanFollower::Expects(std::uint32_t sample, ReaderTag reader) const {
   if (now_ == nullptr) return false;
-  return now_->Expects(sample) || (last_ != nullptr && last_->Expects(sample)) || (NearEnd() && next_ != nullptr && next_->Expects(sample));
+  return now_->Expects(sample, reader) || (last_ != nullptr && last_->Expects(sample, reader)) || (NearEnd() && next_ != nullptr && next_->Expects(sample, reader));
 }
 
-PlanFollower::Verdict PlanFollower::Observe(std::uint32_t sample) {
-  if (now_ == nullptr) return Hold(sample);
+PlanFollower::Verdict PlanFollower::Observe(std::uint32_t sample, ReaderTag reader) {
+  if (now_ == nullptr) return Hold({sample, reader});
   const bool just_read = std::find(recent_.begin(), recent_.end(), sample) != recent_.end();
   recent_[recent_at_++ % recent_.size()] = sample;
-  if (now_->Expects(sample)) {
-    now_->Observe(sample);
+  if (now_->Expects(sample, reader)) {
+    const bool shared = now_->Observe(sample, reader) == OrderFollower::Verdict::kShared;
     Vote(-1);
     if (last_ != nullptr && now_->counts().expected > WindowFor(now_->order().size())) {
       AddTo(&before_, last_->counts());
       last_.reset();
     }
-    return Verdict::kExpected;
+    return shared ? Verdict::kShared : Verdict::kExpected;
   }
-  if (last_ != nullptr && last_->Expects(sample)) {
-    last_->Observe(sample);
-    return Verdict::kExpected;
-  }
-  if (!just_read && next_ == nullptr && !ended_ && NearEnd()) return Hold(sample);
-  if (!just_read && next_ != nullptr && next_->Expects(sample)) {
+  if (last_ != nullptr && last_->Expects(sample, reader)) return last_->Observe(sample, reader) == OrderFollower::Verdict::kShared ? Verdict::kShared : Verdict::kExpected;
+  if (!just_read && next_ == nullptr && !ended_ && NearEnd()) return Hold({sample, reader});
+  if (!just_read && next_ != nullptr && next_->Expects(sample, reader)) {
     const bool near_end = NearEnd();
-    heads_.push_back(sample);
+    heads_.push_back({sample, reader});
     Vote(1);
     const std::size_t enough = std::min<std::size_t>(kHeads, std::max<std::size_t>(1, next_->order().size() / 4));
     if (now_->finished() || votes_ >= enough) {
@@ -88,7 +85,8 @@ PlanFollower::Verdict PlanFollower::Observe(std::uint32_t sample) {
   } else if (!just_read) {
     Vote(-4);  // of a wrong plan, some accesses are among the next epoch's first by chance
   }
-  switch (now_->Observe(sample)) {
+  if (just_read && !reader.own) return Verdict::kRepeated;
+  switch (now_->Observe(sample, reader)) {
     case OrderFollower::Verdict::kExpected: return Verdict::kExpected;
     // Of a wrong plan nearly everything is expected or repeated, once most of its epoch has been read.
     case OrderFollower::Verdict::kRepeated: return just_read ? Verdict::kRepeated : Verdict::kAgain;
@@ -96,8 +94,8 @@ PlanFollower::Verdict PlanFollower::Observe(std::uint32_t sample) {
   }
 }
 
-PlanFollower::Verdict PlanFollower::Hold(std::uint32_t sample) {
-  if (held_.size() < kHeld) held_.push_back(sample);
+PlanFollower::Verdict PlanFollower::Hold(Access access) {
+  if (held_.size() < kHeld) held_.push_back(access);
   return Verdict::kHeld;
 }
 
@@ -115,7 +113,7 @@ void PlanFollower::Turn() {
   following_ = std::move(next_following_);
   ++begun_;
   votes_ = 0;
-  for (const std::uint32_t sample : std::exchange(heads_, {})) now_->Observe(sample);
+  for (const Access& access : std::exchange(heads_, {})) now_->Observe(access.sample, access.reader);
 }
 
 OrderFollower::Counts PlanFollower::counts() const {

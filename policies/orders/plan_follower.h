@@ -42,14 +42,15 @@ class PlanFollower {
 
   enum class Verdict : std::uint8_t {
     kExpected,  // it was foretold
+    kShared,    // it was foretold, and a reader that is not known to be this consumer's has read it before
     kRepeated,  // has just been read: a file that is opened twice
     kAgain,     // was read earlier in this epoch: by a stranger, or the plan is wrong
     kWrong,     // of another place in the order, or of none
     kHeld,      // maybe of the next epoch, which is not known yet
   };
-  Verdict Observe(std::uint32_t sample);
-  // Whether Observe would say so. Changes nothing.
-  bool Expects(std::uint32_t sample) const;
+  Verdict Observe(std::uint32_t sample, ReaderTag reader = {});
+  // Whether Observe would say kExpected or kShared. Changes nothing.
+  bool Expects(std::uint32_t sample, ReaderTag reader = {}) const;
 
   // The epoch that is being read; null before the first one is there.
   const std::shared_ptr<OrderFollower>& current() const { return now_; }
@@ -67,8 +68,12 @@ class PlanFollower {
   static std::uint32_t WindowFor(std::size_t entries);
 
  private:
+  struct Access {
+    std::uint32_t sample;
+    ReaderTag reader;
+  };
   bool NearEnd() const;
-  Verdict Hold(std::uint32_t sample);
+  Verdict Hold(Access access);
   void Vote(int votes);
   void Turn();
 
@@ -79,8 +84,8 @@ class PlanFollower {
   std::uint64_t number_ = 0;
   std::uint64_t next_number_ = 0;
   std::uint64_t begun_ = 0;
-  std::deque<std::uint32_t> held_;      // for an epoch that is not there yet
-  std::vector<std::uint32_t> heads_;    // accesses that the next epoch begins with, and this one has no use for
+  std::deque<Access> held_;             // for an epoch that is not there yet
+  std::vector<Access> heads_;           // accesses that the next epoch begins with, and this one has no use for
   std::size_t votes_ = 0;               // of these, less the accesses in between that are not
   std::array<std::uint32_t, 16> recent_;  // the latest accesses: a file that is opened twice; the worker processes take turns
   std::size_t recent_at_ = 0;

@@ -87,10 +87,12 @@ TEST_F(ForesightTest, AStrangerDoesNotMakeAGoodPlanDoubtful) {
   for (std::size_t i = 0; i < order.size(); ++i) {
     Read(order[i]);
     if (i < 64) continue;
-    if (i % 4 == 0) Read(random() % kFiles, SessionId{7});
+    for (int k = 0; k < 2; ++k) Read(random() % kFiles, SessionId{7});
     ASSERT_NE(foresight().List().front().state, PlanState::kDoubted) << i;
   }
   EXPECT_EQ(foresight().List().front().readers, 1u);
+  EXPECT_EQ(foresight().List().front().counts.recall(), 1);
+  EXPECT_EQ(foresight().List().front().counts.missed, 0u);
 }
 
 TEST_F(ForesightTest, AnotherPolicyIsToldFromWhereTheReaderIs) {

@@ -123,8 +123,7 @@ class OrderTest(rig.DaemonTest):
             self.eventually(lambda: self.rig.control("GET", "/v1/plans")["plans"][0]["epochs_begun"] == 2)
             plan = self.rig.control("GET", "/v1/plans")["plans"][0]
             self.assertEqual((plan["state"], plan["plan"]["kind"], plan["plan"]["rank"], plan["epochs_begun"]), ("followed", "torch.distributed", 1, 2))
-            # The ring of one worker may be read before that of the other: in epochs this short its last batch is then beyond the window.
-            self.assertGreater(plan["recall_ratio"], 0.8)
+            self.assertGreater(plan["recall_ratio"], 0.95)
         self.eventually(lambda: not self.rig.control("GET", "/v1/plans")["plans"])
 
     def test_what_the_daemon_had_no_room_for_comes_again(self):

@@ -17,6 +17,7 @@ constexpr std::int64_t kRestNs = 1'000'000'000; // between two beginnings
 constexpr double kPaceMemory = 0.2;             // weight of the latest second
 constexpr double kOutpaced = 1.5;
 constexpr double kTolerated = 0.25;             // share of the latest accesses that are not as foretold
+constexpr orders::ReaderTag kGuest{.tag = 1, .own = false};
 
 }  // namespace
 
@@ -35,6 +36,8 @@ struct Foresight::Followed {
   const UniqueFd process;
   SampleMap map;
   orders::PlanFollower follower;
+  std::uint32_t readers = 0;       // sessions found to be its
+  std::uint32_t right = 0;         // of these, those that read what was foretold, of late
   double doubt = 0;                // share of the latest accesses that it did not foretell
   bool trusted = true;
   bool in_future = false;
@@ -66,7 +69,12 @@ Status Foresight::Add(Consumer consumer) {
   return Status::Ok();
 }
 
-bool Foresight::Remove(std::uint64_t id) { return std::erase_if(consumers_, [id](const auto& one) { return one->id == id; }) != 0; }
+bool Foresight::Remove(std::uint64_t id) {
+  for (auto& [session, reader] : readers_) {
+    if (reader.consumer != nullptr && reader.consumer->id == id) reader = {};
+  }
+  return std::erase_if(consumers_, [id](const auto& one) { return one->id == id; }) != 0;
+}
 
 Foresight::Followed* Foresight::Find(std::uint64_t id) const {
   const auto at = std::find_if(consumers_.begin(), consumers_.end(), [id](const auto& one) { return one->id == id; });
@@ -89,7 +97,7 @@ std::vector<PlanStatus> Foresight::List() const {
       status.position = now->frontier();
       status.epoch_samples = now->order().size();
     }
-    for (const auto& [session, reader] : readers_) status.readers += reader.consumer == one->id ? 1 : 0;
+    status.readers = one->readers;
     status.counts = one->follower.counts();
     status.pace = one->pace;
     list.push_back(std::move(status));
@@ -99,81 +107,95 @@ std::vector<PlanStatus> Foresight::List() const {
 
 // ---- accesses --------------------------------------------------------------------------------------------------------------
 
-bool Foresight::HasReader(const Followed& consumer) const {
-  return std::any_of(readers_.begin(), readers_.end(), [&](const auto& entry) { return entry.second.consumer == consumer.id; });
+void Foresight::Assign(Reader& reader, Followed* consumer) {
+  if (reader.consumer != nullptr) {
+    --reader.consumer->readers;
+    reader.consumer->right -= reader.wrong == 0 ? 1 : 0;
+  }
+  reader = {.consumer = consumer};
+  if (consumer == nullptr) return;
+  ++consumer->readers;
+  ++consumer->right;
+}
+
+void Foresight::OnSessionEnd(SessionId session) {
+  const auto at = readers_.find(static_cast<std::uint32_t>(session));
+  if (at == readers_.end()) return;
+  Assign(at->second, nullptr);
+  readers_.erase(at);
 }
 
 Foresight::Followed* Foresight::WhoExpects(FileId file) const {
   for (const auto& one : consumers_) {
     const std::uint32_t sample = one->map.SampleOf(file);
-    if (sample != SampleMap::kNone && one->follower.Expects(sample)) return one.get();
+    if (sample != SampleMap::kNone && one->follower.Expects(sample, kGuest)) return one.get();
   }
   return nullptr;
 }
 
 void Foresight::OnAccess(SessionId session, FileId file) {
   if (consumers_.empty()) return;
+  const auto tag = static_cast<std::uint8_t>(static_cast<std::uint32_t>(session) % 255 + 1);
   Reader& reader = readers_[static_cast<std::uint32_t>(session)];
-  Followed* own = reader.consumer == 0 ? nullptr : Find(reader.consumer);
-  if (own == nullptr) reader.consumer = 0;
+  Followed* const own = reader.consumer;
   const std::uint32_t sample = own == nullptr ? SampleMap::kNone : own->map.SampleOf(file);
-  if (own != nullptr && (sample == SampleMap::kNone || consumers_.size() == 1 || own->follower.Expects(sample))) {
+  if (own != nullptr && (sample == SampleMap::kNone || consumers_.size() == 1 || own->follower.Expects(sample, {.tag = tag, .own = true}))) {
     reader.votes = 0;
-    if (sample != SampleMap::kNone) ObserveOwn(reader, *own, sample);
+    if (sample != SampleMap::kNone) ObserveOwn(reader, sample, tag);
     return;
   }
   Followed* const likely = WhoExpects(file);
   if (likely == nullptr) {
-    if (own != nullptr) return ObserveOwn(reader, *own, sample);
+    if (own != nullptr) return ObserveOwn(reader, sample, tag);
     if (reader.votes > 0) --reader.votes;
-    return ObserveStranger(file);
+    return ObserveStranger(file, tag);
   }
-  Observe(*likely, likely->map.SampleOf(file));
+  Observe(*likely, likely->map.SampleOf(file), {.tag = tag, .own = false});
   reader.votes = std::exchange(reader.candidate, likely->id) == likely->id ? reader.votes + 1 : 1;
-  if (reader.votes < kVotes) return;
-  reader.consumer = likely->id;
-  reader.votes = reader.wrong = 0;
+  if (reader.votes >= kVotes) Assign(reader, likely);
 }
 
-void Foresight::ObserveOwn(Reader& reader, Followed& consumer, std::uint32_t sample) {
-  const auto verdict = Observe(consumer, sample, &reader);
-  if (verdict == orders::PlanFollower::Verdict::kExpected && reader.wrong > 0) --reader.wrong;
-  if (verdict != orders::PlanFollower::Verdict::kWrong || ++reader.wrong < kWrong) return;
+void Foresight::ObserveOwn(Reader& reader, std::uint32_t sample, std::uint8_t tag) {
+  Followed& consumer = *reader.consumer;
+  const auto verdict = Observe(consumer, sample, {.tag = tag, .own = true}, &reader);
+  const bool foretold = verdict == orders::PlanFollower::Verdict::kExpected || verdict == orders::PlanFollower::Verdict::kShared;
+  if (foretold && reader.wrong > 0 && --reader.wrong == 0) ++consumer.right;
+  if (verdict != orders::PlanFollower::Verdict::kWrong) return;
+  if (reader.wrong++ == 0) --consumer.right;
   // Others do as they should: this one does not belong to them.
-  const auto others = std::count_if(readers_.begin(), readers_.end(), [&](const auto& entry) { return entry.second.consumer == consumer.id && entry.second.wrong == 0; });
-  if (others > 0) reader = {};
+  if (reader.wrong >= kWrong && consumer.right > 0) Assign(reader, nullptr);
 }
 
 // Nobody expected that of nobody's reader: it speaks against those whose readers have not been found yet.
-void Foresight::ObserveStranger(FileId file) {
+void Foresight::ObserveStranger(FileId file, std::uint8_t tag) {
   for (const auto& one : consumers_) {
     const std::uint32_t sample = one->map.SampleOf(file);
-    if (sample != SampleMap::kNone && !HasReader(*one)) Observe(*one, sample);
+    if (sample != SampleMap::kNone && one->readers == 0) Observe(*one, sample, {.tag = tag, .own = false});
   }
 }
 
-orders::PlanFollower::Verdict Foresight::Observe(Followed& consumer, std::uint32_t sample, const Reader* reader) {
-  const std::shared_ptr<orders::OrderFollower> before = consumer.follower.current();
-  const std::uint32_t from = before == nullptr ? 0 : before->frontier();
-  const auto verdict = consumer.follower.Observe(sample);
+orders::PlanFollower::Verdict Foresight::Observe(Followed& consumer, std::uint32_t sample, orders::ReaderTag who, const Reader* reader) {
+  using Verdict = orders::PlanFollower::Verdict;
+  const orders::OrderFollower* const before = consumer.follower.current().get();
+  const std::size_t from = before == nullptr ? 0 : before->frontier(), length = before == nullptr ? 0 : before->order().size();
+  const Verdict verdict = consumer.follower.Observe(sample, who);
   // Resumed, or on to the next epoch in the middle of one: what the policy still waits for will not come.
   const auto& now = consumer.follower.current();
-  const std::size_t passed = before == nullptr ? 0 : now == before ? now->frontier() - from : before->order().size() - before->frontier();
-  if (before != nullptr && passed > orders::PlanFollower::WindowFor(before->order().size()) && consumer.in_future) outpaced_ = true;
-  if (verdict == orders::PlanFollower::Verdict::kExpected) {
+  const std::size_t passed = before == nullptr ? 0 : (now.get() == before ? now->frontier() : length) - from;
+  if (consumer.in_future && passed > orders::PlanFollower::WindowFor(length)) outpaced_ = true;
+  if (verdict == Verdict::kExpected) {
     consumer.read = true;
     last_expected_ns_ = clock_.MonotonicNs();
     ++consumer.expected;
     if (consumer.in_future) ++consumed_;
   }
   // An epoch that is through: what is read again is not what comes next.
-  const bool repeated = verdict == orders::PlanFollower::Verdict::kRepeated && !now->finished();
-  // Nor is what a stranger reads again, while the plan's own readers do as they should.
-  const auto right = [&](const auto& entry) { return entry.second.consumer == consumer.id && &entry.second != reader && entry.second.wrong == 0; };
-  const bool strange = verdict == orders::PlanFollower::Verdict::kAgain && reader != nullptr && std::any_of(readers_.begin(), readers_.end(), right);
-  if (verdict != orders::PlanFollower::Verdict::kHeld && !repeated && !strange) {
+  const bool repeated = verdict == Verdict::kRepeated && !now->finished();
+  // Nor is what one reader reads again, while the plan's other readers do as they should.
+  const bool strange = verdict == Verdict::kAgain && reader != nullptr && consumer.right > (reader->wrong == 0 ? 1u : 0u);
+  if (verdict != Verdict::kHeld && !repeated && !strange) {
     const double weight = 1.0 / std::clamp<std::uint32_t>(orders::PlanFollower::WindowFor(now->order().size()) / 4, 16, 256);
-    consumer.doubt += weight * ((verdict == orders::PlanFollower::Verdict::kExpected ? 0.0 : 1.0) - consumer.doubt);
+    consumer.doubt += weight * ((verdict == Verdict::kExpected || verdict == Verdict::kShared ? 0.0 : 1.0) - consumer.doubt);
   }
   consumer.trusted = consumer.doubt < kTolerated;
   return verdict;
@@ -317,7 +339,7 @@ void Foresight::Tick() {
   for (const auto& one : consumers_) {
     const auto read = static_cast<double>(one->expected - std::exchange(one->expected_before, one->expected));
     if (read > 0) one->pace += (read - one->pace) * (one->pace == 0 ? 1 : kPaceMemory);
-    if (read > 0 || HasReader(*one)) one->last_reader_ns = now;
+    if (read > 0 || one->readers > 0) one->last_reader_ns = now;
     pollfd process{.fd = one->process.get(), .events = POLLIN, .revents = 0};
     const bool gone = one->process.valid() ? ::poll(&process, 1, 0) > 0 : !one->keep && now - one->last_reader_ns > kIdleNs;
     if (gone || one->follower.over()) ended.push_back(one->id);

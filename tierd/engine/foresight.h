@@ -92,7 +92,7 @@ class Foresight {
   bool active() const { return last_expected_ns_ != 0 && clock_.MonotonicNs() - last_expected_ns_ < 1'000'000'000; }
 
   void OnAccess(SessionId session, FileId file);
-  void OnSessionEnd(SessionId session) { readers_.erase(static_cast<std::uint32_t>(session)); }
+  void OnSessionEnd(SessionId session);
   // Every turn: hands work to workers, tells the policy a slice. True: there is more to do at once.
   bool Step();
   // Once a second: plans whose process has ended, paces.
@@ -111,7 +111,7 @@ class Foresight {
  private:
   struct Followed;
   struct Reader {
-    std::uint64_t consumer = 0;  // 0: not known
+    Followed* consumer = nullptr;  // not known
     std::uint64_t candidate = 0;
     std::uint32_t votes = 0;     // for the candidate
     std::uint32_t wrong = 0;     // accesses that its consumer did not expect, less those that it did
@@ -119,9 +119,11 @@ class Foresight {
   static constexpr std::uint32_t kNever = 0xffffffffu;
   Followed* Find(std::uint64_t id) const;
   Followed* WhoExpects(FileId file) const;
-  orders::PlanFollower::Verdict Observe(Followed& consumer, std::uint32_t sample, const Reader* reader = nullptr);
-  void ObserveOwn(Reader& reader, Followed& consumer, std::uint32_t sample);
-  void ObserveStranger(FileId file);
+  orders::PlanFollower::Verdict Observe(Followed& consumer, std::uint32_t sample, orders::ReaderTag who, const Reader* reader = nullptr);
+  void ObserveOwn(Reader& reader, std::uint32_t sample, std::uint8_t tag);
+  void ObserveStranger(FileId file, std::uint8_t tag);
+  // The reader is that consumer's from now on, or nobody's.
+  void Assign(Reader& reader, Followed* consumer);
   void Prepare(Followed& consumer);
   bool Doubted() const;
   bool IsStale() const;
@@ -130,7 +132,6 @@ class Foresight {
   void Compute();
   void Declare();
   std::uint64_t Horizon() const;
-  bool HasReader(const Followed& consumer) const;
 
   SourceUnit& unit_;
   Catalogue& catalogue_;
