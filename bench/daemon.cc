@@ -168,10 +168,13 @@ std::uint64_t Daemon::index_bytes() const {
   return MemfdBytes(pid_, [](const std::string& name) { return name.find("index") != std::string::npos; });
 }
 
-nlohmann::json Daemon::Get(const std::string& target) const { return Request("GET", target, ""); }
-nlohmann::json Daemon::Post(const std::string& target, const nlohmann::json& body) const { return Request("POST", target, body.dump()); }
+nlohmann::json Daemon::Get(const std::string& target) const { return nlohmann::json::parse(GetText(target), nullptr, false); }
+nlohmann::json Daemon::Post(const std::string& target, const nlohmann::json& body) const {
+  return nlohmann::json::parse(Request("POST", target, body.dump()), nullptr, false);
+}
+std::string Daemon::GetText(const std::string& target) const { return Request("GET", target, ""); }
 
-nlohmann::json Daemon::Request(const std::string& method, const std::string& target, const std::string& body) const {
+std::string Daemon::Request(const std::string& method, const std::string& target, const std::string& body) const {
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -188,8 +191,7 @@ nlohmann::json Daemon::Request(const std::string& method, const std::string& tar
   }
   ::close(fd);
   const std::size_t at = answer.find("\r\n\r\n");
-  if (at == std::string::npos) return nullptr;
-  return nlohmann::json::parse(answer.substr(at + 4), nullptr, false);
+  return at == std::string::npos ? "null" : answer.substr(at + 4);
 }
 
 std::string Daemon::pages() const {

@@ -132,12 +132,13 @@ class Daemon {
   // Of CONTROL.md; null when it cannot be had.
   nlohmann::json Get(const std::string& target) const;
   nlohmann::json Post(const std::string& target, const nlohmann::json& body) const;
+  std::string GetText(const std::string& target) const;  // the same, whatever it is: /v1/metrics
   std::string pages() const;  // /v1/status: tiers.ram.pages
 
  private:
   Daemon() = default;
   bool Launch();
-  nlohmann::json Request(const std::string& method, const std::string& target, const std::string& body) const;
+  std::string Request(const std::string& method, const std::string& target, const std::string& body) const;
 
   DaemonOptions options_;
   std::string run_;
