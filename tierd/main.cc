@@ -28,6 +28,7 @@
 #include "tierd/config_service.h"
 #include "tierd/engine/engine.h"
 #include "tierd/lifeline.h"
+#include "tierd/root_watch.h"
 #include "tierd/engine/out_of_memory.h"
 #include "tierd/ram/segment.h"
 #include "tierd/server/control.h"
@@ -42,6 +43,7 @@ namespace {
 constexpr int kExitError = 1;
 constexpr int kExitUsage = 64;
 constexpr int kStopMs = 1500;
+constexpr int kTemporaryFailure = 75;  // EX_TEMPFAIL: start it again
 
 struct CommandLine {
   std::string config_file;
@@ -151,7 +153,8 @@ class Daemon {
         metrics_(loop_, engine_, sessions_, static_cast<double>(clock_.RealtimeNs()) * 1e-9),
         service_manager_(loop_),
         signals_(loop_, SIGTERM, SIGINT, SIGHUP),
-        lifeline_(loop_, lifeline) {}
+        lifeline_(loop_, lifeline),
+        root_watch_(loop_) {}
 
   Status Start() {
     const auto log = [](std::string line) { spdlog::info("{}", line); };
@@ -177,8 +180,10 @@ class Daemon {
     return sessions_.Listen();
   }
 
-  void Run() {
+  // Until it is to end; the exit code.
+  int Run() {
     WaitForSignal();
+    WatchRoots();
     lifeline_.Watch([this] { return sessions_.Sessions().sessions; }, [this] { loop_.stop(); });
     Announce();
     service_manager_.Ready();
@@ -189,9 +194,21 @@ class Daemon {
     sessions_.Close();
     control_.Close();
     engine_.Stop(kStopMs);
+    return exit_code_;
   }
 
  private:
+  // Whoever starts it again opens what lies there now; until then programs read the source.
+  void WatchRoots() {
+    std::vector<RootWatch::Root> roots;
+    for (const auto& unit : engine_.sources()) roots.push_back({unit->source->root(), unit->source->root_stat().dev, unit->source->root_stat().ino});
+    root_watch_.Watch(std::move(roots), [this](const std::string& path) {
+      spdlog::error("source moved path={} reason=\"another file system is mounted there now\" action=\"tierd ends; start it again\"", path);
+      exit_code_ = kTemporaryFailure;
+      loop_.stop();
+    });
+  }
+
   void LoadPolicies() {
     if (resolved_.policy_directory.empty()) return;
     for (const Status& status : policies_.LoadDirectory(resolved_.policy_directory))
@@ -239,6 +256,8 @@ class Daemon {
   ServiceManager service_manager_;
   boost::asio::signal_set signals_;
   Lifeline lifeline_;
+  RootWatch root_watch_;
+  int exit_code_ = 0;
   engine::HandlerMemory signal_memory_;
 };
 
@@ -267,11 +286,11 @@ int Main(int argc, char** argv) {
   ConfigService::Inputs inputs{*std::move(config), line.overrides, std::filesystem::current_path().string(), host, *resolved};
   auto daemon = std::make_unique<Daemon>(std::move(inputs), line.lifeline);
   if (Status status = daemon->Start(); !status.ok()) return Complain(status);
-  daemon->Run();
+  const int code = daemon->Run();
   // Everything that must last is on its way to the disk. What is left are memory and threads, some of which may hang in a source or a disk; the
   // kernel takes all back at once, and no destructor waits for them or pulls memory from under them.
   std::fflush(nullptr);
-  std::_Exit(0);
+  std::_Exit(code);
 }
 
 }  // namespace

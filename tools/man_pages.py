@@ -102,7 +102,7 @@ refused with its line and a suggestion, at the start and at a reload; a refused 
             ("CACHE_DIRECTORY, XDG_CACHE_HOME, HOME", "Where a place for the SSD tier is looked for, in this order, then /var/tmp/tierd-UID."),
             ("NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID", "Set by systemd(1): ready, reloading and stopping are told to it, and signs of life from the loop, four in the time that it allows."),
         ])),
-        ("EXIT STATUS", ".TP\n.B 0\nended by a signal that asks for it\n.TP\n.B 1\ncannot start, for the reason said in one line\n.TP\n.B 64\nwrong option or configuration"),
+        ("EXIT STATUS", ".TP\n.B 0\nended by a signal that asks for it\n.TP\n.B 1\ncannot start, for the reason said in one line\n.TP\n.B 64\nwrong option or configuration\n.TP\n.B 75\nanother file system was mounted where a source is: start it again"),
         ("FILES", "\n".join(tagged(*row) for row in [
             ("tierd.sock, control.sock", "In the runtime directory (0700): clients, and tierctl(1) or curl --unix-socket."),
             ("SSD directory", "Region files and an index; ours alone (0700). May be removed while tierd does not run."),

@@ -1,0 +1,115 @@
+// Another file system where the source was (HAZARDS 2.13): the daemon lets go of the old one, and its SSD tier does not pass for the new one. The two file systems
+// are copies of one image that differ in the bytes of one file and in their name: inode, size and all stamps are the same.
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
+
+#include <csignal>
+#include <cstring>
+
+#include "tests/e2e/daemon_process.h"
+#include "tests/e2e/exposition.h"
+#include "tests/e2e/reading.h"
+
+namespace tierd::e2e {
+namespace {
+
+constexpr std::size_t kBytes = 100'000;
+constexpr int kTemporaryFailure = 75;
+
+int Shell(const std::string& command) { return std::system(("PATH=$PATH:/sbin:/usr/sbin; exec >/dev/null 2>&1; " + command).c_str()); }
+
+class RemountTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root to mount a disk image";
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) GTEST_SKIP() << "no mount namespace: " << std::strerror(errno);
+    std::filesystem::create_directories(source);
+    if (Shell("truncate -s 8M " + first + " && mkfs.ext4 -q -F " + first + " && mount -o loop " + first + " " + source) != 0) {
+      GTEST_SKIP() << "loop mounts of ext4 are not possible here";
+    }
+    Write(Path(), std::string(kBytes, 'A'));
+    ASSERT_EQ(Shell("umount " + source + " && cp " + first + " " + second + " && tune2fs -U random " + second), 0);
+    ASSERT_EQ(Shell("sed -i s/AAAAAAAA/BBBBBBBB/g " + second), 0);
+    ASSERT_EQ(Shell("mount -o loop,ro " + first + " " + source), 0);
+  }
+  void TearDown() override {
+    if (daemon.running()) daemon.Kill(SIGKILL);
+    Shell("umount " + source + "; umount " + source);
+  }
+  std::string Path() const { return source + "/f"; }
+  void Start() {
+    DaemonProcess::Options options;
+    options.source = source;
+    options.more = kTrustStamps;
+    options.more.insert(options.more.end(), {"--set", "source.staleness=immutable"});
+    ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+    ASSERT_TRUE(Eventually(5000, [&] { return daemon.Status()["tiers"]["ssd"]["state"] != "recovering"; }));
+  }
+  // Reads until the file comes from the cache.
+  void ReadIntoCache(Client& client, char expected) {
+    ASSERT_TRUE(Eventually(10'000, [&] {
+      const Got got = Get(client.get(), Path());
+      EXPECT_EQ(got.bytes, std::string(kBytes, expected)) << "from " << got.origin;
+      return got.origin == TIER_FROM_RAM;
+    }));
+  }
+
+  ScratchDir scratch;
+  std::string source = scratch.path() + "/data";
+  std::string first = scratch.path() + "/first";
+  std::string second = scratch.path() + "/second";
+  DaemonProcess daemon{scratch.path()};
+};
+
+TEST_F(RemountTest, CoveredByAnotherTheDaemonEndsAndReadersReadWhatTheirPathNames) {
+  Start();
+  Client client(daemon.socket());
+  ReadIntoCache(client, 'A');
+  ASSERT_EQ(Shell("mount -o loop,ro " + second + " " + source), 0);
+  ASSERT_TRUE(Eventually(10'000, [&] { return daemon.Ended(); })) << daemon.output();
+  EXPECT_EQ(Get(client.get(), Path()).bytes, std::string(kBytes, 'B'));
+  EXPECT_EQ(daemon.Stop(), kTemporaryFailure);
+  EXPECT_NE(daemon.output().find("source moved path=" + source), std::string::npos) << daemon.output();
+}
+
+TEST_F(RemountTest, WhatWasReadFromAnotherFileSystemIsNotServedAfterARestart) {
+  Start();
+  ASSERT_EQ(daemon.Prefetch(source, "ssd")["files_verified"], 1);
+  EXPECT_EQ(daemon.Stop(), 0);
+  ASSERT_EQ(Shell("umount " + source + " && mount -o loop,ro " + second + " " + source), 0);
+  Start();
+  Client client(daemon.socket());
+  ReadIntoCache(client, 'B');
+}
+
+TEST_F(RemountTest, TheSameFileSystemMountedAnewFindsItsRecords) {
+  Start();
+  ASSERT_EQ(daemon.Prefetch(source, "ssd")["files_verified"], 1);
+  EXPECT_EQ(daemon.Stop(), 0);
+  // On another loop device: another st_dev.
+  ASSERT_EQ(Shell("umount " + source + " && mount -o loop,ro " + second + " " + source + " && mount -o loop,ro " + first + " " + source), 0);
+  Start();
+  Client client(daemon.socket());
+  const Got got = Get(client.get(), Path());
+  EXPECT_EQ(got.bytes, std::string(kBytes, 'A'));
+  EXPECT_EQ(got.origin, TIER_FROM_SSD);
+}
+
+// Mounts elsewhere, and one that is gone again, are no reason to end.
+TEST_F(RemountTest, OtherMountsChangeNothing) {
+  Start();
+  Client client(daemon.socket());
+  ReadIntoCache(client, 'A');
+  const std::string other = scratch.path() + "/other";
+  std::filesystem::create_directories(other);
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(Shell("mount -t tmpfs none " + other + " && sleep 1 && umount " + other), 0);
+  }
+  EXPECT_FALSE(daemon.Ended()) << daemon.output();
+  EXPECT_EQ(Get(client.get(), Path()).origin, TIER_FROM_RAM);
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
+}  // namespace
+}  // namespace tierd::e2e
