@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,12 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "tests/support/io_uring_allowed.h"
 #include "tier/tier.h"
 
 namespace tierd::e2e {
-
-// An invalid argument is seen only where the call is allowed.
-inline bool IoUringIsAllowed() { return ::syscall(SYS_io_uring_setup, 0, nullptr) < 0 && (errno == EINVAL || errno == EFAULT); }
 
 // A client of its own for one daemon.
 class Client {

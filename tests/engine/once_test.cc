@@ -3,6 +3,7 @@
 
 #include "tests/engine/engine_fixture.h"
 #include "tests/pfs_sim/rig.h"
+#include "tests/support/io_uring_allowed.h"
 
 namespace tierd::engine {
 namespace {
@@ -12,6 +13,7 @@ constexpr std::size_t kChunk = 1 << 20;
 class OnceTest : public EngineTest, public testing::WithParamInterface<EngineChoice> {
  protected:
   void SetUp() override {
+    if (GetParam() == EngineChoice::kUring && !IoUringIsAllowed()) GTEST_SKIP() << "io_uring is refused here";
     std::string why;
     rig_ = pfs_sim::Rig::Start({.backing = tree_.path(), .timeout_ms = 60'000}, &why);
     if (rig_ == nullptr && why.starts_with("unavailable")) GTEST_SKIP() << why;
