@@ -22,6 +22,7 @@ build() {  # name, target, cmake options...
   ninja -C "$root/$name" -j "$jobs" --quiet "$target" >"$root/$name.log" 2>&1 || { tail -n 60 "$root/$name.log"; exit 1; }
 }
 
+failed=0  # suites; the rest still runs
 under=()  # a program that the tests are started by
 run() {  # build, name of the log, ctest options...
   local name=$1 log="$root/$2.tests"
@@ -31,7 +32,7 @@ run() {  # build, name of the log, ctest options...
   local status=0
   "${under[@]}" ctest --test-dir "$root/$name" -j "$jobs" --output-on-failure --no-tests=error --repeat until-pass:2 "$@" 2>&1 | tee "$log" || status=$?
   grep -E '\*\*\*(Failed|Timeout|Exception)' "$log" | sed 's/^/failed at least once: /' || true
-  return "$status"
+  [ "$status" = 0 ] || failed=1
 }
 
 # Not optimized more than the tests' run time asks for: with UBSan -O1 takes twice as long to compile.
@@ -77,3 +78,4 @@ if [ "$suite" = tsan ] || [ "$suite" = all ]; then
   sanitizer tsan thread tsan_tests -O1
   run tsan tsan -L 'tsan'
 fi
+exit "$failed"

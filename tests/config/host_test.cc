@@ -19,9 +19,8 @@ TEST(Host, ExaminesACacheDirectory) {
   const std::string link = dir.path() + "/link";
   ASSERT_EQ(::symlink(dir.path().c_str(), link.c_str()), 0);
   EXPECT_EQ(ExamineCacheDirectory(link).usable.message(), link + " is a symbolic link: name the directory itself");
-  if (::geteuid() == 0) {
-    const std::string foreign = dir.Make("foreign");
-    ASSERT_EQ(::chown(foreign.c_str(), 12345, 12345), 0);
+  const std::string foreign = dir.Make("foreign");
+  if (::chown(foreign.c_str(), 12345, 12345) == 0) {  // root, where nothing refuses it
     EXPECT_EQ(ExamineCacheDirectory(foreign).usable.code(), Code::kPermission);
   }
   EXPECT_EQ(ExamineCacheDirectory("/proc/tierd").free_bytes, 0u);  // nothing can be put there: Resolve passes it over

@@ -101,6 +101,7 @@ TEST_P(SegmentOfKind, AnotherUserCannotReopenItWritable) {
     if (::ftruncate(fd, 0) == 0) return 3;
     return 0;
   });
+  if (outcome == kMayNotBecomeNobody) GTEST_SKIP() << "may not become another user";
   EXPECT_EQ(outcome, 0);
 }
 
