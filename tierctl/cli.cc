@@ -241,10 +241,10 @@ void AddSimulate(CLI::App& app, Command& command) {
   simulate->add_option("--source-bandwidth", o.source_bandwidth, "bytes per second")->capture_default_str();
   simulate->add_option("--source-latency-ms", o.source_latency_ms, "of one operation")->check(CLI::NonNegativeNumber)->capture_default_str();
   simulate->add_option("--source-concurrency", o.source_concurrency, "operations that the source serves at a time")->check(CLI::PositiveNumber)->capture_default_str();
-  simulate->add_option("--target", o.target, "how much RAM for so many percent of the best speed?")->check(CLI::Range(1.0, 100.0));
+  simulate->add_option("--goal,--target", o.goal, "how much RAM (with this SSD), how much SSD (with each RAM) for so much of the best speed?")->type_name("PERCENT");
   simulate->add_option("--svg", o.svg, "draw the curves into this file");
   simulate->add_option("--html", o.html, "curves and table as a page");
-  simulate->footer("  tierctl simulate --nodes 16 --epochs 90 --ram 3.125%,6.25%,12.5% --html curves.html\n  tierctl simulate trace.csv -p lru,belady --target 90");
+  simulate->footer("  tierctl simulate --nodes 16 --epochs 90 --ram 3.125%,6.25%,12.5% --html curves.html\n  tierctl simulate trace.csv -p lru,belady --goal 90%");
 }
 
 // Where the command of `run` begins if "--" says so: the place of the "--", else argc. (CLI11 gives a subcommand's "--" to its parent.)

@@ -46,7 +46,7 @@ struct SimulateOptions {
   std::string source_bandwidth = "500 MB";
   double source_latency_ms = 1;
   double source_concurrency = 64;
-  double target = 0;                   // percent of the best speed; 0: not asked
+  std::string goal;                    // percent of the best speed; "": not asked
   std::string svg;
   std::string html;
 };

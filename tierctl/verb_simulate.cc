@@ -23,6 +23,14 @@ Amount AmountOf(const std::string& text, std::string* wrong) {
   return amount.value_or(Amount{});
 }
 
+// "95%" or "95": a share of 1. What is none goes to *wrong.
+double GoalOf(const std::string& text, std::string* wrong) {
+  if (text.empty()) return 0;
+  const std::optional<Amount> amount = simulate::ParseAmount(text.ends_with('%') ? text : text + '%');
+  if ((!amount || amount->bytes < 0.01 || amount->bytes > 1) && wrong->empty()) *wrong = text;
+  return amount.value_or(Amount{}).bytes;
+}
+
 Study StudyOf(const SimulateOptions& options, std::string* wrong) {
   Study study;
   study.trace = options.trace;
@@ -40,6 +48,7 @@ Study StudyOf(const SimulateOptions& options, std::string* wrong) {
   study.skip = options.skip;
   study.lookahead = options.lookahead;
   study.seeded = options.mode == "seeded";
+  study.goal = GoalOf(options.goal, wrong);
   study.speeds.step_seconds = options.step_us * 1e-6;
   study.speeds.readers = options.readers;
   tierd::sim::Device& ssd = study.speeds.devices[1];
@@ -71,31 +80,50 @@ void PrintTable(Context& context, const Outcome& outcome) {
                  Number("%.4f", point.ram_rate), Number("%.3f GB", point.source_bytes * 1e-9), Number("%.3f s", point.epoch_seconds)});
     }
   }
+  for (const simulate::Point& point : outcome.bound.points) {
+    table.Row({"bound", "-", Number("%.3f GB", point.ram_bytes * 1e-9), Number("%.1f%%", 100 * point.ram_bytes / outcome.dataset_bytes), Number("%.4f", point.hit_rate), "-",
+               Number("%.3f GB", point.source_bytes * 1e-9), Number("%.3f s", point.epoch_seconds)});
+  }
   context.output.Print(table.Text());
 }
 
 json ToJson(const Outcome& outcome, const SimulateOptions& options) {
+  const auto bytes = [](double number) { return std::llround(number); };
   json curves = json::array();
   for (const simulate::Curve& curve : outcome.curves) {
     json points = json::array();
     for (const simulate::Point& point : curve.points) {
-      points.push_back({{"ram_bytes", std::llround(point.ram_bytes)}, {"hit_rate", point.hit_rate}, {"ram_rate", point.ram_rate},
-                        {"source_bytes_per_epoch", std::llround(point.source_bytes)}, {"epoch_seconds", point.epoch_seconds}});
+      points.push_back({{"ram_bytes", bytes(point.ram_bytes)}, {"hit_rate", point.hit_rate}, {"ram_rate", point.ram_rate}, {"source_bytes_per_epoch", bytes(point.source_bytes)},
+                        {"epoch_seconds", point.epoch_seconds}});
     }
     curves.push_back({{"policy", curve.policy}, {"mode", curve.mode}, {"points", points}});
   }
-  return {{"seed", options.seed},          {"objects", outcome.objects},   {"dataset_bytes", std::llround(outcome.dataset_bytes)}, {"best_epoch_seconds", outcome.best_epoch_seconds},
-          {"accesses", outcome.accesses}, {"cut", outcome.cut}, {"lost", outcome.lost}, {"curves", curves}};
+  json bound = json::array();
+  for (const simulate::Point& point : outcome.bound.points) {
+    bound.push_back({{"ram_bytes", bytes(point.ram_bytes)}, {"hit_rate", point.hit_rate}, {"source_bytes_per_epoch", bytes(point.source_bytes)}, {"epoch_seconds", point.epoch_seconds}});
+  }
+  json needs = json::array();
+  for (const simulate::Need& need : outcome.needs) {
+    needs.push_back({{"policy", need.policy}, {"mode", need.mode}, {"least_of", need.of_ram ? "ram" : "ssd"}, {"enough", need.enough}, {"ram_bytes", bytes(need.ram_bytes)},
+                     {"ssd_bytes", bytes(need.ssd_bytes)}});
+  }
+  return {{"seed", options.seed},         {"objects", outcome.objects}, {"dataset_bytes", bytes(outcome.dataset_bytes)}, {"best_epoch_seconds", outcome.best_epoch_seconds},
+          {"accesses", outcome.accesses}, {"cut", outcome.cut},         {"lost", outcome.lost},                          {"curves", curves},
+          {"bound", bound},               {"goal_seconds", outcome.goal_seconds}, {"needs", needs}};
 }
 
-// "How much RAM for x % of the best epoch time?"
-void PrintTarget(Context& context, const Outcome& outcome, double percent) {
-  const double seconds = outcome.best_epoch_seconds * 100 / percent;
-  for (const simulate::Curve& curve : outcome.curves) {
-    const std::optional<double> ram = simulate::LeastRam(curve, seconds);
-    const std::string need = ram ? "needs " + Number("%.3f GB", *ram * 1e-9) + " (" + Number("%.1f%%", 100 * *ram / outcome.dataset_bytes) + ")" : "needs more than was asked about";
-    context.output.Print(curve.policy + ": " + need + " for an epoch of " + Number("%.3f s", seconds) + ", " + Number("%.0f%%", percent) + " of the best speed\n");
+// "How much RAM, how much SSD for x % of the best epoch time?"
+void PrintNeeds(Context& context, const Study& study, const Outcome& outcome) {
+  context.output.Print(Number("\nFor an epoch of %.3f s, ", outcome.goal_seconds) + Number("%.3g%% of the best speed:\n", 100 * study.goal));
+  Table table(0);
+  table.Row({"POLICY", "KNOWS", "LEAST OF", "RAM", "SHARE", "SSD", "SHARE"});
+  for (const simulate::Need& need : outcome.needs) {
+    const auto size = [&](double bytes, bool wanted) { return need.enough || !wanted ? Number("%.3f GB", bytes * 1e-9) : std::string("not all"); };
+    const auto share = [&](double bytes, bool wanted) { return need.enough || !wanted ? Number("%.2f%%", 100 * bytes / outcome.dataset_bytes) : std::string("-"); };
+    table.Row({need.policy, need.mode, need.of_ram ? "RAM" : "SSD", size(need.ram_bytes, need.of_ram), share(need.ram_bytes, need.of_ram), size(need.ssd_bytes, !need.of_ram),
+               share(need.ssd_bytes, !need.of_ram)});
   }
+  context.output.Print(table.Text());
 }
 
 bool Write(const std::string& file, const std::string& text) {
@@ -128,7 +156,7 @@ int Simulate(Context& context) {
                          Number("%.1f", static_cast<double>(outcome->accesses) / std::max(outcome->seconds, 1e-9) * 1e-6) + " M accesses/s");
   if (outcome->cut || outcome->lost > 0) context.output.Message("the trace " + std::string(outcome->cut ? "is cut short" : "is whole") + " and lacks " + std::to_string(outcome->lost) + " accesses");
   PrintTable(context, *outcome);
-  if (options.target > 0) PrintTarget(context, *outcome, options.target);
+  if (study.goal > 0) PrintNeeds(context, study, *outcome);
   return kExitOk;
 }
 

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 
 #include <nlohmann/json.hpp>
 
@@ -32,12 +34,14 @@ class SimulateVerb : public ::testing::Test {
 };
 
 TEST_F(SimulateVerb, PrintsATableAndAnswersHowMuchIsNeeded) {
-  const Ran ran = RunTierctl({"simulate", "-n", "4000", "--epochs", "6", "--ram", "25%,50%,100%", "-p", "lru,freeze,belady", "--target", "90"});
+  const Ran ran = RunTierctl({"simulate", "-n", "4000", "--epochs", "6", "--ram", "25%,50%,100%", "-p", "lru,freeze,belady", "--goal", "90%"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("POLICY  KNOWS"));
   EXPECT_THAT(ran.out, ::testing::ContainsRegex("freeze +blind +0\\.110 GB +25\\.0% +0\\.2500"));
   EXPECT_THAT(ran.out, ::testing::ContainsRegex("belady +seeded +0\\.220 GB +50\\.0% +0\\.5000"));
-  EXPECT_THAT(ran.out, HasSubstr("freeze: needs "));
+  EXPECT_THAT(ran.out, ::testing::ContainsRegex("bound +- +0\\.220 GB +50\\.0% +0\\.5000"));
+  EXPECT_THAT(ran.out, HasSubstr("90% of the best speed"));
+  EXPECT_THAT(ran.out, HasSubstr("POLICY  KNOWS   LEAST OF"));
   EXPECT_THAT(ran.err, HasSubstr("seed 1"));
 }
 
@@ -53,6 +57,81 @@ TEST_F(SimulateVerb, JsonHasEveryPoint) {
   EXPECT_EQ(document["curves"][0]["points"][0]["hit_rate"], document["curves"][1]["points"][0]["hit_rate"]) << "without its plan belady does as freeze";
 }
 
+// 4,000 samples of 110,000 bytes, one reader, an accelerator that takes 0.4 s for an epoch; the source gives 500 MB/s and bounds all else. At 80 % of the best speed,
+// 0.5 s, it may be asked for 2,272 samples: 1,728 have to be kept. `freeze` and `belady` need exactly that, `lru` as much as f + (1-f) ln(1-f) = .432 says.
+TEST_F(SimulateVerb, FindsTheLeastThatReachesAGoal) {
+  const Ran ran = RunTierctl({"--json", "simulate", "-n", "4000", "--epochs", "6", "--ram", "25%,50%", "-p", "lru,freeze,belady", "--step-us", "100", "--goal", "80"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const json document = json::parse(ran.out);
+  EXPECT_NEAR(document["best_epoch_seconds"], 0.4, 1e-9);
+  EXPECT_NEAR(document["goal_seconds"], 0.5, 1e-9);
+  ASSERT_EQ(document["needs"].size(), 9u);
+  constexpr double kSample = 110'000;
+  for (const json& need : document["needs"]) {
+    SCOPED_TRACE(need.dump());
+    EXPECT_EQ(need["enough"], true);
+    const double ram = need["ram_bytes"].get<double>() / kSample, ssd = need["ssd_bytes"].get<double>() / kSample;
+    const bool of_ram = need["least_of"] == "ram";
+    if (need["policy"] != "lru") {
+      EXPECT_EQ(of_ram ? ram : ssd, of_ram ? 1728 : ram == 1000 ? 728 : 0);
+    } else if (of_ram) {
+      EXPECT_NEAR(ram, .77 * 4000, 40);
+    }
+  }
+  const Ran slow = RunTierctl({"--json", "simulate", "-n", "1000", "--epochs", "3", "--ram", "0%", "-p", "freeze", "--goal", "100", "--ssd-bandwidth", "1 GB"});
+  ASSERT_EQ(slow.exit_code, 0) << slow.err;
+  EXPECT_NEAR(json::parse(slow.out)["needs"][0]["ram_bytes"].get<double>() / kSample, 975.5, 0.6) << "while RAM gives 1,000, at 20 GB/s, the source gives 25";
+  EXPECT_EQ(json::parse(slow.out)["needs"][1]["enough"], false) << "and no SSD is as fast";
+}
+
+// Tags in pairs, one root, every attribute in quotes: what a browser asks of SVG. The number of elements of each name comes back.
+std::map<std::string, int> Elements(const std::string& svg) {
+  std::map<std::string, int> elements;
+  std::vector<std::string> open;
+  for (std::size_t at = 0; (at = svg.find('<', at)) != std::string::npos;) {
+    const std::size_t end = svg.find('>', at);
+    if (end == std::string::npos) return {};
+    std::string tag = svg.substr(at + 1, end - at - 1);
+    at = end;
+    EXPECT_EQ(tag.find('<'), std::string::npos) << tag;
+    EXPECT_EQ(std::count(tag.begin(), tag.end(), '"') % 2, 0) << tag;
+    if (tag.starts_with('/')) {
+      EXPECT_FALSE(open.empty());
+      if (open.empty() || open.back() != tag.substr(1)) return {};
+      open.pop_back();
+      continue;
+    }
+    EXPECT_TRUE(!open.empty() || elements.empty()) << "one root";
+    const std::string name = tag.substr(0, tag.find_first_of(" /"));
+    ++elements[name + (tag.find("class=\"bound\"") != std::string::npos ? ".bound" : "")];
+    if (!tag.ends_with('/')) open.push_back(name);
+  }
+  EXPECT_TRUE(open.empty());
+  return elements;
+}
+
+TEST_F(SimulateVerb, DrawsCurvesAndTheBound) {
+  const Ran ran = RunTierctl({"--json", "simulate", "-n", "1000", "--sigma", "1", "--nodes", "4", "--epochs", "12", "--ram", "10%,20%,30%", "-p", "lru,belady,freeze", "--svg", dir_ + "/c.svg"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.err;
+  const std::string svg = Slurp(dir_ + "/c.svg");
+  std::map<std::string, int> elements = Elements(svg);
+  EXPECT_EQ(elements["svg"], 1);
+  EXPECT_EQ(elements["polyline"], 2 * 3) << "hit rate and time of three policies";
+  EXPECT_EQ(elements["polyline.bound"], 2);
+  EXPECT_EQ(elements["circle"], 2 * 3 * 3);
+  EXPECT_THAT(svg, HasSubstr("Belady bound"));
+  EXPECT_THAT(svg, ::testing::ContainsRegex("class=\"bound\"[^>]*points=\"[0-9.]+,[0-9.]+ [0-9.]+,[0-9.]+ [0-9.]+,[0-9.]+\"")) << "one point per capacity";
+  const json document = json::parse(ran.out);
+  ASSERT_EQ(document["bound"].size(), 3u);
+  for (const json& curve : document["curves"]) {
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_LE(curve["points"][i]["hit_rate"], document["bound"][i]["hit_rate"]) << curve["policy"];
+      EXPECT_GE(curve["points"][i]["epoch_seconds"], document["bound"][i]["epoch_seconds"]) << curve["policy"];
+      EXPECT_GE(curve["points"][i]["source_bytes_per_epoch"], document["bound"][i]["source_bytes_per_epoch"]) << curve["policy"];
+    }
+  }
+}
+
 TEST_F(SimulateVerb, DrawsAndReplaysATrace) {
   std::ofstream(dir_ + "/t.csv") << "object,bytes\na<b,10\nc,10\na<b,10\nc,10\n";
   const Ran ran = RunTierctl({"simulate", dir_ + "/t.csv", "--ram", "50%,100%", "-p", "lru,belady", "--svg", dir_ + "/c.svg", "--html", dir_ + "/c.html"});
@@ -62,6 +141,7 @@ TEST_F(SimulateVerb, DrawsAndReplaysATrace) {
   EXPECT_TRUE(svg.starts_with("<svg ")) << svg.substr(0, 80);
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   EXPECT_EQ(svg.find("nan"), std::string::npos);
+  EXPECT_EQ(Elements(svg)["polyline.bound"], 2);
   EXPECT_THAT(Slurp(dir_ + "/c.html"), HasSubstr("<td>belady"));
 }
 
@@ -74,6 +154,8 @@ TEST_F(SimulateVerb, SaysWhatIsWrong) {
       {{"simulate", "-p", "nothing"}, 1, "no policy is named \"nothing\""},
       {{"simulate", "-p", "/no/such.so"}, 1, "/no/such.so"},
       {{"simulate", "--ram", "much"}, 64, "\"much\" is neither a size nor a share"},
+      {{"simulate", "--goal", "fast"}, 64, "\"fast\" is neither a size nor a share"},
+      {{"simulate", "--goal", "101%"}, 64, "\"101%\" is neither a size nor a share"},
       {{"simulate", "--mode", "told"}, 64, "--mode"},
       {{"simulate", "--nodes", "4", "--node", "4"}, 1, "node 4 of 4"},
       {{"simulate", "--order", "backwards"}, 1, "backwards"},

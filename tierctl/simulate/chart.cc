@@ -16,6 +16,7 @@ constexpr double kGap = 90;
 constexpr int kTicks = 5;
 // Tells ten lines apart, also for people who do not see red and green (Okabe and Ito).
 constexpr const char* kColors[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999999"};
+constexpr const char* kBoundColor = "#F0C000";
 
 __attribute__((format(printf, 1, 2))) std::string Format(const char* format, ...) {
   char text[256];
@@ -62,18 +63,24 @@ struct Plot {
     }
     return svg + Text(left + kWidth / 2, kTop + kHeight + 36, "middle", "RAM, share of the dataset");
   }
-  std::string Line(const Outcome& outcome, const Curve& curve, const std::function<double(const Point&)>& value, const char* color) const {
+  using Value = std::function<double(const Point&)>;
+  // The points of a curve, joined.
+  std::string Path(const Outcome& outcome, const Curve& curve, const Value& value) const {
     std::vector<Point> points = curve.points;
     std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return a.ram_bytes < b.ram_bytes; });
     std::string path;
+    for (const Point& point : points) path += Format("%s%.1f,%.1f", path.empty() ? "" : " ", X(point.ram_bytes / outcome.dataset_bytes), Y(value(point)));
+    return path;
+  }
+  std::string Bound(const Outcome& outcome, const Value& value) const {
+    return Format("<polyline class=\"bound\" fill=\"none\" stroke=\"%s\" stroke-width=\"4\" stroke-opacity=\"0.35\" points=\"", kBoundColor) + Path(outcome, outcome.bound, value) + "\"/>\n";
+  }
+  std::string Line(const Outcome& outcome, const Curve& curve, const Value& value, const char* color) const {
     std::string dots;
-    for (const Point& point : points) {
-      const double x = X(point.ram_bytes / outcome.dataset_bytes);
-      const double y = Y(value(point));
-      path += Format("%s%.1f,%.1f", path.empty() ? "" : " ", x, y);
-      dots += Format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\" fill=\"%s\"/>\n", x, y, color);
+    for (const Point& point : curve.points) {
+      dots += Format("<circle cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\" fill=\"%s\"/>\n", X(point.ram_bytes / outcome.dataset_bytes), Y(value(point)), color);
     }
-    return "<polyline fill=\"none\" stroke-width=\"1.6\" stroke=\"" + std::string(color) + "\" points=\"" + path + "\"/>\n" + dots;
+    return "<polyline fill=\"none\" stroke-width=\"1.6\" stroke=\"" + std::string(color) + "\" points=\"" + Path(outcome, curve, value) + "\"/>\n" + dots;
   }
 };
 
@@ -88,21 +95,29 @@ std::string Svg(const Outcome& outcome, const std::string& title) {
       times.most_y = std::max(&point == &outcome.curves[0].points[0] ? 0 : times.most_y, point.epoch_seconds * 1.05);
     }
   }
+  const bool bounded = !outcome.bound.points.empty();
   const double width = times.left + kWidth + 30;
-  const double height = kTop + kHeight + 60 + 18 * static_cast<double>(outcome.curves.size());
+  const double height = kTop + kHeight + 60 + 18 * static_cast<double>(outcome.curves.size() + (bounded ? 1 : 0));
   std::string svg = Format("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" font-family=\"sans-serif\" font-size=\"12\">\n", width, height);
   svg += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n" + Text(kLeft, 20, "start", title) + hits.Frame() + times.Frame();
   // Everything in RAM: no policy is faster.
   const double best = times.Y(outcome.best_epoch_seconds);
   svg += Format("<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"#444\" stroke-dasharray=\"4 3\"/>\n", times.left, best, times.left + kWidth, best);
+  const auto rate = [](const Point& point) { return point.hit_rate; };
+  const auto seconds = [](const Point& point) { return point.epoch_seconds; };
+  double y = kTop + kHeight + 58;
+  const auto key = [&](const char* color, const std::string& text) {
+    svg += Format("<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", kLeft, y - 10, color) + Text(kLeft + 18, y, "start", text);
+    y += 18;
+  };
+  if (bounded) svg += hits.Bound(outcome, rate) + times.Bound(outcome, seconds);
   for (std::size_t i = 0; i < outcome.curves.size(); ++i) {
     const Curve& curve = outcome.curves[i];
     const char* color = kColors[i % std::size(kColors)];
-    svg += hits.Line(outcome, curve, [](const Point& point) { return point.hit_rate; }, color);
-    svg += times.Line(outcome, curve, [](const Point& point) { return point.epoch_seconds; }, color);
-    const double y = kTop + kHeight + 58 + 18 * static_cast<double>(i);
-    svg += Format("<rect x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" fill=\"%s\"/>\n", kLeft, y - 10, color) + Text(kLeft + 18, y, "start", curve.policy + " (" + curve.mode + ")");
+    svg += hits.Line(outcome, curve, rate, color) + times.Line(outcome, curve, seconds, color);
+    key(color, curve.policy + " (" + curve.mode + ")");
   }
+  if (bounded) key(kBoundColor, "Belady bound: no policy is better, whatever it knows");
   return svg + "</svg>\n";
 }
 
@@ -116,6 +131,10 @@ std::string Html(const Outcome& outcome, const std::string& title) {
               Format("<td>%.1f%%<td>%.3f<td>%.4f<td>%.4f<td>%.3f<td>%.3f\n", 100 * point.ram_bytes / outcome.dataset_bytes, point.ram_bytes * 1e-9, point.hit_rate, point.ram_rate,
                      point.source_bytes * 1e-9, point.epoch_seconds);
     }
+  }
+  for (const Point& point : outcome.bound.points) {
+    html += Format("<tr><td>bound<td>-<td>%.1f%%<td>%.3f<td>%.4f<td>-<td>%.3f<td>%.3f\n", 100 * point.ram_bytes / outcome.dataset_bytes, point.ram_bytes * 1e-9, point.hit_rate,
+                   point.source_bytes * 1e-9, point.epoch_seconds);
   }
   return html + "</table>\n";
 }

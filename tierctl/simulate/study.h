@@ -29,6 +29,7 @@ struct Study {
   std::uint32_t lookahead = 16;
   bool seeded = true;
   tierd::sim::Speeds speeds;
+  double goal = 0;                      // share of the best speed that the least capacities are looked for of; 0: none are
 };
 
 struct Point {
@@ -43,6 +44,15 @@ struct Curve {
   std::string mode;            // blind or seeded: what it was told
   std::vector<Point> points;   // by capacity, as asked
 };
+// The least capacity of one tier, beside so much of the other, with which an epoch of a policy takes no longer than the goal.
+struct Need {
+  std::string policy;
+  std::string mode;
+  bool of_ram = true;          // ram_bytes is the least, ssd_bytes was given; else the other way round
+  bool enough = true;          // false: not even the whole dataset in that tier will do
+  double ram_bytes = 0;
+  double ssd_bytes = 0;
+};
 struct Outcome {
   double dataset_bytes = 0;
   double epoch_bytes = 0;      // that one epoch reads
@@ -53,12 +63,16 @@ struct Outcome {
   bool cut = false;            // the trace ended in the middle of a block
   std::uint64_t lost = 0;      // accesses that the trace does not have
   std::vector<Curve> curves;
+  // What nobody can do better than, with both tiers as one (policies/sim/bound.h): hit_rate, source_bytes and epoch_seconds of its points are bounds. No points:
+  // there are too many reads to work it out.
+  Curve bound;
+  double goal_seconds = 0;        // of an epoch; 0: there is no goal
+  std::vector<Need> needs;        // per policy: of RAM with the SSD of the study, then of SSD with each of its sizes of RAM
 };
 
-// kNotFound: no such policy, no such file; kInvalid: the job or a parameter.
+// kNotFound: no such policy, no such file; kInvalid: the job or a parameter. Least capacities are found by halving, as if more were never slower, to a single
+// object, or to a part in kGoalSteps of the dataset where there are more.
+inline constexpr double kGoalSteps = 4096;
 tierd::Result<Outcome> Compute(const Study& study);
-
-// The least RAM of a curve, between its points by a straight line, with which an epoch takes at most `seconds`. Empty: more than asked about.
-std::optional<double> LeastRam(const Curve& curve, double seconds);
 
 }  // namespace tierctl::simulate
