@@ -55,9 +55,9 @@ void ObjectForgotten(void* p, std::uint32_t id) {
 }
 
 void Accessed(void* p, const tierd_access* access) {
-  for (UseLog& uses : Self(p).uses) {
-    if (!uses.empty() && uses.Has(access->id)) uses.Use(access->id);
-  }
+  Lru& self = Self(p);
+  self.uses[TIERD_TIER_RAM].Touch(access->id);
+  if (!self.uses[TIERD_TIER_SSD].empty()) self.uses[TIERD_TIER_SSD].Touch(access->id);
 }
 
 void Inserted(void* p, std::uint32_t tier, std::uint32_t id) {

@@ -21,7 +21,7 @@ template <typename T>
 class PagedArray {
  public:
   // Ids below Limit() may be indexed; they start as T().
-  std::uint32_t Limit() const { return static_cast<std::uint32_t>(pages_.size() * kPage); }
+  std::uint32_t Limit() const { return limit_; }
   void Cover(std::uint32_t id) {
     while (id >= Limit()) AddPage();
   }
@@ -55,11 +55,13 @@ class PagedArray {
     pages_.push_back(static_cast<T*>(page));
     used_ += small ? kBlockBytes : kPageBytes;
     std::uninitialized_value_construct_n(pages_.back(), kPage);
+    limit_ = static_cast<std::uint32_t>(pages_.size() * kPage);
   }
 
   std::vector<T*> pages_;
   std::vector<Block> blocks_;
   std::size_t used_ = 0;  // of the last block
+  std::uint32_t limit_ = 0;
 };
 
 }  // namespace tierd::policies

@@ -30,8 +30,8 @@ Result<PolicyInstance> PolicyInstance::Create(const tierd_policy_ops& ops, const
 
 void PolicyInstance::ObjectKnown(const Object& object) {
   if (object.id >= kMaxObjects) return;
-  for (Bits* bits : {&known_, &in_[0], &in_[1], &marked_}) bits->Cover(object.id);
-  known_.Set(object.id);
+  states_.Cover(object.id);
+  states_.Set(object.id, kKnown);
   tierd_object c{};
   c.struct_size = sizeof(c);
   c.id = object.id;
@@ -45,7 +45,7 @@ void PolicyInstance::ObjectKnown(const Object& object) {
 void PolicyInstance::ObjectForgotten(std::uint32_t id) {
   if (!IsKnown(id)) return;
   for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) Removed(tier, id);
-  known_.Clear(id);
+  states_.Clear(id, kKnown);
   ++counters_.events;
   ops_->object_forgotten(self_.get(), id);
 }
@@ -86,9 +86,40 @@ void PolicyInstance::WithdrawPlan(std::uint32_t consumer) {
 
 void PolicyInstance::Soon(std::span<const std::uint32_t> ids) {
   for (const std::uint32_t id : ids) {
-    if (IsKnown(id)) PrefetchLine(in_[TIERD_TIER_RAM].Line(id));
+    PrefetchLine(states_.Line(id));  // of any id: no more than a hint
   }
   if (ops_->soon != nullptr) ops_->soon(self_.get(), ids.data(), ids.size());
+}
+
+bool PolicyInstance::Accept(std::uint32_t id, std::uint32_t tier, bool in_tier) {
+  const unsigned state = states_.Of(id);
+  if ((state & kKnown) == 0) {
+    ++counters_.unknown_ids;
+    return false;
+  }
+  if (((state & Within(tier)) != 0) != in_tier) {
+    ++counters_.misplaced_ids;
+    return false;
+  }
+  if ((state & kMarked) != 0) {
+    ++counters_.duplicate_ids;
+    return false;
+  }
+  states_.Set(id, kMarked);
+  return true;
+}
+
+std::size_t PolicyInstance::Sift(std::uint32_t tier, std::span<std::uint32_t> ids, std::size_t named) {
+  if (named > ids.size()) {
+    ++counters_.overlong_answers;
+    named = ids.size();
+  }
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < named; ++i) {
+    if (Accept(ids[i], tier, true)) ids[kept++] = ids[i];
+  }
+  for (std::size_t i = 0; i < kept; ++i) states_.Clear(ids[i], kMarked);
+  return kept;
 }
 
 std::size_t PolicyInstance::Next(std::uint32_t tier, std::int64_t now_ns, std::span<tierd_candidate> out) {
@@ -103,7 +134,7 @@ std::size_t PolicyInstance::Next(std::uint32_t tier, std::int64_t now_ns, std::s
   for (std::size_t i = 0; i < named; ++i) {
     if (Accept(out[i].id, tier, false)) out[kept++] = out[i];
   }
-  for (std::size_t i = 0; i < kept; ++i) marked_.Clear(out[i].id);
+  for (std::size_t i = 0; i < kept; ++i) states_.Clear(out[i].id, kMarked);
   counters_.candidates_named += kept;
   return kept;
 }

@@ -4,7 +4,7 @@
 //
 // Owner: the engine, one per dataset. Thread rule: one thread (the loop). The tables behind `ops` outlive it (Registry).
 // It does not: measure how long a call takes (the host owns the clock), keep sizes or times of objects.
-// Cost: half a byte per object id beside the policy's own state, as bits: a million objects are then in a processor's own cache.
+// Cost: a byte per object id beside the policy's own state.
 #pragma once
 
 #include <cstdint>
@@ -90,26 +90,35 @@ class PolicyInstance {
   double Worth(std::uint32_t tier, std::uint32_t id);
 
   // What the host has told: for checks and for explain.
-  bool IsKnown(std::uint32_t id) const { return known_.Has(id); }
-  bool IsIn(std::uint32_t tier, std::uint32_t id) const { return in_[tier].Has(id); }
+  bool IsKnown(std::uint32_t id) const { return (states_.Of(id) & kKnown) != 0; }
+  bool IsIn(std::uint32_t tier, std::uint32_t id) const { return (states_.Of(id) & Within(tier)) != 0; }
+  // The fastest tier that it is in, or TIERD_POLICY_TIERS.
+  std::uint8_t WhereIs(std::uint32_t id) const {
+    const unsigned state = states_.Of(id);
+    return (state & Within(TIERD_TIER_RAM)) != 0 ? TIERD_TIER_RAM : (state & Within(TIERD_TIER_SSD)) != 0 ? TIERD_TIER_SSD : TIERD_POLICY_TIERS;
+  }
 
   static constexpr std::uint32_t kMaxObjects = 1u << 30;
 
  private:
-  // A set of ids.
-  class Bits {
+  // A byte per id: what is asked about an object is asked together, of one line of memory.
+  static constexpr std::uint8_t kKnown = 1, kMarked = 8;                // marked: in the answer that is being looked at
+  static constexpr std::uint8_t Within(std::uint32_t tier) { return static_cast<std::uint8_t>(2u << tier); }
+  class States {
    public:
     void Cover(std::uint32_t id) {
-      if (id / 64 >= words_.size()) words_.resize(id / 64 + std::size_t{1});
+      if (id >= bytes_.size()) bytes_.resize(id + std::size_t{1});
+      limit_ = bytes_.size();
     }
-    bool Has(std::uint32_t id) const { return id / 64 < words_.size() && (words_[id / 64] >> id % 64 & 1) != 0; }
+    std::uint8_t Of(std::uint32_t id) const { return id < limit_ ? bytes_[id] : std::uint8_t{0}; }
     // Of covered ids.
-    void Set(std::uint32_t id) { words_[id / 64] |= std::uint64_t{1} << id % 64; }
-    void Clear(std::uint32_t id) { words_[id / 64] &= ~(std::uint64_t{1} << id % 64); }
-    const void* Line(std::uint32_t id) const { return words_.data() + id / 64; }
+    void Set(std::uint32_t id, std::uint8_t bit) { bytes_[id] |= bit; }
+    void Clear(std::uint32_t id, std::uint8_t bit) { bytes_[id] &= static_cast<std::uint8_t>(~bit); }
+    const void* Line(std::uint32_t id) const { return bytes_.data() + id; }
 
    private:
-    std::vector<std::uint64_t> words_;
+    std::vector<std::uint8_t> bytes_;
+    std::size_t limit_ = 0;  // bytes_.size()
   };
   struct Destroy {
     void (*destroy)(void*);
@@ -119,10 +128,12 @@ class PolicyInstance {
   PolicyInstance(const tierd_policy_ops& ops, void* self) : ops_(&ops), self_(self, Destroy{ops.destroy}) {}
   // Counts and refuses ids that an answer must not hold; marks the others. `in_tier`: where a good one is.
   bool Accept(std::uint32_t id, std::uint32_t tier, bool in_tier);
+  // Of `named` victims, those that are some go to the front; returns how many.
+  std::size_t Sift(std::uint32_t tier, std::span<std::uint32_t> ids, std::size_t named);
 
   const tierd_policy_ops* ops_;
   std::unique_ptr<void, Destroy> self_;
-  Bits known_, in_[TIERD_POLICY_TIERS], marked_;  // marked: in the answer that is being looked at
+  States states_;
   PolicyCounters counters_;
 };
 
@@ -141,15 +152,15 @@ inline void PolicyInstance::Accessed(const Access& access) {
 }
 
 inline void PolicyInstance::Inserted(std::uint32_t tier, std::uint32_t id) {
-  if (tier >= TIERD_POLICY_TIERS || !IsKnown(id) || IsIn(tier, id)) return;
-  in_[tier].Set(id);
+  if (tier >= TIERD_POLICY_TIERS || (states_.Of(id) & (kKnown | Within(tier))) != kKnown) return;
+  states_.Set(id, Within(tier));
   ++counters_.events;
   ops_->inserted(self_.get(), tier, id);
 }
 
 inline void PolicyInstance::Removed(std::uint32_t tier, std::uint32_t id) {
   if (tier >= TIERD_POLICY_TIERS || !IsIn(tier, id)) return;
-  in_[tier].Clear(id);
+  states_.Clear(id, Within(tier));
   ++counters_.events;
   ops_->removed(self_.get(), tier, id);
 }
@@ -169,40 +180,12 @@ inline bool PolicyInstance::Admit(std::uint32_t tier, std::uint32_t id, std::uin
   return ops_->admit(self_.get(), tier, id, bytes_free) != 0;
 }
 
-inline bool PolicyInstance::Accept(std::uint32_t id, std::uint32_t tier, bool in_tier) {
-  if (!IsKnown(id)) {
-    ++counters_.unknown_ids;
-    return false;
-  }
-  if (IsIn(tier, id) != in_tier) {
-    ++counters_.misplaced_ids;
-    return false;
-  }
-  if (marked_.Has(id)) {
-    ++counters_.duplicate_ids;
-    return false;
-  }
-  marked_.Set(id);
-  return true;
-}
-
 inline std::size_t PolicyInstance::Victims(std::uint32_t tier, std::uint64_t bytes, std::span<std::uint32_t> ids) {
   if (tier >= TIERD_POLICY_TIERS || ids.empty()) return 0;
   ++counters_.questions;
-  std::size_t named = ops_->victims(self_.get(), tier, bytes, ids.data(), ids.size());
-  if (named > ids.size()) {
-    ++counters_.overlong_answers;
-    named = ids.size();
-  }
-  std::size_t kept = 0;
-  if (named == 1 && IsIn(tier, ids[0])) {  // mostly: nothing to compare it with
-    kept = 1;
-  } else {
-    for (std::size_t i = 0; i < named; ++i) {
-      if (Accept(ids[i], tier, true)) ids[kept++] = ids[i];
-    }
-    for (std::size_t i = 0; i < kept; ++i) marked_.Clear(ids[i]);
-  }
+  const std::size_t named = ops_->victims(self_.get(), tier, bytes, ids.data(), ids.size());
+  const bool one = named == 1 && IsIn(tier, ids[0]);  // mostly: nothing to compare it with
+  const std::size_t kept = one ? 1 : Sift(tier, ids, named);
   counters_.victims_named += kept;
   return kept;
 }

@@ -3,7 +3,26 @@
 #include <algorithm>
 #include <bit>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 namespace tierd::policies {
+
+inline unsigned Timeline::MarkedIn(const std::uint32_t* block, std::uint32_t tier) {
+#ifdef __SSE2__
+  // Four at a time: the mark becomes the sign, and those are taken together.
+  const __m128i left = _mm_cvtsi32_si128(static_cast<int>(tier));
+  const auto four = [&](unsigned i) {
+    return static_cast<unsigned>(_mm_movemask_ps(_mm_castsi128_ps(_mm_sll_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(block + i)), left)))) << i;
+  };
+  return four(0) | four(4) | four(8) | four(12);
+#else
+  unsigned marked = 0;
+  for (unsigned i = 0; i < kBlock; ++i) marked |= (block[i] << tier >> 31) << i;
+  return marked;
+#endif
+}
 
 void Timeline::Know(std::uint32_t id, std::uint64_t bytes) {
   if (id > kMaxId) return;
@@ -58,7 +77,7 @@ void Timeline::SetMark(std::uint32_t tier, std::uint64_t slot) {
   page.words[at] |= Mark(tier);
   page.blocks[tier][at / kBlock / 64] |= std::uint64_t{1} << (at / kBlock % 64);
   ++page.marked[tier];
-  top_[tier] = std::max(top_[tier], slot / kPageSlots);
+  top_[tier] = std::max(top_[tier], slot + 1);
 }
 
 void Timeline::ClearMark(std::uint32_t tier, std::uint64_t slot) {
@@ -66,11 +85,7 @@ void Timeline::ClearMark(std::uint32_t tier, std::uint64_t slot) {
   const std::uint32_t at = slot % kPageSlots;
   page.words[at] &= ~Mark(tier);
   --page.marked[tier];
-  const std::uint32_t* block = page.words + at / kBlock * kBlock;
-  std::uint32_t any = 0;
-  for (std::uint32_t i = 0; i < kBlock; ++i) any |= block[i];
-  if ((any & Mark(tier)) == 0) page.blocks[tier][at / kBlock / 64] &= ~(std::uint64_t{1} << (at / kBlock % 64));
-  while (top_[tier] > floor_ / kPageSlots && pages_[top_[tier] % kPages]->marked[tier] == 0) --top_[tier];
+  if (MarkedIn(page.words + at / kBlock * kBlock, tier) == 0) page.blocks[tier][at / kBlock / 64] &= ~(std::uint64_t{1} << (at / kBlock % 64));
 }
 
 std::uint32_t Timeline::IdAt(std::uint64_t slot) const {
@@ -184,11 +199,15 @@ std::uint32_t Timeline::MissingAt(std::uint64_t slot, std::uint32_t tier) const 
   return IsResident(tier, id) ? TIERD_NO_OBJECT : id;  // a later use of a resident
 }
 
-Timeline::Last::Last(const Timeline& timeline, std::uint32_t tier) : timeline_(timeline), tier_(tier), idle_(timeline.idle_[tier].size()), below_(std::min(timeline.end_, (timeline.top_[tier] + 1) * kPageSlots)) {
+Timeline::Last::Last(const Timeline& timeline, std::uint32_t tier) : timeline_(timeline), tier_(tier), idle_(timeline.idle_[tier].size()), below_(timeline.top_[tier]) {
+  const bool idle = idle_ > 0;
   Next();
+  if (idle) return;
+  timeline.top_[tier] = below_;
+  if (id_ != TIERD_NO_OBJECT) ++timeline.top_[tier];
 }
 
-Timeline::Last::Last(const Timeline& timeline, std::uint32_t tier, std::uint64_t below) : timeline_(timeline), tier_(tier), idle_(0), below_(std::min(timeline.end_, below)) { Find(); }
+Timeline::Last::Last(const Timeline& timeline, std::uint32_t tier, std::uint64_t below) : timeline_(timeline), tier_(tier), idle_(0), below_(std::min(timeline.top_[tier], below)) { Find(); }
 
 void Timeline::Last::Next() {
   id_ = TIERD_NO_OBJECT;
@@ -206,24 +225,29 @@ void Timeline::Last::Find() {
   while (below_ > t.floor_) {
     const std::uint64_t number = (below_ - 1) / kPageSlots;
     const Page& page = *t.pages_[number % kPages];
-    if (page.marked[tier_] == 0) {
+    std::uint64_t block = (below_ - 1) % kPageSlots / kBlock;
+    unsigned marked = 0;
+    if (page.marked[tier_] > 0) {
+      marked = MarkedIn(page.words + block * kBlock, tier_) & (~0u >> (31 - (below_ - 1) % kBlock));
+      if (marked == 0) {
+        // The next block below that has one.
+        std::uint64_t group = block / 64;
+        std::uint64_t bits = page.blocks[tier_][group] & ((std::uint64_t{1} << (block % 64)) - 1);
+        while (bits == 0 && group > 0) bits = page.blocks[tier_][--group];
+        if (bits != 0) {
+          block = group * 64 + 63 - static_cast<unsigned>(std::countl_zero(bits));
+          marked = MarkedIn(page.words + block * kBlock, tier_);
+        }
+      }
+    }
+    if (marked == 0) {
       below_ = std::max(number * kPageSlots, t.floor_);
       continue;
     }
-    const auto at = static_cast<std::uint32_t>((below_ - 1) % kPageSlots);
-    for (std::uint32_t i = at + 1; i-- > at / kBlock * kBlock;) {
-      if ((page.words[i] & Mark(tier_)) == 0) continue;
-      below_ = slot_ = number * kPageSlots + i;
-      id_ = page.words[i] & kRest;
-      return;
-    }
-    // The next block below that has one.
-    std::uint32_t block = at / kBlock;
-    std::uint64_t bits = page.blocks[tier_][block / 64] & ((std::uint64_t{1} << (block % 64)) - 1);
-    std::uint32_t group = block / 64;
-    while (bits == 0 && group > 0) bits = page.blocks[tier_][--group];
-    block = bits == 0 ? 0 : group * 64 + 63 - static_cast<std::uint32_t>(std::countl_zero(bits));
-    below_ = number * kPageSlots + (bits == 0 ? 0 : (block + 1) * kBlock);
+    const std::uint64_t at = block * kBlock + 31 - static_cast<unsigned>(std::countl_zero(marked));
+    below_ = slot_ = number * kPageSlots + at;
+    id_ = page.words[at] & kRest;
+    return;
   }
 }
 

@@ -105,6 +105,8 @@ class Timeline {
     std::uint32_t marked[TIERD_POLICY_TIERS];
   };
   static std::uint32_t Mark(std::uint32_t tier) { return 1u << (31 - tier); }
+  // Which words of a block have the mark: a bit each.
+  static unsigned MarkedIn(const std::uint32_t* block, std::uint32_t tier);
   struct Object {
     // Low bits of slots if `planned`, else next and last are the places in idle_ of tier 0 and 1.
     std::uint32_t next : 29 = 0;
@@ -139,7 +141,7 @@ class Timeline {
   std::vector<std::unique_ptr<Page>> pages_;          // by slot / kPageSlots, modulo kPages
   std::vector<std::unique_ptr<Page>> spare_;          // at most one
   std::vector<std::uint32_t> idle_[TIERD_POLICY_TIERS];  // residents without a known use
-  std::uint64_t top_[TIERD_POLICY_TIERS] = {0, 0};    // no page above has marked slots of the tier
+  mutable std::uint64_t top_[TIERD_POLICY_TIERS] = {0, 0};  // slots from here on have no mark of the tier: looking for the last one lowers it
   std::uint64_t floor_ = 0;
   std::uint64_t end_ = 0;
   std::uint64_t ahead_ = 0;                           // consumed slots from floor_ on

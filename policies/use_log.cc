@@ -11,15 +11,17 @@ void UseLog::AddPage() {
   if (number - first >= pages_.size()) {
     // Twice as many; each goes to its place modulo the new number.
     std::vector<std::unique_ptr<Page>> more(std::max<std::size_t>(8, pages_.size() * 2));
-    for (std::uint64_t page = first; page < number; ++page) more[page & (more.size() - 1)] = std::move(pages_[page & (pages_.size() - 1)]);
+    for (std::uint64_t page = first; page < number; ++page) more[page & (more.size() - 1)] = std::move(pages_[page & mask_]);
     pages_ = std::move(more);
+    mask_ = pages_.size() - 1;
   }
-  std::unique_ptr<Page>& page = pages_[number & (pages_.size() - 1)];
+  std::unique_ptr<Page>& page = pages_[number & mask_];
   if (page == nullptr) page = spare_ != nullptr ? std::move(spare_) : std::make_unique_for_overwrite<Page>();
+  SetRoom((number + 1) * kPageEntries);
 }
 
 void UseLog::DropPages(std::uint64_t from, std::uint64_t to) {
-  for (std::uint64_t page = from; page < to; ++page) spare_ = std::move(pages_[page & (pages_.size() - 1)]);
+  for (std::uint64_t page = from; page < to; ++page) spare_ = std::move(pages_[page & mask_]);
 }
 
 std::uint32_t UseLog::Append(std::uint32_t id) {
@@ -28,8 +30,7 @@ std::uint32_t UseLog::Append(std::uint32_t id) {
     At(end_++) = kNowhere;
     AddPage();
   }
-  At(end_) = id;
-  return Low(end_++);
+  return AppendHere(id);
 }
 
 void UseLog::AdvanceBegin(std::uint32_t looks) {
@@ -64,6 +65,7 @@ void UseLog::Sweep(std::uint32_t entries) {
   const std::uint64_t kept = hole_ % kPageEntries == 0 ? hole_ / kPageEntries : hole_ / kPageEntries + 1;
   DropPages(std::max(kept, begin_ / kPageEntries), last + 1);
   end_ = hole_;
+  SetRoom(kept * kPageEntries);
   sweeping_ = false;
   hole_ = UINT64_MAX;
 }

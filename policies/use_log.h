@@ -31,19 +31,25 @@ class UseLog {
   // Room for the id; otherwise its first insertion makes it, for all ids below as well.
   void Cover(std::uint32_t id) { stamps_.Cover(id); }
 
+  // As Use(), of a member; nothing for others.
+  void Touch(std::uint32_t id) {
+    if (Has(id)) Use(id);
+  }
   // The id is the newest from now on.
   void Use(std::uint32_t id) {
     if (stamps_.Limit() <= id) stamps_.Cover(id);
     Stamp& stamp = stamps_[id];
     if (stamp.place == Low(end_ - 1)) return;
     members_ += stamp.place == kNowhere ? 1 : 0;
-    stamp.place = Append(id);
+    stamp.place = end_ < room_ ? AppendHere(id) : Append(id);
     if (sweeping_ || end_ - begin_ > 2 * members_ + kSlack) Sweep(kSweepPerUse);
   }
   void Remove(std::uint32_t id) {
     if (!Has(id)) return;
+    const bool oldest = stamps_[id].place == Low(begin_);
     stamps_[id].place = kNowhere;
     --members_;
+    if (oldest && !sweeping_ && begin_ % kPageEntries != kPageEntries - 1) PrefetchBehind(++begin_);
   }
   // The oldest members, oldest first: writes at most max, and stops when `enough(id)` says so.
   template <typename Enough>
@@ -71,12 +77,18 @@ class UseLog {
   };
 
   static std::uint32_t Low(std::uint64_t place) { return static_cast<std::uint32_t>(place); }
-  std::uint32_t& At(std::uint64_t place) { return pages_[place / kPageEntries & (pages_.size() - 1)]->ids[place % kPageEntries]; }
+  std::uint32_t& At(std::uint64_t place) { return pages_[place / kPageEntries & mask_]->ids[place % kPageEntries]; }
   bool IsLive(std::uint32_t id, std::uint64_t place) const { return id != kNowhere && stamps_[id].place == Low(place); }
   // The place behind this one: what a sweep has emptied is passed over.
   std::uint64_t Behind(std::uint64_t place) const { return place + 1 == hole_ ? sweep_ : place + 1; }
   std::uint32_t Append(std::uint32_t id);
+  std::uint32_t AppendHere(std::uint32_t id) {
+    At(end_) = id;
+    return Low(end_++);
+  }
   void AddPage();
+  // Nothing is written at a place that looks like kNowhere.
+  void SetRoom(std::uint64_t places) { room_ = Low(places) == 0 ? places - 1 : places; }
   void DropPages(std::uint64_t from, std::uint64_t to);
   void AdvanceBegin(std::uint32_t looks);
   void Sweep(std::uint32_t entries);
@@ -88,8 +100,10 @@ class UseLog {
 
   PagedArray<Stamp> stamps_;
   std::vector<std::unique_ptr<Page>> pages_;  // by place / kPageEntries, modulo their number, a power of two
+  std::uint64_t mask_ = 0;                    // that number less one
   std::uint64_t begin_;                       // no live entry before it
   std::uint64_t end_;
+  std::uint64_t room_ = 0;                    // places below it are there to be written
   std::uint64_t members_ = 0;
   // While sweeping: live entries below sweep_ have been moved together below hole_; between the two there is nothing.
   bool sweeping_ = false;
@@ -100,7 +114,8 @@ class UseLog {
 
 template <typename Enough>
 std::size_t UseLog::Oldest(std::uint32_t* ids, std::size_t max, Enough enough) {
-  AdvanceBegin(kMostLooks);
+  if (begin_ == end_) return 0;
+  if (!IsLive(At(begin_), begin_)) AdvanceBegin(kMostLooks);
   std::size_t count = 0;
   std::uint32_t looks = 0;
   for (std::uint64_t place = begin_; count < max && place < end_; place = Behind(place)) {

@@ -82,23 +82,24 @@ void Cache::Read(std::span<const std::uint32_t> ids, std::uint32_t consumer, std
 }
 
 void Cache::ReadOne(std::uint32_t id, std::uint32_t consumer) {
-  const bool in_ram = policy_.IsIn(kRam, id);
-  const std::uint8_t from = in_ram ? 0 : policy_.IsIn(kSsd, id) ? 1 : 2;
+  const std::uint8_t from = policy_.WhereIs(id);
+  const std::uint64_t bytes = SizeOf(id);
   ++counts_.reads[from];
-  counts_.bytes[from] += SizeOf(id);
-  if (!in_ram) {
+  counts_.bytes[from] += bytes;
+  if (from != kRam) {
     const bool entered = EnterRam(id, TIERD_FOR_READER);
-    if (from == 2) OfferToSsd(id, entered ? TIERD_COPY : TIERD_FOR_READER);
+    if (from > kSsd && capacity_[kSsd] > 0) OfferToSsd(id, entered ? TIERD_COPY : TIERD_FOR_READER);
   }
   policy_.Accessed({.id = id, .consumer = consumer, .time_ns = now_ns_, .tier = from});
 }
 
 bool Cache::EnterRam(std::uint32_t id, std::uint32_t why) {
-  if (!policy_.Admit(kRam, id, free_[kRam], why) || !MakeRoom(kRam, SizeOf(id))) return false;
-  free_[kRam] -= SizeOf(id);
+  const std::uint64_t bytes = SizeOf(id);
+  if (!policy_.Admit(kRam, id, free_[kRam], why) || !MakeRoom(kRam, bytes)) return false;
+  free_[kRam] -= bytes;
   policy_.Inserted(kRam, id);
   // Where the SSD tier is too small for all, a copy of what is in RAM is the first to make room.
-  if (policy_.IsIn(kSsd, id) && known_bytes_ > capacity_[kSsd]) {
+  if (capacity_[kSsd] > 0 && known_bytes_ > capacity_[kSsd] && policy_.IsIn(kSsd, id)) {
     policy_.Removed(kSsd, id);
     free_[kSsd] += SizeOf(id);
   }
@@ -106,19 +107,19 @@ bool Cache::EnterRam(std::uint32_t id, std::uint32_t why) {
 }
 
 void Cache::OfferToSsd(std::uint32_t id, std::uint32_t why) {
-  if (capacity_[kSsd] == 0 || policy_.IsIn(kSsd, id) || !policy_.Admit(kSsd, id, free_[kSsd], why) || !MakeRoom(kSsd, SizeOf(id))) return;
+  if (policy_.IsIn(kSsd, id) || !policy_.Admit(kSsd, id, free_[kSsd], why) || !MakeRoom(kSsd, SizeOf(id))) return;
   free_[kSsd] -= SizeOf(id);
   policy_.Inserted(kSsd, id);
 }
 
-bool Cache::MakeRoom(std::uint32_t tier, std::uint64_t bytes) {
+bool Cache::EvictFor(std::uint32_t tier, std::uint64_t bytes) {
   if (tier >= TIERD_POLICY_TIERS) return false;  // never; the compiler does not see it
-  while (free_[tier] < bytes) {
-    std::uint32_t victims[kVictims];
+  std::uint32_t victims[kVictims];
+  do {
     const std::size_t count = policy_.Victims(tier, bytes - free_[tier], victims);
     if (count == 0) return false;
     for (std::size_t i = 0; i < count && free_[tier] < bytes; ++i) Evict(tier, victims[i]);
-  }
+  } while (free_[tier] < bytes);
   return true;
 }
 
@@ -127,7 +128,7 @@ void Cache::Evict(std::uint32_t tier, std::uint32_t id) {
   ++counts_.evictions[tier];
   policy_.Removed(tier, id);
   free_[tier] += SizeOf(id);
-  if (tier == kRam) OfferToSsd(id, TIERD_DEMOTION);
+  if (tier == kRam && capacity_[kSsd] > 0) OfferToSsd(id, TIERD_DEMOTION);
 }
 
 void Cache::Bring(std::uint64_t most) {
