@@ -15,6 +15,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -80,6 +81,7 @@ class Bench {
   // 0, or 1 when a row is missing because something failed.
   int Finish() const { return failed_ ? 1 : 0; }
   void Fail(const std::string& sentence);
+  void ForgetFailures() { failed_ = false; }  // a part in a process of its own answers for itself
 
  private:
   std::vector<std::string> only_;
@@ -194,10 +196,29 @@ RunResult RunReaders(int readers, Side& side);
 // waits; a child that fails or dies fails the bench.
 void InChild(Bench& bench, const std::function<void()>& part);
 
-// ---- small things -------------------------------------------------------------------------------------------------------------------
-
 // A page that this process and its later children share, zeroed; lives as long as the process.
 void* SharedPage();
+
+// The same for a part that gives something: a plain value of at most a page. Nothing when the part gave nothing.
+template <typename Value>
+std::optional<Value> FromChild(Bench& bench, const std::function<std::optional<Value>()>& part) {
+  struct Given {
+    bool any;
+    Value value;
+  };
+  static_assert(std::is_trivially_copyable_v<Value> && sizeof(Given) <= 4096);
+  auto* const given = static_cast<Given*>(SharedPage());
+  InChild(bench, [&] {
+    const std::optional<Value> value = part();
+    if (!value) return;
+    given->value = *value;
+    given->any = true;
+  });
+  return given->any ? std::optional<Value>(given->value) : std::nullopt;
+}
+
+// ---- small things -------------------------------------------------------------------------------------------------------------------
+
 double Now();  // monotonic seconds
 std::vector<std::uint32_t> Permutation(std::size_t count, std::uint64_t seed);
 // Percentile of latencies in nanoseconds; reorders them.

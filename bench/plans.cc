@@ -10,10 +10,9 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
-#include <thread>
 
 #include "bench/harness.h"
-#include "bench/sides.h"
+#include "bench/told.h"
 #include "policies/registry.h"
 #include "policies/sim/job.h"
 #include "policies/sim/simulate.h"
@@ -34,26 +33,6 @@ std::uint64_t ReadBytesOf(pid_t pid) {
   std::uint64_t value = 0;
   io >> name >> value;
   return name == "rchar:" ? value : 0;
-}
-
-// Tells the daemon the plan of a rank; its number, or 0.
-std::uint64_t Tell(const Daemon& daemon, const std::vector<std::string>& paths, const tierd::orders::Plan& plan) {
-  const std::string directory = daemon.Get("/v1/status").value("runtime_directory", "");
-  const std::string name = "bench-" + std::to_string(::getpid()) + ".list";
-  std::ofstream list(directory + "/" + name, std::ios::binary);
-  for (const std::string& path : paths) list << path << '\n';
-  list.close();
-  const auto answer = daemon.Post("/v1/plans", {{"plan", nlohmann::json::parse(tierd::orders::PlanToJson(plan))}, {"list", name}, {"path", paths.front()}, {"keep", true}});
-  return answer.is_object() ? answer.value("plan", std::uint64_t{0}) : 0;
-}
-
-// Until the plan's files are known.
-bool AwaitMapped(const Daemon& daemon) {
-  for (int i = 0; i < 1000; ++i, ::usleep(10'000)) {
-    const auto plans = daemon.Get("/v1/plans");
-    if (plans.is_object() && plans["plans"].size() == 1 && plans["plans"][0]["state"] != "mapping") return true;
-  }
-  return false;
 }
 
 struct Setting {
@@ -83,7 +62,7 @@ class Runs {
     const auto room = static_cast<std::uint64_t>(setting.room * kFiles);
     const pfs_sim::TreeOptions filler{.files = kRam / kBytes - room, .dirs = 8, .size = {.mean = kBytes, .sigma = 0}, .seed = 22};
     const std::string other = MakeTreeIn(bench_, "filler", filler);
-    const auto measured = other.empty() ? std::nullopt : RunBeside(setting, other, filler.files);
+    const auto measured = other.empty() ? std::nullopt : FromChild<Measured>(bench_, [&] { return RunBeside(setting, other, filler.files); });
     RemoveTree(other);
     return measured;
   }
@@ -104,7 +83,7 @@ class Runs {
     const auto job = tierd::sim::Job::Create({.samples = kFiles, .bytes_mean = kBytes, .seed = 5, .nodes = setting.ranks, .epochs = setting.epochs});
     if (!job.ok()) return std::nullopt;
     tierd::orders::PlanOrders orders = job->Orders();
-    if (seeded && (Tell(*daemon, paths_, orders.plan()) == 0 || !AwaitMapped(*daemon))) return std::nullopt;
+    if (seeded && (TellPlan(*daemon, paths_, orders.plan()) == 0 || !AwaitMapped(*daemon))) return std::nullopt;
     Measured measured;
     std::uint64_t reads = 0, before = 0;
     std::vector<char> buffer(1 << 16);
@@ -125,6 +104,7 @@ class Runs {
     if (seeded) {
       const auto plans = daemon->Get("/v1/plans");
       measured.followed = plans["plans"].empty() || (plans["plans"][0]["state"] == "followed" && plans["plans"][0]["recall_ratio"] == 1.0);
+      if (!measured.followed) Note("plan: " + plans.dump() + ", accesses that rings dropped: " + std::to_string(measured.ring_lost));
     }
     measured.simulated = Simulated(setting, *job, measured.resident);
     return measured;
@@ -187,40 +167,35 @@ void MeasureBelady(Bench& bench, Runs& runs, const std::string& id, std::uint32_
 
 // ---- C6 --------------------------------------------------------------------------------------------------------------------
 
+constexpr unsigned kYoungSeconds = 11;  // files that may still be in the making are looked at once more before they are used: datasets are older
+
 enum class How { kNothing, kWarm, kPlan };
 
-// Share of the first epoch that one reader waited: it takes 150 MB/s at most.
-std::optional<double> Stall(Bench& bench, const pfs_sim::Rig& rig, const std::vector<std::string>& paths, How how) {
+struct Stalled {
+  double share = 0;  // of the first epoch that one reader waited: it takes 150 MB/s at most
+  char pages[24] = "";
+};
+
+std::optional<Stalled> Stall(Bench& bench, const pfs_sim::Rig& rig, const std::vector<std::string>& paths, How how) {
   ::usleep(1'200'000);  // the rig's kernel keeps names for a second
   const auto daemon = Daemon::Start(bench, {.source = rig.mount(), .ram = "1 GiB", .policy = "belady",
                                             .more = {"--set", std::string("source.warm=") + (how == How::kWarm ? "auto" : "off"), "--set", "source.staleness=immutable"}});
   if (daemon == nullptr) return std::nullopt;
   ::setenv("TIERD_SOCKET", daemon->socket().c_str(), 1);
-  bench.SetPages(daemon->pages());
   tierd::orders::Plan plan;
   plan.kind = tierd::orders::Kind::kTorchDistributed;
   plan.samples = paths.size();
   plan.epochs = 2;
   plan.seed = 11;
-  if (how == How::kPlan && Tell(*daemon, paths, plan) == 0) return std::nullopt;
+  if (how == How::kPlan && TellPlan(*daemon, paths, plan) == 0) return std::nullopt;
   auto orders = tierd::orders::PlanOrders::Create(plan);
   std::vector<std::uint32_t> order;
   orders->Next(&order);
-  std::vector<char> buffer(4 << 20);
-  double waited = 0, computed = 0;
-  const double from = Now();
-  for (const std::uint32_t sample : order) {
-    const double asked = Now();
-    const ssize_t got = tier_read_file(nullptr, paths[sample].c_str(), buffer.data(), buffer.size(), nullptr, 0);
-    const double read = Now();
-    if (got < 0) return std::nullopt;
-    waited += read - asked;
-    computed += static_cast<double>(got) / 150e6;
-    // The accelerator is busy until it has used what it was given.
-    const double until = from + waited + computed;
-    if (until > Now()) std::this_thread::sleep_for(std::chrono::duration<double>(until - Now()));
-  }
-  return waited / (Now() - from);
+  const auto paced = ReadPaced(paths, order, 150e6);
+  if (!paced) return std::nullopt;
+  Stalled stalled{.share = paced->waited / paced->seconds};
+  daemon->pages().copy(stalled.pages, sizeof stalled.pages - 1);
+  return stalled;
 }
 
 void MeasureStall(Bench& bench) {
@@ -232,12 +207,14 @@ void MeasureStall(Bench& bench) {
   const auto rig = backing.empty() ? nullptr : pfs_sim::Rig::Start({.backing = backing, .latency_us = 1000, .bandwidth = 200'000'000}, &why);
   if (rig == nullptr) return bench.Emit(SkippedRow({"C6", what[1], ""}, why));
   const std::vector<std::string> paths = TreePaths(rig->mount(), tree);
+  ::sleep(kYoungSeconds);
   Samples plan, warm, nothing;
   for (int round = 0; round < bench.rounds(3); ++round) {
     for (const How how : {How::kPlan, How::kWarm, How::kNothing}) {
-      const auto stall = Stall(bench, *rig, paths, how);
-      if (!stall) return bench.Fail("C6: a run failed");
-      (how == How::kPlan ? plan : how == How::kWarm ? warm : nothing).values.push_back(*stall);
+      const auto stalled = FromChild<Stalled>(bench, [&] { return Stall(bench, *rig, paths, how); });
+      if (!stalled) return bench.Fail("C6: a run failed");
+      (how == How::kPlan ? plan : how == How::kWarm ? warm : nothing).values.push_back(stalled->share);
+      bench.SetPages(stalled->pages);
     }
   }
   char note[128];
@@ -259,6 +236,6 @@ int main(int argc, char** argv) {
     MeasureBelady(bench, runs, "C4.k4", 4, .54);
     MeasureBelady(bench, runs, "C4.k16", 16, .29);
   }
-  if (bench.Wants("C6")) InChild(bench, [&] { MeasureStall(bench); });
+  if (bench.Wants("C6")) MeasureStall(bench);
   return bench.Finish();
 }

@@ -67,6 +67,7 @@ void InChild(Bench& bench, const std::function<void()>& part) {
   const pid_t pid = ::fork();
   if (pid == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    bench.ForgetFailures();
     part();
     std::fflush(nullptr);
     ::_exit(bench.Finish());

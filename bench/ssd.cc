@@ -5,16 +5,15 @@
 // from the SSD tier count as ours: the RAM tier, 5 % of the data, would flatter it.
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <sys/sysmacros.h>
 #include <tier/tier.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
-#include <iterator>
 #include <numeric>
 
 #include "bench/harness.h"
+#include "bench/limited_loop.h"
 #include "bench/sides.h"
 #include "tierd/base/crc32c.h"
 
@@ -227,37 +226,6 @@ void MeasureSize(Bench& bench, const Place& place, const Size& size, const std::
   ::unlink(fio_file.c_str());
 }
 
-// A mounted loop device with ext4 whose reads this process and its children get at 800 MB/s. Undone at the end.
-class LimitedLoop {
- public:
-  explicit LimitedLoop(const Bench& bench) : image_(bench.directory() + "/loop.img"), mount_(bench.directory() + "/loop") {
-    group_ = "/sys/fs/cgroup/blkio/tierd-bench-" + std::to_string(::getpid());
-    const std::string make = "truncate -s 8G '" + image_ + "' && mkfs.ext4 -q -F '" + image_ + "' && mkdir '" + mount_ + "'" +
-                             " && losetup --direct-io=on -f '" + image_ + "' && mount $(losetup -n -O NAME -j '" + image_ + "') '" + mount_ + "' && mkdir " + group_;
-    struct stat st {};
-    if (Shell(make) != 0 || ::stat(mount_.c_str(), &st) != 0) return;
-    const std::string device = std::to_string(major(st.st_dev)) + ":" + std::to_string(minor(st.st_dev));
-    std::ofstream(group_ + "/blkio.throttle.read_bps_device") << device << " 800000000\n";
-    std::ofstream(group_ + "/tasks") << ::getpid() << "\n";
-    std::ifstream limits(group_ + "/blkio.throttle.read_bps_device");
-    ready_ = std::string(std::istreambuf_iterator<char>(limits), {}).find("800000000") != std::string::npos;
-  }
-  ~LimitedLoop() {
-    std::ofstream("/sys/fs/cgroup/blkio/tasks") << ::getpid() << "\n";
-    Shell("umount '" + mount_ + "'; losetup -j '" + image_ + "' -n -O NAME | xargs -r losetup -d; rmdir " + group_ + "; rm -f '" + image_ + "'; rmdir '" + mount_ + "'");
-  }
-  LimitedLoop(const LimitedLoop&) = delete;
-  LimitedLoop& operator=(const LimitedLoop&) = delete;
-  bool ready() const { return ready_; }
-  const std::string& mount() const { return mount_; }
-
- private:
-  const std::string image_;
-  const std::string mount_;
-  std::string group_;
-  bool ready_ = false;
-};
-
 void MeasureAll(Bench& bench, const Size& size) {
   const pfs_sim::TreeOptions tree{.files = kDataBytes / size.bytes, .dirs = 16, .size = {.mean = static_cast<double>(size.bytes)}, .seed = 6};
   const std::string root = MakeTreeIn(bench, std::string("ssd-") + size.name, tree);
@@ -267,7 +235,7 @@ void MeasureAll(Bench& bench, const Size& size) {
   if (wants("disk")) InChild(bench, [&] { MeasureSize(bench, {"disk", bench.directory(), 11}, size, root, tree); });
   if (wants("loop")) {
     InChild(bench, [&] {
-      LimitedLoop loop(bench);
+      LimitedLoop loop(bench, 800'000'000);
       if (loop.ready()) {
         InChild(bench, [&] { MeasureSize(bench, {"loop", loop.mount(), 5}, size, root, tree); });
       } else {
