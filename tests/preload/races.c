@@ -10,6 +10,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -232,6 +235,77 @@ static int race_exhausted(void) {
   return offset_after_child(child, fd);
 }
 
+/* Threads are cancelled wherever they wait on a cached descriptor: nothing stays behind. One description or lease more each time would soon be the last: 256 files are cached at once. */
+static int waiting_fd, waiting_socket;
+static void *sends(void *argument) {
+  while (sendfile(waiting_socket, waiting_fd, NULL, 65536) >= 0) lseek(waiting_fd, 0, SEEK_SET);
+  for (;;) pthread_testcancel();
+  return argument;
+}
+static void *locks(void *argument) {
+  struct flock all = {.l_type = F_RDLCK};
+  fcntl(waiting_fd, F_SETLKW, &all);
+  for (;;) pthread_testcancel();
+  return argument;
+}
+static void *reads(void *argument) {
+  char buffer[5000];
+  for (;;) {
+    if (read(waiting_fd, buffer, sizeof buffer) <= 0) lseek(waiting_fd, 0, SEEK_SET);
+    struct stat st;
+    fstat(waiting_fd, &st);
+    pthread_testcancel();
+  }
+  return argument;
+}
+/* A real descriptor leads to the file, ours to something of the library. */
+static int is_cached(int fd) {
+  char link[32], target[4096];
+  snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+  long bytes = syscall(SYS_readlink, link, target, sizeof target - 1);
+  if (bytes < 0) return 0;
+  target[bytes] = 0;
+  return strcmp(target, path) != 0;
+}
+static int race_cancel(void) {
+  signal(SIGPIPE, SIG_IGN);
+  int held[2], go;
+  CHECK(pipe(held) == 0);
+  pid_t holder = fork(); /* has the lock that the others wait for */
+  if (holder == 0) {
+    struct flock all = {.l_type = F_WRLCK};
+    int fd = (int)syscall(SYS_openat, AT_FDCWD, path, O_RDWR);
+    char ready = syscall(SYS_fcntl, fd, F_SETLK, &all) == 0;
+    if (write(held[1], &ready, 1) != 1) _exit(1);
+    for (;;) pause();
+  }
+  char ready = 0;
+  go = read(held[0], &ready, 1) == 1 && ready;
+  void *(*const bodies[])(void *) = {sends, locks, reads};
+  for (int round = 0; go && round < 900; ++round) {
+    int sockets[2];
+    pthread_t thread;
+    void *ended;
+    go = socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0;
+    waiting_fd = open(path, O_RDONLY), waiting_socket = sockets[0];
+    go = go && waiting_fd >= 0 && is_cached(waiting_fd);
+    if (!go) printf("round %d: not cached\n", round);
+    go = go && pthread_create(&thread, NULL, bodies[round % 3], NULL) == 0;
+    if (!go) break;
+    usleep(round % 5 * 200);
+    pthread_cancel(thread);
+    close(sockets[1]);
+    go = pthread_join(thread, &ended) == 0 && ended == PTHREAD_CANCELED;
+    close(sockets[0]);
+    close(waiting_fd);
+  }
+  kill(holder, SIGKILL);
+  waitpid(holder, NULL, 0);
+  close(held[0]), close(held[1]);
+  CHECK(go);
+  return 0;
+}
+
 int main(int argc, char **argv) {
   if (argc < 3) return 64;
   path = argv[1], other_path = argv[2];
@@ -239,7 +313,7 @@ int main(int argc, char **argv) {
     const char *name;
     int (*run)(void);
   } races[] = {{"materialise", race_materialise}, {"shared", race_shared}, {"reopen", race_reopen}, {"fork", race_fork}, {"vfork", race_vfork},
-               {"spawn", race_spawn}, {"system", race_system}, {"clone", race_clone}, {"signals", race_signals}, {"exhausted", race_exhausted}};
+               {"spawn", race_spawn}, {"system", race_system}, {"clone", race_clone}, {"signals", race_signals}, {"cancel", race_cancel}, {"exhausted", race_exhausted}};
   int failed = 0;
   for (size_t i = 0; i < sizeof races / sizeof *races; ++i) {
     if (argc > 3 && strcmp(argv[3], races[i].name) != 0) continue;
