@@ -33,7 +33,7 @@ class PlanTest : public testing::Test {
     DaemonProcess::Options options;
     options.source = scratch.path() + "/data";
     options.ram = "16 MiB";
-    options.ssd = "off";
+    options.ssd = ssd;
     options.more = {"--policy", policy, "--set", "source.racy_window=0s", "--set", "source.warm=off", "--set", "source.ahead=off", "--set", "source.staleness=immutable"};
     options.more.insert(options.more.end(), more.begin(), more.end());
     ASSERT_TRUE(daemon.Start(options)) << daemon.output();
@@ -74,6 +74,7 @@ class PlanTest : public testing::Test {
 
   ScratchDir scratch;
   DaemonProcess daemon{scratch.path()};
+  std::string ssd = "off";
 };
 
 TEST_F(PlanTest, BeladyHitsWhatTheSimulatorSays) {
@@ -88,6 +89,36 @@ TEST_F(PlanTest, BeladyHitsWhatTheSimulatorSays) {
   EXPECT_NEAR(rate, Simulated("belady", job), 0.01);
   EXPECT_GT(rate, Simulated("freeze", job) + 0.1) << "and that is worth having";
   EXPECT_EQ(daemon.Status()["ring_lost"], 0);
+}
+
+// RAM for a fifth of what the SSD holds: each file is in RAM by the time its turn has come, the source is not read again, and nothing is brought in vain.
+TEST_F(PlanTest, WhatIsOnTheSsdIsInRamWhenItsTurnComes) {
+  ssd = "on";
+  Start("belady", {"--set", "source.ahead=auto"});
+  ASSERT_EQ(daemon.Prefetch(scratch.path() + "/data", "ssd")["state"], "done");
+  const auto source_bytes = [&] { return daemon.Status()["sources"][0]["read_bytes"].get<std::uint64_t>(); };
+  const std::uint64_t before = source_bytes();
+  ASSERT_EQ(Ctl({"plan", "torch-distributed", "--seed", "3", "--epochs", "3", scratch.path() + "/list"}).exit_code, 0);
+  Client client(daemon.socket());
+  orders::PlanOrders orders = JobOf(1, 3).Orders();
+  std::vector<std::uint32_t> order;
+  std::uint64_t there = 0;
+  while (orders.Next(&order)) {
+    for (const std::uint32_t sample : order) {
+      tier_view view;
+      // Asks the daemon for nothing: only who brings ahead can have put it there.
+      const std::string path = Path(static_cast<int>(sample));
+      if (!Eventually(5000, [&] { return tier_get(client.get(), path.c_str(), &view, TIER_NOWAIT) == 0; })) continue;
+      EXPECT_EQ(view.origin, TIER_FROM_RAM);
+      tier_release(&view);
+      ++there;
+    }
+  }
+  EXPECT_EQ(there, std::uint64_t{3} * kFiles);
+  EXPECT_EQ(source_bytes(), before);
+  const std::string metrics = daemon.Metrics();
+  EXPECT_THAT(metrics, HasSubstr("\ntierd_prefetch_unused_bytes_total 0\n"));
+  EXPECT_THAT(metrics, HasSubstr("\ntierd_prefetch_late_total 0\n"));
 }
 
 TEST_F(PlanTest, AWrongPlanDoesNoHarm) {

@@ -3,6 +3,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
 #include "tests/engine/engine_fixture.h"
 #include "tierd/engine/invalidation_log.h"
 
@@ -19,6 +23,21 @@ class JoinTest : public EngineTest {
     ASSERT_GE(fd, 0);
     ASSERT_EQ(::pwrite(fd, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
     ::close(fd);
+  }
+  // Changes the last of these bytes wherever the SSD has them; the engine is stopped.
+  bool DamageOnSsd(const std::string& bytes) const {
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(cache_.path())) {
+      if (!entry.is_regular_file()) continue;
+      std::ifstream in(entry.path(), std::ios::binary);
+      const std::string all(std::istreambuf_iterator<char>(in), {});
+      const std::size_t at = all.find(bytes);
+      if (at == std::string::npos) continue;
+      std::fstream out(entry.path(), std::ios::binary | std::ios::in | std::ios::out);
+      out.seekp(static_cast<std::streamoff>(at + bytes.size() - 1));
+      out.put(static_cast<char>(bytes.back() ^ 1));
+      return out.good();
+    }
+    return false;
   }
 };
 
@@ -38,6 +57,32 @@ TEST_F(JoinTest, WhoJoinsADiscoveryGetsWhatItAskedFor) {
   EXPECT_TRUE(answers()[again].bytes == bytes.substr(0, kChunk));
   EXPECT_TRUE(answers()[third].bytes == bytes.substr(2 * kChunk)) << "same length, same version, another chunk";
   EXPECT_EQ(answers()[stat].status(), abi::FetchStatus::kMeta);
+}
+
+// A reader has joined a prefetch from the SSD, and the record there is damaged: the source is read for somebody who waits.
+TEST_F(JoinTest, WhoJoinsAPrefetchIsServedAsAReaderAlsoWhenItGoesToTheSource) {
+  UseSsd();
+  const std::string bytes = Bytes("file", 40'000);
+  const std::string name = Write("file", bytes);
+  StartEngine();
+  const std::uint64_t down = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true});
+  engine().EndTurn();
+  ASSERT_EQ(WaitForJob(down).verified_files, 1u);
+  StopEngine();
+  ASSERT_TRUE(DamageOnSsd(bytes));
+  StartEngine();
+  ssd_io_.Hold(io::Step::kReadv);
+  engine().jobs().Prefetch({{&unit(), ""}}, {});
+  engine().EndTurn();
+  ASSERT_TRUE(RunUntil([&] { return ssd_io_.waiting == 1; }));
+  const std::uint64_t asked = Ask(name);
+  const auto before = unit().reader->counters().sent;
+  ssd_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(asked); }));
+  EXPECT_TRUE(answers()[asked].bytes == bytes);
+  const auto after = unit().reader->counters().sent;
+  EXPECT_EQ(after[static_cast<std::size_t>(source::Priority::kDemand)], before[static_cast<std::size_t>(source::Priority::kDemand)] + 1);
+  EXPECT_EQ(after[static_cast<std::size_t>(source::Priority::kPrefetch)], before[static_cast<std::size_t>(source::Priority::kPrefetch)]);
 }
 
 TEST_F(JoinTest, AnInvalidationReachesWhatIsUnderWay) {

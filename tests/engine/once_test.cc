@@ -75,6 +75,25 @@ TEST_P(OnceTest, FilesAroundTheFirstGuess) {
   ExpectCounted(sizes.size(), bytes);
 }
 
+// RAM is full and nobody leaves: what is not known yet is not read for its size, its reader reads it.
+TEST_P(OnceTest, WhatFindsNoFrameIsLeftToItsReader) {
+  constexpr std::size_t kSize = 64 << 10;
+  constexpr std::size_t kCount = 400;  // 25 MiB
+  options_.ram.capacity_bytes = 16 << 20;
+  source_options().policy = "freeze";
+  for (std::size_t i = 0; i < kCount; ++i) Write("f" + std::to_string(i), Bytes("f" + std::to_string(i), kSize));
+  Start();
+  std::uint64_t frames = 0;
+  for (std::size_t i = 0; i < kCount; ++i) {
+    const Answer answer = Fetch("f" + std::to_string(i));
+    if (answer.status() == abi::FetchStatus::kFrame) ++frames;
+    else EXPECT_EQ(answer.status(), abi::FetchStatus::kBypass) << i;
+  }
+  EXPECT_GT(frames, 200u);
+  EXPECT_LT(frames, 257u);
+  ExpectCounted(frames, frames * kSize);
+}
+
 // Sizes from a hundredth to the hundredfold of the mean, in an order in which every guess is wrong for many.
 TEST_P(OnceTest, FilesAroundEveryLaterGuess) {
   std::vector<std::string> names;

@@ -27,6 +27,16 @@ std::size_t GuessBytes(const SourceUnit& unit) {
   return std::min<std::size_t>(guess, unit.options.chunk_bytes);
 }
 
+// Whether bytes that nobody knows yet could find a frame. Where they could not, reading them would be in vain: the client reads them itself.
+bool MayFindFrame(const Placement& placement, SourceUnit& unit, std::uint64_t bytes) {
+  std::uint32_t victim = 0;
+  return placement.has_ssd() || placement.FreeForResidents() >= bytes || unit.policy.Victims(TIERD_TIER_RAM, bytes, {&victim, 1}) != 0;
+}
+
+bool HasClient(const Waiters& waiters) {
+  return std::any_of(waiters.begin(), waiters.end(), [](const Waiter& waiter) { return waiter->is_client(); });
+}
+
 }  // namespace
 
 void Fetcher::OnRecovered(FileId file) {
@@ -77,7 +87,8 @@ void Fetcher::Discover(SourceUnit& unit, abi::FileKey key, std::string_view path
   discovery->key = key;
   discovery->path = std::string(path);
   discovery->unit = unit.index;
-  const bool read = waiter->op == abi::FetchOp::kChunk && waiter->chunk == 0 && !path.empty() && (waiter->flags & abi::kFetchHandle) == 0;
+  const bool read = waiter->op == abi::FetchOp::kChunk && waiter->chunk == 0 && !path.empty() && (waiter->flags & abi::kFetchHandle) == 0 &&
+                    MayFindFrame(placement_, unit, GuessBytes(unit));
   discovery->waiters.push_back(std::move(waiter));
   discoveries_.emplace(key, discovery);
   if (read) DiscoverByRead(unit, discovery, priority);
@@ -170,7 +181,7 @@ void Fetcher::OnDiscoveredRead(SourceUnit& unit, const DiscoveryPtr& discovery, 
   if (result.error == source::ReadError::kNone) return Adopt(unit, discovery, result);
   // Every staging buffer is lent: with its size known the file is read into a frame of its own.
   if (result.error == source::ReadError::kNoBuffer && !discovery->waiters.empty())
-    return DiscoverByStat(unit, discovery, discovery->waiters.front()->is_client() ? source::Priority::kDemand : source::Priority::kPrefetch);
+    return DiscoverByStat(unit, discovery, HasClient(discovery->waiters) ? source::Priority::kDemand : source::Priority::kPrefetch);
   EndDiscovery(discovery);
   EndStaging(discovery);
   for (const Waiter& waiter : discovery->waiters) {
@@ -220,7 +231,7 @@ void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const sourc
     for (const Waiter& waiter : discovery->waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNoFrame, kNoFile);
     return;
   }
-  ConfirmBytes(unit, file, result, std::any_of(discovery->waiters.begin(), discovery->waiters.end(), [](const Waiter& waiter) { return waiter->is_client(); }));
+  ConfirmBytes(unit, file, result, HasClient(discovery->waiters));
   discovery->file = file;
   discovery->tag = catalogue_.file(file).version_tag;
   discovery->bytes = result.bytes;
@@ -267,8 +278,8 @@ void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
     fill->ssd_only &= waiter->ssd_only;
     fill->evict |= waiter->evict;
     if (waiter->is_client()) NoteDemand(unit, file, waiter);
-    else fill->priority = source::Priority::kPrefetch;
   }
+  fill->priority = HasClient(discovery->waiters) ? source::Priority::kDemand : source::Priority::kPrefetch;
   fill->waiters = std::move(discovery->waiters);
   discovery->waiters.clear();
   const std::uint32_t bytes = catalogue_.object(object).bytes;

@@ -29,7 +29,10 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
     if (fill->late) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, file);
     ++counters_.fetch_joined;
     if (waiter->is_client() && !fill->has_client()) ++counters_.prefetch_late;
-    if (waiter->is_client()) unit.reader->Promote(fill->request, priority, waiter->deadline_ns);
+    if (waiter->is_client()) {
+      fill->priority = std::min(fill->priority, priority);  // also of what is asked of the source later
+      unit.reader->Promote(fill->request, priority, waiter->deadline_ns);
+    }
     if (waiter->is_client() && placement_.OnSsd(object)) ssd_->Hasten(catalogue_.object(object).ssd);
     fill->evict |= waiter->evict;
     fill->ssd_only &= waiter->ssd_only;

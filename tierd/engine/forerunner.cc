@@ -101,6 +101,7 @@ void Forerunner::OnBrought(std::uint32_t chunk, std::uint32_t bytes, std::int64_
   if (!unread || !parts_.placement.InRam(object) || waiting_.size() >= kMostWaiting) return;
   const std::uint32_t size = parts_.catalogue.object(object).bytes;
   if (waiting_.insert_or_assign(Raw(object), Brought{parts_.clock.MonotonicNs(), size}).second) waiting_bytes_ += size;
+  else if (parts_.placement.OnSsd(object)) parts_.counters.prefetch_unused_bytes += size;  // it had left, and came again
 }
 
 void Forerunner::OnAccess(ObjectId object) {
@@ -116,8 +117,11 @@ void Forerunner::OnAccess(ObjectId object) {
 void Forerunner::Tick() {
   std::erase_if(waiting_, [&](const auto& entry) {
     const auto object = static_cast<ObjectId>(entry.first);
-    if (entry.first < parts_.catalogue.object_slots() && parts_.placement.InRam(object)) return false;
+    const bool there = entry.first < parts_.catalogue.object_slots();
+    if (there && parts_.placement.InRam(object)) return false;
     waiting_bytes_ -= entry.second.bytes;
+    // What the SSD has as well has left RAM alone; what left the node was counted then.
+    if (there && parts_.placement.OnSsd(object)) parts_.counters.prefetch_unused_bytes += entry.second.bytes;
     return true;
   });
 }
