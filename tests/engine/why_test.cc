@@ -1,4 +1,6 @@
 // What a policy is told of the reason for which an object would enter a tier.
+#include <algorithm>
+
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/spy_policy.h"
 
@@ -69,6 +71,27 @@ TEST_F(WhyTest, WhatLeavesRamIsDemoted) {
   for (const std::string& name : names) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
   ASSERT_FALSE(InRam(names.front()));
   EXPECT_EQ(SsdWhys(names.front()), (Whys{TIERD_COPY, TIERD_DEMOTION}));
+}
+
+// More pinned files than are named at a time, all of them first in line: others leave in their place, and no access is made up for them.
+TEST_F(WhyTest, PinnedVictimsLeaveThePolicysSightAndNothingElse) {
+  const auto names = MakeFiles(600, kBytes);  // 60 MB through 32 MiB
+  options_.ram.capacity_bytes = 32 << 20;
+  options_.ssd.directory.clear();
+  Start();
+  const std::vector<std::string> pinned(names.begin(), names.begin() + 150);
+  for (const std::string& name : pinned) {
+    ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+    engine().placement().SetPinned(FileOf(name), true);
+  }
+  for (const std::string& name : names) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame) << name;
+  EXPECT_GT(engine().counters().evictions[0][static_cast<std::size_t>(EvictCause::kCapacity)], 100u);
+  for (const std::string& name : pinned) EXPECT_TRUE(InRam(name)) << name;
+  EXPECT_TRUE(spy_.accesses.empty()) << "nobody noted a read";
+  const auto in_sight = [&](const std::string& name) { return std::count(spy_.residents[TIERD_TIER_RAM].begin(), spy_.residents[TIERD_TIER_RAM].end(), Raw(ObjectOf(name))); };
+  EXPECT_EQ(in_sight(pinned.front()), 0);
+  for (const std::string& name : pinned) engine().placement().SetPinned(FileOf(name), false);
+  for (const std::string& name : pinned) EXPECT_EQ(in_sight(name), 1) << name;
 }
 
 }  // namespace

@@ -99,7 +99,8 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
   return {Outcome::kGranted, frame, true};
 }
 
-// Asks the policy for victims until `bytes` fit beside the reserve, or nobody may leave.
+// Asks the policy for victims until `bytes` fit beside the reserve, or nobody may leave. What is pinned may not; the policy is told of no access that nobody made,
+// which it would take for a use.
 bool Placement::MakeRoom(SourceUnit& unit, std::uint64_t bytes) {
   const std::uint64_t needed = bytes + TransitReserve();
   std::uint32_t ids[kVictimBatch];
@@ -112,7 +113,7 @@ bool Placement::MakeRoom(SourceUnit& unit, std::uint64_t bytes) {
     for (std::size_t i = 0; i < count && resident - resident_bytes_[kRam] < missing; ++i) {
       const auto victim = static_cast<ObjectId>(ids[i]);
       if ((catalogue_.file(catalogue_.object(victim).file).flags & kFilePinned) != 0) {
-        unit.policy.Accessed({Raw(victim), 0, clock_.MonotonicNs(), 0});  // so that it is not named again at once
+        unit.policy.Removed(kRam, Raw(victim));  // for the policy it is not there until it is unpinned, and is not named again
         continue;
       }
       if (InRam(victim)) EvictRam(victim, EvictCause::kCapacity);
@@ -233,6 +234,7 @@ void Placement::SetPinned(FileId file, bool pinned) {
     const auto apply = [&](std::uint32_t tier) { pinned_bytes_[tier] += pinned ? bytes : std::uint64_t{0} - bytes; };
     if (InRam(object)) apply(kRam);
     if (HasSsdRecord(object)) apply(kSsd);
+    if (InRam(object) && !pinned) UnitOf(object).policy.Inserted(kRam, Raw(object));  // MakeRoom may have taken it out of the policy's sight
   }
 }
 
