@@ -35,6 +35,7 @@ class BasePolicy {
   void Removed(std::uint32_t, std::uint32_t) {}
   void EpochBoundary(std::uint32_t, std::uint32_t) {}
   void Plan(const tierd_plan&) {}
+  void Hint(const tierd_hint&) {}
 
   // Questions. By default: whatever fits into the tier at all may enter, and nothing is brought.
   bool Admit(const tierd_admission& admission) { return BytesOf(admission.id) <= capacity_[admission.tier]; }
@@ -116,6 +117,7 @@ const tierd_policy_ops* Table(const char* name, const char* summary) {
         return admission->tier < TIERD_POLICY_TIERS && self(p).IsKnown(admission->id) && self(p).Admit(*admission) ? 1 : 0;
       },
       .soon = nullptr,
+      .hint = [](void* p, const tierd_hint* hint) { self(p).Hint(*hint); },
   };
   return &kOps;
 }

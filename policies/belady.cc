@@ -4,14 +4,19 @@
 // planned: evicting by a wrong plan is as bad as evicting at random.
 //
 // Sizes: victims are named by next use alone until their bytes suffice; to admit a large object only because it comes a little
-// earlier than many small ones would be wrong, so it is compared with the earliest of those that would have to leave.
+// earlier than many small ones would be wrong, so it is compared with the earliest of those that would have to leave. For source *bytes* next use is all that counts:
+// every byte costs the same, and kept in part, objects would be kept just so. With the parameter `operation_bytes` a read from the source costs so many bytes more
+// than the object has: then who saves least per byte and time leaves first (cost_order.h), and what saves more than all that would have to leave for it enters.
+// That is greedy, not optimal: for one reader the bound is the fractional knapsack of what saves most per byte (policies/sim/bound.h; docs/simulation.md has figures).
 //
 // The tiers are exclusive once the dataset does not fit on the SSD, and each is ordered by next use: what leaves RAM is offered to the
 // SSD tier, where it replaces what is used later still.
 #include <algorithm>
 #include <new>
+#include <vector>
 
 #include "policies/builtin.h"
+#include "policies/cost_order.h"
 #include "policies/parameters.h"
 #include "policies/timeline.h"
 
@@ -22,6 +27,7 @@ constexpr std::size_t kScan = 4096;  // slots that next() looks at
 constexpr double kMemory = 1.0 / 256;  // weight of the latest access among those that were planned or not
 constexpr double kTolerated = 0.4;     // share of accesses that were not
 
+constexpr std::size_t kMostVictims = 256;  // that an object which weighs more may replace
 constexpr std::size_t kAnnounced = 64;
 constexpr std::uint32_t kPeek = 12;    // victims whose lines are asked for ahead of their turn
 constexpr std::uint32_t kPeekRounds = 1024;
@@ -31,6 +37,9 @@ struct Belady {
   std::uint64_t capacity[TIERD_POLICY_TIERS] = {0, 0};
   std::uint64_t known_bytes = 0;
   std::uint64_t window = 0;       // parameter; 0: by the length of an epoch
+  std::uint64_t operation_bytes = 0;  // parameter: what a read from the source costs beside its bytes
+  CostOrder costs[TIERD_POLICY_TIERS] = {{timeline, 0}, {timeline, 1}};  // kept if there is such a cost
+  std::vector<std::uint32_t> ids;     // scratch
   std::uint32_t epoch = UINT32_MAX;
   std::uint64_t epoch_ids = 0;    // of the epoch that is being declared
   std::int64_t last_ns = 0;
@@ -43,6 +52,14 @@ struct Belady {
   std::uint32_t peeks_left[TIERD_POLICY_TIERS] = {0, 0};
 
   bool Follows() const { return !timeline.empty() && unplanned < kTolerated; }
+  bool Weighs() const { return operation_bytes > 0 && !timeline.alike(); }
+  // The next use of a resident is another one.
+  void NoteUse(std::uint32_t id) {
+    if (operation_bytes == 0) return;
+    for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) {
+      if (timeline.IsResident(tier, id)) costs[tier].Add(id);
+    }
+  }
 };
 
 Belady& Self(void* self) { return *static_cast<Belady*>(self); }
@@ -50,8 +67,11 @@ Belady& Self(void* self) { return *static_cast<Belady*>(self); }
 void* Create(const tierd_policy_env* env, char* error, std::size_t error_bytes) {
   auto* self = new Belady;
   std::copy_n(env->capacity_bytes, TIERD_POLICY_TIERS, self->capacity);
-  const Parameter known[] = {{"window", &self->window}};
-  if (ReadParameters(env->parameters, known, error, error_bytes) && self->window < Timeline::kMaxSlots) return self;
+  const Parameter known[] = {{"window", &self->window}, {"operation_bytes", &self->operation_bytes}};
+  if (ReadParameters(env->parameters, known, error, error_bytes) && self->window < Timeline::kMaxSlots) {
+    for (CostOrder& costs : self->costs) costs.SetOperationBytes(self->operation_bytes);
+    return self;
+  }
   delete self;
   return nullptr;
 }
@@ -75,13 +95,16 @@ void Accessed(void* p, const tierd_access* access) {
   const bool planned = self.timeline.Consume(access->id);
   self.unplanned += ((planned ? 0.0 : 1.0) - self.unplanned) * kMemory;
   if (!planned) return;
+  self.NoteUse(access->id);
   const auto passed = static_cast<double>(std::clamp<std::int64_t>(access->time_ns - self.last_ns, 0, 1'000'000'000));
   self.interval_ns += (passed - self.interval_ns) / 256;
   self.last_ns = access->time_ns;
 }
 
 void Inserted(void* p, std::uint32_t tier, std::uint32_t id) {
-  if (tier < TIERD_POLICY_TIERS) Self(p).timeline.SetResident(tier, id, true);
+  if (tier >= TIERD_POLICY_TIERS || !Self(p).timeline.IsKnown(id)) return;
+  Self(p).timeline.SetResident(tier, id, true);
+  Self(p).NoteUse(id);
 }
 void Removed(void* p, std::uint32_t tier, std::uint32_t id) {
   if (tier < TIERD_POLICY_TIERS) Self(p).timeline.SetResident(tier, id, false);
@@ -101,7 +124,14 @@ void PlanDeclared(void* p, const tierd_plan* plan) {
   // An object's use in the next epoch must not pass for the one in this: less than a quarter of an epoch. Workers run some thousand ahead.
   const std::uint64_t usual = std::clamp<std::uint64_t>(self.epoch_ids / 4, 1, 1u << 14);
   self.timeline.SetWindow(static_cast<std::uint32_t>(self.window > 0 ? self.window : usual));
+  self.ids.clear();
+  for (std::size_t i = 0; self.operation_bytes > 0 && i < plan->count; ++i) {
+    if (self.timeline.NextUse(plan->ids[i], false) == Timeline::kNever) self.ids.push_back(plan->ids[i]);
+  }
   self.timeline.Append({plan->ids, plan->count});
+  for (const std::uint32_t id : self.ids) {
+    if (self.timeline.IsKnown(id)) self.NoteUse(id);
+  }
 }
 
 // Of the residents that would leave for `bytes`, when the first one is used that is used first.
@@ -115,7 +145,7 @@ std::uint64_t EarliestVictim(const Belady& self, std::uint32_t tier, std::uint64
 }
 
 int AdmitFor(void* p, const tierd_admission* admission) {
-  const Belady& self = Self(p);
+  Belady& self = Self(p);
   const std::uint32_t id = admission->id;
   const std::uint32_t tier = admission->tier;
   if (tier >= TIERD_POLICY_TIERS || !self.timeline.IsKnown(id)) return 0;
@@ -126,7 +156,10 @@ int AdmitFor(void* p, const tierd_admission* admission) {
   if (bytes > self.capacity[tier] || !self.Follows()) return 0;
   const bool being_read = admission->why == TIERD_FOR_READER || admission->why == TIERD_COPY;
   const std::uint64_t use = self.timeline.NextUse(id, being_read);
-  return use < EarliestVictim(self, tier, bytes - admission->bytes_free) ? 1 : 0;
+  if (!self.Weighs()) return use < EarliestVictim(self, tier, bytes - admission->bytes_free) ? 1 : 0;
+  double gain = 0;
+  self.ids.clear();
+  return self.costs[tier].Least(bytes - admission->bytes_free, kMostVictims, &self.ids, &gain) && self.costs[tier].Gain(id, use) > gain ? 1 : 0;
 }
 int Admit(void* p, std::uint32_t tier, std::uint32_t id, std::uint64_t bytes_free) {
   const tierd_admission admission = {sizeof(tierd_admission), tier, id, TIERD_FOR_READER, bytes_free};
@@ -154,6 +187,13 @@ void Peek(Belady& self, std::uint32_t tier, std::uint64_t last, std::size_t step
 std::size_t Victims(void* p, std::uint32_t tier, std::uint64_t bytes, std::uint32_t* ids, std::size_t max) {
   Belady& self = Self(p);
   if (tier >= TIERD_POLICY_TIERS || max == 0 || !self.Follows()) return 0;
+  if (self.Weighs()) {
+    double gain = 0;
+    self.ids.clear();
+    self.costs[tier].Least(bytes, max, &self.ids, &gain);
+    std::copy(self.ids.begin(), self.ids.end(), ids);
+    return self.ids.size();
+  }
   std::size_t count = 0;
   std::uint64_t freed = 0;
   std::uint64_t slot = Timeline::kNever;
@@ -223,6 +263,7 @@ const tierd_policy_ops* BeladyPolicy() {
       .worth = Worth,
       .admit_for = AdmitFor,
       .soon = Soon,
+      .hint = nullptr,
   };
   return &kOps;
 }

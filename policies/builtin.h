@@ -15,5 +15,6 @@ const tierd_policy_ops* RandomPolicy();
 const tierd_policy_ops* FifoPolicy();
 const tierd_policy_ops* LfuPolicy();
 const tierd_policy_ops* FrequencyPolicy();
+const tierd_policy_ops* ImportancePolicy();
 
 }  // namespace tierd::policies

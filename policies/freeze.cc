@@ -100,6 +100,7 @@ const tierd_policy_ops* FreezePolicy() {
       .worth = nullptr,
       .admit_for = nullptr,
       .soon = nullptr,
+      .hint = nullptr,
   };
   return &kOps;
 }

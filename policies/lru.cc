@@ -123,6 +123,7 @@ const tierd_policy_ops* LruPolicy() {
       .worth = Worth,
       .admit_for = nullptr,
       .soon = Soon,
+      .hint = nullptr,
   };
   return &kOps;
 }

@@ -84,6 +84,21 @@ void PolicyInstance::WithdrawPlan(std::uint32_t consumer) {
   ops_->plan(self_.get(), &c);
 }
 
+void PolicyInstance::Prioritize(std::span<const std::uint32_t> ids, std::span<const double> priorities) {
+  const std::size_t count = std::min(ids.size(), priorities.size());
+  if (ops_->hint == nullptr || count == 0) return;
+  std::vector<double> sound(priorities.begin(), priorities.begin() + static_cast<std::ptrdiff_t>(count));
+  for (double& value : sound) value = std::isfinite(value) && value > 0 ? value : 0;
+  tierd_hint c{};
+  c.struct_size = sizeof(c);
+  c.kind = TIERD_HINT_PRIORITY;
+  c.ids = ids.data();
+  c.values = sound.data();
+  c.count = count;
+  ++counters_.events;
+  ops_->hint(self_.get(), &c);
+}
+
 void PolicyInstance::Soon(std::span<const std::uint32_t> ids) {
   for (const std::uint32_t id : ids) {
     PrefetchLine(states_.Line(id));  // of any id: no more than a hint

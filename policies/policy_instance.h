@@ -76,6 +76,9 @@ class PolicyInstance {
   void Plan(std::uint32_t consumer, std::uint32_t epoch, std::span<const std::uint32_t> ids, std::uint32_t first = 0);
   // All that was declared for the consumer no longer holds.
   void WithdrawPlan(std::uint32_t consumer);
+  // How much each object is worth to the application (TIERD_HINT_PRIORITY); as many values as ids, finite and not negative: others count as 0.
+  void Prioritize(std::span<const std::uint32_t> ids, std::span<const double> priorities);
+  bool takes_priorities() const { return ops_->hint != nullptr; }
   // Events about these objects follow: no change of state, only cache lines.
   void Soon(std::span<const std::uint32_t> ids);
 

@@ -55,7 +55,7 @@ std::string LastDlError() {
 
 std::span<const tierd_policy_ops* const> BuiltinPolicies() {
   static const std::array kBuiltin = {AutoPolicy(), FreezePolicy(), LruPolicy(),  BeladyPolicy(), EpochPolicy(),    S3FifoPolicy(),
-                                      RandomPolicy(), FifoPolicy(), LfuPolicy(),    FrequencyPolicy()};
+                                      RandomPolicy(), FifoPolicy(), LfuPolicy(),    FrequencyPolicy(), ImportancePolicy()};
   return kBuiltin;
 }
 

@@ -1,4 +1,4 @@
-/* tierd policy ABI, version 1, revision 2. A policy decides who may enter a tier, who leaves it and what to bring next. It is a small pure
+/* tierd policy ABI, version 1, revision 3. A policy decides who may enter a tier, who leaves it and what to bring next. It is a small pure
  * object: it does no I/O, reads no clock, draws no randomness of its own (seed and times are passed in), starts no thread. The same
  * object code runs in the daemon, in the simulator and in tests, and from a .so that a user drops into the policy directory.
  *
@@ -23,9 +23,9 @@ extern "C" {
 #endif
 
 #define TIERD_POLICY_ABI_VERSION 1u
-/* What was appended since revision 1: tierd_plan.first (a reserved field that was 0), admit_for, soon. Tables and hosts of any revision of
+/* What was appended since revision 1: by revision 2 tierd_plan.first (a reserved field that was 0), admit_for, soon; by revision 3 hint. Tables and hosts of any revision of
  * one version work together: what the other side does not know is not called, not read, or 0. */
-#define TIERD_POLICY_ABI_REVISION 2u
+#define TIERD_POLICY_ABI_REVISION 3u
 #define TIERD_TIER_RAM 0u
 #define TIERD_TIER_SSD 1u
 #define TIERD_POLICY_TIERS 2u
@@ -86,6 +86,17 @@ struct tierd_admission {
   uint64_t bytes_free;   /* in the tier, now */
 };
 
+/* What an application says of objects, by the files that they belong to. Valid during the call. The latest word on an object counts; nothing is said again to a policy
+ * that comes later. */
+#define TIERD_HINT_PRIORITY 0u /* values: how often it will be read, or how much it is worth to have, relative to the others; finite, 0 or more, 0 as before the first */
+struct tierd_hint {
+  uint32_t struct_size;
+  uint32_t kind;         /* TIERD_HINT_*; a policy passes over those that it does not know */
+  const uint32_t* ids;
+  const double* values;  /* one per id */
+  size_t count;
+};
+
 struct tierd_candidate {
   uint32_t id;
   uint32_t reserved;
@@ -130,6 +141,10 @@ struct tierd_policy_ops {
   int (*admit_for)(void* self, const struct tierd_admission* admission);
   /* The host is about to speak of these objects: load their state into the processor's cache. Changes nothing. Optional. */
   void (*soon)(void* self, const uint32_t* ids, size_t count);
+
+  /* Revision 3. */
+  /* The application has told something of objects. ids that are not known are passed over. Optional. */
+  void (*hint)(void* self, const struct tierd_hint* hint);
 };
 
 /* The one symbol a policy .so exports. Returns a static struct. */

@@ -36,6 +36,7 @@ class Timeline {
   void Forget(std::uint32_t id);
   bool IsKnown(std::uint32_t id) const { return id < objects_.Limit() && objects_[id].known; }
   std::uint32_t BytesOf(std::uint32_t id) const { return smallest_ == largest_ ? largest_ : objects_[id].bytes; }
+  bool alike() const { return smallest_ >= largest_; }  // all that were ever known have one size
   void SetResident(std::uint32_t tier, std::uint32_t id, bool resident);
   bool IsResident(std::uint32_t tier, std::uint32_t id) const { return (objects_[id].tiers >> tier & 1) != 0; }
   // Cache lines only, in two steps: the object's own, and when those have come, the slot of the use after its next.

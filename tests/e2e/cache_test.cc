@@ -114,7 +114,7 @@ TEST_P(CacheTest, ServesTheSsdTierAfterRestartAndAfterKill) {
 TEST_P(CacheTest, StaysRightUnderEvictionForEachPolicy) {
   constexpr int kFiles = 300;  // 90 MB through 16 MiB of RAM, no SSD
   MakeFiles(kFiles, 300'000);
-  for (const char* policy : {"lru", "freeze", "belady", "epoch", "s3fifo", "random"}) {
+  for (const char* policy : {"lru", "freeze", "belady", "epoch", "s3fifo", "random", "importance"}) {
     auto options = Options();
     options.ram = "16 MiB";
     options.ssd = "off";

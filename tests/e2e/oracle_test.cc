@@ -166,7 +166,7 @@ TEST_P(TreeTest, EveryByteIsTheSource) {
   EXPECT_GT(origins[TIER_FROM_RAM], sample.files.size() * 9 / 10) << Where() << daemon.Status().dump();
   ASSERT_NO_FATAL_FAILURE(Stop());
   // Each policy, with and without an SSD tier below.
-  for (const char* policy : {"freeze", "lru", "belady", "epoch", "s3fifo", "random"}) {
+  for (const char* policy : {"freeze", "lru", "belady", "epoch", "s3fifo", "random", "importance"}) {
     for (const std::uint64_t capacity : {std::uint64_t{0}, 256 * kMiB}) {
       ssd_capacity = capacity;
       std::filesystem::remove_all(daemon.ssd_directory());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -34,6 +35,7 @@ class SpyPolicy {
   std::vector<Admission> admissions;
   std::vector<PlanCall> plans;
   std::vector<std::uint32_t> accesses;
+  std::map<std::uint32_t, double> priorities;
   std::deque<std::uint32_t> residents[TIERD_POLICY_TIERS];
   std::deque<std::uint32_t> wanted;
   bool admits[TIERD_POLICY_TIERS] = {true, true};
@@ -85,6 +87,9 @@ class SpyPolicy {
           return Self(self).admits[admission->tier] ? 1 : 0;
         },
         .soon = nullptr,
+        .hint = [](void* self, const tierd_hint* hint) {
+          for (std::size_t i = 0; i < hint->count; ++i) Self(self).priorities[hint->ids[i]] = hint->values[i];
+        },
     };
     return ops;
   }

@@ -105,6 +105,8 @@ TEST(AbiGolden, Policy) {
   FIELD(tierd_access, id); FIELD(tierd_access, time_ns); FIELD(tierd_access, consumer); FIELD(tierd_access, tier); FIELD(tierd_access, reserved);
   SIZE(tierd_plan);
   FIELD(tierd_plan, consumer); FIELD(tierd_plan, epoch); FIELD(tierd_plan, ids); FIELD(tierd_plan, count);
+  SIZE(tierd_hint);
+  FIELD(tierd_hint, kind); FIELD(tierd_hint, ids); FIELD(tierd_hint, values); FIELD(tierd_hint, count);
   SIZE(tierd_candidate);
   FIELD(tierd_candidate, id); FIELD(tierd_candidate, due_ns);
   SIZE(tierd_policy_ops);
@@ -112,6 +114,7 @@ TEST(AbiGolden, Policy) {
   FIELD(tierd_policy_ops, object_known); FIELD(tierd_policy_ops, object_forgotten); FIELD(tierd_policy_ops, accessed); FIELD(tierd_policy_ops, inserted);
   FIELD(tierd_policy_ops, removed); FIELD(tierd_policy_ops, capacity); FIELD(tierd_policy_ops, epoch_boundary); FIELD(tierd_policy_ops, plan);
   FIELD(tierd_policy_ops, admit); FIELD(tierd_policy_ops, victims); FIELD(tierd_policy_ops, next); FIELD(tierd_policy_ops, worth);
+  FIELD(tierd_policy_ops, admit_for); FIELD(tierd_policy_ops, soon); FIELD(tierd_policy_ops, hint);
   out << "== declarations" << Declarations(std::string(TIERD_SOURCE_DIR) + "/policies/tierd_policy.h");
   Compare("tierd_policy.abi.txt", out.str());
 }

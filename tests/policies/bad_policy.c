@@ -71,6 +71,7 @@ const struct tierd_policy_ops* tierd_policy_get(void) {
   ops.struct_size = offsetof(struct tierd_policy_ops, admit_for);
   ops.admit_for = (int (*)(void*, const struct tierd_admission*))1;
   ops.soon = (void (*)(void*, const uint32_t*, size_t))1;
+  ops.hint = (void (*)(void*, const struct tierd_hint*))1;
 #elif defined(BAD_GROWN)
   ops.name = "grown";
   ops.struct_size = sizeof grown;

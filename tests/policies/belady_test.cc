@@ -2,7 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <map>
+#include <numeric>
+#include <string>
+#include <vector>
 
 #include "policies/builtin.h"
 #include "tests/policies/replay.h"
@@ -177,6 +181,64 @@ TEST(Belady, RefusesParametersItDoesNotKnow) {
   const auto refused = PolicyInstance::Create(*BeladyPolicy(), options);
   ASSERT_FALSE(refused.ok());
   EXPECT_NE(refused.status().message().find("depth=3"), std::string::npos);
+}
+
+// What a read from the source costs beside its bytes, in bytes. Sizes differ; the plan is known.
+struct Costs {
+  double bytes = 0, misses = 0;
+  double Of(double operation_bytes) const { return bytes + misses * operation_bytes; }
+};
+Costs SourceCosts(const std::string& parameters, std::uint32_t part, std::uint64_t capacity, std::span<const std::uint64_t> sizes) {
+  Random random(4);
+  const auto objects = static_cast<std::uint32_t>(sizes.size());
+  PolicyInstance belady = Make(capacity, 0, parameters);
+  Replay replay(belady, sizes, capacity);
+  std::vector<std::vector<std::uint32_t>> epochs;
+  for (std::uint32_t epoch = 0; epoch < 24; ++epoch) {
+    epochs.push_back(Permutation(objects, random));
+    epochs.back().resize(part);
+    belady.Plan(TIERD_CONSUMER_ALL, epoch, epochs.back());
+  }
+  for (std::uint32_t epoch = 0; epoch < epochs.size(); ++epoch) {
+    if (epoch == 8) replay.Clear();
+    for (const std::uint32_t id : epochs[epoch]) replay.Access(id);
+  }
+  EXPECT_EQ(belady.counters().dropped(), 0u);
+  return {.bytes = static_cast<double>(replay.bytes - replay.hit_bytes), .misses = static_cast<double>(replay.accesses - replay.hits)};
+}
+
+TEST(Belady, WeighsOperationsAgainstBytes) {
+  Random random(8);
+  const std::vector<std::uint64_t> sizes = testing::LogNormalSizes(1500, 60'000, 1, random);
+  const std::uint64_t all = std::accumulate(sizes.begin(), sizes.end(), std::uint64_t{0});
+  for (const std::uint32_t part : {1500u, 375u}) {  // one reader; one of four
+    const std::uint64_t capacity = all / 4 * part / 1500;
+    const Costs plain = SourceCosts("", part, capacity, sizes);
+    const Costs even = SourceCosts("operation_bytes=100000", part, capacity, sizes);
+    const Costs many = SourceCosts("operation_bytes=10000000", part, capacity, sizes);
+    std::printf("part %u: misses %.0f %.0f %.0f, GB %.3f %.3f %.3f\n", part, plain.misses, even.misses, many.misses, plain.bytes * 1e-9, even.bytes * 1e-9, many.bytes * 1e-9);
+    EXPECT_LT(even.Of(1e5), .99 * plain.Of(1e5)) << "plain belady costs more where an operation costs as much as 100,000 bytes";
+    EXPECT_LT(many.Of(1e7), .9 * plain.Of(1e7));
+    EXPECT_LT(many.misses, even.misses);
+    EXPECT_LE(plain.bytes, even.bytes * 1.01) << "and it is the best where only bytes count";
+  }
+}
+
+// Equal sizes: whatever an operation costs, next use decides.
+TEST(Belady, OperationsDoNotMatterWhereSizesAreEqual) {
+  const std::vector<std::uint64_t> sizes(800, 1000);
+  EXPECT_EQ(SourceCosts("", 200, 100'000, sizes).misses, SourceCosts("operation_bytes=123456", 200, 100'000, sizes).misses);
+}
+
+// Two sizes, one epoch after another: what saves most per byte stays. 100 of 10,000 bytes and 100 of 90,000, room for 1 MB: all small ones, if it were not for
+// large ones that are read again at once.
+TEST(Belady, KeepsTheSmallOnesWhereOperationsCount) {
+  std::vector<std::uint64_t> sizes;
+  for (int i = 0; i < 200; ++i) sizes.push_back(i % 2 == 0 ? 10'000 : 90'000);
+  const Costs costs = SourceCosts("operation_bytes=1000000000", 200, 1'000'000, sizes);
+  EXPECT_GE(costs.misses, 16 * 100) << "the bound";
+  EXPECT_LT(costs.misses, 16 * 125);
+  EXPECT_GT(SourceCosts("", 200, 1'000'000, sizes).misses, 16 * 170);
 }
 
 }  // namespace

@@ -163,5 +163,25 @@ TEST(PolicyInstanceCreate, OptionalFunctionsMayBeMissing) {
   EXPECT_EQ(instance.Worth(TIERD_TIER_RAM, 0), 1);
 }
 
+TEST(PolicyInstance, HandsOnPrioritiesThatAreNumbers) {
+  static std::vector<std::pair<std::uint32_t, double>> told;
+  told.clear();
+  tierd_policy_ops ops = LiarOps();
+  ops.hint = [](void*, const tierd_hint* hint) {
+    EXPECT_EQ(hint->struct_size, sizeof(tierd_hint));
+    EXPECT_EQ(hint->kind, TIERD_HINT_PRIORITY);
+    for (std::size_t i = 0; i < hint->count; ++i) told.emplace_back(hint->ids[i], hint->values[i]);
+  };
+  Result<PolicyInstance> instance = PolicyInstance::Create(ops, {});
+  ASSERT_TRUE(instance.ok());
+  EXPECT_TRUE(instance->takes_priorities());
+  const std::uint32_t ids[] = {1, 2, 3, 4, 5};
+  const double priorities[] = {.5, -1, NAN, INFINITY};
+  instance->Prioritize(ids, priorities);
+  EXPECT_EQ(told, (std::vector<std::pair<std::uint32_t, double>>{{1, .5}, {2, 0}, {3, 0}, {4, 0}})) << "as many as there are of both";
+  instance->Prioritize({}, priorities);
+  EXPECT_EQ(told.size(), 4u);
+}
+
 }  // namespace
 }  // namespace tierd::policies

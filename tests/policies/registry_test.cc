@@ -82,7 +82,7 @@ TEST(Registry, KnowsTheBuiltinPolicies) {
   EXPECT_EQ(*registry.Find(kDefaultPolicy), AutoPolicy());
   const Result<const tierd_policy_ops*> absent = registry.Find("nothing");
   ASSERT_FALSE(absent.ok());
-  EXPECT_EQ(absent.status().message(), "no policy is named \"nothing\"; there are: auto, freeze, lru, belady, epoch, s3fifo, random, fifo, lfu, frequency");
+  EXPECT_EQ(absent.status().message(), "no policy is named \"nothing\"; there are: auto, freeze, lru, belady, epoch, s3fifo, random, fifo, lfu, frequency, importance");
 }
 
 TEST(LoadPolicy, TakesATableOfTheFirstRevisionAndReadsNothingBeyondIt) {
@@ -90,11 +90,14 @@ TEST(LoadPolicy, TakesATableOfTheFirstRevisionAndReadsNothingBeyondIt) {
   ASSERT_TRUE(loaded.ok()) << loaded.status().ToString();
   EXPECT_EQ(loaded->ops().admit_for, nullptr);
   EXPECT_EQ(loaded->ops().soon, nullptr);
+  EXPECT_EQ(loaded->ops().hint, nullptr);
   Result<PolicyInstance> instance = PolicyInstance::Create(loaded->ops(), {});
   ASSERT_TRUE(instance.ok());
   instance->ObjectKnown({.id = 1, .file_id = 1, .chunk = 0, .bytes = 1});
   const std::uint32_t ids[] = {1};
   instance->Soon(ids);
+  const double priorities[] = {1};
+  instance->Prioritize(ids, priorities);
   EXPECT_FALSE(instance->Admit(TIERD_TIER_RAM, 1, 10, TIERD_AHEAD)) << "asked through admit";
 }
 

@@ -1,6 +1,10 @@
 // random, fifo, lfu, frequency, s3fifo, epoch: each against what makes it what it is, and all against wrong answers over random events.
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "policies/builtin.h"
 #include "policies/registry.h"
 #include "tests/policies/replay.h"
@@ -12,8 +16,9 @@ using testing::Permutation;
 using testing::Random;
 using testing::Replay;
 
-PolicyInstance Make(const tierd_policy_ops* ops, std::uint64_t ram, std::uint64_t ssd = 0) {
+PolicyInstance Make(const tierd_policy_ops* ops, std::uint64_t ram, std::uint64_t ssd = 0, const std::string& parameters = "") {
   PolicyInstance::Options options;
+  options.parameters = parameters;
   options.seed = 5;
   options.capacity_bytes[TIERD_TIER_RAM] = ram;
   options.capacity_bytes[TIERD_TIER_SSD] = ssd;
@@ -23,9 +28,11 @@ PolicyInstance Make(const tierd_policy_ops* ops, std::uint64_t ram, std::uint64_
 }
 
 TEST(EveryPolicy, GivesNoWrongAnswerWhateverHappens) {
-  for (const tierd_policy_ops* ops : BuiltinPolicies()) {
+  std::vector<std::pair<const tierd_policy_ops*, std::string>> all = {{BeladyPolicy(), "operation_bytes=50"}};
+  for (const tierd_policy_ops* ops : BuiltinPolicies()) all.emplace_back(ops, "");
+  for (const auto& [ops, parameters] : all) {
     Random random(9);
-    PolicyInstance policy = Make(ops, 3000, 6000);
+    PolicyInstance policy = Make(ops, 3000, 6000, parameters);
     constexpr std::uint32_t kObjects = 200;
     std::uint64_t free[2] = {3000, 6000};
     std::vector<std::uint64_t> sizes(kObjects);
@@ -48,6 +55,7 @@ TEST(EveryPolicy, GivesNoWrongAnswerWhateverHappens) {
         case 2:
           if (random.Below(40) == 0) policy.EpochBoundary(0, static_cast<std::uint32_t>(step));
           if (random.Below(40) == 0) policy.WithdrawPlan(0);
+          if (const double priority = random.Unit(); random.Below(2) == 0) policy.Prioritize(std::span(&id, 1), std::span(&priority, 1));
           if (random.Below(10) == 0) policy.Plan(0, static_cast<std::uint32_t>(step), Permutation(kObjects, random));
           break;
         case 3:
