@@ -90,7 +90,7 @@ void AddWatchingVerbs(CLI::App& app, Command& command) {
 }
 
 void AddPolicy(CLI::App& app, Command& command) {
-  CLI::App* policy = app.add_subcommand("policy", "who may enter a tier and who leaves: list, show, set, try");
+  CLI::App* policy = app.add_subcommand("policy", "who may enter a tier and who leaves: list, show, set, try, prioritize");
   policy->fallthrough()->require_subcommand(1);
   Verb(*policy, "list", "the policies that there are, and which source has which", command)->footer("  tierctl policy list");
   CLI::App* show = Verb(*policy, "show", "the policy of each source", command);
@@ -105,6 +105,12 @@ void AddPolicy(CLI::App& app, Command& command) {
   attempt->add_option("--parameters", command.parameters, "of the policy: key=value,key=value")->type_name("TEXT");
   attempt->add_flag("--stop", command.stop, "no longer");
   attempt->footer("  tierctl policy try lru imagenet\n  tierctl policy try\n  tierctl policy try --stop lru imagenet");
+}
+
+void AddPrioritize(CLI::App& policy, Command& command) {
+  CLI::App* prioritize = Verb(policy, "prioritize", "what files are worth to the application, for the policy importance", command);
+  prioritize->add_option("file", command.list_file, "a line per file: its priority (0 or more, relative to each other), a space, its path; - is stdin")->required();
+  prioritize->footer("  tierctl policy set importance imagenet\n  tierctl policy prioritize losses.txt");
 }
 
 void AddTrace(CLI::App& app, Command& command) {
@@ -275,6 +281,7 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
   AddLookingVerbs(app, command);
   AddWatchingVerbs(app, command);
   AddPolicy(app, command);
+  AddPrioritize(*app.get_subcommand("policy"), command);
   AddTrace(app, command);
   AddPlan(app, command);
   AddActingVerbs(app, command);

@@ -23,7 +23,7 @@ int RunVerb(const std::string& verb, Context& context) {
       {"config set", tierctl::ConfigSet}, {"config reload", tierctl::ConfigReload}, {"doctor", tierctl::Doctor},
       {"metrics", tierctl::Metrics},     {"top", tierctl::Top},              {"debug bundle", tierctl::DebugBundle},
       {"policy list", tierctl::PolicyList}, {"policy show", tierctl::PolicyShow}, {"policy set", tierctl::PolicySet},
-      {"policy try", tierctl::PolicyTry}, {"trace start", tierctl::TraceStart}, {"trace stop", tierctl::TraceStop},
+      {"policy try", tierctl::PolicyTry}, {"policy prioritize", tierctl::PolicyPrioritize}, {"trace start", tierctl::TraceStart}, {"trace stop", tierctl::TraceStop},
       {"plan torch-distributed", tierctl::PlanTell}, {"plan sequential", tierctl::PlanTell}, {"plan tell", tierctl::PlanTell},
       {"plan list", tierctl::PlanList},  {"plan remove", tierctl::PlanRemove},
       {"run", tierctl::Run},             {"simulate", tierctl::Simulate},

@@ -1,4 +1,12 @@
-// policy list, show, set: which policies there are, which source has which, and another one at run time.
+// policy list, show, set, prioritize: which policies there are, which source has which, another one at run time, and what files are worth to the application.
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iostream>
+#include <optional>
+
 #include "tierctl/paths.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/edit_distance.h"
@@ -44,6 +52,20 @@ bool WantedSources(Context& context, json* sources) {
   const std::string near = tierd::config::Nearest(context.command.key, names);
   context.output.Message("unknown source " + context.command.key + (near.empty() ? "" : "; did you mean " + near + "?"));
   return false;
+}
+
+// One line of a list of priorities.
+struct Priority {
+  double value = 0;
+  std::string path;
+};
+std::optional<Priority> PriorityOf(const std::string& line) {
+  Priority priority;
+  const auto [end, code] = std::from_chars(line.data(), line.data() + line.size(), priority.value);
+  if (code != std::errc() || !std::isfinite(priority.value) || priority.value < 0 || end == line.data() + line.size() || (*end != ' ' && *end != '\t')) return std::nullopt;
+  priority.path.assign(end + 1, line.data() + line.size());
+  if (priority.path.empty()) return std::nullopt;
+  return priority;
 }
 
 }  // namespace
@@ -104,6 +126,47 @@ int PolicySet(Context& context) {
   }
   for (const json& change : applied) context.output.Print(Escaped(TextOf(change, "key") + ": " + TextOf(change, "from") + " -> " + TextOf(change, "to")) + "\n");
   if (applied.empty()) context.output.Message("nothing changed");
+  return kExitOk;
+}
+
+int PolicyPrioritize(Context& context) {
+  constexpr std::size_t kPerRequest = 1000;
+  const std::string& name = context.command.list_file;
+  std::ifstream file;
+  if (name != "-") {
+    file.open(name, std::ios::binary);
+    if (!file) return context.output.Fail(kExitError, name + ": " + std::strerror(errno));
+  }
+  std::istream& in = name == "-" ? std::cin : file;
+  std::uint64_t said = 0, files = 0, heard = 0, number = 0;
+  json paths = json::array(), priorities = json::array();
+  const auto send = [&]() -> std::optional<int> {
+    if (paths.empty()) return std::nullopt;
+    const Answer answer = context.client.Post("/v1/policies/priorities", {{"paths", paths}, {"priorities", priorities}});
+    if (!answer.ok()) return context.output.Fail(answer);
+    said += paths.size();
+    files += NumberOf(answer.body, "files");
+    heard += NumberOf(answer.body, "heard");
+    paths = json::array(), priorities = json::array();
+    return std::nullopt;
+  };
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    const std::optional<Priority> priority = PriorityOf(line);
+    if (!priority) return context.output.Fail(kExitUsage, name + ":" + std::to_string(number) + ": not a priority (0 or more), a space and a path");
+    paths.push_back(PathJson(AbsolutePath(priority->path, context.working_directory)));
+    priorities.push_back(priority->value);
+    if (paths.size() < kPerRequest) continue;
+    if (const std::optional<int> failed = send()) return *failed;
+  }
+  if (in.bad()) return context.output.Fail(kExitError, name + ": cannot be read to its end");
+  if (const std::optional<int> failed = send()) return *failed;
+  if (context.output.json()) {
+    context.output.PrintJson({{"files", files}, {"unknown", said - files}, {"heard", heard}});
+    return kExitOk;
+  }
+  context.output.Message(Plural(files, "file") + " told of" + (said > files ? ", " + std::to_string(said - files) + " not known" : "") +
+                         (heard < files ? "; the policy does not listen: tierctl policy set importance" : ""));
   return kExitOk;
 }
 

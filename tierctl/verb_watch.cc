@@ -33,7 +33,7 @@ void AddTried(Table& table, const std::string& source, const json& tried) {
     const json& all = Member(one, "all");
     const json& last = Member(one, "last_epoch");
     const std::string parameters = TextOf(one, "parameters");
-    table.Row({Escaped(source), TextOf(one, "policy") + (parameters.empty() ? "" : "(" + Escaped(parameters) + ")"), std::to_string(NumberOf(all, "reads")), Rate(all, "misses"),
+    table.Row({Escaped(source), TextOf(one, "policy") + (parameters.empty() ? "" : "(" + Escaped(parameters) + ")"), TextOf(one, "mode"), std::to_string(NumberOf(all, "reads")), Rate(all, "misses"),
                Rate(all, "daemon_misses"), Rate(last, "misses"), Rate(last, "daemon_misses"), ShareText(RealOf(one, "share"))});
   }
 }
@@ -44,7 +44,7 @@ int ShowTried(Context& context) {
   if (!status.ok()) return context.output.Fail(status);
   json sources = json::array();
   Table table(0);
-  table.Row({"SOURCE", "POLICY", "READS", "HITS", "DAEMON", "LAST EPOCH", "DAEMON", "OF FILES"});
+  table.Row({"SOURCE", "POLICY", "KNOWS", "READS", "HITS", "DAEMON", "LAST EPOCH", "DAEMON", "OF FILES"});
   for (const json& source : ListOf(status.body, "sources")) {
     if (!context.command.key.empty() && TextOf(source, "name") != context.command.key) continue;
     sources.push_back({{"source", TextOf(source, "name")}, {"tried", source.value("tried", json::array())}});
@@ -84,6 +84,10 @@ int PolicyTry(Context& context) {
     context.output.PrintJson({{"sources", {{{"source", context.command.key}, {"tried", answer.body.value("tried", json::array())}}}}});
   } else {
     context.output.Message(context.command.stop ? context.command.value + " is no longer tried" : context.command.value + " is tried: tierctl policy try shows what it hits");
+    for (const json& one : ListOf(answer.body, "tried")) {
+      if (context.command.stop || TextOf(one, "policy") != context.command.value || !FlagOf(one, "takes_plans")) continue;
+      context.output.Message("it hears of plans as the daemon's own policy does, from what that is told next; KNOWS says blind until then");
+    }
   }
   return kExitOk;
 }

@@ -41,6 +41,7 @@ int PolicyList(Context& context);
 int PolicyShow(Context& context);
 int PolicySet(Context& context);
 int PolicyTry(Context& context);
+int PolicyPrioritize(Context& context);
 int TraceStart(Context& context);
 int TraceStop(Context& context);
 int PlanTell(Context& context);

@@ -16,7 +16,7 @@ std::uint64_t Part(std::uint64_t bytes, double share) { return static_cast<std::
 // Tells the cache of an object that is new or has changed.
 void KnowOf(Cache& cache, std::vector<std::uint64_t>& bytes, const StreamRead& read) {
   if (read.id >= bytes.size()) bytes.resize(read.id + std::size_t{1});
-  // Ids come in the order of their first reads; what began after some of them knows those in between when they come.
+  // What is not known in between is so when it comes: it was there before this began, or a plan names it.
   while (cache.objects() <= read.id) cache.Know(cache.objects(), cache.objects() == read.id ? read.bytes : bytes[cache.objects()]);
   if (bytes[read.id] != read.bytes) cache.Know(read.id, read.bytes);
   bytes[read.id] = read.bytes;
@@ -72,14 +72,32 @@ void Ghost::Read(const StreamRead& read) {
   cache_.Read(std::span(&read.id, 1), read.consumer);
 }
 
+void Ghost::Plan(std::uint32_t epoch, std::uint32_t first, std::span<const StreamRead> reads) {
+  if (!takes_plans()) return;
+  if (reads.empty()) {
+    planned_ = false;
+    return cache_.policy().WithdrawPlan(TIERD_CONSUMER_ALL);
+  }
+  std::vector<std::uint32_t> ids;
+  for (const StreamRead& read : reads) {
+    KnowOf(cache_, bytes_, read);
+    ids.push_back(read.id);
+  }
+  cache_.policy().Plan(TIERD_CONSUMER_ALL, epoch, ids, first);
+  planned_ = true;
+}
+
 Hindsight::Hindsight(std::uint64_t capacity_bytes, double share) : cache_(BeladyCache(Part(capacity_bytes, share))) {}
 
 void Hindsight::Read(const StreamRead& read) {
-  const bool first = read.id >= bytes_.size();
+  if (read.id >= seen_.size()) seen_.resize(read.id + std::size_t{1});
+  const bool first = !seen_[read.id];
+  seen_count_ += first ? 1 : 0;
+  seen_[read.id] = true;
   KnowOf(cache_, bytes_, read);
   cache_.policy().Plan(TIERD_CONSUMER_ALL, 0, std::span(&read.id, 1));
   pending_.push_back({read.id, read.missed ? 1u : 0u, read.epoch | (first ? kFirst : 0)});
-  if (pending_.size() <= 2 * bytes_.size()) return;
+  if (pending_.size() <= 2 * seen_count_) return;
   const Pending judged = pending_.front();
   pending_.pop_front();
   const std::uint64_t before = cache_.counts().reads[2];

@@ -8,6 +8,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,11 @@ class Ghost {
   static Result<Ghost> Create(const tierd_policy_ops& policy, const CacheOptions& options, double share);
 
   void Read(const StreamRead& read);
+  // What will be read, in this order, as tierd_plan says it; of the objects of the sample. Nothing: what was told no longer holds.
+  void Plan(std::uint32_t epoch, std::uint32_t first, std::span<const StreamRead> reads);
+  bool takes_plans() const { return cache_.policy().takes_plans(); }
+  // It was told of some of what is read.
+  bool planned() const { return planned_; }
   // Since it began, and in the epoch before the present one (nothing until one has ended).
   const CacheCounts& counts() const { return cache_.counts(); }
   const CacheCounts& last_epoch() const { return last_epoch_; }
@@ -69,6 +75,7 @@ class Ghost {
   Cache cache_;
   std::vector<std::uint64_t> bytes_;
   std::uint32_t epoch_ = 0;
+  bool planned_ = false;
   std::uint64_t missed_ = 0, missed_before_ = 0, last_epoch_missed_ = 0;
   CacheCounts before_, last_epoch_;
 };
@@ -96,6 +103,8 @@ class Hindsight {
   };
   Cache cache_;
   std::vector<std::uint64_t> bytes_;
+  std::vector<bool> seen_;   // ids that were read; others are of objects that a plan names
+  std::size_t seen_count_ = 0;
   std::deque<Pending> pending_;
   std::array<Epoch, kEpochs> epochs_{};
 };

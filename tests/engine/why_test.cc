@@ -1,7 +1,8 @@
-// What a policy is told of the reason for which an object would enter a tier.
+// What a policy is told: of the reason for which an object would enter a tier, of pins, of priorities; and what those are told of plans that are tried beside it.
 #include <algorithm>
 
 #include "tests/engine/engine_fixture.h"
+#include "tests/engine/plan_fixture.h"
 #include "tests/engine/spy_policy.h"
 
 namespace tierd::engine {
@@ -92,6 +93,39 @@ TEST_F(WhyTest, PinnedVictimsLeaveThePolicysSightAndNothingElse) {
   EXPECT_EQ(in_sight(pinned.front()), 0);
   for (const std::string& name : pinned) engine().placement().SetPinned(FileOf(name), false);
   for (const std::string& name : pinned) EXPECT_EQ(in_sight(name), 1) << name;
+}
+
+TEST_F(WhyTest, PrioritiesOfFilesThatAreKnown) {
+  const auto names = MakeFiles(3, kBytes);
+  Start();
+  for (const std::string& name : names) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  const std::string_view paths[] = {names[0], "absent", names[2]};
+  const double values[] = {.5, 1, 2};
+  EXPECT_EQ(engine().Prioritize(unit(), paths, values), 2u);
+  EXPECT_EQ(spy_.priorities, (std::map<std::uint32_t, double>{{Raw(ObjectOf(names[0])), .5}, {Raw(ObjectOf(names[2])), 2}}));
+}
+
+using TryTest = PlanTest;
+
+TEST_F(TryTest, WhatIsTriedHearsOfThePlan) {
+  StartWithSpy();
+  ASSERT_TRUE(unit().watch->Try(**registry().Find("belady"), "").ok());
+  ASSERT_TRUE(unit().watch->Try(**registry().Find("lru"), "").ok());
+  const auto tried = [&](std::size_t i) { return unit().watch->tried().at(i); };
+  EXPECT_TRUE(tried(0).takes_plans);
+  EXPECT_FALSE(tried(1).takes_plans);
+  EXPECT_FALSE(tried(0).planned) << "nobody has told anything";
+  const orders::Plan plan = PlanOf(4, 1);
+  ASSERT_TRUE(Tell(plan, List()).ok());
+  ASSERT_TRUE(RunUntil([&] { return foresight().declared_ahead() >= 5 * kFiles / 4; }));
+  EXPECT_TRUE(tried(0).planned);
+  EXPECT_FALSE(tried(1).planned);
+  for (int epoch = 0; epoch < 3; ++epoch) ReadAll(OrderOf(plan, epoch));
+  EXPECT_EQ(tried(0).counts.all_reads(), 3u * kFiles / 4);
+  // A policy that begins anew has been told nothing: neither have they.
+  ASSERT_TRUE(foresight().Remove(foresight().List().front().id));
+  UseSpy();
+  EXPECT_FALSE(tried(0).planned);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ std::string ReadFile(const std::string& path) {
 const std::vector<std::vector<std::string>>& Verbs() {
   static const std::vector<std::vector<std::string>> verbs = {
       {}, {"bench"}, {"cancel"}, {"completion"}, {"config"}, {"config", "get"}, {"config", "reload"}, {"config", "set"}, {"debug"}, {"debug", "bundle"}, {"doctor"}, {"du"}, {"evict"}, {"explain"}, {"gc"}, {"jobs"},
-      {"ls"}, {"metrics"}, {"pin"}, {"plan"}, {"plan", "list"}, {"plan", "remove"}, {"plan", "sequential"}, {"plan", "tell"}, {"plan", "torch-distributed"}, {"policy"}, {"policy", "list"}, {"policy", "set"}, {"policy", "show"}, {"policy", "try"}, {"prefetch"}, {"run"}, {"simulate"}, {"stat"}, {"status"}, {"top"}, {"trace"}, {"trace", "start"}, {"trace", "stop"}, {"unpin"}, {"verify"}, {"version"}, {"wait"}};
+      {"ls"}, {"metrics"}, {"pin"}, {"plan"}, {"plan", "list"}, {"plan", "remove"}, {"plan", "sequential"}, {"plan", "tell"}, {"plan", "torch-distributed"}, {"policy"}, {"policy", "list"}, {"policy", "prioritize"}, {"policy", "set"}, {"policy", "show"}, {"policy", "try"}, {"prefetch"}, {"run"}, {"simulate"}, {"stat"}, {"status"}, {"top"}, {"trace"}, {"trace", "start"}, {"trace", "stop"}, {"unpin"}, {"verify"}, {"version"}, {"wait"}};
   return verbs;
 }
 

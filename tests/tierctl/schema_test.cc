@@ -53,7 +53,7 @@ void Arm(FakeControl& fake) {
   fake.Reply("GET /v1/policies", {{"policies", {{{"name", "freeze"}, {"summary", "s"}, {"path", nullptr}}}}});
   const json counts = {{"reads", 4}, {"ram_hits", 1}, {"ssd_hits", 0}, {"misses", 3}, {"daemon_misses", 2}};
   fake.Reply("POST /v1/policies/try",
-             {{"tried", {{{"policy", "lru"}, {"parameters", ""}, {"mode", "blind"}, {"share", 0.5}, {"all", counts}, {"last_epoch", counts}}}}});
+             {{"tried", {{{"policy", "lru"}, {"parameters", ""}, {"takes_plans", false}, {"mode", "blind"}, {"share", 0.5}, {"all", counts}, {"last_epoch", counts}}}}});
   fake.Reply("POST /v1/trace", {{"trace", {{"path", "/t.trc"}, {"running", true}, {"error", ""}, {"bytes", 1}, {"objects", 1}, {"accesses", 1}, {"lost", 0}, {"full", false}}}});
   const json plan = {{"id", 3}, {"source", "d"}, {"state", "followed"}, {"from", "told"}, {"plan", {{"tierd_plan", 1}, {"kind", "torch.sequential"}, {"samples", 9}}}, {"samples", 9}, {"known", 9},
                      {"epoch", 1}, {"position", 4}, {"epoch_samples", 9}, {"epochs_begun", 2}, {"readers", 1}, {"recall_ratio", 1.0}, {"precision_ratio", 0.5}, {"samples_per_second", 100}};
@@ -91,6 +91,7 @@ const Row kRows[] = {{"status", {"status"}},
                      {"policy_list", {"policy", "list"}},
                      {"policy_show", {"policy", "show"}},
                      {"config_changes", {"policy", "set", "lru"}},
+                     {"policy_prioritize", {"policy", "prioritize", "/dev/null"}},
                      {"policy_try", {"policy", "try"}},
                      {"policy_try", {"policy", "try", "lru"}},
                      {"trace", {"trace", "start", "/t.trc"}},

@@ -114,6 +114,21 @@ Status AccessWatch::Try(const tierd_policy_ops& policy, const std::string& param
   return Status::Ok();
 }
 
+void AccessWatch::OnPlan(std::uint32_t epoch, std::span<const Planned> reads) {
+  std::vector<sim::StreamRead> sampled;
+  for (const Planned& read : reads) {
+    if (!sample_.Takes(read.key.hi)) continue;
+    const std::uint32_t id = sample_.IdOf(ChunkKey(read.key, read.chunk));
+    if (id == sim::Sample::kNotTaken) return Restart();  // without a plan until more of it comes
+    sampled.push_back({.id = id, .bytes = read.bytes});
+  }
+  if (!reads.empty() && sampled.empty()) return;
+  if (reads.empty() || epoch != planned_epoch_) planned_reads_ = 0;
+  planned_epoch_ = epoch;
+  for (GhostSeat& seat : ghosts_) seat.ghost.Plan(epoch, planned_reads_, sampled);
+  planned_reads_ += static_cast<std::uint32_t>(sampled.size());
+}
+
 bool AccessWatch::StopTrying(const std::string& policy) {
   return std::erase_if(ghosts_, [&](const GhostSeat& seat) { return policy == seat.policy->name; }) != 0;
 }
@@ -121,7 +136,7 @@ bool AccessWatch::StopTrying(const std::string& policy) {
 std::vector<AccessWatch::Tried> AccessWatch::tried() const {
   std::vector<Tried> tried;
   for (const GhostSeat& seat : ghosts_) {
-    tried.push_back({.policy = seat.policy->name, .parameters = seat.parameters, .share = sample_.share(), .counts = seat.ghost.counts(), .last_epoch = seat.ghost.last_epoch(),
+    tried.push_back({.policy = seat.policy->name, .parameters = seat.parameters, .takes_plans = seat.ghost.takes_plans(), .planned = seat.ghost.planned(), .share = sample_.share(), .counts = seat.ghost.counts(), .last_epoch = seat.ghost.last_epoch(),
                      .missed = seat.ghost.missed(), .last_epoch_missed = seat.ghost.last_epoch_missed()});
   }
   return tried;

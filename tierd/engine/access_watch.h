@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -64,9 +65,11 @@ class AccessWatch {
   // Once a second. Tiers of another size: ghosts begin anew.
   void Tick(const Tiers& tiers);
 
-  // ---- ghosts. From nothing, as after a start with empty tiers; told of reads only.
+  // ---- ghosts. From nothing, as after a start with empty tiers. Told of reads, and of what the daemon's own policy is told of the plan from then on.
   struct Tried {
     std::string policy, parameters;
+    bool takes_plans = false;
+    bool planned = false;          // it was told of some of what is read
     double share = 1;              // of the objects that it is told of
     sim::CacheCounts counts, last_epoch;
     std::uint64_t missed = 0, last_epoch_missed = 0;  // by the daemon, of the same reads
@@ -74,6 +77,14 @@ class AccessWatch {
   // kInvalid: the policy's own sentence; kNoSpace: kMostGhosts are tried. One that is tried begins anew.
   Status Try(const tierd_policy_ops& policy, const std::string& parameters);
   bool StopTrying(const std::string& policy);
+  struct Planned {
+    abi::FileKey key;
+    std::uint32_t chunk = 0;
+    std::uint64_t bytes = 0;
+  };
+  bool wants_plan() const { return !ghosts_.empty(); }
+  // What is going to be read, in this order, after what was told before. Nothing: what was told no longer holds.
+  void OnPlan(std::uint32_t epoch, std::span<const Planned> reads);
   std::vector<Tried> tried() const;
 
   // ---- regret
@@ -132,6 +143,8 @@ class AccessWatch {
   std::uint64_t resident_at_start_;
   sim::Sample sample_{kSampleObjects};
   std::vector<GhostSeat> ghosts_;
+  std::uint32_t planned_epoch_ = 0;   // that the latest piece of plan was of
+  std::uint32_t planned_reads_ = 0;   // of the sample, that earlier pieces of that epoch had
   std::optional<sim::Hindsight> hindsight_;  // from the first miss of an epoch that is not the first
   std::uint64_t ended_ = 0;                  // epochs
   Regret regret_;

@@ -98,6 +98,38 @@ void Engine::OnAccess(SessionId session, std::uint64_t entry) {
   NoteAccess(session, object, tier);
 }
 
+void Engine::TellWatch(SourceUnit& unit, std::uint32_t epoch, std::span<const std::uint32_t> ids) {
+  if (!unit.watch->wants_plan()) return;
+  const bool told = Survives([&] {
+    std::vector<AccessWatch::Planned> reads;
+    for (const std::uint32_t id : ids) {
+      if (id == Raw(kNoObject)) continue;
+      const ObjectRecord& record = catalogue_->object(static_cast<ObjectId>(id));
+      reads.push_back({.key = catalogue_->file(record.file).key, .chunk = record.chunk, .bytes = record.bytes});
+    }
+    unit.watch->OnPlan(epoch, reads);
+  });
+  if (!told) unit.watch->GiveUp();
+}
+
+std::uint64_t Engine::Prioritize(SourceUnit& unit, std::span<const std::string_view> paths, std::span<const double> priorities) {
+  std::vector<std::uint32_t> ids;
+  std::vector<double> values;
+  std::uint64_t files = 0;
+  for (std::size_t i = 0; i < std::min(paths.size(), priorities.size()); ++i) {
+    const FileId file = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, paths[i]));
+    if (file == kNoFile) continue;
+    ++files;
+    const std::uint32_t chunks = catalogue_->ChunkCount(file);
+    for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+      ids.push_back(Raw(catalogue_->ObjectOf(file, chunk)));
+      values.push_back(priorities[i]);
+    }
+  }
+  unit.policy.Prioritize(ids, values);
+  return files;
+}
+
 // A read by a client, as its ring tells it; or one that it was told to do itself, which leaves no trace there.
 void Engine::NoteAccess(SessionId session, ObjectId object, std::uint8_t tier) {
   const FileId file = catalogue_->object(object).file;

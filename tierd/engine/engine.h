@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -136,6 +137,9 @@ class Engine {
   // Another policy for a source, at run time, in two steps, so that several change together or none: it is made (kNotFound, kInvalid), and then takes
   // over, told all that is known and placed.
   Result<policies::PolicyInstance> PreparePolicy(const std::string& name, const std::string& parameters);
+  // What files are worth to the application, for the source's policy; paths relative to the source. How many of them are known: the others are passed over. Nothing is
+  // kept: another policy, or another daemon, has to be told anew.
+  std::uint64_t Prioritize(SourceUnit& unit, std::span<const std::string_view> paths, std::span<const double> priorities);
   // In slices, during which the old one decides; it is named as the source's from now on.
   void SwitchPolicy(SourceUnit& unit, policies::PolicyInstance policy, const std::string& name, const std::string& parameters);
 
@@ -186,6 +190,8 @@ class Engine {
   void TrimAfterWork();
   void VoidDataset(SourceUnit& unit);
   bool Apply(SourceUnit& unit, abi::AdviseOp op, FileId file);
+  // What the policy was told of the plan, for those that are tried beside it.
+  void TellWatch(SourceUnit& unit, std::uint32_t epoch, std::span<const std::uint32_t> ids);
   void Log(std::string line) const {
     if (log) log(std::move(line));
   }

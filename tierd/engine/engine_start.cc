@@ -109,6 +109,7 @@ Status Engine::Start(ReplySink& replies) {
     if (!policy.ok()) return policy.status();
     unit->policy.Set(std::move(policy).value());
     unit->watch = std::make_unique<AccessWatch>(workers_, TiersForWatch());
+    unit->policy.on_plan = [this, &source = *unit](std::uint32_t epoch, std::span<const std::uint32_t> ids, std::uint32_t) { TellWatch(source, epoch, ids); };
     Watch(unit->reader->event_fd());
     Watch(unit->walker->event_fd());
     Watch(unit->job_walker->event_fd());

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <utility>
@@ -30,6 +31,7 @@ class PolicySeat {
     policy_ = std::move(next_);
     next_.reset();
     ++incarnation_;
+    if (on_plan) on_plan(0, {}, 0);
   }
   // How many have taken over: each begins without a plan.
   std::uint32_t incarnation() const { return incarnation_; }
@@ -56,7 +58,18 @@ class PolicySeat {
     if (next_) next_->Removed(tier, id);
   }
   // To the one that answers: its successor is told when it has taken over.
-  void Plan(std::uint32_t consumer, std::uint32_t epoch, std::span<const std::uint32_t> ids, std::uint32_t first) { policy_->Plan(consumer, epoch, ids, first); }
+  void Plan(std::uint32_t consumer, std::uint32_t epoch, std::span<const std::uint32_t> ids, std::uint32_t first) {
+    policy_->Plan(consumer, epoch, ids, first);
+    if (on_plan && !ids.empty()) on_plan(epoch, ids, first);
+  }
+  // Hears what is declared to the policy: epoch, objects, how many of that epoch came before. No objects: what was declared no longer holds.
+  std::function<void(std::uint32_t, std::span<const std::uint32_t>, std::uint32_t)> on_plan;
+  // What the application says its objects are worth to it; not told again to one that takes over later.
+  void Prioritize(std::span<const std::uint32_t> ids, std::span<const double> priorities) {
+    policy_->Prioritize(ids, priorities);
+    if (next_) next_->Prioritize(ids, priorities);
+  }
+  bool takes_priorities() const { return policy_->takes_priorities(); }
 
   // ---- questions.
   bool takes_plans() const { return policy_->takes_plans(); }

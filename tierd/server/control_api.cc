@@ -90,7 +90,7 @@ void ControlApi::Handle(std::string_view method, std::string_view target, std::s
       {"/v1/config", "GET, PATCH"}, {"/v1/config/reload", "POST"}, {"/v1/walk", "POST"},
       {"/v1/prefetch", "POST"}, {"/v1/evict", "POST"}, {"/v1/pin", "POST"},   {"/v1/unpin", "POST"},  {"/v1/verify", "POST"},
       {"/v1/gc", "POST"},
-      {"/v1/trace", "POST"},  {"/v1/policies/try", "POST"}};
+      {"/v1/trace", "POST"},  {"/v1/policies/try", "POST"}, {"/v1/policies/priorities", "POST"}};
   constexpr std::string_view kJobPrefix = "/v1/jobs/", kPlanPrefix = "/v1/plans/";
   const bool one_job = path.starts_with(kJobPrefix), one_plan = path.starts_with(kPlanPrefix);
   const auto known = kMethods.find(path);
@@ -131,6 +131,7 @@ void ControlApi::Post(std::string_view path, std::string_view text, const Caller
       {"/v1/pin", {"paths"}},  {"/v1/unpin", {"paths"}},                            {"/v1/verify", {"paths"}},
       {"/v1/gc", {}},
       {"/v1/trace", {"source", "path", "most_bytes", "stop"}}, {"/v1/policies/try", {"source", "policy", "parameters", "stop"}},
+      {"/v1/policies/priorities", {"paths", "priorities"}},
       {"/v1/plans", {"plan", "list", "path", "keep", "follow", "process"}}};
   const std::vector<std::string>& members = kMembers.find(path)->second;
   for (const auto& [name, value] : body.items()) {
@@ -142,6 +143,7 @@ void ControlApi::Post(std::string_view path, std::string_view text, const Caller
   if (path == "/v1/evict") return Evict(body, std::move(answer));
   if (path == "/v1/trace") return Trace(body, std::move(answer));
   if (path == "/v1/policies/try") return answer(Try(body));
+  if (path == "/v1/policies/priorities") return answer(Prioritize(body));
   if (path == "/v1/pin") return Pin(body, true, std::move(answer));
   if (path == "/v1/unpin") return Pin(body, false, std::move(answer));
   if (path == "/v1/gc") return GiveBack(std::move(answer));
@@ -229,7 +231,7 @@ ControlApi::Json ControlApi::SourceJson(const engine::SourceUnit& unit) const {
             {"read_bytes", counters.bytes_read},
             {"epochs", EpochJson(unit.epochs)},
             {"regret", RegretJson(*unit.watch)},
-            {"tried", TriedJson(*unit.watch)},
+            {"tried", TriedJson(unit)},
             {"trace", TraceJson(*unit.watch)}};
   PutPath(json, unit.source->root());
   return json;

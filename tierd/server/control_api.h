@@ -107,12 +107,13 @@ class ControlApi {
   void GiveBack(Answer answer);
   void Trace(const Json& body, Answer answer);
   Response Try(const Json& body);
+  Response Prioritize(const Json& body);
   Response JobStarted(std::uint64_t id) const;
 
   Json TierJson();
   Json SourceJson(const engine::SourceUnit& unit) const;
   static Json RegretJson(const engine::AccessWatch& watch);
-  static Json TriedJson(const engine::AccessWatch& watch);
+  static Json TriedJson(const engine::SourceUnit& unit);
   static Json TraceJson(const engine::AccessWatch& watch);
   // The source that a body names, the only one if it names none; null, and *error is the answer.
   engine::SourceUnit* NamedSource(const Json& body, Response* error);

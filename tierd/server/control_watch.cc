@@ -11,6 +11,7 @@ using Json = nlohmann::json;
 
 constexpr std::uint64_t kMostTraceBytes = std::uint64_t{1} << 40;
 constexpr std::uint64_t kTraceBytes = std::uint64_t{1} << 30;
+constexpr std::size_t kMostPriorities = 1000;
 
 ControlApi::Response Ok(const Json& body) { return {200, body.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", ""}; }
 
@@ -50,10 +51,11 @@ Json ControlApi::RegretJson(const engine::AccessWatch& watch) {
           {"judged_reads", judged.reads},                {"judged_misses", judged.missed},            {"least_misses", judged.least},           {"epochs", epochs}};
 }
 
-Json ControlApi::TriedJson(const engine::AccessWatch& watch) {
+Json ControlApi::TriedJson(const engine::SourceUnit& unit) {
   Json list = Json::array();
-  for (const engine::AccessWatch::Tried& tried : watch.tried()) {
-    list.push_back({{"policy", tried.policy}, {"parameters", tried.parameters}, {"mode", "blind"}, {"share", tried.share}, {"all", CountsJson(tried.counts, tried.missed)},
+  for (const engine::AccessWatch::Tried& tried : unit.watch->tried()) {
+    const char* mode = tried.planned ? engine::kOrderModeNames[static_cast<std::size_t>(unit.options.mode)] : "blind";
+    list.push_back({{"policy", tried.policy}, {"parameters", tried.parameters}, {"takes_plans", tried.takes_plans}, {"mode", mode}, {"share", tried.share}, {"all", CountsJson(tried.counts, tried.missed)},
                     {"last_epoch", CountsJson(tried.last_epoch, tried.last_epoch_missed)}});
   }
   return list;
@@ -111,13 +113,38 @@ ControlApi::Response ControlApi::Try(const Json& body) {
   if (body.contains("stop")) {
     if (body["stop"] != true) return Error(400, "bad_request", "stop is true or is not there");
     if (!unit->watch->StopTrying(name)) return Error(404, "not_found", "no policy " + name + " is tried");
-    return Ok({{"tried", TriedJson(*unit->watch)}});
+    return Ok({{"tried", TriedJson(*unit)}});
   }
   if (policies == nullptr) return Error(404, "not_found", "no policies here");
   const auto ops = policies->Find(name);
   if (!ops.ok()) return ErrorOf(ops.status());
   if (const tierd::Status status = unit->watch->Try(**ops, parameters); !status.ok()) return ErrorOf(status);
-  return Ok({{"tried", TriedJson(*unit->watch)}});
+  return Ok({{"tried", TriedJson(*unit)}});
+}
+
+ControlApi::Response ControlApi::Prioritize(const Json& body) {
+  std::vector<Place> places;
+  Response error;
+  if (!Places(body, true, &places, &error)) return error;
+  if (places.size() > kMostPriorities) return Error(413, "too_large", "more than 1,000 paths");  // some 1 us each, in one turn of the loop
+  const Json priorities = body.value("priorities", Json());
+  if (!priorities.is_array() || priorities.size() != places.size()) return Error(400, "bad_request", "\"priorities\" must be as many numbers as there are paths");
+  std::uint64_t files = 0, heard = 0;
+  for (const auto& unit : engine_.sources()) {
+    std::vector<std::string_view> paths;
+    std::vector<double> values;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (!priorities[i].is_number() || !(priorities[i].get<double>() >= 0)) return Error(400, "bad_request", "a priority is a number, 0 or more");
+      if (places[i].unit != unit.get()) continue;
+      paths.push_back(places[i].relative);
+      values.push_back(priorities[i].get<double>());
+    }
+    if (paths.empty()) continue;
+    const std::uint64_t known = engine_.Prioritize(*unit, paths, values);
+    files += known;
+    heard += unit->policy.takes_priorities() ? known : 0;
+  }
+  return Ok({{"files", files}, {"heard", heard}});
 }
 
 }  // namespace tierd::server

@@ -90,6 +90,52 @@ TEST(Hindsight, MissesAsOftenAsBeladyWhenTheOrderIsKnown) {
   }
 }
 
+// One node of four: belady hits twice what it hits without the plan, and as much as the simulator says; withdrawn, it does as freeze.
+TEST(Ghost, HearsOfAPlan) {
+  const Result<Job> job = Job::Create({.samples = 4000, .nodes = 4, .epochs = 24});
+  ASSERT_TRUE(job.ok());
+  RunOptions run;
+  run.cache.capacity_bytes[TIERD_TIER_RAM] = job->bytes() / 4;
+  run.lookahead = 24;
+  const Result<RunResult> told = RunJob(*policies::BeladyPolicy(), *job, run);
+  ASSERT_TRUE(told.ok());
+  Result<Ghost> with = Ghost::Create(*policies::BeladyPolicy(), run.cache, 1);
+  Result<Ghost> without = Ghost::Create(*policies::BeladyPolicy(), run.cache, 1);
+  Result<Ghost> lru = Ghost::Create(*policies::LruPolicy(), run.cache, 1);
+  ASSERT_TRUE(with.ok() && without.ok() && lru.ok());
+  const auto read_of = [&](std::uint32_t id) { return StreamRead{.id = id, .bytes = job->sizes()[id]}; };
+  orders::PlanOrders plan = job->Orders();
+  std::vector<std::uint32_t> order;
+  for (std::uint32_t epoch = 0; plan.Next(&order); ++epoch) {
+    std::vector<StreamRead> reads;
+    for (const std::uint32_t id : order) reads.push_back(read_of(id));
+    with->Plan(epoch, 0, std::span(reads).first(300));
+    with->Plan(epoch, 300, std::span(reads).subspan(300));
+    lru->Plan(epoch, 0, reads);
+  }
+  EXPECT_TRUE(with->planned());
+  EXPECT_FALSE(without->planned());
+  EXPECT_FALSE(lru->planned() || lru->takes_plans());
+  orders::PlanOrders orders = job->Orders();
+  while (orders.Next(&order)) {
+    for (const std::uint32_t id : order) with->Read(read_of(id)), without->Read(read_of(id));
+  }
+  EXPECT_NEAR(with->counts().hit_rate(), told->total.hit_rate(), .02);
+  EXPECT_GT(with->counts().hit_rate(), 1.5 * without->counts().hit_rate());
+  with->Plan(0, 0, {});
+  EXPECT_FALSE(with->planned());
+}
+
+// Of what a plan names and nobody has read yet, nothing is judged before it is read twice.
+TEST(Hindsight, DoesNotTakeThePlannedForTheRead) {
+  Hindsight hindsight(1000, 1);
+  for (int round = 0; round < 5; ++round) {
+    for (const std::uint32_t id : {7u, 3u}) hindsight.Read({.id = id, .bytes = 10, .missed = true, .epoch = 1});
+  }
+  EXPECT_EQ(hindsight.epochs()[1].reads, 4u) << "the first of each is not judged, the last two times two are to come";
+  EXPECT_EQ(hindsight.epochs()[1].least, 0u);
+}
+
 TEST(Ghost, AnObjectThatChangesItsSizeLeaves) {
   CacheOptions options;
   options.capacity_bytes[TIERD_TIER_RAM] = 100;
