@@ -25,6 +25,7 @@ using namespace bench;  // NOLINT: a program of one file
 constexpr std::uint64_t kFiles = 16'000;
 constexpr std::uint64_t kBytes = 4096;
 constexpr std::uint64_t kRam = 64 << 20;
+constexpr std::uint64_t kReadsAtOnce = 1024;  // then a pause in which also a busy daemon hears of them: no ring may run over
 
 // Bytes that a process has read by system calls.
 std::uint64_t ReadBytesOf(pid_t pid) {
@@ -92,6 +93,7 @@ class Runs {
       if (epoch == setting.skip) before = ReadBytesOf(daemon->pid()) + ReadBytesOf(::getpid());
       for (const std::uint32_t sample : order) {
         if (tier_read_file(nullptr, paths_[sample].c_str(), buffer.data(), buffer.size(), nullptr, 0) != static_cast<ssize_t>(kBytes)) return std::nullopt;
+        if (++read_ % kReadsAtOnce == 0) ::usleep(10'000);
       }
       reads += epoch >= setting.skip ? order.size() : 0;
     }
@@ -122,6 +124,7 @@ class Runs {
 
   Bench& bench_;
   const pfs_sim::TreeOptions tree_;
+  std::uint64_t read_ = 0;
   std::string root_;
   std::vector<std::string> paths_;
 };
