@@ -60,6 +60,7 @@ bool PlanFollower::Expects(std::uint32_t sample, ReaderTag reader) const {
 PlanFollower::Verdict PlanFollower::Observe(std::uint32_t sample, ReaderTag reader) {
   if (now_ == nullptr) return Hold({sample, reader});
   const bool just_read = std::find(recent_.begin(), recent_.end(), sample) != recent_.end();
+  const bool at_once = recent_[(recent_at_ + recent_.size() - 1) % recent_.size()] == sample;
   recent_[recent_at_++ % recent_.size()] = sample;
   if (now_->Expects(sample, reader)) {
     const bool shared = now_->Observe(sample, reader) == OrderFollower::Verdict::kShared;
@@ -71,10 +72,13 @@ PlanFollower::Verdict PlanFollower::Observe(std::uint32_t sample, ReaderTag read
     return shared ? Verdict::kShared : Verdict::kExpected;
   }
   if (last_ != nullptr && last_->Expects(sample, reader)) return last_->Observe(sample, reader) == OrderFollower::Verdict::kShared ? Verdict::kShared : Verdict::kExpected;
-  if (!just_read && next_ == nullptr && !ended_ && NearEnd()) return Hold({sample, reader});
-  if (!just_read && next_ != nullptr && next_->Expects(sample, reader)) {
+  // What was read a moment ago is opened twice; or it was among the epoch's last, and is among the next one's first.
+  const bool fresh = !just_read || (now_->finished() && !at_once);
+  if (fresh && next_ == nullptr && !ended_ && NearEnd()) return Hold({sample, reader});
+  if (fresh && next_ != nullptr && next_->Expects(sample, reader)) {
     const bool near_end = NearEnd();
-    heads_.push_back({sample, reader});
+    std::vector<Access>& heads = near_end ? begun_heads_ : heads_;
+    if (heads.size() < kHeld) heads.push_back({sample, reader});
     Vote(1);
     const std::size_t enough = std::min<std::size_t>(kHeads, std::max<std::size_t>(1, next_->order().size() / 4));
     if (now_->finished() || votes_ >= enough) {
@@ -113,7 +117,9 @@ void PlanFollower::Turn() {
   following_ = std::move(next_following_);
   ++begun_;
   votes_ = 0;
-  for (const Access& access : std::exchange(heads_, {})) now_->Observe(access.sample, access.reader);
+  for (std::vector<Access>* heads : {&begun_heads_, &heads_}) {
+    for (const Access& access : std::exchange(*heads, {})) now_->Observe(access.sample, access.reader);
+  }
 }
 
 OrderFollower::Counts PlanFollower::counts() const {

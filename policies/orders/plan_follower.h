@@ -85,7 +85,8 @@ class PlanFollower {
   std::uint64_t next_number_ = 0;
   std::uint64_t begun_ = 0;
   std::deque<Access> held_;             // for an epoch that is not there yet
-  std::vector<Access> heads_;           // accesses that the next epoch begins with, and this one has no use for
+  std::vector<Access> heads_;           // accesses that the next epoch begins with, and this one has no use for; by chance, unless there are many
+  std::vector<Access> begun_heads_;     // the same near the end of this one: they are the next one's
   std::size_t votes_ = 0;               // of these, less the accesses in between that are not
   std::array<std::uint32_t, 16> recent_;  // the latest accesses: a file that is opened twice; the worker processes take turns
   std::size_t recent_at_ = 0;

@@ -40,6 +40,7 @@ bool IsListName(const std::string& name) { return !name.empty() && name.size() <
 }  // namespace
 
 ControlApi::Response ControlApi::PlanList() const {
+  sessions_.DrainRings();  // what was read before counts as read before
   Json plans = Json::array();
   for (const auto& unit : engine_.sources()) {
     for (const engine::PlanStatus& plan : engine_.foresight(*unit).List()) plans.push_back(PlanJson(*unit, plan));

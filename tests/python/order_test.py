@@ -1,0 +1,113 @@
+"""The order that the daemon foretells is the order that a real DataLoader reads in: every sample of every epoch (C1).
+
+Foretold: the recipe that the daemon has (/v1/plans), computed. Observed: the samples that the loader gave, in order; and what the daemon saw in the readers' access
+rings, access by access: all of them where it expected them (recall 1), and nothing that it expected left out (precision 1)."""
+
+import json
+import unittest
+from dataclasses import dataclass, field
+
+import rig
+import torch
+from tierd.plan import Plan
+from tierd.torch import FileDataset, announce
+from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, RandomSampler, SequentialSampler
+
+FILES = 603  # not a multiple of 4, nor of a batch
+EPOCHS = 10
+BATCH = 7
+
+
+@dataclass
+class Case:
+    sampler: str = "distributed"
+    of_sampler: dict = field(default_factory=dict)
+    drop_last: bool = False       # of the batches
+    batch_sampler: bool = False   # the loader is given one
+    first_epoch: int = 0
+    skipped: int = 0              # batches of the first epoch that were read before the interruption
+    own_generator: bool = True    # random: else the sampler's alone
+
+
+CASES = {
+    "distributed": Case(of_sampler=dict(num_replicas=4, rank=1)),
+    "distributed, padded rank": Case(of_sampler=dict(num_replicas=4, rank=3, seed=11)),
+    "distributed, drop_last of the sampler": Case(of_sampler=dict(num_replicas=4, rank=2, drop_last=True)),
+    "distributed, drop_last of the batches": Case(of_sampler=dict(num_replicas=4, rank=0), drop_last=True),
+    "distributed, no shuffle": Case(of_sampler=dict(num_replicas=4, rank=1, shuffle=False)),
+    "distributed, batch_sampler": Case(of_sampler=dict(num_replicas=4, rank=1), batch_sampler=True),
+    "distributed, batch_sampler, drop_last": Case(of_sampler=dict(num_replicas=4, rank=1), batch_sampler=True, drop_last=True),
+    "distributed, resumed in mid-epoch": Case(of_sampler=dict(num_replicas=4, rank=1), first_epoch=5, skipped=13),
+    "shuffle, generator": Case("random"),
+    "shuffle, generator, drop_last": Case("random", drop_last=True),
+    "sampler with a generator": Case("random", own_generator=False),
+    "sequential": Case("sequential"),
+}
+
+
+class Skipping:
+    """What a program does that goes on in mid-epoch: the batches that were read before are drawn and not loaded."""
+
+    def __init__(self, batches, skipped):
+        self.batches, self.skipped = batches, skipped
+
+    def __iter__(self):
+        skipped, self.skipped = self.skipped, 0
+        for number, batch in enumerate(self.batches):
+            if number >= skipped:
+                yield batch
+
+
+class OrderTest(rig.DaemonTest):
+    default = True
+
+    @classmethod
+    def fill(cls):
+        cls.paths = [cls.rig.write(f"files/{i:04}", 500 + i) for i in range(FILES)]  # the size says which file it is
+
+    def loader_of(self, case, workers):
+        data = FileDataset(self.paths, len)
+        more = dict(num_workers=workers)
+        if case.sampler == "random":
+            generator = torch.Generator().manual_seed(21)
+            if case.own_generator:
+                return DataLoader(data, BATCH, shuffle=True, generator=generator, drop_last=case.drop_last, **more)
+            return DataLoader(data, BATCH, sampler=RandomSampler(data, generator=generator), drop_last=case.drop_last, **more)
+        sampler = SequentialSampler(data) if case.sampler == "sequential" else DistributedSampler(data, **case.of_sampler)
+        if case.first_epoch:
+            sampler.set_epoch(case.first_epoch)
+        if case.batch_sampler:
+            return DataLoader(data, batch_sampler=BatchSampler(sampler, BATCH, case.drop_last), **more)
+        return DataLoader(data, BATCH, sampler=sampler, drop_last=case.drop_last, **more)
+
+    def plans(self):
+        return self.rig.control("GET", "/v1/plans")["plans"]
+
+    def run_case(self, case, workers):
+        loader = self.loader_of(case, workers)
+        sampler = loader.batch_sampler.sampler
+        with announce(loader, loader.dataset, epochs=EPOCHS + 1, position=case.skipped * BATCH):
+            self.eventually(lambda: [plan["state"] for plan in self.plans()] == ["waiting"])
+            foretold = Plan.from_json(json.dumps(self.plans()[0]["plan"])).orders()
+            reading = loader
+            if case.skipped:
+                reading = DataLoader(loader.dataset, batch_sampler=Skipping(loader.batch_sampler, case.skipped), num_workers=workers)
+            for epoch in range(EPOCHS):
+                if hasattr(sampler, "set_epoch"):
+                    sampler.set_epoch(case.first_epoch + epoch)
+                observed = [size - 500 for batch in reading for size in batch.tolist()]
+                self.assertEqual(observed, next(foretold), f"epoch {epoch}")
+            plan = self.plans()[0]
+            self.assertEqual((plan["state"], plan["epochs_begun"], plan["epoch"]), ("followed", EPOCHS, case.first_epoch + EPOCHS - 1))
+            self.assertEqual((plan["position"], plan["recall_ratio"], plan["precision_ratio"]), (plan["epoch_samples"], 1, 1))
+        self.eventually(lambda: not self.plans())
+
+    def test_what_is_told_is_what_is_read(self):
+        for name, case in CASES.items():
+            for workers in (0, 1, 2) if case.sampler == "distributed" else (0, 2):
+                with self.subTest(name, workers=workers):
+                    self.run_case(case, workers)
+
+
+if __name__ == "__main__":
+    unittest.main()
