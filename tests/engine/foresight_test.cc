@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <random>
 
+#include "policies/orders/sha256.h"
 #include "tests/engine/plan_fixture.h"
 
 namespace tierd::engine {
@@ -169,6 +171,23 @@ TEST_F(ForesightTest, WhatIsNoPlanOfThisSourceIsRefused) {
   ASSERT_TRUE(Tell(PlanOf(), List()).ok());
   ASSERT_TRUE(RunUntil([&] { return foresight().declared_ahead() >= kFiles; }));
   EXPECT_EQ(foresight().List().front().known, kFiles - 2);
+}
+
+// SHA-256 over the paths, each followed by a NUL.
+TEST_F(ForesightTest, APlanForAnotherListIsRefused) {
+  StartWithSpy();
+  orders::Sha256 sha;
+  for (const std::string& name : names_) sha.Add(tree_.path() + "/" + name + std::string(1, '\0'));
+  orders::Plan plan = PlanOf();
+  plan.list_sha256 = sha.Hex();
+  EXPECT_TRUE(Tell(plan, List()).ok());
+  for (char& digit : plan.list_sha256) digit = static_cast<char>(std::toupper(digit));
+  EXPECT_TRUE(Tell(plan, List()).ok());
+  std::swap(names_[3], names_[4]);
+  const Status refused = Tell(plan, List()).status();
+  EXPECT_EQ(refused.code(), Code::kInvalid);
+  EXPECT_NE(refused.message().find("list_sha256"), std::string::npos) << refused.message();
+  EXPECT_EQ(foresight().List().size(), 2u);
 }
 
 // `blind` and `observed` take no plan: the policy hears of none, and nothing is looked for at the source.

@@ -161,7 +161,7 @@ void Engine::TellPlan(SourceUnit& unit, ToldPlan told, std::function<void(Result
     ::unlink(told.list_file.c_str());
     return done(Status(Code::kBusy, "source " + unit.options.name + " takes no plans: its mode is " + kOrderModeNames[static_cast<std::size_t>(unit.options.mode)]));
   }
-  SampleMap::Where where{.roots = {unit.source->root(), unit.source->canonical_root()}, .wire_id = unit.wire_id, .secret = {}};
+  SampleMap::Where where{.roots = {unit.source->root(), unit.source->canonical_root()}, .wire_id = unit.wire_id, .secret = {}, .sha256 = told.plan.list_sha256};
   std::copy_n(catalogue_->hash_secret(), where.secret.size(), where.secret.begin());
   auto shared = std::make_shared<ToldPlan>(std::move(told));  // shared with the worker that reads its list
   const bool handed = workers_.Run([shared, where = std::move(where)] { return SampleMap::MakeFromFile(shared->list_file, where); },

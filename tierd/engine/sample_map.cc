@@ -10,6 +10,7 @@
 
 #include "client_lib/abi/path_hash.h"
 #include "policies/orders/file_list.h"
+#include "policies/orders/sha256.h"
 #include "tierd/base/unique_fd.h"
 #include "tierd/source/source.h"
 
@@ -32,11 +33,27 @@ bool IsPlain(std::string_view relative) {
   return true;
 }
 
+// An order says nothing of the files when it was drawn for others.
+Status CheckDigest(const std::vector<std::string>& paths, std::string digest) {
+  orders::Sha256 sha;
+  for (const std::string& path : paths) {
+    sha.Add(path);
+    sha.Add(std::string_view("", 1));
+  }
+  for (char& digit : digest) digit = digit >= 'A' && digit <= 'F' ? static_cast<char>(digit - 'A' + 'a') : digit;
+  const std::string found = sha.Hex();
+  if (found == digest) return Status::Ok();
+  return Status(Code::kInvalid, "list: its SHA-256 is " + found + ", the plan's list_sha256 is " + digest + ": the plan was made for other paths, or in another order");
+}
+
 }  // namespace
 
 Result<SampleMap::List> SampleMap::Make(std::string_view text, const Where& where) {
   Result<std::vector<std::string>> paths = orders::ParseFileList(text);
   if (!paths.ok()) return paths.status();
+  if (!where.sha256.empty()) {
+    if (Status status = CheckDigest(*paths, where.sha256); !status.ok()) return status;
+  }
   List list;
   list.ends.reserve(paths->size());
   list.keys.reserve(paths->size());

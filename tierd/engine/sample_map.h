@@ -38,8 +38,10 @@ class SampleMap {
     std::vector<std::string> roots;   // a path counts as below the source if it is below one of these
     std::uint32_t wire_id = 0;
     std::array<std::uint8_t, abi::kHashSecretBytes> secret{};
+    std::string sha256 = {};          // of the list that is meant (PLAN.md), in hexadecimal digits; "": not known
   };
-  // Of a list file (policies/orders/file_list.h) of absolute paths. kInvalid: no path in it is below the source. Any thread; a second for a million paths.
+  // Of a list file (policies/orders/file_list.h) of absolute paths. kInvalid: no path in it is below the source, or it is not the list that is meant. Any thread;
+  // a second for a million paths.
   static Result<List> Make(std::string_view text, const Where& where);
 
   // The same of the text in a file, which is removed. kNotFound, kIo.

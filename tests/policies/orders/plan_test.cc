@@ -7,9 +7,28 @@
 
 #include "policies/orders/base64.h"
 #include "policies/orders/plan_orders.h"
+#include "policies/orders/sha256.h"
 
 namespace tierd::orders {
 namespace {
+
+// FIPS 180-4's examples, and every length around the end of a block against pieces of it.
+TEST(Sha256, IsThat) {
+  const auto of = [](const std::string& text) {
+    Sha256 sha;
+    sha.Add(text);
+    return sha.Hex();
+  };
+  EXPECT_EQ(of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"), "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(of(std::string(1'000'000, 'a')), "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+  for (std::size_t size = 50; size < 140; ++size) {
+    Sha256 sha;
+    for (std::size_t i = 0; i < size; ++i) sha.Add("x");
+    EXPECT_EQ(sha.Hex(), of(std::string(size, 'x'))) << size;
+  }
+}
 
 using Order = std::vector<std::uint32_t>;
 
