@@ -28,5 +28,23 @@ TEST_F(IdleTest, WithAnSsdItsSpaceIsLookedAtToo) {
   EXPECT_LE(HandlersIn(2000), 8u);
 }
 
+// Who reads fast fills a ring of 4,096 entries in less than the tick of a daemon that is asked nothing.
+TEST_F(IdleTest, RingsOfFastReadersAreReadBeforeTheyRunOver) {
+  StartEngine();
+  ReadSomething();
+  int ticks = 0, reads = 4;
+  engine().on_timer = [&] {
+    ++ticks;
+    for (int i = 0; i < reads; ++i) engine().OnAccess(kReader, 0);
+  };
+  (void)HandlersIn(1000);
+  EXPECT_LE(ticks, 6) << "16 reads a second";
+  ticks = 0;
+  reads = 3000;
+  (void)HandlersIn(1000);
+  EXPECT_GE(ticks, 40);
+  engine().on_timer = nullptr;
+}
+
 }  // namespace
 }  // namespace tierd::engine

@@ -23,6 +23,9 @@ constexpr std::int64_t kGrowPauseNs = 2'000'000'000;  // after an index could no
 constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kBusyTick = 5 * kMs;
 constexpr std::int64_t kHitsTick = 245 * kMs;       // readers hit: their rings are drained before they run over
+// So many entries in a tick say that a ring may run over in such a tick (4,096; several readers are taken for one): the next ones are short.
+constexpr std::uint64_t kManyPerHitsTick = 2048;
+constexpr std::uint64_t kManyPerBusyTick = kManyPerHitsTick * kBusyTick / kHitsTick;
 constexpr std::int64_t kIdleTick = (abi::kHeartbeatPeriodMs - 15) * kMs;  // nothing but the heart beats; timers come late
 
 }  // namespace
@@ -200,8 +203,10 @@ void Engine::PauseIndexGrowth() {
 
 void Engine::ArmTimer() {
   const bool followed = std::any_of(foresights_.begin(), foresights_.end(), [](const auto& foresight) { return foresight->active(); });
-  const bool busy = clock_.PreciseNs() < busy_until_ns_ || Working() || recovering_ || followed;
-  const bool hits = std::exchange(ring_entries_seen_, counters_.ring_entries) != counters_.ring_entries;
+  const std::uint64_t hits = counters_.ring_entries - std::exchange(ring_entries_seen_, counters_.ring_entries);
+  const std::int64_t now_ns = clock_.PreciseNs();
+  if (hits > (now_ns < busy_until_ns_ ? kManyPerBusyTick : kManyPerHitsTick)) busy_until_ns_ = now_ns + 1000 * kMs;
+  const bool busy = now_ns < busy_until_ns_ || Working() || recovering_ || followed;
   const auto on_time = [this, waits = timer_waits_](const boost::system::error_code& error) {
     --waits->pending;
     if (waits->ended) return;  // and maybe the engine too
@@ -215,7 +220,7 @@ void Engine::ArmTimer() {
   };
   armed_idle_ = !busy;
   const auto arm = [&] {
-    timer_.expires_after(std::chrono::nanoseconds(busy ? kBusyTick : hits ? kHitsTick : kIdleTick));
+    timer_.expires_after(std::chrono::nanoseconds(busy ? kBusyTick : hits > 0 ? kHitsTick : kIdleTick));
     timer_.async_wait(boost::asio::bind_allocator(timer_memory_.allocator(), on_time));
     ++timer_waits_->pending;
   };
