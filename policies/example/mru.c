@@ -56,5 +56,5 @@ static size_t victims(void* self, uint32_t t, uint64_t bytes, uint32_t* ids, siz
   return n;
 }
 static const struct tierd_policy_ops ops = {TIERD_POLICY_ABI_VERSION, sizeof ops, "mru", "the most recently used object leaves first",
-  create, destroy, object_known, object_forgotten, accessed, inserted, removed, NULL, NULL, NULL, admit, victims, NULL, NULL, NULL, NULL};
+  create, destroy, object_known, object_forgotten, accessed, inserted, removed, NULL, NULL, NULL, admit, victims, NULL, NULL, NULL, NULL, NULL};
 const struct tierd_policy_ops* tierd_policy_get(void) { return &ops; }
