@@ -36,6 +36,7 @@ void RootWatch::Watch(std::vector<Root> roots, std::function<void(const std::str
   boost::system::error_code unusable;
   if (fd.valid() && !mounts_.assign(fd.get(), unusable)) (void)fd.Release();
   AwaitChange();
+  LookSoon();  // it may have changed between the opening of the sources and now
 }
 
 void RootWatch::AwaitChange() {

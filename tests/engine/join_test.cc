@@ -98,9 +98,9 @@ TEST_F(JoinTest, AnInvalidationReachesWhatIsUnderWay) {
   ASSERT_TRUE(RunUntil([&] { return answers().contains(after); }));
   EXPECT_EQ(answers()[after].status(), abi::FetchStatus::kFrame) << int{answers()[after].reply.reason};
   EXPECT_TRUE(answers()[after].bytes == Bytes(name, 5000, 2));
-  Answer later = Fetch(name);
-  // What is asked in the same tick of the clock as the invalidation may be older than it: the client is sent to the source.
-  for (int i = 0; i < 1000 && later.status() != abi::FetchStatus::kFrame; ++i) later = Fetch(name);
+  // What the source is asked in the same tick of the clock as the invalidation may be older than it, and proves nothing.
+  (void)HandlersIn(20);
+  const Answer later = Fetch(name);
   EXPECT_TRUE(later.bytes == Bytes(name, 5000, 2)) << int(later.status()) << " " << int{later.reply.reason} << " " << later.bytes.size() << " bytes";
 }
 
