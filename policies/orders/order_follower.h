@@ -55,6 +55,7 @@ class OrderFollower {
   std::uint32_t frontier() const { return frontier_; }
   std::span<const std::uint32_t> order() const { return order_; }
   bool finished() const { return frontier_ == order_.size(); }
+  std::uint32_t window() const { return window_; }
   // False as soon as a quarter of the latest accesses (an average over about a quarter of a window, 16 to 256) is early or foreign;
   // true again when they are as expected. A consumer that resumes in mid-epoch is found again where it is.
   bool trusted() const { return wrong_ < kTolerated; }

@@ -28,7 +28,9 @@ std::optional<PlanFollower::Epoch> PlanFollower::Prepare(PlanOrders orders) {
   const std::uint64_t number = orders.epoch();
   std::vector<std::uint32_t> order;
   if (!orders.Next(&order)) return std::nullopt;
-  const std::uint32_t window = WindowFor(order.size());
+  // Workers run ahead of one another in what is left of an epoch as they do in a whole one.
+  const std::uint64_t before = number == orders.plan().epoch ? orders.plan().position : 0;
+  const std::uint32_t window = WindowFor(before + order.size());
   const auto samples = static_cast<std::uint32_t>(orders.plan().samples);
   auto follower = std::make_shared<OrderFollower>(samples, std::move(order), window);
   return Epoch{number, std::move(follower), std::move(orders)};
@@ -50,7 +52,7 @@ void PlanFollower::Add(std::optional<Epoch> epoch) {
   for (const Access& access : std::exchange(held_, {})) Observe(access.sample, access.reader);
 }
 
-bool PlanFollower::NearEnd() const { return now_->order().size() - now_->frontier() <= WindowFor(now_->order().size()); }
+bool PlanFollower::NearEnd() const { return now_->order().size() - now_->frontier() <= now_->window(); }
 
 bool PlanFollower::Expects(std::uint32_t sample, ReaderTag reader) const {
   if (now_ == nullptr) return false;
@@ -65,7 +67,7 @@ PlanFollower::Verdict PlanFollower::Observe(std::uint32_t sample, ReaderTag read
   if (now_->Expects(sample, reader)) {
     const bool shared = now_->Observe(sample, reader) == OrderFollower::Verdict::kShared;
     Vote(-1);
-    if (last_ != nullptr && now_->counts().expected > WindowFor(now_->order().size())) {
+    if (last_ != nullptr && now_->counts().expected > now_->window()) {
       AddTo(&before_, last_->counts());
       last_.reset();
     }
@@ -73,7 +75,8 @@ PlanFollower::Verdict PlanFollower::Observe(std::uint32_t sample, ReaderTag read
   }
   if (last_ != nullptr && last_->Expects(sample, reader)) return last_->Observe(sample, reader) == OrderFollower::Verdict::kShared ? Verdict::kShared : Verdict::kExpected;
   // What was read a moment ago is opened twice; or it was among the epoch's last, and is among the next one's first.
-  const bool fresh = !just_read || (now_->finished() && !at_once);
+  opens_twice_ |= at_once && !now_->finished();
+  const bool fresh = !just_read || (now_->finished() && (!at_once || !opens_twice_));
   if (fresh && next_ == nullptr && !ended_ && NearEnd()) return Hold({sample, reader});
   if (fresh && next_ != nullptr && next_->Expects(sample, reader)) {
     const bool near_end = NearEnd();

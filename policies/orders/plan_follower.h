@@ -65,6 +65,7 @@ class PlanFollower {
   std::uint64_t epochs_begun() const { return begun_; }
 
   static constexpr std::size_t kHeld = 1 << 16;
+  // How far the workers of a consumer are taken to run ahead of one another, in an epoch of so many entries.
   static std::uint32_t WindowFor(std::size_t entries);
 
  private:
@@ -90,6 +91,7 @@ class PlanFollower {
   std::size_t votes_ = 0;               // of these, less the accesses in between that are not
   std::array<std::uint32_t, 16> recent_;  // the latest accesses: a file that is opened twice; the worker processes take turns
   std::size_t recent_at_ = 0;
+  bool opens_twice_ = false;              // the program has opened a file twice within an epoch
   OrderFollower::Counts before_;        // of epochs that are over
   bool asked_ = false;
   bool ended_ = false;

@@ -97,8 +97,10 @@ class OrderTest(rig.DaemonTest):
                     sampler.set_epoch(case.first_epoch + epoch)
                 observed = [size - 500 for batch in reading for size in batch.tolist()]
                 self.assertEqual(observed, next(foretold), f"epoch {epoch}")
+            # An epoch that was read faster than it was computed is looked at when it is there.
+            self.eventually(lambda: self.plans()[0]["epochs_begun"] == EPOCHS)
             plan = self.plans()[0]
-            self.assertEqual((plan["state"], plan["epochs_begun"], plan["epoch"]), ("followed", EPOCHS, case.first_epoch + EPOCHS - 1))
+            self.assertEqual((plan["state"], plan["epoch"]), ("followed", case.first_epoch + EPOCHS - 1))
             self.assertEqual((plan["position"], plan["recall_ratio"], plan["precision_ratio"]), (plan["epoch_samples"], 1, 1))
         self.eventually(lambda: not self.plans())
 

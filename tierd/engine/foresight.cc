@@ -178,11 +178,12 @@ orders::PlanFollower::Verdict Foresight::Observe(Followed& consumer, std::uint32
   using Verdict = orders::PlanFollower::Verdict;
   const orders::OrderFollower* const before = consumer.follower.current().get();
   const std::size_t from = before == nullptr ? 0 : before->frontier(), length = before == nullptr ? 0 : before->order().size();
+  const std::uint32_t window = before == nullptr ? 0 : before->window();
   const Verdict verdict = consumer.follower.Observe(sample, who);
   // Resumed, or on to the next epoch in the middle of one: what the policy still waits for will not come.
   const auto& now = consumer.follower.current();
   const std::size_t passed = before == nullptr ? 0 : (now.get() == before ? now->frontier() : length) - from;
-  if (consumer.in_future && passed > orders::PlanFollower::WindowFor(length)) outpaced_ = true;
+  if (consumer.in_future && passed > window) outpaced_ = true;
   if (verdict == Verdict::kExpected) {
     consumer.read = true;
     last_expected_ns_ = clock_.MonotonicNs();
@@ -194,7 +195,7 @@ orders::PlanFollower::Verdict Foresight::Observe(Followed& consumer, std::uint32
   // Nor is what one reader reads again, while the plan's other readers do as they should.
   const bool strange = verdict == Verdict::kAgain && reader != nullptr && consumer.right > (reader->wrong == 0 ? 1u : 0u);
   if (verdict != Verdict::kHeld && !repeated && !strange) {
-    const double weight = 1.0 / std::clamp<std::uint32_t>(orders::PlanFollower::WindowFor(now->order().size()) / 4, 16, 256);
+    const double weight = 1.0 / std::clamp<std::uint32_t>(now->window() / 4, 16, 256);
     consumer.doubt += weight * ((verdict == Verdict::kExpected || verdict == Verdict::kShared ? 0.0 : 1.0) - consumer.doubt);
   }
   consumer.trusted = consumer.doubt < kTolerated;

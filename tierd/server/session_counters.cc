@@ -12,7 +12,8 @@ using engine::Survives;
 
 namespace {
 
-constexpr std::int64_t kDrainedAMomentAgoNs = 10'000'000;  // two ticks of a busy engine
+constexpr std::int64_t kDrainedAMomentAgoNs = 1'000'000;
+constexpr std::int64_t kDrainPerSessionNs = 10'000;         // a hundredth of the time goes into looking at their rings, at most
 constexpr std::size_t kEntriesPerTurn = 8192;               // ~1 ms
 
 }  // namespace
@@ -38,10 +39,12 @@ bool SessionHub::DrainSome(std::size_t most) {
 
 void SessionHub::DrainRings() { (void)DrainSome(SIZE_MAX); }
 
-// The policy hears of hits before it is asked because of a miss; and of those of other sessions, which came before as well, unless that was a moment ago: with
-// thousands of sessions it costs too much to look at all of them for each miss.
+// The policy hears of hits before it is asked because of a miss, or told that a reader has left; and of those of other sessions, which came before as well,
+// unless that was a moment ago: with thousands of sessions it costs too much to look at all of them for each miss. What is read in that moment may be heard in
+// another order: it has to be short against the windows of plans (PlanFollower), which are small where an epoch takes some milliseconds.
 void SessionHub::DrainBefore(Session& session) {
-  if (clock_.MonotonicNs() - drained_ns_ > kDrainedAMomentAgoNs) DrainRings();
+  const std::int64_t moment = kDrainedAMomentAgoNs + kDrainPerSessionNs * static_cast<std::int64_t>(sessions_.size());
+  if (clock_.MonotonicNs() - drained_ns_ > moment) DrainRings();
   else DrainRing(session);
 }
 

@@ -182,7 +182,7 @@ void SessionHub::MaybeEnd(Session& session) {
   const bool left = !session.welcomed || session.page.page()->left.load(std::memory_order_acquire) != 0;
   if (!left && !ProcessGone(session)) return;
   session.ended = true;
-  (void)Survives([&] { DrainRing(session); });
+  (void)Survives([&] { DrainBefore(session); });
   AddCounters(session, ended_);
   engine_.ram().leases().Remove(session.page.page());
   const std::uint32_t id = session.id;
