@@ -8,6 +8,7 @@
 #include <new>
 
 #include "client_lib/preload/own_numbers.h"
+#include "client_lib/preload/own_words.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/room.h"
@@ -27,22 +28,25 @@ using client::Piece;
 
 int ShownFlags(int flags) { return (flags & (O_NOATIME | O_NONBLOCK)) | O_LARGEFILE; }
 
-// The bytes that a small read wants first come while the kernel is asked for a number.
-inline void AskAhead(const Piece& piece) {
-  constexpr std::uint64_t kAhead = 4096;
-  for (std::uint64_t at = 0; at < piece.bytes && at < kAhead; at += 64) __builtin_prefetch(piece.data + at);
+// The bytes that a small read wants first, asked of memory in parts of as many lines as a core waits for at a time, between the steps of the open: asked for all at
+// once they would hold it up until the last but one part is there.
+constexpr std::uint64_t kLine = 64, kLinesAtATime = 12;
+inline void AskAhead(const Piece& piece, unsigned part) {
+  const std::uint64_t from = part * kLinesAtATime * kLine, end = from + kLinesAtATime * kLine;
+  for (std::uint64_t at = from; at < piece.bytes && at < end; at += kLine) __builtin_prefetch(piece.data + at);
 }
 
 // Makes a descriptor of a leased piece; gives the lease back when it cannot.
 int InstallPiece(const char* path, int flags, Piece& piece, const client::FileFacts& facts, std::uint64_t dev, NotServed& not_served) {
   int fd = -1;
-  AskAhead(piece);
+  AskAhead(piece, 0);
   Description* const d = NewDescription(&fd);
   if (d == nullptr) {
     not_served.why = RealOpen::kNoDescriptor;
     if (piece.held()) client::GiveLeaseBack(*piece.session, piece.lease, piece.epoch, piece.bytes);
     return -1;
   }
+  AskAhead(piece, 1);
   d->whole = true;
   d->flags = ShownFlags(flags);
   d->client = process.client;
@@ -52,8 +56,10 @@ int InstallPiece(const char* path, int flags, Piece& piece, const client::FileFa
   d->dev = facts.attrs.dev != 0 ? facts.attrs.dev : dev;
   d->tier.store(static_cast<std::uint8_t>(piece.tier), std::memory_order_relaxed);
   std::strcpy(d->path, path);  // canonical: shorter than PATH_MAX
+  AskAhead(piece, 2);
   Count(counters.opened);
   Publish(*d, fd, (flags & O_CLOEXEC) != 0);
+  AskAhead(piece, 3);
   return fd;
 }
 
@@ -144,8 +150,9 @@ void CountPieceRead(Description& d, std::uint64_t bytes) {
   if (d.tier.load(std::memory_order_relaxed) != static_cast<std::uint8_t>(abi::Tier::kRam))
     tier = static_cast<abi::Tier>(d.tier.exchange(static_cast<std::uint8_t>(abi::Tier::kRam), std::memory_order_relaxed));
   abi::SessionPage& page = *d.session->page;
+  std::uint32_t none = 0;
   // The daemon hears of a file once for each time it is opened, however small the pieces are that it is read in.
-  if (!d.noted.load(std::memory_order_relaxed) && !d.noted.exchange(true, std::memory_order_relaxed) && d.piece.ordinal != 0xffffffffu)
+  if (d.noted.load(std::memory_order_relaxed) == 0 && ExchangeOwn(d.noted, none, std::uint32_t{1}) && d.piece.ordinal != 0xffffffffu)
     client::AppendToRing(page, d.piece.ordinal, d.piece.generation, client::CoarseNs(), tier);
   client::CountRead(page.counters, tier, bytes);
 }

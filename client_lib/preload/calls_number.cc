@@ -9,6 +9,7 @@
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/own_numbers.h"
+#include "client_lib/preload/own_words.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/writers.h"
@@ -36,25 +37,8 @@ __attribute__((noinline)) int CloseWatched(int fd) {
   return result;
 }
 
-// POSIX: closing any descriptor of a file gives up the process's locks on it.
-void GiveUpLocks(Description& d) {
-  const int source = d.source.load(std::memory_order_acquire);
-  if (source < 0 || !d.posix_locks.load(std::memory_order_relaxed)) return;
-  struct flock all {};
-  all.l_type = F_UNLCK;
-  raw::Call(SYS_fcntl, source, F_SETLK, raw::Address(&all));
-}
-
-int CloseOurs(int fd) {
-  {
-    const Using use(fd);
-    if (use) GiveUpLocks(*use);
-  }
-  return static_cast<int>(Result(CloseNumber(fd)));
-}
-
 inline int CloseHere(int fd) {
-  if (Emulate(fd)) return CloseOurs(fd);
+  if (Emulate(fd)) return Result(CloseNumber(fd));
   if (raw::IsPlain(fd) || !Active()) return Next_close()(fd);
   if (raw::IsOwn(fd)) [[unlikely]] return Result(-EBADF);  // the core's: to the application it is not open
   ForgetDirectory(fd);
@@ -93,7 +77,7 @@ int CloseRange(unsigned first, unsigned last, unsigned flags) {
       if (IsOurs(number)) SetCloseOnExec(number, true);
       continue;
     }
-    if (IsOurs(number)) CloseOurs(number);
+    if (IsOurs(number)) CloseNumber(number);
     else if (IsWriter(number)) CloseWatched(number);
     ForgetDirectory(number);
   }
@@ -322,7 +306,7 @@ off64_t SeekOurs(int fd, off64_t offset, int whence) {
     const std::int64_t target = SeekTarget(*use, OffsetOf(word), offset, whence);
     if (target < 0) return Result(target);
     const std::uint64_t moved = MakeWord(State::kCached, NumbersOf(word), static_cast<std::uint64_t>(target));
-    if (use->word.compare_exchange_strong(word, moved, std::memory_order_acq_rel)) return target;
+    if (ExchangeOwn(use->word, word, moved)) return target;
   }
 }
 

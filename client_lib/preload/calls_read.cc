@@ -6,6 +6,7 @@
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/own_words.h"
 
 using namespace tierd::preload;
 
@@ -42,7 +43,7 @@ Again ReadMoving(int fd, ssize_t* result, Copy copy) {
     if (*result == 0 && HasGrown(*use) && Grow(fd)) continue;
     if (*result <= 0) return Again::kNo;
     const std::uint64_t moved = word + static_cast<std::uint64_t>(*result);
-    if (use->word.compare_exchange_strong(word, moved, std::memory_order_acq_rel)) return Again::kNo;
+    if (ExchangeOwn(use->word, word, moved)) return Again::kNo;
   }
 }
 

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include "client_lib/preload/own_numbers.h"
+#include "client_lib/preload/own_words.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/src/clock.h"
@@ -70,15 +71,17 @@ void Clean(Description& d) {
   } else {
     d.file().Close();
   }
-  if (const int source = TakeOwn(d.source); source >= 0) CloseOwnFile(source);
-  open_count.fetch_sub(1, std::memory_order_relaxed);
+  if (d.source.load(std::memory_order_relaxed) >= 0) {
+    if (const int source = TakeOwn(d.source); source >= 0) CloseOwnFile(source);
+  }
+  AddToOwn(open_count, ~std::uint32_t{0});
 }
 
 bool EnterDescription(Description& d) {
   std::uint32_t refs = d.refs.load(std::memory_order_relaxed);
   do {
     if (refs == 0 || (refs & kCleaning) != 0) return false;
-  } while (!d.refs.compare_exchange_weak(refs, refs + 1, std::memory_order_acq_rel));
+  } while (!ExchangeOwn(d.refs, refs, refs + 1));
   return true;
 }
 
@@ -106,7 +109,7 @@ void Using::Leave(Description& d) {
   for (;;) {
     if (refs == 0 || (refs & kCleaning) != 0) return;  // a child of fork goes on in a call that ForgetThreads has forgotten
     const bool last = refs == 1;
-    if (!d.refs.compare_exchange_weak(refs, last ? kCleaning : refs - 1, std::memory_order_acq_rel)) continue;
+    if (!ExchangeOwn(d.refs, refs, last ? kCleaning : refs - 1)) continue;
     if (last) {
       Clean(d);
       d.refs.store(0, std::memory_order_release);
@@ -156,13 +159,13 @@ Description* NewDescription(int* fd) {
   for (std::uint32_t i = 0; number < kTable && i < kDescriptions; ++i) {
     Description& d = pool[(first + i) % kDescriptions];
     std::uint32_t none = 0;
-    if (!d.refs.compare_exchange_strong(none, 1, std::memory_order_acq_rel)) continue;
+    if (d.refs.load(std::memory_order_relaxed) != 0 || !ExchangeOwn(d.refs, none, std::uint32_t{1})) continue;
     d.generation.store((d.generation.load(std::memory_order_relaxed) + 1) & 0x3fffff, std::memory_order_relaxed);
     d.source.store(-1, std::memory_order_relaxed);
-    d.noted.store(false, std::memory_order_relaxed);
+    d.noted.store(0, std::memory_order_relaxed);
     d.posix_locks.store(false, std::memory_order_relaxed);
     d.looked_ns.store(client::CoarseNs(), std::memory_order_relaxed);
-    open_count.fetch_add(1, std::memory_order_relaxed);
+    AddToOwn(open_count, std::uint32_t{1});
     *fd = number;
     return &d;
   }
@@ -207,15 +210,29 @@ bool AwaitUsable(Description& d, std::uint64_t word) {
   return true;
 }
 
+namespace {
+
+// POSIX: closing any descriptor of a file gives up the process's locks on it.
+void GiveUpLocks(const Description& d) {
+  const int source = d.source.load(std::memory_order_acquire);
+  if (source < 0 || !d.posix_locks.load(std::memory_order_relaxed)) return;
+  struct flock all {};
+  all.l_type = F_UNLCK;
+  raw::Call(SYS_fcntl, source, F_SETLK, raw::Address(&all));
+}
+
+}  // namespace
+
 int CloseNumber(int fd) {
   for (;;) {
     const Using use(fd);
     if (!use) return static_cast<int>(raw::Close(fd));
     Description& d = *use;
+    GiveUpLocks(d);
     std::uint64_t word = d.word.load(std::memory_order_acquire);
     if (StateOf(word) == State::kCached && NumbersOf(word) == 1) {
       // The usual case, without holding signals off: one step decides, and a handler that comes after it sees a closed file.
-      if (!d.word.compare_exchange_strong(word, MakeWord(State::kClosed, 1, 0), std::memory_order_acq_rel)) continue;
+      if (!ExchangeOwn(d.word, word, MakeWord(State::kClosed, 1, 0))) continue;
       table[fd].store(0, std::memory_order_release);
       KeepIdleOrClose(fd);
       Using::Leave(d);  // of the number

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include "client_lib/preload/descriptors.h"
+#include "client_lib/preload/own_words.h"
 #include "client_lib/preload/raw.h"
 
 namespace tierd::preload {
@@ -38,14 +39,16 @@ bool HoldOwn(int fd, std::atomic<int>& holder) {
   raw::MarkOwn(fd, true);
   if (IsWatched(fd)) holders[fd].store(&holder, std::memory_order_release);
   int none = -1;
-  if (holder.compare_exchange_strong(none, fd, std::memory_order_acq_rel)) return true;
+  if (ExchangeOwn(holder, none, fd)) return true;
   if (IsWatched(fd)) holders[fd].store(nullptr, std::memory_order_relaxed);
   raw::MarkOwn(fd, false);
   return false;
 }
 
 int TakeOwn(std::atomic<int>& holder) {
-  const int fd = holder.exchange(-1, std::memory_order_acq_rel);
+  int fd = holder.load(std::memory_order_acquire);
+  while (fd >= 0 && !ExchangeOwn(holder, fd, -1)) {
+  }
   if (IsWatched(fd)) holders[fd].store(nullptr, std::memory_order_relaxed);
   if (fd >= 0) raw::MarkOwn(fd, false);
   return fd;

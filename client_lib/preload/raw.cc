@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#include "client_lib/preload/own_words.h"
 
 namespace tierd::preload::raw {
 namespace {
@@ -66,8 +67,8 @@ void MarkOwn(int fd, bool is_own) {
   if (static_cast<unsigned>(fd) >= kWatched) return;
   if (is_own) Note(fd);
   const std::uint64_t bit = std::uint64_t{1} << (fd % 64);
-  if (is_own) own[fd / 64].fetch_or(bit, std::memory_order_relaxed);
-  else own[fd / 64].fetch_and(~bit, std::memory_order_relaxed);
+  if (is_own) SetOwnBits(own[fd / 64], bit);
+  else ClearOwnBits(own[fd / 64], bit);
 }
 
 bool IsOwn(int fd) { return static_cast<unsigned>(fd) < kWatched && (own[fd / 64].load(std::memory_order_relaxed) >> (fd % 64) & 1) != 0; }
