@@ -279,27 +279,26 @@ bool HasGrown(Description& d) {
 
 // ---- the source behind it --------------------------------------------------------------------------------------------------
 
+int OpenSourceFile(const Description& d) { return raw::Open(AT_FDCWD, d.path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); }
+
+SourceVersion VersionBehind(const Description& d, int source) {
+  struct stat st;
+  if (raw::Stat(source, st) != 0 || st.st_ino != d.facts.ino) return SourceVersion::kOtherFile;
+  const auto ns = [](const timespec& t) { return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; };
+  const bool same = static_cast<std::uint64_t>(st.st_size) == d.facts.size && ns(st.st_mtim) == d.facts.mtime_ns && ns(st.st_ctim) == d.facts.ctime_ns;
+  return same ? SourceVersion::kOpened : SourceVersion::kLater;
+}
+
 int SourceOf(Description& d, SourceUse use) {
   Count(use);
   if (const int known = d.source.load(std::memory_order_acquire); known >= 0) return known;
-  const int low = raw::Open(AT_FDCWD, d.path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+  const int low = OpenSourceFile(d);
   if (low < 0) return low;
-  tier_attr attr{};
-  struct stat st;
-  const bool good = raw::Stat(low, st) == 0;
-  if (good) {
-    attr.bytes = static_cast<std::uint64_t>(st.st_size);
-    attr.ino = st.st_ino;
-    attr.mtime_ns = std::int64_t{st.st_mtim.tv_sec} * 1'000'000'000 + st.st_mtim.tv_nsec;
-    attr.ctime_ns = std::int64_t{st.st_ctim.tv_sec} * 1'000'000'000 + st.st_ctim.tv_nsec;
-    attr.mode = st.st_mode;
-  }
-  if (!good || !client::FactsFromAttr(attr).SameVersion(d.facts)) {
+  if (VersionBehind(d, low) != SourceVersion::kOpened) {
     CloseOwnFile(low);
     return -ESTALE;
   }
-  // A lock lasts as long as the file is open, which is short: it is not worth two more calls to be out of the way.
-  int fd = use == SourceUse::kLock ? -1 : raw::DupFrom(low, OwnBase());
+  int fd = raw::DupFrom(low, OwnBase());
   if (fd < 0) fd = low;
   else CloseOwnFile(low);
   if (HoldOwn(fd, d.source)) return fd;

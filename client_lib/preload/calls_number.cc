@@ -2,11 +2,11 @@
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <stdarg.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/calls.h"
+#include "client_lib/preload/calls_lock.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/own_words.h"
@@ -22,8 +22,6 @@ TIERD_NEXT(int, dup2, int, int)
 TIERD_NEXT(int, dup3, int, int, int)
 TIERD_NEXT(int, fcntl, int, int, ...)
 TIERD_NEXT(off64_t, lseek, int, off64_t, int)
-TIERD_NEXT(int, flock, int, int)
-TIERD_NEXT(int, lockf, int, int, off64_t)
 
 // ---- close -----------------------------------------------------------------------------------------------------------------
 
@@ -185,40 +183,6 @@ int DupOurs(int fd, int lowest, bool close_on_exec) {
   return AfterDup(fd, [&] { return Next_fcntl()(fd, close_on_exec ? F_DUPFD_CLOEXEC : F_DUPFD, lowest); });
 }
 
-bool IsLock(int command) {
-  return command == F_SETLK || command == F_SETLKW || command == F_GETLK || command == F_OFD_SETLK || command == F_OFD_SETLKW || command == F_OFD_GETLK;
-}
-bool IsPosixLock(int command) { return command == F_SETLK || command == F_SETLKW; }
-
-// Whether the lock was refused because somebody else has it.
-bool IsTaken(long result) { return result == -EAGAIN || result == -EACCES; }
-
-// Locks are taken on a descriptor of the source that lives as long as ours: it is the file itself that is locked. Whoever has to wait for one waits on the real
-// descriptor.
-int LockOurs(int fd, int command, struct flock* lock) {
-  const int at_once = command == F_SETLKW ? F_SETLK : command == F_OFD_SETLKW ? F_OFD_SETLK : command;
-  {
-    const Using use(fd);
-    const int source = use ? SourceOf(*use, SourceUse::kLock) : -1;
-    if (source >= 0) {
-      struct flock wanted = *lock;
-      if (wanted.l_whence == SEEK_CUR) {
-        wanted.l_whence = SEEK_SET;
-        wanted.l_start += static_cast<off_t>(OffsetOf(use->word.load(std::memory_order_acquire)));
-      }
-      if (IsPosixLock(command)) {
-        use->posix_locks.store(true, std::memory_order_relaxed);
-        if (lock->l_type != F_UNLCK) NoteLock(source);
-      }
-      const long result = raw::Call(SYS_fcntl, source, at_once, raw::Address(&wanted));
-      if (command == F_GETLK || command == F_OFD_GETLK) *lock = wanted;
-      if (at_once == command || !IsTaken(result)) return static_cast<int>(Result(result));
-    }
-  }
-  (void)Materialise(fd, Conversion::kFcntl);
-  return Next_fcntl()(fd, command, lock);
-}
-
 int FcntlOurs(int fd, int command, long argument) {
   switch (command) {
     case F_DUPFD: return DupOurs(fd, static_cast<int>(argument), false);
@@ -231,7 +195,11 @@ int FcntlOurs(int fd, int command, long argument) {
       break;
     }
     default:
-      if (IsLock(command)) return LockOurs(fd, command, reinterpret_cast<struct flock*>(argument));
+      if (IsLock(command)) {
+        int result;
+        if (LockOurs(fd, command, reinterpret_cast<struct flock*>(argument), &result)) return Result(result);
+        break;
+      }
       (void)Materialise(fd, Conversion::kFcntl);
   }
   return Next_fcntl()(fd, command, argument);
@@ -251,27 +219,6 @@ TIERD_EXPORT(int, fcntl, int fd, int command, ...) {
   return Next_fcntl()(fd, command, argument);
 }
 TIERD_ALIAS(int, fcntl64, fcntl, int, int, ...)
-
-TIERD_EXPORT(int, flock, int fd, int operation) {
-  if (!Emulate(fd)) return Next_flock()(fd, operation);
-  {
-    const Using use(fd);
-    const int source = use ? SourceOf(*use, SourceUse::kLock) : -1;
-    if (source >= 0) {
-      const long result = raw::Call(SYS_flock, source, operation | LOCK_NB);
-      if (!IsTaken(result) || (operation & LOCK_NB) != 0) return static_cast<int>(Result(result));
-    }
-  }
-  (void)Materialise(fd, Conversion::kFcntl);
-  return Next_flock()(fd, operation);
-}
-
-TIERD_EXPORT(int, lockf, int fd, int command, off64_t length) {
-  if (Emulate(fd)) (void)Materialise(fd, Conversion::kFcntl);  // libc's lockf calls its own fcntl
-  if (Active() && command != F_ULOCK && command != F_TEST) NoteLock(fd);
-  return Next_lockf()(fd, command, length);
-}
-TIERD_ALIAS(int, lockf64, lockf, int, int, off64_t)
 
 // ---- lseek -----------------------------------------------------------------------------------------------------------------
 

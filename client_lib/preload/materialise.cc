@@ -32,21 +32,15 @@ void FillReserve() {
 
 enum class Version { kOpened, kAny };
 
-bool SameFile(int fd, const client::FileFacts& facts, Version version) {
-  struct stat st;
-  if (raw::Stat(fd, st) != 0) return false;
-  if (version == Version::kAny) return st.st_ino == facts.ino;
-  const auto ns = [](const timespec& t) { return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; };
-  return st.st_ino == facts.ino && static_cast<std::uint64_t>(st.st_size) == facts.size && ns(st.st_mtim) == facts.mtime_ns && ns(st.st_ctim) == facts.ctime_ns;
-}
-
 // May wait for the source.
 int OpenSource(const Description& d, Version version) {
   const int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | (d.flags & (O_NOATIME | O_NONBLOCK));
   int fd = WithReserve([&] { return raw::Open(AT_FDCWD, d.path, flags); });
   if (fd == -EPERM) fd = WithReserve([&] { return raw::Open(AT_FDCWD, d.path, flags & ~O_NOATIME); });
-  if (fd >= 0 && SameFile(fd, d.facts, version)) return fd;
-  if (fd >= 0) CloseOwnFile(fd);
+  if (fd < 0) return -ESTALE;
+  const SourceVersion found = VersionBehind(d, fd);
+  if (found == SourceVersion::kOpened || (found == SourceVersion::kLater && version == Version::kAny)) return fd;
+  CloseOwnFile(fd);
   return -ESTALE;
 }
 

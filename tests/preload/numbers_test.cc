@@ -1,5 +1,7 @@
 // Descriptor numbers of cached files, and names that lead to them: what numbers.c and names.c do must come out as it does bare, and convert no more than it has to.
 #include <gtest/gtest.h>
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -127,6 +129,43 @@ TEST_F(PreloadNumbersTest, AFileThatIsTouchedIsReadOn) {
   other.join();
   EXPECT_EQ(served.code, 0) << served.output;
   EXPECT_LE(served.Of("conversions", "changed"), 1u) << served.report.dump();
+}
+
+// Who holds a lock reads what the file holds: what somebody wrote before he gave his lock up is seen, however good the cached bytes would be for others.
+TEST_F(PreloadNumbersTest, LocksSeeWhatWasWrittenUnderThem) {
+  for (const char* kind : {"flock", "lockf"}) {
+    SCOPED_TRACE(kind);
+    Write(Of("locked"), "before");
+    daemon_.Prefetch(Of("locked"));
+    const std::string stem = scratch_.path() + "/" + kind;
+    std::thread writer([&] {
+      if (!Eventually(20'000, [&] { return std::filesystem::exists(stem + ".opened"); })) return;
+      const int fd = ::open(Of("locked").c_str(), O_RDWR | O_CLOEXEC);
+      struct flock all = {};
+      all.l_type = F_WRLCK;
+      EXPECT_EQ(std::string(kind) == "flock" ? ::flock(fd, LOCK_EX) : ::fcntl(fd, F_SETLK, &all), 0);
+      EXPECT_EQ(::pwrite(fd, "after!", 6, 0), 6);
+      Write(stem + ".locked", "");
+      EXPECT_TRUE(Eventually(20'000, [&] { return std::filesystem::exists(stem + ".refused"); }));
+      ::close(fd);
+    });
+    const JobResult served = RunJob({"/usr/bin/python3", "-c",
+                                     "import fcntl,os,sys,time\n"
+                                     "path,kind,stem=sys.argv[1:]; lock=getattr(fcntl,kind)\n"
+                                     "tell=lambda what: os.close(os.open(stem+what,os.O_CREAT|os.O_WRONLY))\n"
+                                     "fd=os.open(path,os.O_RDONLY); assert os.pread(fd,9,0)==b'before'\n"
+                                     "tell('.opened')\n"
+                                     "while not os.path.exists(stem+'.locked'): time.sleep(0.01)\n"
+                                     "try: lock(fd,fcntl.LOCK_SH|fcntl.LOCK_NB); refused=False\n"
+                                     "except BlockingIOError: refused=True\n"
+                                     "tell('.refused'); assert refused\n"
+                                     "lock(fd,fcntl.LOCK_SH); assert os.pread(fd,9,0)==b'after!',os.pread(fd,9,0)\n",
+                                     Of("locked"), kind, stem},
+                                    job_);
+    writer.join();
+    EXPECT_EQ(served.code, 0) << served.output;
+    EXPECT_EQ(served.Of("conversions", "fcntl"), 1u) << served.report.dump();
+  }
 }
 
 }  // namespace
