@@ -3,11 +3,12 @@
   make KIND DIRECTORY COUNT        files for `patterns`: npz (16 MB, 8 arrays), h5 (1 MB, one data set), jpg (some 68 KB)
   suffix DIRECTORY TEXT            the files below it get names that end so
   patterns KIND DIRECTORY EPOCHS   a DataLoader with two forked workers that opens each file as such loaders do: samples per second, CPU seconds per sample.
-                                   KIND none: the same without opening anything
+                                   KIND h5lock: a lock of each file alone; none: the same without opening anything
   epochs DIRECTORY EPOCHS          a data set of images (PNG) or of raw bytes, two workers, shuffled: seconds of each epoch
   listing DIRECTORY TIMES CHECKED  seconds of the last of several ImageFolder(DIRECTORY), and how many files it has. CHECKED 1: with an is_valid_file that looks at the size
 """
 
+import fcntl
 import os
 import pathlib
 import resource
@@ -52,6 +53,14 @@ def read_h5(path):
         return float(file["x"][:][-1])
 
 
+def lock_h5(path):
+    """What h5py's lock of a file takes."""
+    file = os.open(path, os.O_RDONLY)
+    fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    os.close(file)
+    return 0.0
+
+
 def read_jpg(path):
     from PIL import Image
     with Image.open(path) as image:
@@ -69,7 +78,7 @@ def read_bytes(path):
         return float(np.frombuffer(file.read(), np.uint8)[-1])
 
 
-READERS = {"npz": read_npz, "h5": read_h5, "jpg": read_jpg, "png": read_png, "none": lambda path: 0.0}
+READERS = {"npz": read_npz, "h5": read_h5, "h5lock": lock_h5, "jpg": read_jpg, "png": read_png, "none": lambda path: 0.0}
 
 
 class Files:
