@@ -11,6 +11,7 @@
 
 #include "policies/orders/sha256.h"
 #include "tests/engine/plan_fixture.h"
+#include "tierd/engine/forerunner.h"
 
 namespace tierd::engine {
 namespace {
@@ -156,6 +157,24 @@ TEST_F(ForesightTest, APlanEndsWithItsProcess) {
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   EXPECT_TRUE(RunUntil([&] { return foresight().empty(); }));
+}
+
+// What waits in the source's line cannot be put in another order any more.
+TEST_F(ForesightTest, NoMoreIsBroughtAheadAtATimeThanKeepsTheSourceBusy) {
+  source_options().ahead = true;
+  source_options().policy = "belady";
+  StartEngine();
+  source_io_.Hold(io::Step::kOpen);
+  ASSERT_TRUE(Tell(PlanOf(), List()).ok());
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting > 0; }));
+  Settle();
+  const source::SourceCounters counters = unit().reader->counters();
+  constexpr std::uint64_t kLookedFor = 64;  // at a time, while the plan's files are not known
+  EXPECT_GE(counters.in_flight, counters.window);
+  EXPECT_LE(counters.in_flight + counters.queued[0] + counters.queued[1] + counters.queued[2], std::max<std::uint64_t>(2 * counters.window, Forerunner::kLeastUnderWay) + kLookedFor);
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return foresight().List().front().known == kFiles; }));
+  EXPECT_TRUE(RunUntil([&] { return std::all_of(names_.begin(), names_.end(), [&](const std::string& name) { return InRam(name); }); }));
 }
 
 TEST_F(ForesightTest, WhatIsNoPlanOfThisSourceIsRefused) {

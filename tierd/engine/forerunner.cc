@@ -24,6 +24,7 @@ void Forerunner::Step() {
   if (!parts_.unit.options.ahead || parts_.foresight.empty()) return;
   const std::int64_t now_ns = parts_.clock.MonotonicNs();
   if (now_ns < again_ns_ || parts_.unit.reader->state() == source::SourceState::kHung) return;
+  most_ = std::clamp<std::size_t>(2 * parts_.unit.reader->counters().window, kLeastUnderWay, kUnderWay);
   if (parts_.foresight.declared()) BringWanted(now_ns);
   else BringUndeclared();
 }
@@ -37,8 +38,8 @@ void Forerunner::BringUndeclared() {
   for (std::size_t i = 0; i < kBroughtPerTurn && !Full(bytes); ++i) {
     if (parts_.placement.FreeForResidents() < bytes_under_way_ + bytes) return;
     FileId file = kNoFile;
-    std::string path = std::exchange(unplaced_, {});
-    if (path.empty() && !parts_.foresight.TakeUndeclared(&path, &file)) return;
+    std::string path;
+    if (!parts_.foresight.TakeUndeclared(&path, &file)) return;
     const ObjectId first = file == kNoFile ? kNoObject : parts_.catalogue.ObjectOf(file, 0);
     if (first != kNoObject && (parts_.placement.InRam(first) || parts_.placement.OnSsd(first))) continue;
     Bring(std::move(path), 0, bytes, false);

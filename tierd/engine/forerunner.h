@@ -48,7 +48,9 @@ class Forerunner {
   void OnAccess(ObjectId object);
   bool idle() const { return under_way_ == 0; }
 
+  // At most so many, and fewer where the source takes fewer at a time: twice its window keeps it busy, and what is more waits in a line that nobody can change.
   static constexpr std::size_t kUnderWay = 512;
+  static constexpr std::size_t kLeastUnderWay = 64;  // the SSD takes as many whatever the source
   static constexpr std::uint64_t kBytesUnderWay = std::uint64_t{64} << 20;
 
  private:
@@ -56,7 +58,7 @@ class Forerunner {
     std::int64_t ready_ns = 0;
     std::uint32_t bytes = 0;
   };
-  bool Full(std::uint64_t bytes) const { return under_way_ >= kUnderWay || (under_way_ > 0 && bytes_under_way_ + bytes > kBytesUnderWay); }
+  bool Full(std::uint64_t bytes) const { return under_way_ >= most_ || (under_way_ > 0 && bytes_under_way_ + bytes > kBytesUnderWay); }
   void BringUndeclared();
   void BringWanted(std::int64_t now_ns);
   void Bring(std::string path, std::uint32_t chunk, std::uint32_t bytes, bool evict);
@@ -65,13 +67,13 @@ class Forerunner {
 
   const Parts parts_;
   std::size_t under_way_ = 0;
+  std::size_t most_ = kLeastUnderWay;                     // of these
   std::uint64_t bytes_under_way_ = 0;
   std::unordered_set<std::uint32_t> asked_;               // objects under way that are known
   std::unordered_map<std::uint32_t, Brought> waiting_;    // brought, and not read yet; at most kMostWaiting
   std::uint64_t waiting_bytes_ = 0;
   double took_ns_ = 0;                                    // a bring, smoothed
   std::int64_t again_ns_ = 0;                             // nothing is brought before
-  std::string unplaced_;                                  // next of the plan, once there is room
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // shared with what is under way
 };
 
