@@ -7,11 +7,12 @@ import threading
 import types
 import unittest
 import warnings
+from unittest import mock
 
 import rig
 import tierd
 import torch
-from tierd.torch import FileDataset, announce, plan_of
+from tierd.torch import FileDataset, _telling, announce, plan_of
 from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, DistributedSampler, RandomSampler, SequentialSampler, Subset
 
 FILES = 96
@@ -125,6 +126,68 @@ class OrderTest(rig.DaemonTest):
             self.assertEqual((plan["state"], plan["plan"]["kind"], plan["plan"]["rank"], plan["epochs_begun"]), ("followed", "torch.distributed", 1, 2))
             self.assertGreater(plan["recall_ratio"], 0.95)
         self.eventually(lambda: not self.rig.control("GET", "/v1/plans")["plans"])
+
+    def plans(self):
+        return self.rig.control("GET", "/v1/plans")["plans"]
+
+    def test_the_processes_generator_is_told_for_all_epochs_until_others_draw(self):
+        torch.manual_seed(31)
+        loader = DataLoader(FileDataset(self.paths, len), batch_size=4, shuffle=True, num_workers=2)
+        with announce(loader, loader.dataset, epochs=8):
+            list(loader)
+            self.eventually(lambda: [plan["state"] for plan in self.plans()] in (["waiting"], ["followed"]))
+            first = self.plans()[0]
+            self.assertEqual((first["plan"]["kind"], first["plan"]["epochs"], first["plan"]["shared"]), ("torch.random", 8, True))
+            for epoch in range(1, 4):
+                list(loader)
+                self.eventually(lambda: self.plans()[0]["epochs_begun"] == epoch + 1 and self.plans()[0]["position"] == FILES)
+                self.assertEqual((self.plans()[0]["id"], self.plans()[0]["state"]), (first["id"], "followed"))
+            for _ in range(2):  # a model that draws: each epoch is told when it has begun
+                torch.rand(3)
+                before = max([plan["id"] for plan in self.plans()], default=0)
+                iterator = iter(loader)
+                next(iterator)
+                self.eventually(lambda: [plan["plan"]["epochs"] for plan in self.plans() if plan["id"] != before and plan["state"] != "mapping"] == [1])
+                list(iterator)
+                self.eventually(lambda: [plan["state"] for plan in self.plans()] in ([], ["followed"]))
+        self.eventually(lambda: not self.plans())
+
+    def test_another_epoch_is_told_anew(self):
+        sampler = DistributedSampler(self.paths, 2, 1, seed=5)
+        loader = DataLoader(FileDataset(self.paths, len), batch_size=4, sampler=sampler)
+        with announce(loader, loader.dataset, epochs=9), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.eventually(lambda: [plan["state"] for plan in self.plans()] == ["waiting"])
+            first = self.plans()[0]["id"]
+            sampler.set_epoch(6)  # a resumed training
+            list(loader)
+            self.eventually(lambda: [plan["id"] for plan in self.plans()] not in ([first], []))
+            second = self.plans()[0]
+            self.assertEqual((second["plan"]["epoch"], second["plan"].get("set_epoch", True)), (6, True))
+            list(loader)  # and set_epoch is not called
+            self.eventually(lambda: [plan["plan"].get("set_epoch", True) for plan in self.plans()] == [False])
+            for _ in range(2):
+                list(loader)
+            self.assertEqual([plan["state"] for plan in self.plans()], ["followed"])
+
+    def test_a_new_daemon_is_told_where_the_job_stands(self):
+        own = rig.Rig()
+        self.addCleanup(own.close)
+        paths = [own.write(f"files/{i:03}", 100) for i in range(FILES)]
+        own.start()
+
+        def epochs():
+            return [(plan["plan"].get("epoch", 0), plan["plan"]["epochs"]) for plan in own.control("GET", "/v1/plans")["plans"]]
+
+        sampler = DistributedSampler(paths, 2, 0)
+        with mock.patch.object(_telling, "_AGAIN_S", 0.1), tierd.Client(own.socket) as client, announce(sampler, paths, epochs=9, client=client):
+            self.eventually(lambda: epochs() == [(0, 9)])
+            for epoch in range(4):
+                sampler.set_epoch(epoch)
+                list(sampler)
+            own.kill()
+            own.start()
+            self.eventually(lambda: epochs() == [(3, 6)])
 
     def test_what_the_daemon_had_no_room_for_comes_again(self):
         sampler = DistributedSampler(self.paths, 1, 0)

@@ -12,10 +12,12 @@ from typing import Any, Callable, Optional, Sequence, Union
 from torch.utils.data import ConcatDataset, Subset
 
 from .. import Client, client
+from .._mt19937 import Draws
 from ..plan import Plan, digest_of
+from ._draws import TorchDraws
 from ._prefetch import Lookahead, start
 from ._sampler import plan_from, source_of
-from ._telling import start as tell
+from ._telling import Telling
 from ._watch import unwatch, watch
 
 PathOf = Callable[[int], Union[str, "os.PathLike[str]"]]
@@ -31,7 +33,8 @@ def announce(loader_or_sampler: Any, dataset: Any, *, epochs: Optional[int] = No
     interrupted; a program that iterates over them anyway needs nothing.
 
     Where the order of the epochs to come is certain (sequential, distributed, a generator of its own), the daemon is told the plan: its policy then keeps what is read soonest, and
-    it brings ahead what is not there. It compares what is read with the plan by itself, and does without it where they differ; the plan ends with this process.
+    it brings ahead what is not there. Of a RandomSampler without a generator it is told when the first epoch begins, for all epochs; if something else has drawn from the process's
+    generator by the time that a later one begins, then each epoch when it begins. It compares what is read with the plan by itself, and does without it where they differ; the plan ends with this process.
     Beside that, a background thread of this process has the daemon prefetch the files in the order of their use, at most `window` samples ahead of what the loader has
     asked for; before the first epoch, and over the end of one into the next, where the order is certain by then. The order of an epoch is computed again when it begins,
     from the state that the sampler draws from, and compared with each index; a difference ends the look-ahead for that epoch (`mismatches`).
@@ -65,6 +68,7 @@ class Announcement:
         self._epochs_left = epochs
         self._position = position
         self._last_epoch: Optional[int] = None
+        self._next_epoch = plan.epoch  # of a DistributedSampler, by what was told
         self._set_epoch = True
         self._lookahead = Lookahead(window)
         watch(source.sampler, self)
@@ -72,8 +76,11 @@ class Announcement:
         if not plan.shared:
             self._lookahead.foresee(plan, position)
         start(self._lookahead, paths.of, of_client or client())
+        self._telling = Telling(self._lookahead, paths.count, paths.of, of_client or client())
+        self._foretold: Optional[Draws] = None  # the process's generator as it will be when the next order is drawn, if nobody else draws
+        self._alone = True
         if not plan.shared:
-            tell(self._lookahead, replace(plan, epochs=epochs, position=position), paths.count, paths.of, of_client or client())
+            self._telling.tell(replace(plan, epochs=epochs, position=position))
 
     @property
     def plan(self) -> Plan:
@@ -122,15 +129,39 @@ class Announcement:
         if self._lookahead.stopped or os.getpid() != self._process:
             return _ignore
         plan = self._plan(True)
+        foretold = True
         if plan.kind == "torch.distributed" and plan.shuffle:
             self._set_epoch = plan.epoch != self._last_epoch
             if not self._set_epoch:
                 warnings.warn("DistributedSampler gives the same order as in the epoch before: call its set_epoch(epoch) before each epoch", RuntimeWarning, stacklevel=4)
             self._last_epoch = plan.epoch
             plan = replace(plan, set_epoch=self._set_epoch)
+            foretold = plan.epoch == self._next_epoch
+            self._next_epoch = plan.epoch + (1 if self._set_epoch else 0)
         skip, self._position = self._position, 0
+        now = replace(plan, epochs=self._epochs_left, position=skip)
+        if plan.shared:
+            self._tell_shared(now)
+        elif foretold:
+            self._telling.stands_at(now)
+        else:  # set_epoch was not called, or went on to another one
+            self._telling.tell(now)
         certain = not plan.shared and (self._epochs_left is None or self._epochs_left > 1)
         return self._lookahead.begin(plan, certain, skip)
+
+    def _tell_shared(self, plan: Plan) -> None:
+        """Of the process's generator the epoch that begins is certain, and those behind it if nobody draws in between: as long as nobody has, that is what is told."""
+        assert plan.start is not None
+        draws = plan.start.draws(TorchDraws)
+        seed = draws.random63()
+        foretold, self._foretold = self._foretold, draws
+        if foretold is not None and self._alone:
+            for _ in range(plan.skip_later):
+                foretold.random63()
+            self._alone = foretold.random63() == seed
+            if self._alone:
+                return self._telling.stands_at(plan)
+        self._telling.tell(plan if self._alone else replace(plan, epochs=1))
 
     def epoch_ends(self) -> None:
         if self._epochs_left is None or os.getpid() != self._process:

@@ -15,11 +15,65 @@ _LOOK_S = 0.5  # at whether it is over
 _AGAIN_S = 30.0  # after a daemon that was not there, or did not want it; and to see whether there is a new one
 
 
-def start(lookahead: Lookahead, plan: Plan, count: int, path_of: Callable[[int], Any], client: Any) -> None:
-    """Starts it; it ends with lookahead.stop(). Keeps neither the sampler nor the data set alive."""
-    settings = getattr(client, "_settings", None) or {}
-    path = control_socket(None if settings.get("socket") is None else os.fsdecode(settings["socket"]))
-    threading.Thread(target=_run, args=(lookahead, plan, count, path_of, path), name="tierd-plan", daemon=True).start()
+class Telling:
+    """What the daemon is to know. The iterating thread says it (`tell`, `stands_at`), the thread behind it does it; it ends with lookahead.stop()."""
+
+    # The thread keeps neither the sampler nor the data set alive.
+
+    def __init__(self, lookahead: Lookahead, count: int, path_of: Callable[[int], Any], client: Any) -> None:
+        settings = getattr(client, "_settings", None) or {}
+        self._path = control_socket(None if settings.get("socket") is None else os.fsdecode(settings["socket"]))
+        self._lookahead, self._count, self._path_of = lookahead, count, path_of
+        self._wake = threading.Condition(threading.Lock())
+        self._plan: Optional[Plan] = None
+        self._new = False
+
+    def tell(self, plan: Plan) -> None:
+        """In place of what was told before."""
+        with self._wake:
+            first = self._plan is None
+            self._plan, self._new = plan, True
+            self._wake.notify()
+        if first:
+            threading.Thread(target=self._run, name="tierd-plan", daemon=True).start()
+
+    def stands_at(self, plan: Plan) -> None:
+        """What was told goes on with that: so a daemon that is new is told it."""
+        with self._wake:
+            self._plan = plan
+
+    def _run(self) -> None:
+        told: Optional[int] = None
+        to = None
+        again = 0.0
+        while not self._lookahead.stopped:
+            with self._wake:
+                if not self._new:
+                    self._wake.wait(_LOOK_S)
+                plan, new, self._new = self._plan, self._new, False
+            now = time.monotonic()
+            if plan is None or not new and now < again:
+                continue
+            again = now + _AGAIN_S
+            there = _identity(self._path)
+            if there is None or not new and told is not None and there == to:
+                continue
+            if there == to:
+                self._forget(told)
+            told = None
+            try:
+                told, to = tell(self._path, plan, map(self._path_of, range(self._count))), there
+            except (OSError, ValueError, KeyError):
+                pass
+        self._forget(told)
+
+    def _forget(self, told: Optional[int]) -> None:
+        if told is None:
+            return
+        try:
+            forget(self._path, told)
+        except (OSError, ValueError):
+            pass
 
 
 def _identity(path: str) -> Optional[tuple[int, int]]:
@@ -29,25 +83,3 @@ def _identity(path: str) -> Optional[tuple[int, int]]:
         return info.st_ino, info.st_ctime_ns
     except OSError:
         return None
-
-
-def _run(lookahead: Lookahead, plan: Plan, count: int, path_of: Callable[[int], Any], path: str) -> None:
-    told: Optional[int] = None
-    to = None
-    again = 0.0
-    while not lookahead.stopped:
-        now = time.monotonic()
-        if now >= again:
-            again = now + _AGAIN_S
-            there = _identity(path)
-            if there is not None and (told is None or there != to):
-                try:
-                    told, to = tell(path, plan, map(path_of, range(count))), there
-                except (OSError, ValueError, KeyError):
-                    told = None
-        time.sleep(_LOOK_S)
-    if told is not None:
-        try:
-            forget(path, told)
-        except (OSError, ValueError):
-            pass
