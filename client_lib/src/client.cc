@@ -71,6 +71,7 @@ void NoticeFork() {
 
 void Client::Init(const Settings& settings) {
   settings_ = settings;
+  disabled_ = settings.disabled;
   // The prefixes point into the settings they came with.
   for (std::size_t i = 0; i < settings_.prefixes.count; ++i)
     settings_.prefixes.text[i] = settings_.prefix_text + (settings.prefixes.text[i] - settings.prefix_text);
@@ -106,6 +107,7 @@ void Client::EndAll() {
     std::free(first);
   }
   pending_count_ = 0;
+  alone_reads_.Forget();
   std::memset(static_cast<void*>(&own_), 0, sizeof own_);
   std::memset(static_cast<void*>(&past_), 0, sizeof past_);
 }
@@ -173,6 +175,7 @@ int Client::Connect(std::int64_t now_ns) {
   }
   Session& session = *opened.session;
   Add(session);
+  alone_reads_.MoveTo(own_);
   Fold(session.page->counters, own_, true);
   timeouts_.store(0, std::memory_order_relaxed);
   closed_until_ns_.store(0, std::memory_order_relaxed);

@@ -12,10 +12,29 @@
 #include "client_lib/src/fork_mark.h"
 #include "client_lib/src/session.h"
 #include "client_lib/src/settings.h"
+#include "client_lib/src/thread_state.h"
 
 namespace tierd::client {
 
 struct PendingInvalidation;
+
+// Reads of the source for want of a daemon: what a process without one counts, in one place, since each cache line that is touched between two system calls
+// costs more than all that is done with it. One in kLatencySampling is timed.
+class AloneReads {
+ public:
+  bool Due() const { return (reads_.load(std::memory_order_relaxed) & (abi::kLatencySampling - 1)) == abi::kLatencySampling - 1; }
+  void Count(std::uint64_t bytes) {
+    AddOwn(reads_, 1);
+    AddOwn(bytes_, bytes);
+  }
+  // To where all others are counted, and from nothing on.
+  void MoveTo(abi::SessionCounters& counters);
+  void Forget();
+
+ private:
+  std::atomic<std::uint64_t> reads_{0};
+  std::atomic<std::uint64_t> bytes_{0};
+};
 
 class Client {
  public:
@@ -28,13 +47,16 @@ class Client {
   // Checks that the process is the one that opened the session; null when it is not.
   Session* session() const { return SameProcess() ? session_.load(std::memory_order_acquire) : nullptr; }
 
-  // Why the source is all there is, known without asking anybody: no session, and none is due to be looked for. kNone: look closer (Acquire). A load and
-  // a comparison: all that an open costs without a daemon.
+  // Why the source is all there is, known without asking anybody: no session, and none is due to be looked for. kNone: look closer (Acquire). One cache line:
+  // all that an open costs without a daemon. A child that nobody told of its fork has no session either, and takes over when one is due.
   abi::Fallback WithoutDaemon(std::int64_t now_ns) const {
-    if (session_.load(std::memory_order_acquire) != nullptr || !SameProcess()) return abi::Fallback::kNone;
-    if (settings_.disabled) return abi::Fallback::kDisabled;
-    return now_ns < next_probe_ns_.load(std::memory_order_acquire) ? abi::Fallback::kNoDaemon : abi::Fallback::kNone;
+    if (!alone()) return abi::Fallback::kNone;
+    return disabled_ ? abi::Fallback::kDisabled : now_ns < next_probe_ns_.load(std::memory_order_acquire) ? abi::Fallback::kNoDaemon : abi::Fallback::kNone;
   }
+  // Without a session.
+  bool alone() const { return session_.load(std::memory_order_acquire) == nullptr; }
+  AloneReads& alone_reads() { return alone_reads_; }
+  const AloneReads& alone_reads() const { return alone_reads_; }
   // The session, opened or renewed if that is due. Null: `why` says the reason. It may be one whose daemon is gone: hits go on.
   Session* Acquire(std::int64_t now_ns, abi::Fallback* why);
   // Connects now, whatever the probe clock says. 0 or -errno.
@@ -71,8 +93,8 @@ class Client {
   // `counted`: the fork handlers ran; else nobody knows how many views were inherited.
   void TakeOverInChild(bool counted);
 
-  std::atomic<bool> in_use{false};
   Client* next_client = nullptr;  // chain of all clients of the process
+  std::atomic<bool> in_use{false};
 
  private:
   int Connect(std::int64_t now_ns);  // under the lock
@@ -89,6 +111,8 @@ class Client {
 
   std::atomic<Session*> session_{nullptr};
   std::atomic<std::int64_t> next_probe_ns_{0};
+  AloneReads alone_reads_;
+  bool disabled_ = false;  // as the settings say
   // Breaker.
   std::atomic<std::int64_t> closed_until_ns_{0};
   std::atomic<std::uint32_t> timeouts_{0};

@@ -60,6 +60,19 @@ bool Client::Unmap(Session& session) {
   return true;
 }
 
+void AloneReads::MoveTo(abi::SessionCounters& counters) {
+  constexpr auto kTier = static_cast<std::size_t>(abi::Tier::kBypass);
+  const std::uint64_t reads = reads_.exchange(0, std::memory_order_relaxed);
+  counters.reads[kTier].fetch_add(reads, std::memory_order_relaxed);
+  counters.fallback[static_cast<std::size_t>(abi::Fallback::kNoDaemon)].fetch_add(reads, std::memory_order_relaxed);
+  counters.bytes[kTier].fetch_add(bytes_.exchange(0, std::memory_order_relaxed), std::memory_order_relaxed);
+}
+
+void AloneReads::Forget() {
+  reads_.store(0, std::memory_order_relaxed);
+  bytes_.store(0, std::memory_order_relaxed);
+}
+
 void Client::Fold(abi::SessionCounters& into, abi::SessionCounters& from, bool take) const {
   auto* const to = reinterpret_cast<std::atomic<std::uint64_t>*>(&into);
   auto* const source = reinterpret_cast<std::atomic<std::uint64_t>*>(&from);
@@ -71,6 +84,7 @@ void Client::Fold(abi::SessionCounters& into, abi::SessionCounters& from, bool t
 
 void Client::AddUp(abi::SessionCounters& sum) {
   ::pthread_mutex_lock(&mutex_);
+  alone_reads_.MoveTo(own_);
   Fold(sum, own_, false);
   Fold(sum, past_, false);
   for (Session* session = sessions_.load(std::memory_order_acquire); session != nullptr; session = session->next) {
@@ -97,6 +111,7 @@ void Client::TakeOverInChild(bool counted) {
   closed_until_ns_.store(0, std::memory_order_relaxed);
   timeouts_.store(0, std::memory_order_relaxed);
   sessions_opened_.store(0, std::memory_order_relaxed);
+  alone_reads_.Forget();
   std::memset(static_cast<void*>(&own_), 0, sizeof own_);
   std::memset(static_cast<void*>(&past_), 0, sizeof past_);
   for (Session* session = sessions_.load(std::memory_order_acquire); session != nullptr; session = session->next) {

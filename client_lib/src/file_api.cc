@@ -1,5 +1,6 @@
 // tier_open ... tier_close.
 #include <errno.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include "client_lib/src/file.h"
 #include "client_lib/src/finish.h"
 #include "client_lib/src/process.h"
+#include "client_lib/src/source_io.h"
 #include "client_lib/src/views.h"
 
 // What every open file is. Most are one of the two below; which one does not change while it is open.
@@ -21,11 +23,13 @@ struct tier_file {
 namespace tierd::client {
 namespace {
 
-// The source itself: a descriptor and what it said when it was opened. Small, because without a daemon this is all that an open adds.
+// The source itself: a descriptor and what it said when it was opened, as the kernel wrote it there. Without a daemon this is all that an open adds, so
+// nothing is set that is set anyway, nor put into another form before somebody asks for it.
 struct SourceFile : tier_file {
+  SourceFile(Client& the_client, abi::Fallback why) : tier_file{the_client, false}, reason(why) {}
   int fd;
-  abi::Fallback reason;
-  tier_attr attr;
+  const abi::Fallback reason;
+  struct stat st;
 };
 
 // Leased bytes of one version.
@@ -38,12 +42,12 @@ struct CachedFile : tier_file {
 SourceFile& SourceOf(tier_file& file) { return static_cast<SourceFile&>(file); }
 CachedFile& CachedOf(tier_file& file) { return static_cast<CachedFile&>(file); }
 
-int OpenAtSource(Client& client, const char* path, abi::Fallback reason, tier_file** opened) {
+inline int OpenAtSource(Client& client, const char* path, abi::Fallback reason, tier_file** opened) {
   void* const memory = std::malloc(sizeof(SourceFile));
   if (memory == nullptr) return -ENOMEM;
-  auto* const file = new (memory) SourceFile{{client, false}, -1, reason, {}};
-  file->fd = OpenSourceFile(path, file->attr);
-  if (file->fd < 0) {
+  auto* const file = new (memory) SourceFile(client, reason);
+  file->fd = OpenSourceFile(path, file->st);
+  if (file->fd < 0) [[unlikely]] {
     const int error = file->fd;
     std::free(memory);
     return error;
@@ -103,16 +107,21 @@ void Count(const Call& call, const File& file, const File::Done& done) {
 }
 
 // No lock is taken on the way, so there is no need to hold off signals and cancellation.
-ssize_t ReadAtSource(const SourceFile& file, void* buffer, std::size_t count, std::int64_t offset) {
-  const std::int64_t start_ns = file.client.session() != nullptr || SampleThisHit() ? PreciseNs() : 0;
-  const ssize_t got = ReadSource(file.fd, buffer, count, offset);
+__attribute__((noinline)) ssize_t ReadTimed(const SourceFile& file, void* buffer, std::size_t count, std::int64_t offset) {
+  const std::int64_t start_ns = !file.client.alone() || IsAloneRead(file.client, file.reason) || SampleThisHit() ? PreciseNs() : 0;
+  const ssize_t got = ReadSource(file.fd, buffer, count, offset, static_cast<std::uint64_t>(file.st.st_size));
   if (got >= 0) CountSourceRead(file.client, static_cast<std::uint64_t>(got), file.reason, start_ns);
   return got;
 }
 
-ssize_t ReadOpen(tier_file& any, void* buffer, std::size_t count, std::int64_t offset) {
-  if (!any.cached) return ReadAtSource(SourceOf(any), buffer, count, offset);
-  CachedFile& file = CachedOf(any);
+inline ssize_t ReadAtSource(const SourceFile& file, void* buffer, std::size_t count, std::int64_t offset) {
+  if (!IsAloneRead(file.client, file.reason) || file.client.alone_reads().Due()) [[unlikely]] return ReadTimed(file, buffer, count, offset);
+  const ssize_t got = ReadSource(file.fd, buffer, count, offset, static_cast<std::uint64_t>(file.st.st_size));
+  if (got >= 0) [[likely]] file.client.alone_reads().Count(static_cast<std::uint64_t>(got));
+  return got;
+}
+
+__attribute__((noinline)) ssize_t ReadCached(CachedFile& file, void* buffer, std::size_t count, std::int64_t offset) {
   const SlowPath slow;
   Call call(file.client, file.path, file.flags);
   if (!slow.entered()) call.flags |= kNeverAsk;
@@ -120,6 +129,11 @@ ssize_t ReadOpen(tier_file& any, void* buffer, std::size_t count, std::int64_t o
   if (done.changed) return -ESTALE;  // neither the cache nor the source has the version any more: what a network file system says then
   if (done.bytes >= 0) Count(call, file.file, done);
   return done.bytes;
+}
+
+inline ssize_t ReadOpen(tier_file& file, void* buffer, std::size_t count, std::int64_t offset) {
+  if (file.cached) [[unlikely]] return ReadCached(CachedOf(file), buffer, count, offset);
+  return ReadAtSource(SourceOf(file), buffer, count, offset);
 }
 
 // A view of leased bytes; false: only a copy can be given.
@@ -136,8 +150,11 @@ bool PinLeased(CachedFile& file, std::uint64_t offset, std::size_t count, tier_v
   return true;
 }
 
-const tier_attr& AttrOf(const tier_file& file) {
-  return file.cached ? static_cast<const CachedFile&>(file).file.attr() : static_cast<const SourceFile&>(file).attr;
+tier_attr AttrOf(const tier_file& file) {
+  if (file.cached) return static_cast<const CachedFile&>(file).file.attr();
+  tier_attr attr;
+  AttrFromStat(static_cast<const SourceFile&>(file).st, attr);
+  return attr;
 }
 
 }  // namespace
@@ -152,18 +169,18 @@ int tier_open(tier_client* client, const char* path, tier_file** file, unsigned 
   *file = nullptr;
   Client& c = ClientOf(client);
   abi::Fallback why = c.WithoutDaemon(CoarseNs());
-  if (why == abi::Fallback::kNone) {
+  if (why == abi::Fallback::kNone) [[unlikely]] {
     const int outcome = OpenCached(c, path, flags, &why, file);
     if (outcome <= 0) return outcome;
   }
-  if ((flags & (TIER_CACHED | TIER_NOWAIT)) != 0) return -ENODATA;
+  if ((flags & (TIER_CACHED | TIER_NOWAIT)) != 0) [[unlikely]] return -ENODATA;
   return OpenAtSource(c, path, why, file);
 }
 
 void tier_close(tier_file* file) noexcept {
   if (file == nullptr) return;
   const KeepErrno keep;
-  if (file->cached) CachedOf(*file).file.Close();
+  if (file->cached) [[unlikely]] CachedOf(*file).file.Close();
   else ::close(SourceOf(*file).fd);
   std::free(file);
 }

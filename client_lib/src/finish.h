@@ -13,11 +13,18 @@ void CountSlowRead(const Call& call, abi::Tier tier, std::uint64_t bytes, abi::F
 // The same with its place in the access ring.
 void CountSlowPiece(const Call& call, const Piece& piece, std::uint64_t bytes);
 
+// Whether a read of a file that was opened at the source is one for want of a daemon; those are counted apart (AloneReads).
+inline bool IsAloneRead(const Client& client, abi::Fallback reason) { return client.alone() && reason == abi::Fallback::kNoDaemon; }
+
 // A read of a file that was opened at the source: no session is needed for it. `start_ns` != 0 if it is timed.
 inline void CountSourceRead(Client& client, std::uint64_t bytes, abi::Fallback reason, std::int64_t start_ns) {
   abi::SessionCounters& counters = client.Counters(client.session());
-  CountRead(counters, abi::Tier::kBypass, bytes);
-  if (reason != abi::Fallback::kNone) CountFallback(counters, reason);
+  if (IsAloneRead(client, reason)) {
+    client.alone_reads().Count(bytes);
+  } else {
+    CountRead(counters, abi::Tier::kBypass, bytes);
+    if (reason != abi::Fallback::kNone) CountFallback(counters, reason);
+  }
   if (start_ns != 0) CountLatency(counters, abi::Tier::kBypass, PreciseNs() - start_ns);
 }
 

@@ -11,10 +11,12 @@
 #include "tier/tier.h"
 
 namespace tierd::client {
+
+constinit std::atomic<tier_client*> default_client{nullptr};
+
 namespace {
 
 alignas(64) constinit unsigned char default_memory[sizeof(tier_client)] = {};
-constinit std::atomic<tier_client*> default_client{nullptr};
 pthread_once_t default_once = PTHREAD_ONCE_INIT;
 
 void MakeDefault() {
@@ -43,13 +45,9 @@ tier_client* TakeMemory() {
 
 }  // namespace
 
-Client& DefaultClient() {
-  tier_client* made = default_client.load(std::memory_order_acquire);
-  if (made == nullptr) [[unlikely]] {
-    ::pthread_once(&default_once, &MakeDefault);
-    made = default_client.load(std::memory_order_acquire);
-  }
-  return made->client;
+Client& MakeDefaultClient() {
+  ::pthread_once(&default_once, &MakeDefault);
+  return default_client.load(std::memory_order_acquire)->client;
 }
 
 }  // namespace tierd::client

@@ -21,7 +21,13 @@ class KeepErrno {
 };
 
 // The process-wide client; made by the first caller.
-Client& DefaultClient();
+Client& MakeDefaultClient();
+extern std::atomic<tier_client*> default_client;  // null until then
+inline Client& DefaultClient() {
+  tier_client* const made = default_client.load(std::memory_order_acquire);
+  if (made == nullptr) [[unlikely]] return MakeDefaultClient();
+  return made->client;
+}
 
 inline Client& ClientOf(tier_client* client) { return client != nullptr ? client->client : DefaultClient(); }
 

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -13,6 +12,8 @@ namespace {
 constexpr std::uint32_t kDefaultBlock = 4096;  // st_blksize when nobody knows
 
 std::int64_t NsOf(const timespec& t) { return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; }
+
+}  // namespace
 
 void AttrFromStat(const struct stat& st, tier_attr& attr) {
   attr = {};
@@ -32,26 +33,10 @@ void AttrFromStat(const struct stat& st, tier_attr& attr) {
   attr.origin = TIER_FROM_BYPASS;
 }
 
-}  // namespace
-
 int OpenSourceFile(const char* path, tier_attr& attr) {
-  // O_NONBLOCK: a FIFO must not hang the call; for regular files it means nothing.
-  int fd;
-  do {
-    fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  } while (fd < 0 && errno == EINTR);
-  if (fd < 0) return -errno;
   struct stat st;
-  if (::fstat(fd, &st) != 0) {
-    const int error = -errno;
-    ::close(fd);
-    return error;
-  }
-  if (!S_ISREG(st.st_mode)) {
-    ::close(fd);
-    return S_ISDIR(st.st_mode) ? -EISDIR : -EINVAL;
-  }
-  AttrFromStat(st, attr);
+  const int fd = OpenSourceFile(path, st);
+  if (fd >= 0) AttrFromStat(st, attr);
   return fd;
 }
 
@@ -69,16 +54,15 @@ int StatDescriptor(int fd, tier_attr& attr) {
   return 0;
 }
 
-ssize_t ReadSource(int fd, void* buffer, std::size_t count, std::int64_t offset) {
+ssize_t ReadSourceOn(int fd, void* buffer, std::size_t count, std::int64_t offset, std::uint64_t size, ssize_t got) {
   std::size_t done = 0;
-  while (done < count) {
-    const ssize_t got = ::pread(fd, static_cast<char*>(buffer) + done, count - done, offset + static_cast<std::int64_t>(done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return done > 0 ? static_cast<ssize_t>(done) : -errno;
-    if (got == 0) break;
-    done += static_cast<std::size_t>(got);
+  for (;;) {
+    if (got == 0) return static_cast<ssize_t>(done);
+    if (got < 0 && errno != EINTR) return done > 0 ? static_cast<ssize_t>(done) : -errno;
+    if (got > 0) done += static_cast<std::size_t>(got);
+    if (done >= count || (size != 0 && done > 0 && static_cast<std::uint64_t>(offset) + done >= size)) return static_cast<ssize_t>(done);
+    got = ::pread(fd, static_cast<char*>(buffer) + done, count - done, offset + static_cast<std::int64_t>(done));
   }
-  return static_cast<ssize_t>(done);
 }
 
 void AttrFromFacts(const FileFacts& facts, std::uint64_t dev, tier_attr& attr) {

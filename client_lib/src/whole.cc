@@ -171,7 +171,7 @@ ssize_t ReadFromSource(const Call& call, abi::Fallback reason, void* buffer, std
   tier_attr attr;
   const int fd = OpenSourceFile(call.path, attr);
   if (fd < 0) return fd;
-  const ssize_t got = ReadSource(fd, buffer, count, static_cast<std::int64_t>(offset));
+  const ssize_t got = ReadSource(fd, buffer, count, static_cast<std::int64_t>(offset), attr.bytes);
   ::close(fd);
   if (got < 0) return got;
   if (file_size != nullptr) *file_size = attr.bytes;

@@ -239,24 +239,6 @@ TEST_F(FileTest, PinWalksThroughALargeFile) {
   EXPECT_EQ(0u, Stats().leased_bytes);
 }
 
-TEST_F(FileTest, FromTheSourceWithoutDaemon) {
-  Write("large", ContentOf("large", kLarge));
-  Client();
-  tier_file* file = Open(Path("large"));
-  EXPECT_TRUE(ContentOf("large", kLarge) == ReadAll(file, 70'000, kLarge));
-  tier_view view;
-  ASSERT_EQ(0, tier_file_pin(file, 10, 20, &view));
-  EXPECT_EQ(ContentOf("large", kLarge).substr(10, 20), std::string(static_cast<const char*>(view.data), view.size));
-  tier_release(&view);
-  EXPECT_EQ(-EINVAL, tier_file_pin(file, -1, 20, &view));
-  tier_close(file);
-  tier_close(nullptr);
-  EXPECT_EQ(-ENODATA, tier_open(client_, Path("large").c_str(), &file, TIER_CACHED));
-  EXPECT_EQ(-ENOENT, tier_open(client_, Path("missing").c_str(), &file, 0));
-  EXPECT_EQ(-EISDIR, tier_open(client_, root_.c_str(), &file, 0));
-  EXPECT_EQ(nullptr, file);
-}
-
 void ExpectSameStat(const std::string& path, const tier_attr& attr, bool follow = true) {
   struct stat st;
   ASSERT_EQ(0, follow ? ::stat(path.c_str(), &st) : ::lstat(path.c_str(), &st));
