@@ -357,5 +357,33 @@ TEST_F(RamTierTest, BackgroundCompactionIsAskedForOnlyWhenItCanHelp) {
   EXPECT_NE(tier->Allocate(next, KeyOf(next), 4 * kMiB), kNoFrame);
 }
 
+TEST_F(RamTierTest, AFullTierOfManySessionsIsNotLookedAtForEachMiss) {
+  Start({.budget_bytes = 16 * kMiB, .segment_bytes = 16 * kMiB, .max_frame_bytes = 4 * kMiB});
+  std::vector<SessionPage> pages;
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    auto page = SessionPage::Create({.session_id = i + 1});
+    ASSERT_TRUE(page.ok()) << page.status().message();
+    pages.push_back(std::move(page).value());
+    tier->leases().Add(pages.back().page());
+  }
+  OwnerId next = 0;
+  while (Insert(next, 100'000)) ++next;
+  while (tier->CompactStep(100'000) != Compactor::Outcome::kNothing) {
+  }
+  const std::uint64_t scans = tier->stats().scans;
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(Compactor::Outcome::kNothing, tier->CompactStep(100'000));
+  EXPECT_EQ(Compactor::Outcome::kNothing, tier->CompactStep(200'000));
+  EXPECT_LE(tier->stats().scans, scans + 2) << "nothing has come free";
+  for (int i = 0; i < 5; ++i) (void)tier->CompactStep(100'000);
+  EXPECT_GT(tier->stats().scans, scans) << "leases may have gone";
+  Evict(0);
+  Evict(next / 2);
+  tier->ReclaimLimbo(1 << 20);
+  const std::uint64_t freed = tier->stats().scans;
+  EXPECT_NE(Compactor::Outcome::kNothing, tier->CompactStep(150'000));
+  EXPECT_GT(tier->stats().scans, freed);
+  for (SessionPage& page : pages) tier->leases().Remove(page.page());
+}
+
 }  // namespace
 }  // namespace tierd::ram

@@ -111,8 +111,15 @@ void RamTier::Move(FrameId from, FrameId to) {
   on_move_(allocator_.owner(from), from, to);
 }
 
+// A look costs a scan of all sessions' leases, which each miss of a full tier would pay for.
+bool RamTier::StillUseless(std::uint64_t wanted) {
+  if (!compaction_useless_ || wanted < useless_wanted_ || free_bytes() > useless_free_bytes_) return false;
+  return ++useless_asks_ <= scanner_.sessions() / 10;
+}
+
 Compactor::Outcome RamTier::CompactStep(std::uint64_t wanted, std::uint64_t budget_bytes) {
   wanted = Compactor::RoomFor(std::min(wanted, options_.max_frame_bytes));
+  if (StillUseless(wanted)) return Compactor::Outcome::kNothing;
   const std::uint64_t stop_at = compactor_.stats().bytes_moved + budget_bytes;
   // A gap takes no more than its own size before what left it is free again: with small gaps it needs several rounds to use up the quantum. Each costs a
   // scan, so not many where there are many sessions.
@@ -131,6 +138,8 @@ Compactor::Outcome RamTier::CompactStep(std::uint64_t wanted, std::uint64_t budg
   }
   compaction_useless_ = outcome == Compactor::Outcome::kNothing;
   useless_free_bytes_ = free_bytes();
+  useless_wanted_ = wanted;
+  useless_asks_ = 0;
   // A reserve may go, until something was freed, where there is too little left to gather; not where leases are merely in the way of gathering.
   may_use_reserve_ = compaction_useless_ && !compactor_.CouldGather(wanted);
   if (may_use_reserve_ && LargestGap() >= wanted) outcome = Compactor::Outcome::kEnough;

@@ -96,7 +96,8 @@ class RamTier final : private FrameMover {
 
   // ---- compaction
   // One quantum (<= budget_bytes copied, default ~1 ms) towards a contiguous place for `wanted` bytes, with a few lease scans; frees limbo on its
-  // way. kEnough: Allocate finds room now. kMore: call again. kNothing: evict.
+  // way. kEnough: Allocate finds room now. kMore: call again. kNothing: evict. Who asks again although nothing came free since kNothing gets it without a
+  // look, but for one in as many as there are tens of sessions: leases may have gone.
   Compactor::Outcome CompactStep(std::uint64_t wanted, std::uint64_t budget_bytes = kCompactQuantumBytes);
   // Whether background quanta are worth it: no surplus for a largest frame although >= 10 % is free and the last try had not said kNothing.
   bool WantsCompaction() const;
@@ -151,6 +152,7 @@ class RamTier final : private FrameMover {
   void Move(FrameId from, FrameId to) override;
   std::uint16_t NextFill();
   std::uint64_t LargestGap() const;
+  bool StillUseless(std::uint64_t wanted);
   void ForgetUseless() { compaction_useless_ = may_use_reserve_ = false; }
   std::uint64_t FreeLimbo(std::size_t max_frames, const LeaseSet& leased);
 
@@ -174,6 +176,8 @@ class RamTier final : private FrameMover {
   std::uint32_t closed_segments_ = 0;
   bool compaction_useless_ = false;   // the last step found nothing to gain; until something was freed
   std::uint64_t useless_free_bytes_ = 0;  // free bytes at that verdict
+  std::uint64_t useless_wanted_ = 0;      // what was wanted
+  std::uint64_t useless_asks_ = 0;        // for as much, since
   bool may_use_reserve_ = false;      // and there is too little left for any gathering
   std::uint64_t leased_limbo_bytes_ = 0;
   std::uint64_t held_limbo_frames_ = 0;
