@@ -287,8 +287,15 @@ static int race_cancel(void) {
     pthread_t thread;
     void *ended;
     go = socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0;
-    waiting_fd = open(path, O_RDONLY), waiting_socket = sockets[0];
-    go = go && waiting_fd >= 0 && is_cached(waiting_fd);
+    waiting_socket = sockets[0];
+    for (int tries = 0; tries < 100; ++tries) { /* a busy daemon is given up for a while */
+      waiting_fd = open(path, O_RDONLY);
+      if (waiting_fd < 0 || is_cached(waiting_fd)) break;
+      close(waiting_fd);
+      waiting_fd = -1;
+      usleep(100000);
+    }
+    go = go && waiting_fd >= 0;
     if (!go) printf("round %d: not cached\n", round);
     go = go && pthread_create(&thread, NULL, bodies[round % 3], NULL) == 0;
     if (!go) break;
