@@ -83,7 +83,9 @@ void Fetcher::RefreshAhead(SourceUnit& unit, FileId file, BringCallback done) {
 void Fetcher::Serve(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter, source::Priority priority) {
   if (++waiter->attempts > kMaxAttempts) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
   const FileId file = catalogue_.Find(key);
-  if (file == kNoFile) return Discover(unit, key, path, std::move(waiter), priority);
+  // It may have become known by a stat while it is being read: what the daemon brings for itself is not read twice for that.
+  const bool is_read = !waiter->is_client() && discoveries_.contains(key);
+  if (file == kNoFile || is_read) return Discover(unit, key, path, std::move(waiter), priority);
   ServeFile(unit, file, std::move(waiter), priority);
 }
 
