@@ -8,7 +8,9 @@
 #include <set>
 
 #include "tests/e2e/daemon_process.h"
+#include "tests/e2e/exposition.h"
 #include "tests/e2e/reading.h"
+#include "tests/e2e/region_walk.h"
 #include "tests/pfs_sim/rig.h"
 
 namespace tierd::e2e {
@@ -39,6 +41,25 @@ class FaultTest : public testing::Test {
       ASSERT_EQ(got.error, 0) << Path(i);
       ASSERT_TRUE(got.bytes == Plain(Path(i)).bytes) << Path(i);
     }
+  }
+  // Once through tierd after a restart on damaged region files: right everywhere, none of the damaged ones from the SSD, each of them counted.
+  void ExpectFromTheSource(const std::set<int>& damaged, int count) {
+    ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+    Client client(daemon.socket());
+    ASSERT_TRUE(Eventually(5000, [&] { return daemon.Status()["tiers"]["ssd"]["state"] != "recovering"; }));
+    std::uint64_t unread = 0;  // read from the source without a look at the record: the SSD was slow just then
+    for (int i = 0; i < count; ++i) {
+      const std::uint64_t slow = daemon.SlowSsdReads();
+      const Got got = Get(client.get(), Path(i));
+      ASSERT_EQ(got.error, 0) << Path(i);
+      ASSERT_TRUE(got.bytes == Plain(Path(i)).bytes) << Path(i);
+      if (!damaged.contains(i)) continue;
+      EXPECT_EQ(got.origin, static_cast<std::uint32_t>(TIER_FROM_SOURCE)) << Path(i);
+      unread += daemon.SlowSsdReads() - slow;
+    }
+    const double counted = ParseExposition(daemon.Metrics()).Value("tierd_integrity_failures_total{kind=\"ssd\"}");
+    EXPECT_EQ(counted + static_cast<double>(unread), static_cast<double>(damaged.size()));
+    ExpectAll(client, count);
   }
   ScratchDir scratch;
   std::string source = scratch.path() + "/data";
@@ -97,11 +118,27 @@ TEST_F(FaultTest, DamagedRecordsAreReadFromTheSource) {  // F12: a bit of every 
     ::close(fd);
   }
   ASSERT_GT(flipped, 0);
+  std::set<int> all;
+  for (int i = 0; i < 60; ++i) all.insert(i);
+  ExpectFromTheSource(all, 60);
+}
+
+TEST_F(FaultTest, SwappedRecordsAreReadFromTheSource) {  // F13: sound records, each in the other's place
+  MakeFiles(10, 50'000);
   ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
-  Client client(daemon.socket());
-  ASSERT_TRUE(Eventually(5000, [&] { return daemon.Status()["tiers"]["ssd"]["state"] != "recovering"; }));
-  ExpectAll(client, 60);
-  ExpectAll(client, 60);
+  ASSERT_EQ(daemon.Prefetch(source)["files_verified"], 10);
+  EXPECT_EQ(daemon.Stop(), 0);
+  const auto records = RegionRecords(daemon.ssd_directory());
+  ASSERT_EQ(records.size(), 10u);
+  const RecordPlace three = records.find("f3")->second, seven = records.find("f7")->second;
+  ASSERT_EQ(three.bytes, seven.bytes);
+  ASSERT_EQ(three.file, seven.file);
+  const std::string regions = Plain(three.file).bytes;
+  std::fstream file(three.file, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(three.at)).write(regions.data() + seven.at, static_cast<std::streamsize>(seven.bytes));
+  file.seekp(static_cast<std::streamoff>(seven.at)).write(regions.data() + three.at, static_cast<std::streamsize>(three.bytes));
+  file.close();
+  ExpectFromTheSource({3, 7}, 10);
 }
 
 TEST_F(FaultTest, AnIndexThatIsGoneIsRebuiltFromTheRegions) {  // F25

@@ -10,16 +10,23 @@
 
 namespace tierd::e2e {
 
-// Payload bytes on disk by relative path. Records of a stopped daemon that has evicted nothing: each counts.
-inline std::map<std::string, std::uint64_t> RegionPayloads(const std::string& directory) {
+struct RecordPlace {
+  std::string file;         // a region file
+  std::uint64_t at = 0;     // of the record's header in it
+  std::uint64_t bytes = 0;  // header and payload
+  std::uint64_t payload = 0;
+};
+
+// Records on disk by relative path. Of a stopped daemon that has evicted nothing: each counts.
+inline std::multimap<std::string, RecordPlace> RegionRecords(const std::string& directory) {
   const auto u32 = [](const std::string& bytes, std::size_t at) {
     std::uint32_t value = 0;
     std::memcpy(&value, bytes.data() + at, sizeof value);
     return static_cast<std::size_t>(value);
   };
-  std::map<std::string, std::uint64_t> payloads;
+  std::multimap<std::string, RecordPlace> records;
   const std::string superblock = Plain(directory + "/superblock").bytes;
-  if (superblock.size() != 16384 || superblock.substr(0, 8) != "TIERDSSD") return payloads;
+  if (superblock.size() != 16384 || superblock.substr(0, 8) != "TIERDSSD") return records;
   const std::string uuid = superblock.substr(16, 16);
   const std::size_t region_bytes = u32(superblock, 120), alignment = u32(superblock, 124);
   const auto round_up = [](std::size_t value, std::size_t step) { return (value + step - 1) / step * step; };
@@ -33,13 +40,20 @@ inline std::map<std::string, std::uint64_t> RegionPayloads(const std::string& di
                u32(region, at + 48) == previous_end;
       };
       for (std::size_t at = 0, end = 0; is_record(at, end);) {
-        payloads[region.substr(at + 168, u32(region, at + 52))] += u32(region, at + 148);
         end = at + u32(region, at + 156);
+        records.emplace(region.substr(at + 168, u32(region, at + 52)), RecordPlace{entry.path().string(), start + at, end - at, u32(region, at + 148)});
         at = round_up(end, 64);
         if (!is_record(at, end)) at = round_up(end, alignment);
       }
     }
   }
+  return records;
+}
+
+// Payload bytes on disk by relative path.
+inline std::map<std::string, std::uint64_t> RegionPayloads(const std::string& directory) {
+  std::map<std::string, std::uint64_t> payloads;
+  for (const auto& [path, record] : RegionRecords(directory)) payloads[path] += record.payload;
   return payloads;
 }
 

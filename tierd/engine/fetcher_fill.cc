@@ -156,8 +156,8 @@ void Fetcher::OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadRe
   }
   if (result.outcome == ssd::ReadOutcome::kIoError) {
     ++counters_.ssd_read_errors;
-  } else if (result.outcome != ssd::ReadOutcome::kMiss) {
-    ++counters_.integrity_ssd;
+  } else if (result.outcome != ssd::ReadOutcome::kMiss || placement_.OnSsd(fill->object)) {
+    ++counters_.integrity_ssd;  // damaged, or another file's record stands there (F13); not: the dataset became void meanwhile
   }
   ++counters_.promotions_failed;
   placement_.EvictSsd(fill->object, EvictCause::kDamaged);
