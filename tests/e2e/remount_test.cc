@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/wait.h>
 
 #include <csignal>
 #include <cstring>
+#include <functional>
 
 #include "tests/e2e/daemon_process.h"
 #include "tests/e2e/exposition.h"
@@ -109,6 +111,73 @@ TEST_F(RemountTest, OtherMountsChangeNothing) {
   EXPECT_FALSE(daemon.Ended()) << daemon.output();
   EXPECT_EQ(Get(client.get(), Path()).origin, TIER_FROM_RAM);
   EXPECT_EQ(daemon.Stop(), 0);
+}
+
+// A container: the same path is another directory there (HAZARDS 2.14). Its reader gets the files of its own /data, and everybody else is served on.
+class OtherNamespaceTest : public testing::Test {
+ protected:
+  // In a child with a mount namespace of its own, where `theirs` stands on `source`: 0 or the exit code.
+  int InAnotherNamespace(const std::function<int()>& body) const {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 || ::mount(theirs.c_str(), source.c_str(), nullptr, MS_BIND, nullptr) != 0)
+        ::_exit(kNoNamespace);
+      ::_exit(body());
+    }
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
+  }
+  static constexpr int kNoNamespace = 77;
+  ScratchDir scratch;
+  std::string source = scratch.path() + "/data";
+  std::string theirs = scratch.path() + "/theirs";
+  DaemonProcess daemon{scratch.path()};
+};
+
+TEST_F(OtherNamespaceTest, AReaderWithAnotherDirectoryThereReadsItsOwnFiles) {
+  const std::string path = source + "/f", only_ours = source + "/only_ours";
+  Write(path, std::string(kBytes, 'A'));
+  Write(only_ours, "ours");
+  Write(theirs + "/f", std::string(kBytes, 'B'));  // as many bytes, and the same stamps
+  struct stat st {};
+  ASSERT_EQ(::stat(path.c_str(), &st), 0);
+  const timespec stamps[2] = {st.st_atim, st.st_mtim};
+  ASSERT_EQ(::utimensat(AT_FDCWD, (theirs + "/f").c_str(), stamps, 0), 0);
+  DaemonProcess::Options options;
+  options.source = source;
+  options.more = kTrustStamps;
+  options.more.insert(options.more.end(), {"--set", "source.staleness=immutable"});
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  Client client(daemon.socket());
+  for (const std::string& file : {path, only_ours}) {
+    ASSERT_TRUE(Eventually(10'000, [&] { return Get(client.get(), file).origin == TIER_FROM_RAM; })) << file;
+  }
+  const int code = InAnotherNamespace([&] {
+    Client there(daemon.socket());
+    if (there.error() != 0) return 1;
+    std::string copy(kBytes, 'x');
+    for (int round = 0; round < 3; ++round) {
+      const Got got = Get(there.get(), path);
+      if (got.error != 0 || got.bytes != std::string(kBytes, 'B')) return 2;
+      if (got.origin != TIER_FROM_BYPASS) return 3;
+      if (tier_read_file(there.get(), path.c_str(), copy.data(), copy.size(), nullptr, 0) != static_cast<ssize_t>(kBytes) || copy != std::string(kBytes, 'B')) return 4;
+      tier_attr attr{};
+      attr.size = sizeof attr;
+      if (tier_stat(there.get(), only_ours.c_str(), &attr, 0) != -ENOENT) return 5;
+      if (Get(there.get(), only_ours).error != -ENOENT) return 6;
+    }
+    // The client that came over by fork, and knows the daemon's /data: a session of its own, and a look of its own.
+    if (Get(client.get(), path).bytes != std::string(kBytes, 'B')) return 7;
+    tier_statistics statistics{};
+    statistics.size = sizeof statistics;
+    return tier_stats(there.get(), &statistics) == 0 && statistics.reads[TIER_FROM_RAM] == 0 ? 0 : 8;
+  });
+  if (code == kNoNamespace) GTEST_SKIP() << "no mount namespace here";
+  EXPECT_EQ(code, 0);
+  const Got got = Get(client.get(), path);
+  EXPECT_EQ(got.bytes, std::string(kBytes, 'A'));
+  EXPECT_EQ(got.origin, TIER_FROM_RAM);
 }
 
 }  // namespace
