@@ -7,13 +7,16 @@ exec 2>/dev/null  # what is killed below is not worth a line in the log of slurm
 scratch_base=${TIERD_SCRATCH:-/local/scratch}
 scratch=$scratch_base/job.${SLURM_JOB_ID:-none}
 
-# Runs a function, for 1.5 seconds at most, silently. A disk that hangs keeps the process that asks it, not the job.
+begin=${EPOCHREALTIME//[!0-9]/}  # microseconds
+
+# within MILLISECONDS FUNCTION: runs it, silently, until so long after the begin of the script at most. A disk that hangs keeps the process that asks it, not the job. The clock is
+# asked, as on a busy node a pause takes longer than it says.
 within() {
-  ( "$@" ) </dev/null >/dev/null 2>&1 &
-  local work=$! waited=0
-  while [ $waited -lt 75 ] && kill -0 $work 2>/dev/null; do
+  local deadline=$((begin + $1 * 1000))
+  ( "$2" ) </dev/null >/dev/null 2>&1 &
+  local work=$!
+  while kill -0 $work && [ "${EPOCHREALTIME//[!0-9]/}" -lt $deadline ]; do
     sleep 0.02
-    waited=$((waited + 1))
   done
-  kill -KILL $work 2>/dev/null
+  kill -KILL $work
 }

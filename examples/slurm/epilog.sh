@@ -17,11 +17,14 @@ remove_scratch() {
   for lock in /tmp/tierd-run-"$SLURM_JOB_UID"-??????/lock; do
     [ -s "$lock" ] && flock -n "$lock" rm -rf --one-file-system "${lock%/lock}"
   done
-  # A large cache takes long to remove: out of sight at once, then in the background.
-  mv "$scratch" "$scratch_base/.gone.$SLURM_JOB_ID" && setsid rm -rf --one-file-system "$scratch_base/.gone.$SLURM_JOB_ID" &
+  # A large cache takes long to remove: out of sight at once, then in the background. In a process group of its own from the start (set -m): slurmd kills that of this script when it
+  # has ended. What a reboot kept an earlier one from removing goes too.
+  mv "$scratch" "$scratch_base/.gone.$SLURM_JOB_ID"
+  set -m
+  rm -rf --one-file-system "$scratch_base"/.gone.* &
 }
 
 case ${SLURM_JOB_ID:-} in '' | *[!0-9]*) exit 0 ;; esac
-within end_daemons
-within remove_scratch
+within 750 end_daemons
+within 1500 remove_scratch
 exit 0

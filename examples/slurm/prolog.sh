@@ -7,5 +7,5 @@ make_scratch() {
 }
 
 case ${SLURM_JOB_ID:-} in '' | *[!0-9]*) exit 0 ;; esac
-within make_scratch
+within 1500 make_scratch
 exit 0

@@ -139,7 +139,7 @@ class Jobs(unittest.TestCase):
         cls.data.mkdir()
         for i in range(30):
             (cls.data / f"f{i}").write_bytes(os.urandom(20_000))
-        cls.before = short_names()
+        cls.before = cls.traces()
 
     def launch(self, script):
         """A job that reads all files and then does what `script` says; its number when it has read them."""
@@ -153,8 +153,15 @@ class Jobs(unittest.TestCase):
         self.assertEqual(len(found), 1, self.cluster.log())
         return found[0]
 
+    @classmethod
+    def traces(cls):
+        """What this cluster's jobs could leave on the node: directories of sockets, sockets, mounts, shared memory. Other tests may run beside this one."""
+        ours = lambda file: {line for line in pathlib.Path(file).read_text().splitlines() if str(cls.work) in line}  # noqa: E731
+        sockets = {line.split()[-1] for line in ours("/proc/net/unix")}
+        return short_names() | sockets | ours("/proc/mounts") | {name for name in os.listdir("/dev/shm") if "tier" in name}
+
     def expect_nothing_left(self, number):
-        left = lambda: processes(f"SLURM_JOB_ID={number}") or os.listdir(self.cluster.scratch) or short_names() - self.before  # noqa: E731
+        left = lambda: processes(f"SLURM_JOB_ID={number}") or os.listdir(self.cluster.scratch) or self.traces() - self.before  # noqa: E731
         self.assertTrue(eventually(lambda: not left(), 20), f"left: {left()} {[name_of(p) for p in processes(f'SLURM_JOB_ID={number}')]}\n{self.cluster.log()}")
         self.assertEqual(self.cluster.run("sinfo", "-h", "-o", "%T").stdout.strip(), "idle", "the node is not drained")
 
@@ -209,12 +216,25 @@ class Scripts(unittest.TestCase):
         self.work = pathlib.Path(folder.name)
 
     def run_script(self, name, scratch, job="17", uid=str(os.geteuid())):
+        """As slurmd does it: in a process group of its own, which is killed when the script has ended."""
         begin = time.monotonic()
-        environment = {"PATH": "/usr/bin:/bin", "TIERD_SCRATCH": str(scratch), **({"SLURM_JOB_ID": job} if job else {}), **({"SLURM_JOB_UID": uid} if uid else {})}
-        ran = subprocess.run([EXAMPLES / f"{name}.sh"], env=environment, capture_output=True, text=True, check=False, timeout=30)
-        self.assertEqual((ran.returncode, ran.stderr), (0, ""), name)
-        self.assertLess(time.monotonic() - begin, 2, name)
-        return ran.stdout
+        environment = {"PATH": f"{self.work}/bin:/usr/bin:/bin", "TIERD_SCRATCH": str(scratch), **({"SLURM_JOB_ID": job} if job else {}), **({"SLURM_JOB_UID": uid} if uid else {})}
+        with subprocess.Popen([EXAMPLES / f"{name}.sh"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as script:
+            out, err = script.communicate(timeout=30)
+        took = time.monotonic() - begin
+        try:
+            os.killpg(script.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.assertEqual((script.returncode, err), (0, ""), name)
+        self.assertLess(took, 2, name)
+        return out
+
+    def program(self, name, text):
+        """One that stands before the system's."""
+        (self.work / "bin").mkdir(exist_ok=True)
+        (self.work / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+        (self.work / "bin" / name).chmod(0o755)
 
     def test_in_order(self):
         self.assertEqual(self.run_script("prolog", self.work), "")
@@ -243,6 +263,25 @@ class Scripts(unittest.TestCase):
             for script in ("prolog", "epilog", "taskprolog"):
                 for job in ("17", "", "../17", "1 2"):
                     self.run_script(script, scratch, job, "")
+
+    def test_a_busy_node(self):
+        """Everything takes its time: the job's directory goes all the same, also what an earlier epilog could not remove."""
+        for name in ("mv", "rm"):
+            self.program(name, f'sleep 0.3; exec /bin/{name} "$@"')
+        scratch = self.work / "scratch"
+        for name in ("job.17", ".gone.16", "job.18"):
+            (scratch / name / "ssd").mkdir(parents=True)
+        self.run_script("epilog", scratch)
+        self.assertTrue(eventually(lambda: os.listdir(scratch) == ["job.18"], 5), os.listdir(scratch))
+
+    def test_everything_hangs(self):
+        """Each thing that a script does: two seconds are for all of it together."""
+        for name in ("mkdir", "mv", "rm", "flock", "pgrep", "chown"):
+            self.program(name, "exec sleep 100")
+        self.program("sleep", 'case $1 in 100) exec /bin/sleep 100 ;; esac; exec /bin/sleep 0.1')  # as on a node with more to do than it can
+        (self.work / "job.17").mkdir()
+        for script in ("prolog", "epilog"):
+            self.run_script(script, self.work)
 
     def test_a_disk_that_hangs(self):
         try:
