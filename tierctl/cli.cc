@@ -1,5 +1,6 @@
 #include "tierctl/cli.h"
 
+#include <functional>
 #include <memory>
 #include <string_view>
 
@@ -33,10 +34,12 @@ CLI::App* Verb(CLI::App& parent, const char* name, const char* what, Command& co
 
 CLI::Option* Paths(CLI::App* verb, Command& command) { return verb->add_option("path", command.paths, "files or directories"); }
 
-// "" if it is one. CLI11 would take "-3" for a large number.
-std::string IsJobNumber(const std::string& text) {
-  const bool number = !text.empty() && text.size() <= 19 && text.find_first_not_of("0123456789") == std::string::npos;
-  return number ? "" : "\"" + text + "\" is no number of a job";
+// Whether a text is one: "". CLI11 would take "-3" for a large number.
+std::function<std::string(const std::string&)> IsNumberOf(const char* what) {
+  return [what](const std::string& text) {
+    const bool number = !text.empty() && text.size() <= 19 && text.find_first_not_of("0123456789") == std::string::npos;
+    return number ? std::string() : "\"" + text + "\" is no number of " + what;
+  };
 }
 
 void AddLookingVerbs(CLI::App& app, Command& command) {
@@ -48,13 +51,15 @@ void AddLookingVerbs(CLI::App& app, Command& command) {
   ls->footer("  tierctl ls -r /pfs/imagenet/train");
   CLI::App* stat = Verb(app, "stat", "all that is known about files", command);
   Paths(stat, command)->required();
+  stat->footer("  tierctl stat /pfs/imagenet/train/n01440764/img_0001.jpg\n  tierctl stat --json /pfs/imagenet/train/*/img_0001.jpg");
   CLI::App* du = Verb(app, "du", "how much of a tree is cached: SIZE, RAM, SSD, MISSING", command);
   Paths(du, command)->required();
   du->add_flag("--no-walk", command.no_walk, "do not list what has not been listed yet: sums of what is known");
   du->footer("  tierctl du /pfs/imagenet");
   CLI::App* explain = Verb(app, "explain", "why a file is or is not cached", command);
   Paths(explain, command)->required();
-  Verb(app, "version", "versions of tierctl and of the daemon", command);
+  explain->footer("  tierctl explain /pfs/imagenet/train/n01440764/img_0001.jpg");
+  Verb(app, "version", "versions of tierctl and of the daemon", command)->footer("  tierctl version");
   CLI::App* doctor = Verb(app, "doctor", "looks at this machine and at a running daemon: what is slow or will not work, and the remedy (needs no daemon)", command);
   doctor->add_option("--config", command.config_file, "configuration file to judge by; default: the one tierd would read");
   doctor->add_option("--source", command.source, "a directory on the parallel file system to look at");
@@ -95,6 +100,7 @@ void AddPolicy(CLI::App& app, Command& command) {
   Verb(*policy, "list", "the policies that there are, and which source has which", command)->footer("  tierctl policy list");
   CLI::App* show = Verb(*policy, "show", "the policy of each source", command);
   show->add_option("source", command.key, "one source; default: all");
+  show->footer("  tierctl policy show\n  tierctl policy show imagenet");
   CLI::App* set = Verb(*policy, "set", "another policy, until the next reload", command);
   set->add_option("policy", command.value, "such as freeze or lru")->required();
   set->add_option("source", command.key, "one source; default: all");
@@ -151,12 +157,17 @@ void AddPlan(CLI::App& app, Command& command) {
   distributed->add_flag("--no-shuffle", o.no_shuffle, "the sampler's shuffle=False");
   distributed->add_flag("--no-set-epoch", o.no_set_epoch, "the program does not call set_epoch: each epoch has the order of the first");
   distributed->footer("  tierctl plan torch-distributed --seed 0 --world 4 --rank 1 --epochs 90 /pfs/imagenet/train");
-  AddPlanOptions(Verb(*plan, "sequential", "0, 1, 2, ... in each epoch", command), o, true);
+  CLI::App* sequential = Verb(*plan, "sequential", "0, 1, 2, ... in each epoch", command);
+  AddPlanOptions(sequential, o, true);
+  sequential->footer("  tierctl plan sequential --epochs 3 /pfs/imagenet/val\n  tierctl plan sequential --keep shards.txt");
   CLI::App* tell = Verb(*plan, "tell", "any plan, as a document (PLAN.md)", command);
   tell->add_option("document", o.document, "a file with the plan as JSON; \"samples\" may be left out")->required()->type_name("FILE");
   AddPlanOptions(tell, o, false);
-  Verb(*plan, "list", "what was told, where its readers are, and whether it is right", command);
-  Verb(*plan, "remove", "forget plans", command)->add_option("plan", command.jobs, "numbers of plans")->required()->check(IsJobNumber);
+  tell->footer("  tierctl plan tell order.json /pfs/imagenet/train");
+  Verb(*plan, "list", "what was told, where its readers are, and whether it is right", command)->footer("  tierctl plan list");
+  CLI::App* remove = Verb(*plan, "remove", "forget plans", command);
+  remove->add_option("plan", command.jobs, "numbers of plans")->required()->check(IsNumberOf("a plan"));
+  remove->footer("  tierctl plan remove 3");
 }
 
 void AddActingVerbs(CLI::App& app, Command& command) {
@@ -174,24 +185,33 @@ void AddActingVerbs(CLI::App& app, Command& command) {
   evict->alias("free");
   Paths(evict, command)->required();
   evict->add_flag("--invalidate", command.invalidate, "they have changed: forget everything known about them too");
-  Paths(Verb(app, "pin", "known files never leave the node by themselves", command), command)->required();
-  Paths(Verb(app, "unpin", "undo pin", command), command)->required();
+  evict->footer("  tierctl evict /pfs/imagenet/val\n  tierctl evict --invalidate /pfs/labels.csv            it was written anew");
+  CLI::App* pin = Verb(app, "pin", "known files never leave the node by themselves", command);
+  Paths(pin, command)->required();
+  pin->footer("  tierctl pin /pfs/imagenet/val");
+  CLI::App* unpin = Verb(app, "unpin", "undo pin", command);
+  Paths(unpin, command)->required();
+  unpin->footer("  tierctl unpin /pfs/imagenet/val");
   CLI::App* verify = Verb(app, "verify", "read and check every cached record (of paths, or all); exit 2 if some were bad", command);
   Paths(verify, command);
-  Verb(app, "jobs", "prefetch and other jobs, running and finished", command);
+  verify->footer("  tierctl verify\n  tierctl verify /pfs/imagenet/train");
+  Verb(app, "jobs", "prefetch and other jobs, running and finished", command)->footer("  tierctl jobs");
   CLI::App* wait = Verb(app, "wait", "wait for jobs; exit 2 if one ends short", command);
-  wait->add_option("job", command.jobs, "numbers of jobs")->required()->check(IsJobNumber);
+  wait->add_option("job", command.jobs, "numbers of jobs")->required()->check(IsNumberOf("a job"));
+  wait->footer("  tierctl wait 7 && tierctl du /pfs/imagenet/train");
   CLI::App* cancel = Verb(app, "cancel", "end jobs; what they brought stays", command);
-  cancel->add_option("job", command.jobs, "numbers of jobs")->required()->check(IsJobNumber);
+  cancel->add_option("job", command.jobs, "numbers of jobs")->required()->check(IsNumberOf("a job"));
+  cancel->footer("  tierctl cancel 7");
   CLI::App* config = app.add_subcommand("config", "the daemon's settings: get, set, reload");
   config->fallthrough()->require_subcommand(1);
   CLI::App* get = Verb(*config, "get", "values and where each came from", command);
   get->add_option("key", command.key, "such as ram.capacity; default: all");
+  get->footer("  tierctl config get ram.capacity\n  tierctl config get");
   CLI::App* set = Verb(*config, "set", "change a value until the next reload", command);
   set->add_option("key", command.key, "such as ram.capacity")->required();
   set->add_option("value", command.value, "as in the file, such as 2GB")->required();
   set->footer("  tierctl config set ram.capacity \"2 GB\"");
-  Verb(*config, "reload", "read the configuration file again; with a mistake in it nothing changes", command);
+  Verb(*config, "reload", "read the configuration file again; with a mistake in it nothing changes", command)->footer("  tierctl config reload");
 }
 
 void AddCaringVerbs(CLI::App& app, Command& command) {

@@ -5,6 +5,8 @@
 #include <ctime>
 #include <fstream>
 #include <map>
+#include <set>
+#include <string_view>
 
 #include "tierctl/verbs.h"
 
@@ -19,9 +21,15 @@ class Scrubber {
   void AddSource(const std::string& name) {
     if (!name.empty()) sources_.emplace(name, "source" + std::to_string(sources_.size() + 1));
   }
+  // Every value of a document that is a path: sources, directories, files. Other texts of the daemon speak of these, and only who knows them knows where they end.
+  void AddPaths(const json& value) {
+    if (value.is_string() && IsPath(value.get_ref<const std::string&>())) known_.insert(value.get<std::string>());
+    if (value.is_structured())
+      for (const json& member : value) AddPaths(member);
+  }
   // Everything in a document: keys as well, since those of the configuration hold names.
   json Scrubbed(const json& value) {
-    if (value.is_string()) return Text(value.get<std::string>());
+    if (value.is_string()) return IsPath(value.get_ref<const std::string&>()) ? json(PathWord(value.get<std::string>())) : json(Text(value.get<std::string>()));
     json out = value;
     if (value.is_array()) {
       for (json& member : out) member = Scrubbed(member);
@@ -34,7 +42,7 @@ class Scrubber {
   std::string Text(const std::string& text) {
     std::string out;
     for (std::size_t at = 0; at < text.size();) {
-      const bool starts = text[at] == '/' && (at == 0 || IsSeparator(text[at - 1])) && at + 1 < text.size() && !IsSeparator(text[at + 1]);
+      const bool starts = text[at] == '/' && (at == 0 || !IsWord(text[at - 1])) && at + 1 < text.size() && !EndsPath(text[at + 1]);
       if (starts) {
         const std::size_t end = EndOfPath(text, at);
         out += PathWord(text.substr(at, end - at));
@@ -50,12 +58,27 @@ class Scrubber {
   }
 
  private:
-  static bool IsSeparator(char c) { return c == ' ' || c == '"' || c == '\'' || c == '=' || c == ':' || c == ',' || c == ';' || c == '(' || c == ')' || c == '\n' || c == '\t' || c == '<'; }
+  struct LongestFirst {
+    bool operator()(const std::string& a, const std::string& b) const { return a.size() != b.size() ? a.size() > b.size() : a < b; }
+  };
+  static bool EndsPath(char c) { return std::string_view(" \"'=:,;()<>\n\t").find(c) != std::string_view::npos; }
   static bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; }
+  // What every system has says something and names nobody.
+  static bool IsCommon(std::string_view path) { return path.starts_with("/proc/") || path.starts_with("/sys/") || path.starts_with("/dev/") || path.starts_with("/v1/"); }
+  static bool IsPath(const std::string& text) { return text.size() > 1 && text[0] == '/' && !IsCommon(text); }
 
-  // A path with blanks in it cannot be told from a sentence: the rest of the text goes with it, up to what closes a quotation or a list.
-  static std::size_t EndOfPath(const std::string& text, std::size_t at) {
-    const std::size_t end = text.find_first_of("\"'\n\t,;()<", at);
+  std::size_t EndOfPath(const std::string& text, std::size_t at) const {
+    for (const std::string& path : known_) {
+      const std::size_t end = at + path.size();
+      if (text.compare(at, path.size(), path) == 0 && (end == text.size() || EndsPath(text[end]))) return end;
+    }
+    std::size_t end = at;
+    if (IsCommon(std::string_view(text).substr(at))) {
+      while (end < text.size() && !EndsPath(text[end])) ++end;
+      return end;
+    }
+    // A name may hold any sign: the rest of the line goes with it.
+    end = text.find('\n', at);
     return end == std::string::npos ? text.size() : end;
   }
   std::map<std::string, std::string>::const_iterator SourceAt(const std::string& text, std::size_t at) const {
@@ -67,13 +90,12 @@ class Scrubber {
     return sources_.end();
   }
   std::string PathWord(const std::string& path) {
-    // What every system has says something and names nobody.
-    for (const char* common : {"/proc/", "/sys/", "/v1/"})
-      if (path.starts_with(common)) return path;
+    if (IsCommon(path)) return path;
     return paths_.emplace(path, "<path" + std::to_string(paths_.size() + 1) + ">").first->second;
   }
 
   std::map<std::string, std::string> sources_, paths_;
+  std::set<std::string, LongestFirst> known_;
 };
 
 json HostFacts() {
@@ -108,6 +130,7 @@ int DebugBundle(Context& context) {
                       {"doctor", Part(context.client.Get("/v1/doctor"))},
                       {"jobs", Part(context.client.Get("/v1/jobs"))},
                       {"policies", Part(context.client.Get("/v1/policies"))}};
+  scrubber.AddPaths(parts);
   for (const auto& [name, part] : parts.items()) bundle[name] = scrubber.Scrubbed(part);
   const Answer metrics = context.client.GetText("/v1/metrics");
   bundle["metrics"] = json::array();

@@ -38,11 +38,24 @@ void Compare(const std::string& name, const std::string& told) {
   EXPECT_EQ(told, text.str()) << file;
 }
 
+// Files that verbs take, in the directory of a test's.
+constexpr const char *kPriorities = "DIRECTORY/priorities.txt", *kList = "DIRECTORY/list.txt", *kPlan = "DIRECTORY/plan.json";
+
+Arguments InPlace(Arguments arguments, const std::string& directory) {
+  std::ofstream(directory + "/priorities.txt") << "0.7 /x/a\n";
+  std::ofstream(directory + "/list.txt") << "/x/a\n/x/b\n";
+  std::ofstream(directory + "/plan.json") << R"({"tierd_plan": 1, "kind": "torch.sequential"})";
+  for (std::string& argument : arguments) argument = Replaced(argument, "DIRECTORY", directory);
+  return arguments;
+}
+
 const std::vector<Arguments>& Verbs() {
   static const std::vector<Arguments> verbs = {
       {"status"}, {"ls", "/x"}, {"stat", "/x"}, {"explain", "/x"}, {"du", "/x"}, {"prefetch", "/x"}, {"prefetch", "--wait", "/x"}, {"evict", "/x"}, {"evict", "--invalidate", "/x"}, {"pin", "/x"},
       {"unpin", "/x"}, {"verify"}, {"verify", "/x"}, {"jobs"}, {"wait", "1"}, {"cancel", "1"}, {"config", "get"}, {"config", "set", "ram.capacity", "1 GB"}, {"config", "reload"},
-      {"metrics"}, {"top", "-n", "1"}, {"policy", "list"}, {"policy", "show"}, {"policy", "set", "lru"}, {"bench", "/x"}};
+      {"metrics"}, {"top", "-n", "1"}, {"policy", "list"}, {"policy", "show"}, {"policy", "set", "lru"}, {"policy", "try"}, {"policy", "try", "lru"}, {"policy", "try", "--stop", "lru"},
+      {"policy", "prioritize", kPriorities}, {"bench", "/x"}, {"plan", "sequential", kList}, {"plan", "torch-distributed", kList}, {"plan", "tell", kPlan, kList}, {"plan", "list"},
+      {"plan", "remove", "3"}, {"trace", "start", "/x.trc"}, {"trace", "stop"}};
   return verbs;
 }
 
@@ -52,7 +65,11 @@ TEST(ErrorGolden, WrongUsage) {
       {"status", "extra"}, {"ls"}, {"stat"}, {"explain"}, {"du"}, {"evict"}, {"pin"}, {"unpin"}, {"wait"}, {"wait", "soon"}, {"cancel", "-3"}, {"config"}, {"config", "gte"}, {"config", "set"},
       {"config", "set", "ram.capacity"}, {"top", "-d", "0"}, {"top", "-n", "many"}, {"metrics", "--label", "1x=1"}, {"policy"}, {"policy", "sett"}, {"policy", "set"}, {"debug"}, {"debug", "bundel"},
       {"completion"}, {"completion", "tcsh"}, {"run"}, {"run", "--keap", "--", "true"}, {"run", "--"}, {"simulate", "--order", "sideways"}, {"simulate", "--ram", "much"}, {"simulate", "--samples", "0"},
-      {"bench", "--readers", "0", "/x"}, {"bench", "--seconds", "ever"}, {"bench", "/x", "/y"}, {"gc", "/x"}};
+      {"bench", "--readers", "0", "/x"}, {"bench", "--seconds", "ever"}, {"bench", "/x", "/y"}, {"gc", "/x"},
+      {"policy", "try", "--parameters"}, {"policy", "try", "lru", "a", "b"}, {"policy", "prioritize"}, {"policy", "prioritize", "/none"}, {"trace"}, {"trace", "strat"}, {"trace", "start"},
+      {"trace", "start", "/x.trc", "--most", "much"}, {"trace", "stop", "a", "b"}, {"plan"}, {"plan", "sequental"}, {"plan", "sequential"}, {"plan", "sequential", "/none"},
+      {"plan", "sequential", "--epoch", "first", "/none"}, {"plan", "torch-distributed"}, {"plan", "torch-distributed", "--world", "all", "/none"}, {"plan", "tell"}, {"plan", "tell", "/none"},
+      {"plan", "tell", "/none", "/none"}, {"plan", "list", "3"}, {"plan", "remove"}, {"plan", "remove", "first"}};
   std::string told;
   for (const Arguments& row : rows) told += Told(row, "");
   Compare("usage", told);
@@ -62,6 +79,7 @@ TEST(ErrorGolden, NoDaemon) {
   const FakeControl directory;
   std::string told;
   for (Arguments verb : Verbs()) {
+    verb = InPlace(verb, directory.directory());
     verb.insert(verb.begin(), {"--socket", directory.directory() + "/none/control.sock"});
     told += Told(verb, directory.directory(), 3);
   }
@@ -77,6 +95,7 @@ TEST(ErrorGolden, RefusedByTheDaemon) {
     const char* message;
     std::vector<std::string> details;
     std::vector<Arguments> verbs;
+    bool with_status = false;  // the verb asks for the status first
   } rows[] = {
       {{"GET /v1/files", "GET /v1/file", "GET /v1/du", "POST /v1/prefetch", "POST /v1/evict", "POST /v1/pin", "POST /v1/unpin", "POST /v1/verify"}, 404, "outside", "/x is below no source", {},
        {{"ls", "/x"}, {"stat", "/x"}, {"explain", "/x"}, {"du", "/x"}, {"prefetch", "/x"}, {"evict", "/x"}, {"pin", "/x"}, {"unpin", "/x"}, {"verify", "/x"}}},
@@ -89,13 +108,25 @@ TEST(ErrorGolden, RefusedByTheDaemon) {
       {{"PATCH /v1/config"}, 409, "conflict", "ssd.region_size takes a restart", {}, {{"config", "set", "ssd.region_size", "8 MiB"}}},
       {{"PATCH /v1/config", "POST /v1/config/reload"}, 422, "invalid_config", "the configuration stays as it was", {"/e/t.toml:3: unknown key ram.capacty; did you mean capacity?"},
        {{"config", "set", "ram.capacity", "much"}, {"config", "reload"}}},
-      {{"GET /v1/status", "GET /v1/metrics"}, 500, "internal", "something went wrong", {}, {{"status"}, {"top", "-n", "1"}, {"metrics"}, {"bench"}}},
+      {{"POST /v1/policies/try", "POST /v1/trace"}, 404, "not_found", "no source imagnet; there are: imagenet", {},
+       {{"policy", "try", "lru", "imagnet"}, {"trace", "start", "/x.trc", "imagnet"}, {"trace", "stop", "imagnet"}}},
+      {{"POST /v1/policies/try"}, 404, "not_found", "no policy lru is tried", {}, {{"policy", "try", "--stop", "lru"}}},
+      {{"POST /v1/policies/try"}, 404, "not_found", "no policy is named \"lur\"; there are: auto, freeze, lru", {}, {{"policy", "try", "lur"}}},
+      {{"POST /v1/policies/priorities"}, 404, "outside", "/x/a is below no source", {}, {{"policy", "prioritize", kPriorities}}},
+      {{"POST /v1/trace"}, 409, "conflict", "a trace runs already", {}, {{"trace", "start", "/x.trc"}}},
+      {{"POST /v1/trace"}, 404, "not_found", "no trace runs", {}, {{"trace", "stop"}}},
+      {{"POST /v1/plans"}, 409, "conflict", "source imagenet takes no plans: its mode is blind", {},
+       {{"plan", "sequential", kList}, {"plan", "torch-distributed", kList}, {"plan", "tell", kPlan, kList}}, true},
+      {{"DELETE /v1/plans/3"}, 404, "not_found", "no plan 3 (those that are over are forgotten)", {}, {{"plan", "remove", "3"}}},
+      {{"GET /v1/status", "GET /v1/metrics", "GET /v1/plans"}, 500, "internal", "something went wrong", {}, {{"status"}, {"top", "-n", "1"}, {"metrics"}, {"bench"}, {"policy", "try"}, {"plan", "list"}}},
   };
   std::string told;
   for (const auto& row : rows) {
     FakeControl fake;
     for (const char* end_point : row.end_points) fake.ReplyError(end_point, row.status, row.code, row.message, row.details);
+    if (row.with_status) fake.Reply("GET /v1/status", {{"runtime_directory", fake.directory()}});
     for (Arguments verb : row.verbs) {
+      verb = InPlace(verb, fake.directory());
       verb.insert(verb.begin(), {"--socket", fake.socket()});
       told += Told(verb, fake.directory(), 1);
     }

@@ -67,11 +67,17 @@ TEST(Help, EveryVerbThatThereIsHasAGoldenFile) {
 }
 
 TEST(Help, StartsWithExamples) {
-  for (const char* verb : {"prefetch", "run", "top", "doctor", "metrics", "completion"}) {
-    const std::string help = HelpOf({verb});
-    EXPECT_LT(help.find("\nExamples:\n  "), help.find("\nUsage: ")) << help;
+  for (const auto& verb : Verbs()) {
+    // What only holds other verbs leads to them instead.
+    const bool leaf = std::none_of(Verbs().begin(), Verbs().end(), [&](const auto& other) { return other.size() == verb.size() + 1 && !verb.empty() && other[0] == verb[0]; });
+    if (!leaf) continue;
+    std::string command = "tierctl";
+    for (const std::string& word : verb) command += " " + word;
+    const std::string help = HelpOf(verb);
+    const std::size_t examples = help.find("\nExamples:\n  "), usage = help.find("\nUsage: ");
+    ASSERT_LT(examples, usage) << help;
+    EXPECT_THAT(help.substr(examples, usage - examples), HasSubstr(command));
   }
-  EXPECT_LT(HelpOf({}).find("\nExamples:\n"), HelpOf({}).find("\nUsage: "));
 }
 
 TEST(Help, NeverHasColours) {

@@ -113,6 +113,30 @@ TEST(DebugBundle, HoldsNoPathAndNoName) {
   EXPECT_TRUE(bundle["host"].contains("kernel"));
 }
 
+// Names may hold what separates words and members of lists.
+TEST(DebugBundle, KnowsWhereAPathEnds) {
+  const std::string odd = "/pfs/secret (x), secret/set";
+  FakeControl fake;
+  fake.Reply("GET /v1/status", {{"runtime_directory", "/run/secret"},
+                                {"tiers", {{"ssd", {{"directory", "/nvme/secret; <secret>"}, {"note", "index lost in /nvme/secret; <secret>: rebuilt, see " + odd + ", that is all"}}}}},
+                                {"sources", {{{"name", "set"}, {"path", odd}}, {{"name", "outer"}, {"path", "/pfs"}}}}});
+  fake.Reply("GET /v1/version", {{"version", "0.1.0"}});
+  fake.Reply("GET /v1/config", {{"file", "/home/a, secret.toml"}, {"values", {{{"key", "source.set.path"}, {"value", odd}, {"origin", "/home/a, secret.toml:3"}}}}});
+  fake.Reply("GET /v1/doctor", {{"checks", {{{"name", "limits"}, {"detail", "/proc/self/limits, read for /pfs/a, secret"}, {"remedy", "echo 1 >/proc/sys/x/y, then [/pfs/secret, b] again"}}}}});
+  fake.Reply("GET /v1/jobs", {{"jobs", {JobJson(1, "prefetch", "partial", {{"error", "cannot read \"" + odd + "/a, (secret).jpg\": Permission denied"}})}}});
+  fake.Reply("GET /v1/policies", {{"policies", json::array()}});
+  fake.ReplyText("GET /v1/metrics", "tierd_sessions 7\n");
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "debug", "bundle", "-o", "-"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, Not(HasSubstr("secret")));
+  const json bundle = json::parse(ran.out);
+  const std::string set = bundle["status"]["sources"][0]["path"], disk = bundle["status"]["tiers"]["ssd"]["directory"];
+  EXPECT_EQ(bundle["status"]["tiers"]["ssd"]["note"], "index lost in " + disk + ": rebuilt, see " + set + ", that is all");
+  EXPECT_EQ(bundle["config"]["values"][0]["value"], set);
+  EXPECT_THAT(std::string(bundle["doctor"]["checks"][0]["detail"]), testing::StartsWith("/proc/self/limits, read for <path"));
+  EXPECT_THAT(std::string(bundle["doctor"]["checks"][0]["remedy"]), testing::StartsWith("echo 1 >/proc/sys/x/y, then [<path"));
+}
+
 TEST(DebugBundle, IsWrittenWithoutADaemonToo) {
   const std::string file = std::filesystem::temp_directory_path().string() + "/tierctl-bundle-" + std::to_string(::getpid()) + ".json";
   const Ran ran = RunTierctl({"--socket", "/nowhere/control.sock", "debug", "bundle", "-o", file});
