@@ -239,8 +239,8 @@ def tierd_metrics_7(_build):
     return page("tierd-metrics", 7, "metrics of tierd for Prometheus", [
         ("DESCRIPTION", prose("""
 tierd serves `/metrics` on loopback (daemon.metrics_address, default 127.0.0.1:9469); `tierctl metrics` gives the same page over the control socket, to stdout or for the textfile
-collector of a node exporter. Base units; counters end in _total and start from nought with the daemon; label sets are closed: never a path, a user or a pid. A daemon with one source
-gives fewer than 300 series, two more for each further source. Rules, alerts and a dashboard are in share/tierd/prometheus and share/tierd/grafana.""")),
+collector of a node exporter. Base units; counters end in _total and start from nought with the daemon; label sets are closed: never a path, a user or a pid. A daemon with two
+sources gives at most 300 series; each further source gives 13 more, each policy that is tried 3. Rules, alerts and a dashboard are in share/tierd/prometheus and share/tierd/grafana.""")),
         ("METRICS", "\n".join(body)),
         ("SEE ALSO", prose("tierd(8), tierctl(1)")),
     ])

@@ -207,6 +207,34 @@ TEST_F(MetricsTest, DocsListWhatIsServedAndTheFormatIsSound) {
   EXPECT_EQ(checked.exit_code, 0) << checked.out << checked.err;
 }
 
+// What docs/metrics.md, docs/monitoring.md, README.md and tierd-metrics(7) say of their number.
+TEST_F(MetricsTest, TwoSourcesGiveAtMost300Series) {
+  const auto page_of = [&](int sources) {
+    std::string config;
+    for (int i = 0; i < sources; ++i) {
+      const std::string name = "d" + std::to_string(i);
+      Write(scratch.path() + "/" + name + "/f", "x");
+      config += "[[source]]\npath = \"" + scratch.path() + "/" + name + "\"\nname = \"" + name + "\"\n";
+    }
+    Write(scratch.path() + "/t.toml", config);
+    auto options = Options("");
+    options.config = scratch.path() + "/t.toml";
+    EXPECT_TRUE(daemon.Start(options)) << daemon.output();
+    return Scrape().samples.size();
+  };
+  const std::size_t one = page_of(1);
+  EXPECT_EQ(daemon.Stop(), 0);
+  const std::size_t two = page_of(2);
+  daemon.Control("POST", "/v1/policies/try", nlohmann::json{{"policy", "lru"}, {"source", "d1"}}.dump());
+  EXPECT_LE(two, 300u);
+  EXPECT_EQ(two, one + 13);
+  EXPECT_EQ(Scrape().samples.size(), two + 3);
+  for (const char* file : {"/docs/metrics.md", "/docs/monitoring.md"}) {
+    const std::string text = Plain(std::string(TIERD_SOURCE_DIR) + file).bytes;
+    EXPECT_NE(text.find("two sources gives at most 300 series; each further source gives 13 more, each policy that is tried 3"), std::string::npos) << file;
+  }
+}
+
 TEST_F(MetricsTest, IsServedToThisMachineAlone) {
   const std::string source = scratch.path() + "/data";
   std::filesystem::create_directories(source);
