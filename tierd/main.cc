@@ -67,7 +67,7 @@ int ParseCommandLine(int argc, char** argv, CommandLine* line) {
   text("--ram", &o.ram, "SIZE", "RAM tier: \"8 GiB\", \"25%\", \"auto\"");
   text("--ssd", &o.ssd, "DIR|off", "directory of the SSD tier, or off");
   text("--ssd-capacity", &o.ssd_capacity, "SIZE", "SSD tier: \"800 GB\", \"50%\", \"auto\"");
-  text("--policy", &o.policy, "NAME", "policy of all sources: freeze, lru, one more that tierctl policy list names, or one from the policy directory");
+  text("--policy", &o.policy, "NAME", "policy of all sources: auto (default), freeze, lru, one more that tierctl policy list names, or one from the policy directory");
   text("--socket", &o.socket, "PATH", "socket for clients; its directory holds the control socket too");
   text("--metrics", &o.metrics, "HOST:PORT|off", "where /metrics is served");
   app.add_option("--set", o.sets, "any key of the configuration")->type_name("KEY=VALUE")->allow_extra_args(false);

@@ -120,12 +120,34 @@ class Words(unittest.TestCase):
                 elif anchor:
                     self.assertIn(anchor, headings, f"{document.name}: {target}")
 
-    def test_tests_of_the_fault_table_exist(self):
+    def test_tests_that_are_named_exist(self):
+        """`name_test`, and `family_*` with at least one of that family."""
         known = subprocess.run([os.environ["TIERD_CTEST"], "--test-dir", BUILD, "-N"], capture_output=True, text=True, check=True).stdout
         known = set(re.findall(r"Test +#\d+: (\S+)", known))
-        named = set(re.findall(r"`(\w+_test)`", (ROOT / "docs/faults.md").read_text()))
-        self.assertGreater(len(named), 20)
-        self.assertEqual(named - known, set())
+        for document in ("docs/faults.md", "SECURITY.md", "README.md", "CONTRIBUTING.md"):
+            text = (ROOT / document).read_text()
+            missing = set(re.findall(r"`(\w+_test)`", text)) - known
+            missing |= {family for family in re.findall(r"`([a-z0-9]+_)\*`", text) if not any(name.startswith(family) for name in known)}
+            self.assertEqual(missing, set(), document)
+        self.assertGreater(len(set(re.findall(r"`(\w+_test)`", (ROOT / "docs/faults.md").read_text()))), 20)
+
+    def test_the_readme_lists_the_verbs_that_there_are(self):
+        def below(*verb):
+            text = subprocess.run([BUILD / "tierctl/tierctl", *verb, "--help"], capture_output=True, text=True, check=True).stdout
+            return set(re.findall(r"^  ([a-z][a-z-]*)", text.partition("\nSubcommands:\n")[2].partition("\n\n")[0], re.M))
+
+        section = (ROOT / "README.md").read_text().partition("### From the shell")[2].partition("\n## ")[0]
+        listed = {"run": set()}  # has a section of its own
+        listed |= {verb: set(more.split("|")) - {""} for verb, more in re.findall(r"`([a-z]+)(?: ([a-z|-]+))?`", section)}
+        for verb in re.findall(r"^tierctl ([a-z]+)", section, re.M):
+            listed.setdefault(verb, set())
+        verbs = below()
+        self.assertGreater(len(verbs), 20)
+        self.assertEqual(verbs - set(listed), set())
+        # The other names of verbs are listed too.
+        self.assertEqual(set(listed) - verbs - {"load", "warmup", "free"}, set())
+        for verb in verbs:
+            self.assertEqual(listed[verb], below(verb), verb)
 
     def test_every_document_is_found_from_the_readme(self):
         readme = (ROOT / "README.md").read_text()
