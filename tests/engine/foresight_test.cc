@@ -215,6 +215,7 @@ TEST_F(ForesightTest, OtherModesTakeNoPlan) {
     source_options().mode = mode;
     StartWithSpy();
     EXPECT_EQ(Tell(PlanOf(), List()).status().code(), Code::kBusy);
+    EXPECT_FALSE(std::filesystem::exists(cache_.path() + "/told.list")) << "a list that nobody reads is removed, too";
     for (const std::uint32_t sample : OrderOf(PlanOf(), 0)) Fetch(names_[sample]);
     Settle();
     EXPECT_TRUE(foresight().empty());

@@ -1,5 +1,6 @@
 """The house plan (DESIGN 9), checked: a folder includes only lower floors, floor-2 folders never include one another, headers form no cycle, Boost stays
-above floor 2, LevelDB, liburing and prometheus-cpp behind their folders, and every *_test.cc is built. Prints every violation."""
+above floor 2, LevelDB, liburing and prometheus-cpp behind their folders, no call that waits for a file system stands where the loop thread runs (HAZARDS 5), and
+every *_test.cc is built. Prints every violation."""
 
 import pathlib
 import re
@@ -21,6 +22,26 @@ ONLY_IN = {
     "prometheus/": ("tierd/server",),
     "boost/": ("tierd/engine", "tierd/server", "tierd/main.cc", "tierd/lifeline", "tierd/root_watch", "tierd/service_manager", "tierctl"),
 }
+# Files of the loop thread: what waits for a file system stands there only in these functions, which a worker runs or which touch nothing that can hang.
+LOOP_FOLDERS = ("tierd/engine", "tierd/server")
+OFF_THE_LOOP = {
+    ("tierd/engine/sample_map.cc", "SampleMap::MakeFromFile"): "a worker's",
+    ("tierd/engine/engine.cc", "RemoveList"): "a worker's",
+    ("tierd/engine/access_watch.cc", "OpenTrace"): "a worker's",
+    ("tierd/server/seqpacket.cc", "PrepareRuntimeDirectory"): "before the loop runs; the runtime directory is local",
+    ("tierd/server/seqpacket.cc", "ListenSeqpacket"): "before the loop runs; the runtime directory",
+    ("tierd/server/session_hub.cc", "SessionHub::Listen"): "before the loop runs; /dev/null",
+    ("tierd/server/session_hub.cc", "SessionHub::AcceptSome"): "/dev/null",
+    ("tierd/server/session_hub.cc", "SessionHub::Close"): "at the end; the runtime directory",
+    ("tierd/server/control.cc", "Control::Listen"): "before the loop runs; the runtime directory",
+    ("tierd/server/control.cc", "Control::Close"): "at the end; the runtime directory",
+}
+BLOCKING = re.compile(  # the system's functions are called with their namespace here
+    r"(?<![\w.>])::(open|openat2?|creat|fopen|fdopen|l?stat|fstat|fstatat|statx|f?statfs|f?statvfs|opendir|fdopendir|readdir|scandir|glob|nftw|fts_open|fallocate|posix_fallocate|"
+    r"f?truncate|rename|renameat2?|link|linkat|symlink|symlinkat|unlink|unlinkat|remove|mkdir|mkdirat|rmdir|mkstemp|mkdtemp|readlink|readlinkat|realpath|f?access|faccessat|f?chmod|fchmodat|f?chown|"
+    r"fchownat|utimensat|futimens|fsync|fdatasync|syncfs|sync|sync_file_range|p?readv?2?|p?writev?2?|copy_file_range|sendfile|flock|lockf|mount|umount2?|getxattr|setxattr)\s*\("
+    r"|(std::[io]?fstream|std::fopen|std::rename)\b|std::filesystem::(?!path\b)(\w+)")
+FUNCTION = re.compile(r"^(?=\w)(?!namespace|using|template|#|//|struct|class|enum|constexpr|const |static |extern)[\w:<>,&*~\[\] ]*?((?:\w+::)*~?\w+)\(", re.M)
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 
 
@@ -76,6 +97,26 @@ def check_cycles(problems, graph):
         visit(node)
 
 
+def check_loop_calls(problems):
+    used = set()
+    for path, text in sources():
+        if not path.startswith(tuple(folder + "/" for folder in LOOP_FOLDERS)):
+            continue
+        # Names of calls in comments and texts are none; lengths stay, so that places do.
+        text = re.sub(r'//[^\n]*|"(?:[^"\\\n]|\\.)*"', lambda m: " " * len(m.group()), text)
+        functions = [(m.start(), m.group(1)) for m in FUNCTION.finditer(text)]
+        for found in BLOCKING.finditer(text):
+            call = next(name for name in found.groups() if name)
+            function = next((name for at, name in reversed(functions) if at < found.start()), "")
+            if (path, function) in OFF_THE_LOOP:
+                used.add((path, function))
+            else:
+                line = text.count("\n", 0, found.start()) + 1
+                problems.append(f"{path}:{line}: {call}() in {function or 'no function'} may wait for a file system on the loop thread: give it to a worker, or name the place in OFF_THE_LOOP")
+    for path, function in sorted(set(OFF_THE_LOOP) - used):
+        problems.append(f"OFF_THE_LOOP names {function} of {path}, which calls nothing that blocks")
+
+
 def check_tests_are_built(problems):
     lists = "\n".join(p.read_text() for p in (ROOT / "tests").rglob("CMakeLists.txt"))
     for path in (ROOT / "tests").rglob("*_test.cc"):
@@ -87,6 +128,7 @@ def main():
     problems, graph = [], {}
     check_floors(problems, graph)
     check_cycles(problems, graph)
+    check_loop_calls(problems)
     check_tests_are_built(problems)
     print("\n".join(problems) or f"floors hold for {len(graph)} files")
     return 1 if problems else 0

@@ -7,6 +7,12 @@
 #include <utility>
 
 namespace tierd::engine {
+namespace {
+
+// A worker's: it may wait for the file system. False: it was not there.
+bool RemoveList(const std::string& path) { return ::unlink(path.c_str()) == 0; }
+
+}  // namespace
 
 // ---- clients ---------------------------------------------------------------------------------------------------------------
 
@@ -158,8 +164,10 @@ void Engine::OnSessionEnd(SessionId session) {
 
 void Engine::TellPlan(SourceUnit& unit, ToldPlan told, std::function<void(Result<std::uint64_t>)> done) {
   if (unit.options.mode != OrderMode::kSeeded) {
-    ::unlink(told.list_file.c_str());
-    return done(Status(Code::kBusy, "source " + unit.options.name + " takes no plans: its mode is " + kOrderModeNames[static_cast<std::size_t>(unit.options.mode)]));
+    const Status refused(Code::kBusy, "source " + unit.options.name + " takes no plans: its mode is " + kOrderModeNames[static_cast<std::size_t>(unit.options.mode)]);
+    const bool removed = workers_.Run([file = std::move(told.list_file)] { return RemoveList(file); }, [refused, done](bool) { done(refused); });
+    if (!removed) done(refused);
+    return;
   }
   SampleMap::Where where{.roots = {unit.source->root(), unit.source->canonical_root()}, .wire_id = unit.wire_id, .secret = {}, .sha256 = told.plan.list_sha256};
   std::copy_n(catalogue_->hash_secret(), where.secret.size(), where.secret.begin());
