@@ -13,7 +13,7 @@ test=("${package[@]}" libgtest-dev libgmock-dev libbenchmark-dev libseccomp-dev 
   # What reads through the Python package.
   python3-fsspec python3-pandas python3-torchvision python3-zarr
   # What admins run beside it.
-  prometheus slurmctld slurmd slurm-client munge mandoc man-db lintian debootstrap systemd curl zsh fish)
+  prometheus slurmctld slurmd slurm-client munge mandoc man-db lintian debootstrap systemd e2fsprogs mount curl zsh fish)
 # Only root can use these (the tests that need them skip otherwise).
 [ "$(id -u)" = 0 ] && test+=(glusterfs-server glusterfs-client)
 
