@@ -46,9 +46,9 @@ struct Hello {
   std::uint32_t layout_version;
   std::int64_t monotonic_coarse_ns;  // difference > 100 ms: another time namespace -> staleness mode `open` for this session
   std::uint32_t pid;                 // in the client's own pid namespace; informative, the daemon uses SO_PEERPIDFD / SO_PEERCRED
-  std::uint32_t flags;               // kHelloNoMappings
+  std::uint32_t flags;               // 0
 };
-inline constexpr std::uint32_t kHelloNoMappings = 1;  // copies by message only (not used by libtier; for tools)
+inline constexpr std::uint32_t kHelloNoMappings = 1;  // taken: never send it, never give 1 to something else
 static_assert(sizeof(Hello) == 24);
 
 struct Welcome {
@@ -66,7 +66,7 @@ inline constexpr std::uint16_t kWelcomeForeignClock = 1;
 static_assert(sizeof(Welcome) == 56);
 
 struct Refuse {
-  std::uint32_t reason;  // errno-like: EPROTO version, EACCES uid, EMFILE too many sessions, ESHUTDOWN
+  std::uint32_t reason;  // errno: EPROTO version, EACCES process without a pidfd or without a group of ours
   char text[124];        // NUL-terminated sentence
 };
 static_assert(sizeof(Refuse) == 128);

@@ -1,4 +1,4 @@
-// What clients say: hello, requests for bytes and names, advice, descriptors they ask for (PROTOCOL: client_lib/abi/messages.h). All of it is hostile.
+// What clients say: hello, requests for bytes and names, advice, descriptors they ask for (client_lib/abi/PROTOCOL.md). All of it is hostile.
 #include <cerrno>
 #include <cstring>
 
