@@ -3,6 +3,7 @@
 import os
 import pathlib
 import pty
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,11 +30,15 @@ def state_of(pid):
 
 class SignalsTest(unittest.TestCase):
     def setUp(self):
-        self.directory = tempfile.TemporaryDirectory(prefix="tierd-signals-")
-        self.addCleanup(self.directory.cleanup)
-        self.base = pathlib.Path(self.directory.name)
+        self.base = pathlib.Path(tempfile.mkdtemp(prefix="tierd-signals-"))
+        self.addCleanup(lambda: self.assertTrue(eventually(self.is_removed)))
         (self.base / "source").mkdir()
         self.environment = {**os.environ, "TMPDIR": str(self.base), "TIERD_CONFIG": "none", "XDG_RUNTIME_DIR": str(self.base / "none")}
+
+    def is_removed(self):
+        """A daemon whose wrapper was killed ends some seconds later, and writes until then."""
+        shutil.rmtree(self.base, ignore_errors=True)
+        return not self.base.exists()
 
     def line(self, script):
         """`tierctl run` of a shell script, in which "$D" is the directory."""
@@ -101,6 +106,39 @@ while True:
             self.assertTrue(self.quiet_at(number), f"{self.got()} of {number}")
         os.kill(job.pid, signal.SIGTERM)
         self.assertEqual(job.wait(20), 5)
+
+    # Those that a scheduler, a limit or a library sends, real-time ones among them: the command has handlers, the wrapper must not end of them.
+    HANDLING = """import os, signal, sys
+os.chdir(sys.argv[1])
+numbers = [int(number) for number in sys.argv[2:]]
+signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+open("tmp", "w").write(str(os.getpid()))
+os.rename("tmp", "pid")
+got = os.open("got", os.O_WRONLY | os.O_CREAT)
+while True:
+    number = signal.sigwaitinfo(numbers).si_signo
+    os.write(got, b"%d\\n" % number)
+    if number == signal.SIGTERM: sys.exit(5)
+"""
+
+    def test_any_signal_that_can_be_handled_is_passed_on(self):
+        numbers = [signal.SIGXCPU, signal.SIGXFSZ, signal.SIGABRT, signal.SIGIO, signal.SIGPWR, signal.SIGVTALRM, signal.SIGPROF, signal.SIGPIPE, signal.SIGSEGV,
+                   signal.SIGRTMIN, signal.SIGRTMIN + 1, signal.SIGRTMAX, signal.SIGTERM]
+        job = self.started([*self.line("")[:-3], sys.executable, "-c", self.HANDLING, str(self.base), *(str(int(number)) for number in numbers)])
+        self.pid_in("pid")
+        for count, number in enumerate(numbers, 1):
+            os.kill(job.pid, number)
+            self.assertTrue(eventually(lambda: self.got() >= count), f"{number} did not come")
+        self.assertEqual(job.wait(20), 5)
+        self.assertEqual((self.base / "got").read_text().split(), [str(int(number)) for number in numbers])
+
+    def test_a_signal_that_ends_the_command_ends_the_wrapper(self):
+        for number in (signal.SIGXCPU, signal.SIGRTMIN + 3):
+            job = self.start("echo $$ > $D/tmp; mv $D/tmp $D/pid; exec sleep 60")
+            self.pid_in("pid")
+            os.kill(job.pid, number)
+            self.assertEqual(job.wait(20), -number)
+            (self.base / "pid").unlink()
 
     def test_timeout_ends_it_as_without_us(self):
         for more in ([], ["--foreground"]):

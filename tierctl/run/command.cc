@@ -16,10 +16,22 @@
 namespace tierctl::run {
 namespace {
 
-constexpr int kPassedOn[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU, SIGWINCH};
+// All that can be caught: what would end us, the command may have a handler for. (A fault of our own ends us even so; SIGCHLD is news of the command.)
+void AddPassedOn(sigset_t& set) {
+  for (int number = 1; number <= SIGRTMAX; ++number) {
+    if (number < SIGRTMIN && number >= 32) continue;  // libc's own
+    if (number != SIGKILL && number != SIGSTOP && number != SIGCHLD) sigaddset(&set, number);
+  }
+}
 
 // From somebody's kill; what the terminal sends, the command has got by itself.
 bool IsSent(const siginfo_t& info) { return info.si_code <= 0; }
+
+// With what came with it.
+void PassOn(pid_t pid, const siginfo_t& info) {
+  if (info.si_code == SI_QUEUE) ::sigqueue(pid, info.si_signo, info.si_value);
+  else ::kill(pid, info.si_signo);
+}
 
 Ended EndOf(int status) {
   if (WIFSIGNALED(status)) return {128 + WTERMSIG(status), WTERMSIG(status)};
@@ -76,7 +88,7 @@ Ended RunCommand(const CommandLine& line, const ChildSignal& child_signal) {
   sigset_t before;
   sigemptyset(&watched);
   sigaddset(&watched, SIGCHLD);
-  for (const int number : kPassedOn) sigaddset(&watched, number);
+  AddPassedOn(watched);
   ::sigprocmask(SIG_BLOCK, &watched, &before);
   std::fflush(nullptr);
   const pid_t pid = ::fork();
@@ -94,7 +106,7 @@ Ended RunCommand(const CommandLine& line, const ChildSignal& child_signal) {
     siginfo_t info{};
     if (::sigwaitinfo(&watched, &info) < 0) continue;
     if (info.si_signo != SIGCHLD) {
-      if (IsSent(info) && !HasIt(pid, info.si_signo, witness)) ::kill(pid, info.si_signo);
+      if (IsSent(info) && !HasIt(pid, info.si_signo, witness)) PassOn(pid, info);
       continue;
     }
     int status = 0;
