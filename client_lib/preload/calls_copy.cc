@@ -38,7 +38,7 @@ ssize_t WriteOut(Description& d, std::uint64_t offset, std::size_t count, Write 
   if (d.whole) {
     // write(2) copies; what it returns while the lease holds has left the frame.
     const ssize_t sent = write(d.piece.data + offset, count);
-    if (sent > 0) tierd::client::CountRead(d.client->Counters(d.session), tierd::abi::Tier::kRam, static_cast<std::uint64_t>(sent));
+    if (sent > 0) CountPieceRead(d, static_cast<std::uint64_t>(sent));
     return sent;
   }
   auto* const buffer = static_cast<char*>(std::malloc(kPiece));  // of the core's heap: as good in a handler

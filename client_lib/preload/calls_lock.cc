@@ -9,6 +9,7 @@
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/raw.h"
 
@@ -61,6 +62,13 @@ Answer OnSource(int fd, Question question, Lock lock) {
   return {};
 }
 
+// On a number that is the kernel's: never on a copy in memory of the file.
+template <typename Lock>
+int LockReal(int fd, bool ends, Lock lock) {
+  const int error = MakeLockable(fd);
+  return error != 0 && !ends ? Result(error) : lock();
+}
+
 Wish WishOf(int command, const struct flock& lock) {
   if (command == F_GETLK || command == F_OFD_GETLK) return Wish::kLook;
   if (lock.l_type == F_UNLCK) return Wish::kGiveUp;
@@ -91,20 +99,20 @@ bool tierd::preload::LockOurs(int fd, int command, struct flock* lock, int* resu
 }
 
 TIERD_EXPORT(int, flock, int fd, int operation) {
-  if (!Emulate(fd)) return Next_flock()(fd, operation);
   const bool ends = (operation & ~LOCK_NB) == LOCK_UN;
+  if (!Emulate(fd)) return LockReal(fd, ends, [&] { return Next_flock()(fd, operation); });
   {
     const Using use(fd);
     if (use && ends && use->source.load(std::memory_order_acquire) < 0) return 0;  // nothing was ever locked through this one
   }
   const Wish wish = ends ? Wish::kGiveUp : (operation & LOCK_NB) != 0 ? Wish::kTry : Wish::kWait;
   const Answer answer = OnSource(fd, {wish, false}, [&](Description&, int source) { return raw::Call(SYS_flock, source, operation | LOCK_NB); });
-  return answer.here ? Result(answer.result) : Next_flock()(fd, operation);
+  return answer.here ? Result(answer.result) : LockReal(fd, ends, [&] { return Next_flock()(fd, operation); });
 }
 
 TIERD_EXPORT(int, lockf, int fd, int command, off64_t length) {
   if (Emulate(fd)) (void)Materialise(fd, Conversion::kFcntl);  // libc's lockf calls its own fcntl
   if (Active() && command != F_ULOCK && command != F_TEST) NoteLock(fd);
-  return Next_lockf()(fd, command, length);
+  return LockReal(fd, command == F_ULOCK, [&] { return Next_lockf()(fd, command, length); });
 }
 TIERD_ALIAS(int, lockf64, lockf, int, int, off64_t)

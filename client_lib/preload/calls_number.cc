@@ -8,6 +8,7 @@
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/calls_lock.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/own_words.h"
 #include "client_lib/preload/paths.h"
@@ -183,6 +184,16 @@ int DupOurs(int fd, int lowest, bool close_on_exec) {
   return AfterDup(fd, [&] { return Next_fcntl()(fd, close_on_exec ? F_DUPFD_CLOEXEC : F_DUPFD, lowest); });
 }
 
+// Of a number that is the kernel's.
+int FcntlReal(int fd, int command, long argument) {
+  if (IsLock(command) && argument != 0) {
+    const bool ends = reinterpret_cast<const struct flock*>(argument)->l_type == F_UNLCK;
+    if (const int error = MakeLockable(fd); error != 0 && !ends) return Result(error);
+    if (IsPosixLock(command) && Active() && !ends) NoteLock(fd);
+  }
+  return Next_fcntl()(fd, command, argument);
+}
+
 int FcntlOurs(int fd, int command, long argument) {
   switch (command) {
     case F_DUPFD: return DupOurs(fd, static_cast<int>(argument), false);
@@ -202,7 +213,7 @@ int FcntlOurs(int fd, int command, long argument) {
       }
       (void)Materialise(fd, Conversion::kFcntl);
   }
-  return Next_fcntl()(fd, command, argument);
+  return FcntlReal(fd, command, argument);
 }
 
 }  // namespace
@@ -215,8 +226,7 @@ TIERD_EXPORT(int, fcntl, int fd, int command, ...) {
   if (Emulate(fd)) return FcntlOurs(fd, command, argument);
   if (raw::IsOwn(fd)) [[unlikely]] return Result(-EBADF);
   if (command == F_DUPFD || command == F_DUPFD_CLOEXEC) return AfterDup(fd, [&] { return Next_fcntl()(fd, command, argument); });
-  if (IsPosixLock(command) && argument != 0 && Active() && reinterpret_cast<const struct flock*>(argument)->l_type != F_UNLCK) NoteLock(fd);
-  return Next_fcntl()(fd, command, argument);
+  return FcntlReal(fd, command, argument);
 }
 TIERD_ALIAS(int, fcntl64, fcntl, int, int, ...)
 

@@ -19,6 +19,7 @@ using namespace tierd::preload;
 TIERD_NEXT(int, open, const char*, int, ...)
 TIERD_NEXT(int, openat, int, const char*, int, ...)
 TIERD_NEXT(int, creat, const char*, unsigned)
+TIERD_NEXT(int, open_by_handle_at, int, file_handle*, int)
 TIERD_NEXT(int, __open_2, const char*, int)
 TIERD_NEXT(int, __openat_2, int, const char*, int)
 
@@ -158,6 +159,12 @@ TIERD_EXPORT(int, creat, const char* path, unsigned mode) {
   return Active() ? AfterReal(fd, O_WRONLY | O_CREAT | O_TRUNC, {}) : fd;
 }
 TIERD_ALIAS(int, creat64, creat, const char*, unsigned)
+
+// A file without a name: never one of ours, but it may be written to.
+TIERD_EXPORT(int, open_by_handle_at, int mount, file_handle* handle, int flags) {
+  const int fd = Next_open_by_handle_at()(mount, handle, flags);
+  return Active() ? AfterReal(fd, flags, {}) : fd;
+}
 
 // No libc wrapper in glibc 2.36: the system call. What `resolve` asks for only the kernel can promise.
 TIERD_EXPORT(int, openat2, int directory, const char* path, open_how* how, size_t bytes) {

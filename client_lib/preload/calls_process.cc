@@ -74,6 +74,7 @@ TIERD_EXPORT(int, clone, int (*run)(void*), void* stack, int flags, void* argume
   void* more[3];
   for (void*& word : more) word = va_arg(arguments, void*);
   va_end(arguments);
+  NoteClone(static_cast<unsigned long>(flags));
   if ((flags & CLONE_FILES) != 0) return Next_clone()(run, stack, flags, argument, more[0], more[1], more[2]);
   const NewProcess begins(Conversion::kFork);
   if ((flags & CLONE_VM) == 0) return Next_clone()(run, stack, flags, argument, more[0], more[1], more[2]);

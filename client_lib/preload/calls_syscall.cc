@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "client_lib/preload/calls.h"
+#include "client_lib/preload/changing.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/new_process.h"
 #include "client_lib/preload/raw.h"
@@ -109,6 +110,8 @@ bool OnNames(long number, const Arguments& args, long* result) {
     case SYS_mkdirat: *result = ::mkdirat(args.Int(0), args.Path(1), args.Unsigned(2)); return true;
     case SYS_truncate: *result = ::truncate64(args.Path(0), args.a[1]); return true;
     case SYS_ftruncate: *result = ::ftruncate64(args.Int(0), args.a[1]); return true;
+    case SYS_open_by_handle_at: *result = ::open_by_handle_at(args.Int(0), args.At<file_handle>(1), args.Int(2)); return true;
+    case SYS_renameat: *result = ::renameat(args.Int(0), args.Path(1), args.Int(2), args.Path(3)); return true;
     case SYS_chdir: *result = ::chdir(args.Path(0)); return true;
     case SYS_fchdir: *result = ::fchdir(args.Int(0)); return true;
     case SYS_chroot: *result = ::chroot(args.Path(0)); return true;
@@ -117,6 +120,8 @@ bool OnNames(long number, const Arguments& args, long* result) {
     case SYS_setns: *result = ::setns(args.Int(0), args.Int(1)); return true;
 #ifdef SYS_open
     case SYS_open: *result = __real_open64(args.Path(0), args.Int(1), args.Unsigned(2)); return true;
+    case SYS_creat: *result = ::creat(args.Path(0), args.Unsigned(1)); return true;
+    case SYS_link: *result = ::link(args.Path(0), args.Path(1)); return true;
     case SYS_rename: *result = ::rename(args.Path(0), args.Path(1)); return true;
     case SYS_unlink: *result = ::unlink(args.Path(0)); return true;
     // A vfork child may do less than a fork child: fork serves both, and comes back through this frame.
@@ -167,6 +172,57 @@ long Pass(long number, const Arguments& args) {
   return Next_syscall()(number, args.a[0], args.a[1], args.a[2], args.a[3], args.a[4], args.a[5]);
 }
 
+// ---- what changes a file or a directory, and is told (changing.h) ---------------------------------------------------------------
+
+// Of calls that this libc has no names for.
+constexpr long kFchmodat2 = 452, kSetxattrat = 463, kRemovexattrat = 466;
+
+bool OnChanges(long number, const Arguments& args, long* result) {
+  const auto name = [&](int directory, int path, Changes what, bool recursive = false) {
+    *result = ChangeName(directory, args.Path(path), what, [&] { return static_cast<int>(Pass(number, args)); }, recursive);
+    return true;
+  };
+  const auto descriptor = [&] {
+    *result = ChangeNumber(args.Int(0), [&] { return static_cast<int>(Pass(number, args)); });
+    return true;
+  };
+  const auto at = [&](int flags) {
+    *result = ChangeAt(args.Int(0), args.Path(1), flags, [&] { return static_cast<int>(Pass(number, args)); });
+    return true;
+  };
+  switch (number) {
+    case SYS_fchmod:
+    case SYS_fchown:
+    case SYS_fsetxattr:
+    case SYS_fremovexattr: return descriptor();
+    case SYS_mknodat: return name(args.Int(0), 1, Changes::kEntry);
+    case SYS_symlinkat: return name(args.Int(1), 2, Changes::kEntry);
+    case SYS_setxattr:
+    case SYS_removexattr: return name(AT_FDCWD, 0, Changes::kTarget);
+    case SYS_lsetxattr:
+    case SYS_lremovexattr: return name(AT_FDCWD, 0, Changes::kEntry);
+    case SYS_fchmodat: return at(0);
+    case SYS_fchownat: return at(args.Int(4));
+    case SYS_utimensat: return args.a[1] == 0 ? descriptor() : at(args.Int(3));
+    case kFchmodat2: return at(args.Int(3));
+    case kSetxattrat:
+    case kRemovexattrat: return at(args.Int(2));
+#ifdef SYS_open
+    case SYS_futimesat: return args.a[1] == 0 ? descriptor() : at(0);
+    case SYS_chmod:
+    case SYS_chown:
+    case SYS_utime:
+    case SYS_utimes: return name(AT_FDCWD, 0, Changes::kTarget);
+    case SYS_lchown:
+    case SYS_mkdir:
+    case SYS_mknod: return name(AT_FDCWD, 0, Changes::kEntry);
+    case SYS_rmdir: return name(AT_FDCWD, 0, Changes::kEntry, true);
+    case SYS_symlink: return name(AT_FDCWD, 1, Changes::kEntry);
+#endif
+    default: return false;
+  }
+}
+
 }  // namespace
 
 TIERD_EXPORT(long, syscall, long number, ...) {
@@ -176,16 +232,18 @@ TIERD_EXPORT(long, syscall, long number, ...) {
   for (long& argument : args.a) argument = va_arg(list, long);
   va_end(list);
   if (!Active()) return Pass(number, args);
-  if ((number == SYS_clone || number == SYS_clone3) && (CloneFlags(number, args) & CLONE_FILES) == 0) [[unlikely]] {
-    if ((CloneFlags(number, args) & CLONE_VM) != 0) {
-      MaterialiseAll(Conversion::kFork);
+  if (number == SYS_clone || number == SYS_clone3) [[unlikely]] {
+    const unsigned long flags = CloneFlags(number, args);
+    NoteClone(flags);
+    if ((flags & (CLONE_FILES | CLONE_VM)) == 0) {
+      const NewProcess begins(Conversion::kFork);  // the child comes back through here too, with a count of its own
       return Pass(number, args);
     }
-    const NewProcess begins(Conversion::kFork);  // the child comes back through here too, with a count of its own
+    if ((flags & CLONE_FILES) == 0) MaterialiseAll(Conversion::kFork);
     return Pass(number, args);
   }
   long result;
-  if (OnNumbers(number, args, &result) || OnBytes(number, args, &result) || OnNames(number, args, &result)) return result;
+  if (OnNumbers(number, args, &result) || OnBytes(number, args, &result) || OnNames(number, args, &result) || OnChanges(number, args, &result)) return result;
   if (OpenDescriptions() != 0 || number == SYS_io_uring_setup || number == SYS_io_setup) Prepare(number, args);
   return Pass(number, args);
 }

@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kLargestCopy = 4 << 20;   // of a file whose frame cannot be mapped
+constexpr std::uint64_t kSmallCopy = 256 << 10;   // what is copied without asking how much of it is wanted
 
 constexpr std::uint64_t Up(std::uint64_t n) { return (n + kPage - 1) / kPage * kPage; }
 
@@ -90,12 +91,13 @@ class Builder {
     }
   }
 
+  // To the file's end, which mremap may grow the mapping to. Of a small window into a larger file that would be too much: the source's descriptor, then.
   bool Copy() {
-    const std::uint64_t bytes = End() - request_.offset;
-    if (bytes > kLargestCopy) return false;
+    const std::uint64_t wanted = End() - request_.offset, bytes = d_.size() - request_.offset;
+    if (bytes > kLargestCopy || (bytes > kSmallCopy && wanted < bytes / 4)) return false;
     MemoryFile file;
-    if (!file.Append(d_.piece.data + request_.offset, bytes) || !file.MapAt(base_, Up(bytes), request_.protection, sharing())) return false;
-    CountPieceRead(d_, bytes);
+    if (!file.Append(d_.piece.data + request_.offset, bytes) || !file.MapAt(base_, Up(wanted), request_.protection, sharing())) return false;
+    CountPieceRead(d_, wanted);
     return true;
   }
 

@@ -70,7 +70,7 @@ int CopyToMemory(Description& d) {
   raw::Close(writable);
   if (fd >= 0) {
     Count(counters.memory_copies);
-    NoteMemoryCopy(fd, d.facts, d.dev);
+    NoteMemoryCopy(fd, d);
   }
   return fd;
 }

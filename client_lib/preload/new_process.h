@@ -1,11 +1,19 @@
 // Around a call that makes a process: what is ours becomes real before, and nothing is opened as ours until it is over.
 #pragma once
 
+#include <sched.h>
+
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/src/process.h"
+#include "client_lib/src/thread_state.h"
 
 namespace tierd::preload {
+
+// Before a clone with these flags: the child may run on our memory beside us, without libc's knowing.
+inline void NoteClone(unsigned long flags) {
+  if ((flags & (CLONE_VM | CLONE_VFORK)) == CLONE_VM) client::foreign_threads.store(true, std::memory_order_seq_cst);
+}
 
 class NewProcess {
  public:

@@ -4,9 +4,9 @@
 // Any thread, signal handlers too. Not for words that other processes see (session page).
 #pragma once
 
-#include <sys/single_threaded.h>
-
 #include <atomic>
+
+#include "client_lib/src/thread_state.h"
 
 namespace tierd::preload {
 
@@ -15,7 +15,7 @@ template <typename T>
 inline bool ExchangeOwn(std::atomic<T>& word, T& expected, T desired) {
   static_assert(sizeof(word) == sizeof(T) && (sizeof(T) == 4 || sizeof(T) == 8));
 #if defined(__x86_64__)
-  if (__libc_single_threaded) {
+  if (client::OnlyThread()) {
     bool done;
     __asm__ volatile("cmpxchg %3, %1" : "=@ccz"(done), "+m"(word), "+a"(expected) : "r"(desired) : "memory");
     return done;
@@ -28,7 +28,7 @@ inline bool ExchangeOwn(std::atomic<T>& word, T& expected, T desired) {
 template <typename T>
 inline void AddToOwn(std::atomic<T>& word, T n) {
 #if defined(__x86_64__)
-  if (__libc_single_threaded) {
+  if (client::OnlyThread()) {
     __asm__ volatile("add %1, %0" : "+m"(word) : "r"(n));
     return;
   }
@@ -39,7 +39,7 @@ inline void AddToOwn(std::atomic<T>& word, T n) {
 template <typename T>
 inline void SetOwnBits(std::atomic<T>& word, T bits) {
 #if defined(__x86_64__)
-  if (__libc_single_threaded) {
+  if (client::OnlyThread()) {
     __asm__ volatile("or %1, %0" : "+m"(word) : "r"(bits));
     return;
   }
@@ -50,7 +50,7 @@ inline void SetOwnBits(std::atomic<T>& word, T bits) {
 template <typename T>
 inline void ClearOwnBits(std::atomic<T>& word, T bits) {
 #if defined(__x86_64__)
-  if (__libc_single_threaded) {
+  if (client::OnlyThread()) {
     __asm__ volatile("and %1, %0" : "+m"(word) : "r"(~bits));
     return;
   }

@@ -12,7 +12,7 @@ namespace tierd::client {
 
 inline void AppendToRing(abi::SessionPage& page, std::uint32_t ordinal, std::uint32_t generation, std::int64_t now_ns, abi::Tier tier) {
   std::uint64_t position;
-  if (__libc_single_threaded) {
+  if (OnlyThread()) {
     position = page.ring_head.load(std::memory_order_relaxed);
     page.ring_head.store(position + 1, std::memory_order_release);
   } else {

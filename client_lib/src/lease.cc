@@ -3,6 +3,7 @@
 namespace tierd::client {
 
 __thread ThreadState thread_state;
+constinit std::atomic<bool> foreign_threads{false};
 
 std::uint32_t FirstLeaseHint() {
   static constinit std::atomic<std::uint32_t> threads{0};

@@ -17,9 +17,15 @@ struct ThreadState {
 
 extern __thread ThreadState thread_state __attribute__((tls_model("initial-exec")));
 
+// Set before a thread is made that libc knows nothing of (clone by hand), and for good.
+extern std::atomic<bool> foreign_threads;
+
+// No other thread runs on our memory: all that can come in between is a signal handler.
+inline bool OnlyThread() { return __libc_single_threaded && !foreign_threads.load(std::memory_order_relaxed); }
+
 // Counters that only this process writes: without other threads a plain add is exact, and spares the bus lock.
 inline void AddOwn(std::atomic<std::uint64_t>& counter, std::uint64_t n) {
-  if (__libc_single_threaded) counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  if (OnlyThread()) counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   else counter.fetch_add(n, std::memory_order_relaxed);
 }
 

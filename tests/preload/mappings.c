@@ -1,5 +1,5 @@
 /* Mappings of cached files behave as those of any file. The files hold 32-bit words: the file's number in bits 24-31, the word's place in the others.
- * usage: mappings DIRECTORY [check...]: the directory holds `small` (file 1, 30,000 bytes) and big0 ... big5 (files 10-15, 10,000,000 bytes). */
+ * usage: mappings DIRECTORY [check...]: the directory holds `small` (file 1, 30,000 bytes), `middle` (file 2, 1,000,000 bytes) and big0 ... big5 (files 10-15, 10,000,000 bytes). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -16,11 +16,11 @@
 
 static const char *directory;
 static const size_t page = 4096;
-static const size_t small_bytes = 30000, big_bytes = 10000000;
+static const size_t small_bytes = 30000, middle_bytes = 1000000, big_bytes = 10000000;
 
 static int open_file(int number) {
   char name[4096];
-  if (number == 1) snprintf(name, sizeof name, "%s/small", directory);
+  if (number <= 2) snprintf(name, sizeof name, "%s/%s", directory, number == 1 ? "small" : "middle");
   else snprintf(name, sizeof name, "%s/big%d", directory, number - 10);
   return open(name, O_RDONLY | O_CLOEXEC);
 }
@@ -122,6 +122,29 @@ static int check_resized(void) {
   if (longer == MAP_FAILED) longer = shorter;
   CHECK(shows(longer, 10, 0, 8 * page, 4));
   return munmap(longer, 8 * page);
+}
+
+/* A mapping of a part grows to the rest of the file, as of any file; a small window into a larger file too. */
+static int check_grown(void) {
+  const struct {
+    int number;
+    size_t bytes;
+  } files[] = {{1, small_bytes}, {2, middle_bytes}};
+  for (size_t i = 0; i < 2; ++i) {
+    for (int sharing = MAP_SHARED; sharing <= MAP_PRIVATE; ++sharing) {
+      for (size_t offset = 0; offset <= 2 * page; offset += 2 * page) {
+        const int number = files[i].number, fd = open_file(number);
+        const size_t rest = files[i].bytes - offset;
+        char *map = mmap(NULL, page, PROT_READ, sharing, fd, (off_t)offset);
+        CHECK(map != MAP_FAILED && close(fd) == 0 && shows(map, number, offset, page, 4));
+        char *longer = mremap(map, page, rest, MREMAP_MAYMOVE);
+        CHECK(longer != MAP_FAILED && shows(longer, number, offset, rest, 4));
+        for (size_t at = rest; at % page != 0; ++at) CHECK(longer[at] == 0);
+        CHECK(munmap(longer, rest) == 0);
+      }
+    }
+  }
+  return 0;
 }
 
 /* Threads map and unmap while others read more than the cache has room for. */
@@ -284,7 +307,7 @@ static int check_sent(void) {
 
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"dropped", check_dropped}, {"protection", check_protection}, {"replaced", check_replaced},
-                                        {"resized", check_resized}, {"again", check_again}, {"churn", check_churn}, {"forks", check_forks},
+                                        {"resized", check_resized}, {"grown", check_grown}, {"again", check_again}, {"churn", check_churn}, {"forks", check_forks},
                                         {"sent", check_sent}};
   if (argc < 2) return 64;
   directory = argv[1];

@@ -14,13 +14,14 @@ class PreloadMappingsTest : public PreloadTest {
   void SetUp() override {
     PreloadTest::SetUp();
     Write(Of("small"), Words(1, 30'000));
+    Write(Of("middle"), Words(2, 1'000'000));
     for (std::uint32_t i = 0; i < 6; ++i) Write(Of("big" + std::to_string(i)), Words(10 + i, 10'000'000));
   }
 };
 
 TEST_F(PreloadMappingsTest, BehaveAsThoseOfAnyFile) {
   StartDaemon();
-  for (const char* check : {"dropped", "protection", "replaced", "resized"}) {
+  for (const char* check : {"dropped", "protection", "replaced", "resized", "grown"}) {
     SCOPED_TRACE(check);
     const JobResult served = BareThenServed({PRELOAD_MAPPINGS, source_, check});
     EXPECT_GT(served.report.value("maps", 0u), 0u) << served.report.dump();

@@ -318,6 +318,82 @@ static int check_made(void) {
   return close(s) | close(here);
 }
 
+/* What system calls made by hand change is seen by the next look: an entry more or less in the directory, another mode, time or size of the file. */
+static struct stat before, after;
+static int looks_new(const char *name) { return stat(name, &after) == 0 && memcmp(&before.st_ctim, &after.st_ctim, sizeof after.st_ctim) != 0; }
+static void look(const char *name) {
+  usleep(20000); /* the kernel's clock of files has coarse steps */
+  stat(name, &before);
+}
+#define CHANGES(...)                                                               \
+  do {                                                                             \
+    look("file");                                                                  \
+    CHECK(syscall(__VA_ARGS__) == 0 || errno == ENOTSUP);                          \
+    CHECK(errno == ENOTSUP || looks_new("file"));                                  \
+    errno = 0;                                                                     \
+  } while (0)
+#define MAKES(difference, ...)                                                     \
+  do {                                                                             \
+    int count = count_names(".");                                                  \
+    CHECK(syscall(__VA_ARGS__) == 0 && count_names(".") == count + (difference));  \
+  } while (0)
+static int check_changes_by_hand(void) {
+  char in[4096];
+  struct timespec times[2] = {{1000000000, 0}, {1000000000, 0}};
+  const int start = open(".", O_RDONLY | O_DIRECTORY);
+  snprintf(in, sizeof in, "%.*s/by_hand", (int)(strrchr(path, '/') - path), path);
+  CHECK(mkdir(in, 0700) == 0 && chdir(in) == 0 && count_names(".") == 0);
+  int fd = open("file", O_WRONLY | O_CREAT, 0600);
+  CHECK(write(fd, "one", 3) == 3 && close(fd) == 0);
+  errno = 0;
+  MAKES(1, SYS_mkdirat, AT_FDCWD, "a", 0700);
+  MAKES(1, SYS_mknodat, AT_FDCWD, "b", S_IFIFO | 0600, 0);
+  MAKES(1, SYS_symlinkat, "file", AT_FDCWD, "c");
+  MAKES(-1, SYS_renameat, AT_FDCWD, "c", AT_FDCWD, "b");
+  fd = open("file", O_RDWR);
+  CHANGES(SYS_fchmod, fd, 0640);
+  CHANGES(SYS_fchown, fd, getuid(), getgid());
+  CHANGES(SYS_fsetxattr, fd, "user.a", "b", 1, 0);
+  CHANGES(SYS_fremovexattr, fd, "user.a");
+  CHANGES(SYS_utimensat, fd, NULL, times, 0);
+  CHECK(after.st_mtime == 1000000000 && close(fd) == 0);
+  CHANGES(SYS_fchmodat, AT_FDCWD, "file", 0600);
+  CHANGES(SYS_fchownat, AT_FDCWD, "file", getuid(), getgid(), 0);
+  CHANGES(SYS_utimensat, AT_FDCWD, "file", NULL, 0);
+  CHANGES(SYS_setxattr, "file", "user.a", "b", 1, 0);
+  CHANGES(SYS_removexattr, "file", "user.a");
+  CHANGES(SYS_lsetxattr, "file", "user.a", "b", 1, 0);
+  CHANGES(SYS_lremovexattr, "file", "user.a");
+  struct {
+    struct file_handle head;
+    char bytes[MAX_HANDLE_SZ];
+  } handle = {.head = {.handle_bytes = MAX_HANDLE_SZ}};
+  int mount_id, mount = open(".", O_RDONLY | O_DIRECTORY);
+  look("file");
+  if (name_to_handle_at(AT_FDCWD, "file", &handle.head, &mount_id, 0) == 0 && (fd = (int)syscall(SYS_open_by_handle_at, mount, &handle, O_WRONLY)) >= 0)
+    CHECK(write(fd, "longer", 6) == 6 && close(fd) == 0 && stat("file", &after) == 0 && after.st_size == 6);
+#ifdef SYS_open
+  MAKES(1, SYS_mkdir, "d", 0700);
+  MAKES(-1, SYS_rmdir, "d");
+  MAKES(1, SYS_mknod, "d", S_IFIFO | 0600, 0);
+  MAKES(1, SYS_symlink, "file", "e");
+  MAKES(1, SYS_link, "file", "f");
+  CHECK(stat("file", &after) == 0 && after.st_nlink == 2);
+  CHANGES(SYS_chmod, "file", 0644);
+  CHANGES(SYS_chown, "file", getuid(), getgid());
+  CHANGES(SYS_lchown, "file", getuid(), getgid());
+  CHANGES(SYS_utime, "file", NULL);
+  CHANGES(SYS_utimes, "file", NULL);
+  CHANGES(SYS_futimesat, AT_FDCWD, "file", NULL);
+  int count = count_names(".");
+  fd = (int)syscall(SYS_creat, "g", 0600);
+  CHECK(fd >= 0 && count_names(".") == count + 1 && write(fd, "four", 4) == 4 && close(fd) == 0 && stat("g", &after) == 0 && after.st_size == 4);
+  fd = (int)syscall(SYS_creat, "g", 0600);
+  CHECK(fd >= 0 && stat("g", &after) == 0 && after.st_size == 0 && close(fd) == 0);
+#endif
+  return fchdir(start) | close(start) | close(mount);
+}
+
 static int check_streams(void) { /* the wide one converts */
   char name[4096];
   uint32_t numbers[3000];
@@ -341,7 +417,8 @@ int main(int argc, char **argv) {
   static const struct check checks[] = {{"reopened", check_reopened}, {"placeholder", check_placeholder}, {"by_hand", check_by_hand},
                                         {"by_hand_rare", check_by_hand_rare}, {"access", check_access}, {"links", check_links},
                                         {"small_stacks", check_small_stacks}, {"changes_without_numbers", check_changes_without_numbers},
-                                        {"writers", check_writers}, {"roots", check_roots}, {"listings", check_listings}, {"streams", check_streams}, {"made", check_made}, {"ends", check_ends}};
+                                        {"writers", check_writers}, {"roots", check_roots}, {"listings", check_listings}, {"streams", check_streams}, {"made", check_made},
+                                        {"changes_by_hand", check_changes_by_hand}, {"ends", check_ends}};
   if (argc < 2) return 64;
   path = argv[1];
   return RUN_CHECKS(checks, argc, argv, 2);

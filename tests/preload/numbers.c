@@ -241,6 +241,24 @@ static int check_shared_memory(void) { /* converts */
   return close(fd);
 }
 
+/* Somebody who runs on our memory and descriptors, though libc has made no thread: no step is lost. */
+enum { kSteps = 2000000 };
+static int step(void *fd) {
+  for (int i = 0; i < kSteps; ++i) lseek(*(int *)fd, 1, SEEK_CUR);
+  return 0;
+}
+static int step_beside(void *fd) {
+  return prctl(PR_SET_PDEATHSIG, SIGKILL) | step(fd);
+}
+static int check_cloned(void) {
+  static char stack[65536] __attribute__((aligned(16)));
+  alarm(60); /* whose step is lost may wait for ever */
+  int fd = open(path, O_RDONLY);
+  pid_t child = clone(step_beside, stack + sizeof stack, CLONE_VM | CLONE_FILES | SIGCHLD, &fd);
+  CHECK(child > 0 && step(&fd) == 0 && ends_well(child) && lseek(fd, 0, SEEK_CUR) == 2 * kSteps);
+  return close(fd);
+}
+
 /* Jumps out of the middle of calls that handlers may interrupt: the others go on. */
 static sigjmp_buf out;
 static volatile sig_atomic_t jumping;
@@ -348,7 +366,7 @@ int main(int argc, char **argv) {
                                         {"unshared", check_unshared},   {"locks", check_locks},       {"limit", check_limit},
                                         {"exhausted", check_exhausted}, {"poll", check_poll},         {"behind", check_behind},     {"sendfile", check_sendfile},
                                         {"closed", check_closed},       {"no_calls", check_no_calls},
-                                        {"shared_memory", check_shared_memory}, {"jumps", check_jumps}};
+                                        {"shared_memory", check_shared_memory}, {"cloned", check_cloned}, {"jumps", check_jumps}};
   if (argc < 3) return 64;
   path = argv[1], other = argv[2];
   return RUN_CHECKS(checks, argc, argv, 3);

@@ -41,7 +41,7 @@ struct NumberCase {
 
 TEST_F(PreloadNumbersTest, AreWhatProgramsMakeOfThem) {
   for (const NumberCase& c : std::initializer_list<NumberCase>{{"lowest", 3}, {"taken", 0}, {"taken", 0, "4096"}, {"refused", 0}, {"unshared", 1}, {"locks", -1},
-                                                               {"limit", -1}, {"exhausted", 12}, {"poll", 0}, {"behind", 0}, {"shared_memory", 1}, {"closed", 0}, {"closed", 0, "4096"}}) {
+                                                               {"limit", -1}, {"exhausted", 12}, {"poll", 0}, {"behind", 0}, {"shared_memory", 1}, {"cloned", 0}, {"closed", 0}, {"closed", 0, "4096"}}) {
     SCOPED_TRACE(c.check);
     const JobResult served = Run(PRELOAD_NUMBERS, c.limit, c.check);
     EXPECT_GT(served.report.value("opened", 0u), 0u) << served.report.dump();
@@ -73,7 +73,7 @@ TEST_F(PreloadNumbersTest, AreFoundByEveryName) {
     const char* counter;  // what must have come from the cache
     unsigned at_least;
   } cases[] = {{"reopened", 20, "opened", 20}, {"placeholder", 1, "opened", 2}, {"by_hand", 0, "opened", 2}, {"by_hand_rare", 1, "opened", 1}, {"access", 0, "stats", 4},
-               {"links", 0, "opened", 2}, {"listings", 0, "listings", 1}, {"made", 0, "listings", 2}, {"streams", 1, "opened", 3}};
+               {"links", 0, "opened", 2}, {"listings", 0, "listings", 1}, {"made", 0, "listings", 2}, {"changes_by_hand", -1, "stats", 20}, {"streams", 1, "opened", 3}};
   for (const auto& c : cases) {
     SCOPED_TRACE(c.check);
     const JobResult served = Run(PRELOAD_NAMES, "1500", c.check);

@@ -20,6 +20,12 @@ class PreloadProgramsTest : public PreloadTest {
     Both("numbers", Words(0, 100'000));
     StartDaemon();
   }
+  // Accesses that the daemon has heard of.
+  long long Heard() {
+    const std::string text = daemon_.Metrics(), name = "\ntierd_ring_entries_total ";
+    const std::size_t at = text.find(name);
+    return at == std::string::npos ? -1 : std::stoll(text.substr(at + name.size()));
+  }
 };
 
 TEST_F(PreloadProgramsTest, ThoseThatCallTheKernelByHandReadTheSource) {
@@ -100,16 +106,41 @@ TEST_F(PreloadProgramsTest, ThoseThatForkAskNoSource) {
   EXPECT_EQ(inherited.report.value("memory_copies", 0u), 0u) << inherited.report.dump();
 }
 
+// A lock is on the file, for everybody, though the fork made its descriptor a copy in memory: the copy is the file again, where the program had come to.
+TEST_F(PreloadProgramsTest, ThoseThatLockAfterAForkLockTheFile) {
+  Write(Of("old"), Words(7, 50'000));
+  const timespec long_ago[2] = {{1'500'000'000, 0}, {1'500'000'000, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, Of("old").c_str(), long_ago, 0), 0);
+  daemon_.Prefetch(Of("old"));
+  for (const char* lock : {"fcntl.flock(fd,fcntl.LOCK_EX)", "fcntl.lockf(fd,fcntl.LOCK_SH)", "fcntl.fcntl(fd,fcntl.F_OFD_SETLK,struct.pack('hhqqi4x',fcntl.F_RDLCK,0,0,0,0))"}) {
+    SCOPED_TRACE(lock);
+    const JobResult served = RunJob({"/usr/bin/python3", "-c",
+                                     "import fcntl,os,struct,subprocess,sys\n"
+                                     "fd=os.open(sys.argv[1],os.O_RDONLY); copy=os.dup(fd); os.read(fd,1000)\n"
+                                     "p=os.fork()\n"
+                                     "if p==0: os._exit(os.fstat(fd).st_size!=50000)\n"
+                                     "assert os.waitpid(p,0)[1]==0\n"
+                                     + std::string(lock) +
+                                     "\nassert os.read(fd,4)==(7<<24|250).to_bytes(4,'little') and os.lseek(copy,0,1)==1004 and not os.get_inheritable(fd)\n"
+                                     "assert os.fstat(fd).st_ino==os.stat(sys.argv[1]).st_ino\n"
+                                     "other='import fcntl,sys\\nf=open(sys.argv[1],\"r+\")\\n'\\\n"
+                                     "  'for lock in (fcntl.flock,fcntl.lockf):\\n try: lock(f,fcntl.LOCK_EX|fcntl.LOCK_NB)\\n except OSError: sys.exit(9)\\n'\n"
+                                     "bare={k:v for k,v in os.environ.items() if k!='LD_PRELOAD'}\n"
+                                     "taken=lambda: subprocess.run([sys.executable,'-c',other,sys.argv[1]],env=bare).returncode==9\n"
+                                     "assert taken()\n"
+                                     "os.close(copy); os.close(fd); assert not taken()\n",
+                                     Of("old")},
+                                    job_);
+    EXPECT_EQ(served.code, 0) << served.output;
+    EXPECT_EQ(served.report.value("memory_copies", 0u), 1u) << served.report.dump();
+  }
+}
+
 // What the daemon predicts from are the accesses it hears of: of a large file each chunk that the reading comes to, in whatever pieces.
 TEST_F(PreloadProgramsTest, ThoseThatReadLargeFilesAreHeardOf) {
   Write(Of("large"), Words(3, 10'000'000));
   daemon_.Prefetch(Of("large"));
-  const auto heard = [&] {
-    const std::string text = daemon_.Metrics(), name = "\ntierd_ring_entries_total ";
-    const std::size_t at = text.find(name);
-    return at == std::string::npos ? -1 : std::stoll(text.substr(at + name.size()));
-  };
-  const long long before = heard();
+  const long long before = Heard();
   ASSERT_GE(before, 0);
   const JobResult served = RunJob({"/usr/bin/python3", "-c",
                                    "import os,sys\n"
@@ -119,7 +150,28 @@ TEST_F(PreloadProgramsTest, ThoseThatReadLargeFilesAreHeardOf) {
                                    Of("large")},
                                   job_);
   EXPECT_EQ(served.code, 0) << served.output;
-  EXPECT_TRUE(Eventually(10'000, [&] { return heard() == before + 4; })) << before << " then " << heard();
+  EXPECT_TRUE(Eventually(10'000, [&] { return Heard() == before + 4; })) << before << " then " << Heard();
+}
+
+// Whatever the bytes leave by: a small file is heard of once for each time it is opened, and counted as coming from where it came from.
+TEST_F(PreloadProgramsTest, ThoseThatSendSmallFilesAreHeardOf) {
+  for (const char* name : {"sent", "copied"}) Write(Of(name), Words(3, 50'000));
+  const long long before = Heard();
+  ASSERT_GE(before, 0);
+  const JobResult served = RunJob({"/usr/bin/python3", "-c",
+                                   "import os,sys\n"
+                                   "out=os.open(sys.argv[3],os.O_CREAT|os.O_RDWR,0o600)\n"
+                                   "for i in range(2):\n"
+                                   "  fd=os.open(sys.argv[1],os.O_RDONLY)\n"
+                                   "  for at in (0,20000,40000): assert os.sendfile(out,fd,at,20000)==min(20000,50000-at)\n"
+                                   "  fd=os.open(sys.argv[2],os.O_RDONLY)\n"
+                                   "  assert os.copy_file_range(fd,out,60000)==50000\n",
+                                   Of("sent"), Of("copied"), scratch_.path() + "/out"},
+                                  job_);
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_TRUE(Eventually(10'000, [&] { return Heard() == before + 4; })) << before << " then " << Heard();
+  EXPECT_EQ(served.Of("reads", "source"), 2u) << served.report.dump();
+  EXPECT_EQ(served.Of("reads", "ram"), 6u) << served.report.dump();
 }
 
 // exec closes what was being written, and the next program reads it.
