@@ -64,7 +64,7 @@ class Scrubber {
   static bool EndsPath(char c) { return std::string_view(" \"'=:,;()<>\n\t").find(c) != std::string_view::npos; }
   static bool IsWord(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-'; }
   // What every system has says something and names nobody.
-  static bool IsCommon(std::string_view path) { return path.starts_with("/proc/") || path.starts_with("/sys/") || path.starts_with("/dev/") || path.starts_with("/v1/"); }
+  static bool IsCommon(std::string_view path) { return path.starts_with("/proc/") || path.starts_with("/sys/") || path.starts_with("/v1/"); }
   static bool IsPath(const std::string& text) { return text.size() > 1 && text[0] == '/' && !IsCommon(text); }
 
   std::size_t EndOfPath(const std::string& text, std::size_t at) const {

@@ -117,7 +117,7 @@ TEST(DebugBundle, HoldsNoPathAndNoName) {
 TEST(DebugBundle, KnowsWhereAPathEnds) {
   const std::string odd = "/pfs/secret (x), secret/set";
   FakeControl fake;
-  fake.Reply("GET /v1/status", {{"runtime_directory", "/run/secret"},
+  fake.Reply("GET /v1/status", {{"runtime_directory", "/dev/shm/secret"},
                                 {"tiers", {{"ssd", {{"directory", "/nvme/secret; <secret>"}, {"note", "index lost in /nvme/secret; <secret>: rebuilt, see " + odd + ", that is all"}}}}},
                                 {"sources", {{{"name", "set"}, {"path", odd}}, {{"name", "outer"}, {"path", "/pfs"}}}}});
   fake.Reply("GET /v1/version", {{"version", "0.1.0"}});
