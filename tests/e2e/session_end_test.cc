@@ -1,24 +1,32 @@
 // When a session ends (HAZARDS 2.5, 2.6, 2.14): not before the last process that may look at its frames is gone, and at once when its client has left in order.
 #include <grp.h>
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <utility>
 
 #include "client_lib/abi/layout.h"
 #include "client_lib/abi/messages.h"
 #include "tests/e2e/daemon_process.h"
 #include "tests/e2e/reading.h"
+#include "tierd/base/unique_fd.h"
 
 namespace tierd::e2e {
 namespace {
 
 constexpr int kFiles = 40;
 constexpr std::size_t kBytes = 200'000;
+constexpr unsigned kPeerPidfd = 77;  // SO_PEERPIDFD, which older headers lack
 
 class SessionEndTest : public testing::Test {
  protected:
@@ -78,6 +86,52 @@ class SessionEndTest : public testing::Test {
     ASSERT_EQ(::write(go[1], &verdict, 1), 1);
     EXPECT_TRUE(Eventually(5000, [&] { return daemon.Status()["leases"] == 0 && Lingering() == 0; })) << daemon.Status().dump();
   }
+  // A client that does nothing by itself: its socket, with kHello said.
+  int SayHello() const {
+    const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    EXPECT_LT(daemon.socket().size(), sizeof address.sun_path);
+    std::strcpy(address.sun_path, daemon.socket().c_str());
+    EXPECT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    const timeval patience{10, 0};
+    ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    struct {
+      abi::MessageHeader header;
+      abi::Hello hello;
+    } hello{};
+    hello.header = {abi::kMessageMagic, static_cast<std::uint16_t>(abi::MessageType::kHello), abi::kProtocolVersion, sizeof hello, 1};
+    hello.hello.version_min = abi::kProtocolVersionMin;
+    hello.hello.version_max = abi::kProtocolVersion;
+    hello.hello.layout_version = abi::kLayoutVersion;
+    EXPECT_EQ(::send(fd, &hello, sizeof hello, 0), static_cast<ssize_t>(sizeof hello));
+    return fd;
+  }
+  struct Heard {
+    std::string bytes;
+    UniqueFd descriptor;  // the first one
+  };
+  static Heard Hear(int fd) {
+    Heard heard;
+    heard.bytes.resize(1 << 16);
+    iovec part{heard.bytes.data(), heard.bytes.size()};
+    alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
+    msghdr message{};
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    const ssize_t got = ::recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
+    heard.bytes.resize(got < 0 ? 0 : static_cast<std::size_t>(got));
+    cmsghdr* const first = CMSG_FIRSTHDR(&message);
+    for (std::size_t i = 0; first != nullptr && i < (first->cmsg_len - CMSG_LEN(0)) / sizeof(int); ++i) {
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(first) + i * sizeof number, sizeof number);
+      UniqueFd received(number);
+      if (i == 0) heard.descriptor = std::move(received);
+    }
+    return heard;
+  }
   int Lingering() const { return static_cast<int>(Metric("tierd_sessions_lingering ")); }
   double Metric(const std::string& name) const {
     const std::string text = daemon.Metrics();
@@ -127,23 +181,7 @@ TEST_F(SessionEndTest, SessionsThatWereLeftDoNotLinger) {
 // A client that puts many questions before it reads an answer: what comes with a descriptor waits its turn like the rest.
 TEST_F(SessionEndTest, DescriptorsWaitForAClientThatReadsLate) {
   ASSERT_TRUE(daemon.Start(options)) << daemon.output();
-  const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  ASSERT_LT(daemon.socket().size(), sizeof address.sun_path);
-  std::strcpy(address.sun_path, daemon.socket().c_str());
-  ASSERT_EQ(::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  const timeval patience{10, 0};
-  ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-  struct {
-    abi::MessageHeader header;
-    abi::Hello hello;
-  } hello{};
-  hello.header = {abi::kMessageMagic, static_cast<std::uint16_t>(abi::MessageType::kHello), abi::kProtocolVersion, sizeof hello, 1};
-  hello.hello.version_min = abi::kProtocolVersionMin;
-  hello.hello.version_max = abi::kProtocolVersion;
-  hello.hello.layout_version = abi::kLayoutVersion;
-  ASSERT_EQ(::send(fd, &hello, sizeof hello, 0), static_cast<ssize_t>(sizeof hello));
+  const int fd = SayHello();
   struct {
     abi::MessageHeader header;
     abi::IdEntry entry;
@@ -157,21 +195,58 @@ TEST_F(SessionEndTest, DescriptorsWaitForAClientThatReadsLate) {
   }
   SleepMs(100);  // all are answered into the queue
   for (abi::MessageHeader header{}; header.type != static_cast<std::uint16_t>(abi::MessageType::kIndex);) {
-    std::vector<char> bytes(1 << 16);
-    iovec part{bytes.data(), bytes.size()};
-    alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))];
-    msghdr message{};
-    message.msg_iov = &part;
-    message.msg_iovlen = 1;
-    message.msg_control = control;
-    message.msg_controllen = sizeof control;
-    ASSERT_GE(::recvmsg(fd, &message, MSG_CMSG_CLOEXEC), static_cast<ssize_t>(sizeof header)) << "cut off";
-    std::memcpy(&header, bytes.data(), sizeof header);
-    const bool with_descriptor = CMSG_FIRSTHDR(&message) != nullptr;
+    const Heard heard = Hear(fd);
+    ASSERT_GE(heard.bytes.size(), sizeof header) << "cut off";
+    std::memcpy(&header, heard.bytes.data(), sizeof header);
+    const bool with_descriptor = heard.descriptor.valid();
     EXPECT_EQ(with_descriptor, header.type == static_cast<std::uint16_t>(abi::MessageType::kIndex) || header.type == static_cast<std::uint16_t>(abi::MessageType::kWelcome));
   }
   EXPECT_EQ(Metric("tierd_sessions "), 1);
   ::close(fd);
+}
+
+// A trainer that calls nothing maps the segments of a daemon that was stopped: it keeps what it has leased, and no more (HAZARDS 2.8).
+TEST_F(SessionEndTest, AStoppedDaemonsMemoryGoesBackWhileClientsIdle) {
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  Client client(daemon.socket());
+  std::vector<tier_view> views(2);
+  for (int i = 0; i < kFiles; ++i) ASSERT_EQ(Get(client.get(), Path(i)).bytes.size(), kBytes);
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(tier_get(client.get(), Path(i * 17).c_str(), &views[static_cast<std::size_t>(i)], 0), 0);
+  const int raw = SayHello();
+  std::vector<UniqueFd> segments;
+  for (std::uint64_t serial = 1; serial <= 8; ++serial) {
+    struct {
+      abi::MessageHeader header;
+      abi::IdEntry entry;
+    } question{{abi::kMessageMagic, static_cast<std::uint16_t>(abi::MessageType::kGetSegment), abi::kProtocolVersion, sizeof question, 1}, {serial, serial}};
+    ASSERT_EQ(::send(raw, &question, sizeof question, MSG_NOSIGNAL), static_cast<ssize_t>(sizeof question));
+    for (abi::MessageHeader header{}; header.type != static_cast<std::uint16_t>(abi::MessageType::kSegment);) {
+      Heard heard = Hear(raw);
+      ASSERT_GE(heard.bytes.size(), sizeof header) << "cut off";
+      std::memcpy(&header, heard.bytes.data(), sizeof header);
+      if (heard.descriptor.valid() && header.type == static_cast<std::uint16_t>(abi::MessageType::kSegment)) segments.push_back(std::move(heard.descriptor));
+    }
+  }
+  const auto allocated = [&] {
+    std::uint64_t bytes = 0;
+    for (const UniqueFd& segment : segments) {
+      struct stat st {};
+      EXPECT_EQ(::fstat(segment.get(), &st), 0);
+      bytes += static_cast<std::uint64_t>(st.st_blocks) * 512;
+    }
+    return bytes;
+  };
+  const std::uint64_t before = allocated();
+  EXPECT_GE(before, std::uint64_t{16} << 20);
+  EXPECT_EQ(daemon.Stop(), 0);
+  EXPECT_LE(allocated(), std::size_t{2} * (4 << 20)) << "of " << before << ": a leased frame may cross from one huge page into the next\n" << daemon.output();
+  for (int i = 0; i < 2; ++i) {
+    tier_view& view = views[static_cast<std::size_t>(i)];
+    EXPECT_EQ(std::string(static_cast<const char*>(view.data), view.size), Content(Path(i * 17), kBytes));
+    tier_release(&view);
+  }
+  EXPECT_EQ(Get(client.get(), Path(5)).bytes, Content(Path(5), kBytes));
+  ::close(raw);
 }
 
 TEST_F(SessionEndTest, ClientWithoutAGroupOfTheDaemonReadsTheSource) {
@@ -193,6 +268,47 @@ TEST_F(SessionEndTest, ClientWithoutAGroupOfTheDaemonReadsTheSource) {
   EXPECT_EQ(got.origin, static_cast<std::uint32_t>(TIER_FROM_BYPASS));
   Client insisting(daemon.socket());
   EXPECT_EQ(insisting.error(), -EACCES);
+}
+
+// As on a kernel that gives no pidfd of a process in a foreign pid namespace: for this process and those it starts.
+bool RefusePidfds() {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_pidfd_open, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getsockopt, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kPeerPidfd, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOPROTOOPT),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{.len = sizeof filter / sizeof filter[0], .filter = filter};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+// Whose end cannot be seen gets no mappings: its leases would count for ever, or not long enough (HAZARDS 2.5).
+TEST_F(SessionEndTest, ClientWithoutAPidfdReadsTheSource) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (!RefusePidfds()) ::_exit(77);
+    if (!daemon.Start(options)) ::_exit(1);
+    int bad = 0;
+    {
+      Client insisting(daemon.socket());
+      bad |= insisting.error() == -EACCES ? 0 : 2;
+      Client stranger(daemon.socket(), 0);
+      const Got got = Get(stranger.get(), Path(1));
+      bad |= got.bytes == Plain(Path(1)).bytes && got.origin == TIER_FROM_BYPASS ? 0 : 4;
+      bad |= Metric("tierd_sessions_refused_total ") >= 2 && Metric("tierd_sessions ") == 0 ? 0 : 8;
+    }
+    bad |= daemon.Stop() == 0 ? 0 : 16;
+    ::_exit(bad);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no filters here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "client_lib/abi/path_hash.h"
 #include "tierd/base/check.h"
 #include "tierd/engine/engine.h"
+#include "tierd/ram/unleased_memory.h"
 
 namespace tierd::engine {
 namespace {
@@ -352,14 +353,20 @@ void Engine::Stop(int timeout_ms) {
     if (const std::size_t left = unit->reader->Stop(left_of(timeout_ms / 4)); left != 0)
       Log("stop source=" + unit->options.name + " unfinished_requests=" + std::to_string(left));
   }
-  if (!ssd_) return;
-  if (Status status = ssd_->Stop(left_of(timeout_ms)); !status.ok()) return Log("stop ssd reason=\"" + status.message() + "\"");
-  // The directory is free for the next tierd even where the kernel does not let this process end: a thread that opens a file of a FUSE source, one of whose
-  // pages another process's hung read has locked, cannot be killed.
-  placement_->SetSsd(nullptr);
-  fetcher_->SetSsd(nullptr);
-  jobs_->SetSsd(nullptr);
-  ssd_.reset();
+  if (ssd_) {
+    if (Status status = ssd_->Stop(left_of(timeout_ms)); !status.ok()) return Log("stop ssd reason=\"" + status.message() + "\"");
+    // The directory is free for the next tierd even where the kernel does not let this process end: a thread that opens a file of a FUSE source, one of whose
+    // pages another process's hung read has locked, cannot be killed.
+    placement_->SetSsd(nullptr);
+    fetcher_->SetSsd(nullptr);
+    jobs_->SetSsd(nullptr);
+    ssd_.reset();
+  }
+  // Clients that call nothing map the segments for as long as they like: what they hold no lease of is nobody's now.
+  const std::size_t sessions = ram_->leases().sessions();
+  if (sessions == 0) return;  // the memory ends with this process
+  const std::uint64_t given = ram::GiveBackUnleased(*ram_, [&] { return left_of(timeout_ms) > 0; });
+  Log("stop sessions=" + std::to_string(sessions) + " bytes_given_back=" + std::to_string(given));
 }
 
 }  // namespace tierd::engine
