@@ -7,7 +7,6 @@
 
 #include "tests/io/engine_test_base.h"
 #include "tests/pfs_sim/rig.h"
-#include "tierd/io/engine_probe.h"
 
 namespace tierd::io {
 namespace {
@@ -190,24 +189,6 @@ TEST_P(Hang, ErrorsOfTheSourceComeThrough) {
 }
 
 INSTANTIATE_FOR_BOTH_ENGINES(Hang);
-
-class ProbeOfASource : public Hang {};
-
-TEST_P(ProbeOfASource, AHangEndsTheMeasurementInTime) {
-  START_RIG();
-  EngineProbe probe;
-  Fill("f", 100);
-  for (int i = 0; i < 100; ++i) probe.paths.push_back("f" + std::to_string(i));
-  probe.root_fd = mount_.get();
-  probe.max_ms = 400;
-  rig_->Control("fault add op=read path=f* errno=hang nth=30 every=1");
-  const auto start = std::chrono::steady_clock::now();
-  const EngineChoice choice = ChooseEngine(probe);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));
-  EXPECT_EQ(choice.kind, EngineKind::kThreads);
-}
-
-INSTANTIATE_TEST_SUITE_P(Engine, ProbeOfASource, testing::Values(EngineKind::kThreads), KindName);
 
 }  // namespace
 }  // namespace tierd::io

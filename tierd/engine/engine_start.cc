@@ -8,6 +8,7 @@
 #include "client_lib/abi/path_hash.h"
 #include "tierd/base/check.h"
 #include "tierd/engine/engine.h"
+#include "tierd/io/engine_probe.h"
 #include "tierd/ram/unleased_memory.h"
 
 namespace tierd::engine {
@@ -166,13 +167,16 @@ Status Engine::OpenSsd() {
     if (source::RelativeTo(unit->source->canonical_root(), options_.ssd.directory, &rest))
       return Status(Code::kInvalid, "ssd.directory " + options_.ssd.directory + " is inside the source " + unit->options.path + "; the cache must not be cached");
   }
-  const EngineChoice choice = options_.ssd.engine;
-  const io::EngineOptions io_options{.depth = 256, .workers = 32, .max_replacements = 32, .faults = options_.ssd_faults};
-  auto io = choice == EngineChoice::kThreads ? io::MakeEngine(io::EngineKind::kThreads, io_options) : io::MakeEngine(io::EngineKind::kUring, io_options);
-  if (!io.ok() && choice == EngineChoice::kAuto) {
-    Log("ssd engine=threads reason=\"" + io.status().message() + "\"");
-    io = io::MakeEngine(io::EngineKind::kThreads, io_options);
+  io::EngineOptions io_options{.depth = 256, .workers = 32, .max_replacements = 32};
+  std::optional<io::EngineKind> kind = ForcedEngine(options_.ssd.engine);
+  if (!kind) {
+    const io::EngineChoice choice = io::ChooseEngine({.directory = options_.ssd.directory, .engine = io_options});
+    kind = choice.kind;
+    Log(std::string("ssd engine=") + (choice.kind == io::EngineKind::kUring ? "io_uring" : "threads") + " reason=\"" + choice.reason + "\"");
   }
+  io_options.faults = options_.ssd_faults;
+  auto io = io::MakeEngine(*kind, io_options);
+  if (!io.ok() && !ForcedEngine(options_.ssd.engine)) io = io::MakeEngine(io::EngineKind::kThreads, io_options);
   if (!io.ok()) return io.status();
   ssd_io_ = std::move(io).value();
   ssd::SsdOptions ssd_options;

@@ -1,21 +1,24 @@
 #include "tierd/io/engine_probe.h"
 
-#include <algorithm>
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cmath>
+#include <cstring>
 #include <memory>
-#include <span>
+#include <vector>
 
 #include "tierd/base/clock.h"
+#include "tierd/base/unique_fd.h"
 #include "tierd/io/aligned_buffer.h"
 
 namespace tierd::io {
 namespace {
 
-// Both engines read two disjoint quarters of the sample, in the order a b b a, so that neither has the warmer source.
+// In the order a b b a, so that what the machine does meanwhile falls on both.
 constexpr std::size_t kTurns = 4;
-// Fewer files per turn say more about the noise than about the engine.
-constexpr std::size_t kLeastPerTurn = 16;
-constexpr double kClearlyFaster = 1.1;
+constexpr double kClearlyFaster = 1.5;
+constexpr std::size_t kStride = 37;  // prime to any number of reads that is a power of two: scattered, each once
 
 std::string Grouped(double value) {
   std::string digits = std::to_string(std::llround(value));
@@ -26,9 +29,8 @@ std::string Grouped(double value) {
 // One engine's share of the measurement.
 class Contestant {
  public:
-  Contestant(const EngineProbe& probe, std::unique_ptr<IoEngine> engine, std::size_t at_once)
-      : probe_(probe), engine_(std::move(engine)), memory_(at_once * probe.file_bytes) {
-    for (std::size_t i = 0; i < at_once; ++i) free_.push_back(memory_.data() + i * probe.file_bytes);
+  Contestant(const EngineProbe& probe, int file, std::unique_ptr<IoEngine> engine) : probe_(probe), file_(file), engine_(std::move(engine)), memory_(probe.engine.workers * probe.read_bytes) {
+    for (std::size_t i = 0; i < probe.engine.workers; ++i) free_.push_back(memory_.data() + i * probe.read_bytes);
   }
   ~Contestant() {
     if (engine_->in_flight() > 0) memory_.Abandon();
@@ -38,45 +40,37 @@ class Contestant {
 
   bool has_memory() const { return !memory_.empty(); }
 
-  // Reads `paths` for at most `limit_ns`; false if requests still run then.
-  bool TakeTurn(std::span<const std::string> paths, std::int64_t limit_ns) {
+  // Reads everything once, for at most `limit_ns`; false if that was not enough, or one failed.
+  bool TakeTurn(std::int64_t limit_ns) {
     const SystemClock clock;
     const std::int64_t start = clock.PreciseNs();
     std::size_t next = 0;
     for (;;) {
       const std::int64_t left = limit_ns - (clock.PreciseNs() - start);
-      while (left > 0 && next < paths.size() && !free_.empty()) Send(paths[next++]);
+      for (; left > 0 && next < probe_.reads && !free_.empty(); ++next) Send(next * kStride % probe_.reads);
+      engine_->Flush();
       if (engine_->in_flight() == 0) break;
       if (left <= 0) return false;
-      engine_->Wait(static_cast<int>(left / 1'000'000) + 1, free_.capacity());
+      engine_->Wait(static_cast<int>(left / 1'000'000) + 1, probe_.engine.workers);
     }
     spent_ns_ += clock.PreciseNs() - start;
-    return true;
+    return failed_ == 0 && next == probe_.reads;
   }
-
-  std::size_t read() const { return read_; }
-  std::size_t failed() const { return failed_; }
-  double PerSecond() const {
-    return spent_ns_ == 0 ? 0 : static_cast<double>(read_) * 1e9 / static_cast<double>(spent_ns_);
-  }
+  double PerSecond() const { return spent_ns_ == 0 ? 0 : static_cast<double>(read_) * 1e9 / static_cast<double>(spent_ns_); }
 
  private:
-  void Send(const std::string& path) {
-    FileReadRequest request;
-    request.root_fd = probe_.root_fd;
-    request.path = path;
-    request.buffer = free_.back();
-    request.capacity = probe_.file_bytes;
-    request.follow_symlinks = probe_.follow_symlinks;
+  void Send(std::size_t piece) {
+    std::byte* const buffer = free_.back();
     free_.pop_back();
-    std::byte* buffer = request.buffer;
-    engine_->SubmitFileRead(std::move(request), [this, buffer](const FileReadResult& result) {
-      ++(result.error == 0 ? read_ : failed_);
+    const iovec part{buffer, probe_.read_bytes};
+    engine_->SubmitReadv(file_, {&part, 1}, piece * probe_.read_bytes, [this, buffer](IoResult result) {
+      ++(result.error == 0 && result.bytes == probe_.read_bytes ? read_ : failed_);
       free_.push_back(buffer);
     });
   }
 
   const EngineProbe& probe_;
+  const int file_;
   std::unique_ptr<IoEngine> engine_;
   AlignedBuffer memory_;
   std::vector<std::byte*> free_;
@@ -85,49 +79,51 @@ class Contestant {
   std::int64_t spent_ns_ = 0;
 };
 
-EngineChoice Threads(std::string why) {
+EngineChoice Otherwise(EngineKind kind, std::string why) {
   EngineChoice choice;
+  choice.kind = kind;
   choice.reason = std::move(why);
   return choice;
 }
 
-EngineChoice Compare(const Contestant& uring, const Contestant& threads) {
-  EngineChoice choice;
-  choice.uring_per_second = uring.PerSecond();
-  choice.threads_per_second = threads.PerSecond();
-  const bool faster = choice.uring_per_second >= choice.threads_per_second * kClearlyFaster;
-  choice.kind = faster ? EngineKind::kUring : EngineKind::kThreads;
-  choice.reason = "io_uring " + Grouped(choice.uring_per_second) + " against threads " + Grouped(choice.threads_per_second) +
-                  " files/s";
-  return choice;
+// A file without a name, with bytes in it: blocks that were never written are read without the disk.
+Result<UniqueFd> MakeFile(const EngineProbe& probe) {
+  constexpr int kFlags = O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC;
+  UniqueFd file(::open(probe.directory.c_str(), kFlags, 0600));
+  if (!file.valid() && errno == ENOENT) file.Reset(::open(probe.directory.substr(0, probe.directory.rfind('/')).c_str(), kFlags, 0600));  // where it will be made
+  if (!file.valid()) return Status::FromErrno(errno, "a file without a name in " + probe.directory);
+  AlignedBuffer bytes(probe.reads * probe.read_bytes);
+  if (bytes.empty()) return Status(Code::kNoSpace, "no memory");
+  std::memset(bytes.data(), 0x5a, bytes.size());
+  const ssize_t written = ::pwrite(file.get(), bytes.data(), bytes.size(), 0);
+  if (written < 0) return Status::FromErrno(errno, "write it");
+  if (static_cast<std::size_t>(written) < bytes.size()) return Status(Code::kNoSpace, "short write");
+  return file;
 }
 
 }  // namespace
 
 EngineChoice ChooseEngine(const EngineProbe& probe) {
-  const std::size_t files = std::min(probe.paths.size(), probe.max_files);
-  const std::size_t per_turn = files / kTurns;
-  if (per_turn < kLeastPerTurn) return Threads("not measured: " + std::to_string(files) + " files are too few");
   Result<std::unique_ptr<IoEngine>> uring_engine = MakeEngine(EngineKind::kUring, probe.engine);
-  if (!uring_engine.ok()) return Threads(uring_engine.status().message());
+  if (!uring_engine.ok()) return Otherwise(EngineKind::kThreads, uring_engine.status().message());
   Result<std::unique_ptr<IoEngine>> threads_engine = MakeEngine(EngineKind::kThreads, probe.engine);
-  if (!threads_engine.ok()) return Threads("not measured: " + threads_engine.status().message());
+  if (!threads_engine.ok()) return Otherwise(EngineKind::kUring, "not measured: " + threads_engine.status().message());
+  const Result<UniqueFd> file = MakeFile(probe);
+  if (!file.ok()) return Otherwise(EngineKind::kUring, "not measured: " + file.status().message());
 
-  const std::size_t at_once = std::min<std::size_t>(per_turn, probe.engine.workers);
-  Contestant uring(probe, std::move(uring_engine).value(), at_once);
-  Contestant threads(probe, std::move(threads_engine).value(), at_once);
-  if (!uring.has_memory() || !threads.has_memory()) return Threads("not measured: no memory");
-  const std::int64_t limit_ns = std::int64_t{probe.max_ms} * 1'000'000 / static_cast<std::int64_t>(kTurns);
+  Contestant uring(probe, file->get(), std::move(uring_engine).value());
+  Contestant threads(probe, file->get(), std::move(threads_engine).value());
+  if (!uring.has_memory() || !threads.has_memory()) return Otherwise(EngineKind::kUring, "not measured: no memory");
   Contestant* const order[kTurns] = {&uring, &threads, &threads, &uring};
-  for (std::size_t turn = 0; turn < kTurns; ++turn) {
-    const std::span<const std::string> share(&probe.paths[turn * per_turn], per_turn);
-    if (!order[turn]->TakeTurn(share, limit_ns)) return Threads("not measured: the source is too slow or hangs");
+  for (Contestant* const turn : order) {
+    if (!turn->TakeTurn(std::int64_t{probe.max_ms} * 1'000'000 / static_cast<std::int64_t>(kTurns))) return Otherwise(EngineKind::kUring, "not measured: the disk is slow or fails");
   }
-  if (const std::size_t failed = uring.failed() + threads.failed(); failed > files / 4) {
-    return Threads("not measured: " + std::to_string(failed) + " of " + std::to_string(files) + " files could not be read");
-  }
-  if (uring.read() == 0 || threads.read() == 0) return Threads("not measured: no time");
-  return Compare(uring, threads);
+  EngineChoice choice;
+  choice.uring_per_second = uring.PerSecond();
+  choice.threads_per_second = threads.PerSecond();
+  choice.kind = choice.threads_per_second >= choice.uring_per_second * kClearlyFaster ? EngineKind::kThreads : EngineKind::kUring;
+  choice.reason = "io_uring " + Grouped(choice.uring_per_second) + " against threads " + Grouped(choice.threads_per_second) + " reads/s";
+  return choice;
 }
 
 }  // namespace tierd::io

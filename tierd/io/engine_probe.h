@@ -1,39 +1,36 @@
-// Measures which engine reads a source faster, on a sample of its files.
+// Measures which engine reads a local disk faster: scattered reads around the page cache of a file that is made for it and has no name.
 //
-// A blocking function for a worker thread, with engines and memory of its own: the loop is never involved. It reads each
-// file at most once, decides nothing but the kind, and remembers nothing.
+// Blocks for some tens of milliseconds, on the thread that asks, with engines and memory of its own. It decides nothing but the kind, and remembers nothing.
 #pragma once
 
 #include <cstddef>
 #include <string>
-#include <vector>
 
 #include "tierd/io/io_engine.h"
 
 namespace tierd::io {
 
 struct EngineProbe {
-  int root_fd = -1;                // O_PATH is enough; open until the function returns
-  std::vector<std::string> paths;  // relative to root_fd; those beyond max_files are not used
-  bool follow_symlinks = false;
-  std::size_t max_files = 256;
-  // Bytes read of each file at most. A multiple of 4096.
-  std::size_t file_bytes = std::size_t{128} << 10;
-  // For the whole measurement. A source that hangs ends it by this time, too (+ 0.4 s).
-  int max_ms = 1000;
-  // As the engine will be used. Files in flight at once: `workers`, but at most a quarter of the sample.
+  std::string directory;  // absolute, on the disk in question; its parent will do
+  // Bytes of one read: a multiple of 4096.
+  std::size_t read_bytes = std::size_t{16} << 10;
+  // Of one turn of an engine; each has two. So many are also written, once.
+  std::size_t reads = 128;
+  // For all reads together. A disk that hangs while it reads ends the measurement by this time, too (+ 0.4 s).
+  int max_ms = 400;
+  // As the engine will be used. Reads in flight at once: `workers`.
   EngineOptions engine;
 };
 
 struct EngineChoice {
-  EngineKind kind = EngineKind::kThreads;
-  double uring_per_second = 0;    // files; 0: not measured
+  EngineKind kind = EngineKind::kUring;
+  double uring_per_second = 0;  // reads; 0: not measured
   double threads_per_second = 0;
-  std::string reason;             // one line for `doctor`: "io_uring 9,120 against threads 12,304 files/s"
+  std::string reason;           // one line: "io_uring 91,200 against threads 62,304 reads/s"
 };
 
-// The thread pool is the answer when nothing can be measured (few files, errors, a hang) and when io_uring is not faster by a
-// tenth: a request that hangs in the pool has a thread to itself, and nothing that the kernel shares.
+// io_uring is the answer when nothing can be measured, and unless the thread pool is faster by half: for a read of a disk that needs no thread to wait, the pool costs twice
+// the CPU time, and a busy machine mismeasures. The thread pool where there is no io_uring.
 EngineChoice ChooseEngine(const EngineProbe& probe);
 
 }  // namespace tierd::io
