@@ -4,6 +4,15 @@
 add_custom_target(sanitizer_tests)
 add_custom_target(tsan_tests)
 
+# What nearly all tests include, parsed once for all of them: by a program, as they are ones (-fPIE).
+if(TIERD_TESTS)
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/precompiled_tests.cc" CONTENT "int main() {}\n")
+  add_executable(tierd_precompiled_tests EXCLUDE_FROM_ALL "${PROJECT_BINARY_DIR}/precompiled_tests.cc")
+  target_link_libraries(tierd_precompiled_tests PRIVATE tierd_options Boost::headers nlohmann_json::nlohmann_json GTest::gmock Threads::Threads)
+  tierd_precompile(tierd_precompiled_tests ASIO JSON)
+  target_precompile_headers(tierd_precompiled_tests PRIVATE <filesystem> <fstream> <map> <random> <thread> <gmock/gmock.h> <gtest/gtest.h>)
+endif()
+
 function(tierd_test name)
   cmake_parse_arguments(arg "SERIAL" "TIMEOUT" "SOURCES;LIBS;LABELS;ARGS" ${ARGN})
   if(NOT arg_LABELS)
@@ -14,6 +23,7 @@ function(tierd_test name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE tierd_options ${arg_LIBS} GTest::gmock GTest::gtest_main Threads::Threads)
+  target_precompile_headers(${name} REUSE_FROM tierd_precompiled_tests)
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGS})
   set_tests_properties(${name} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
     ENVIRONMENT "ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1;UBSAN_OPTIONS=print_stacktrace=1;TSAN_OPTIONS=second_deadlock_stack=1")
