@@ -24,6 +24,10 @@ class Mt19937 {
   // As a program holds it: `index` (1 to 624) is the word drawn next, 624 when a new set has to be made first.
   static Mt19937 FromState(std::span<const std::uint32_t, kWords> words, std::size_t index);
 
+  // What FromState goes on from.
+  const std::array<std::uint32_t, kWords>& words() const { return words_; }
+  std::size_t index() const { return index_; }
+
   std::uint32_t operator()() {
     if (index_ == kWords) Refill();
     return Temper(words_[index_++]);

@@ -66,6 +66,23 @@ bool PlanOrders::Next(std::vector<std::uint32_t>* order) {
   return true;
 }
 
+std::optional<Plan> PlanOrders::Rest() const {
+  const auto* const source = std::get_if<Mt19937>(&engine_);
+  const bool random = plan_.kind == Kind::kTorchRandom && source != nullptr;
+  const std::uint64_t passed = epoch_ - plan_.epoch;
+  if (!random && !(plan_.kind == Kind::kTorchDistributed && plan_.set_epoch)) return std::nullopt;
+  if (plan_.epochs && passed >= *plan_.epochs) return std::nullopt;
+  if (passed == 0) return plan_;
+  Plan rest = plan_;
+  rest.epoch = epoch_;
+  if (rest.epochs) *rest.epochs -= passed;
+  rest.position = 0;
+  if (!random) return rest;
+  rest.skip_first = rest.skip_later;
+  rest.start = GeneratorStart{.seed = 0, .words = source->words(), .index = static_cast<std::uint32_t>(source->index())};
+  return rest;
+}
+
 // torch.utils.data.RandomSampler, with `shared` as without a generator of its own.
 void PlanOrders::TorchRandom(std::vector<std::uint32_t>* order) {
   auto& source = std::get<Mt19937>(engine_);

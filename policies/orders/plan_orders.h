@@ -25,6 +25,8 @@ class PlanOrders {
   // Replaces *order by the indices that this consumer reads in that epoch, in order (in the plan's first epoch without those it has read
   // already), and goes on to the next epoch. False, and *order empty, when the plan says no more.
   bool Next(std::vector<std::uint32_t>* order);
+  // The plan of what Next has not given yet, of the kinds torch.random and torch.distributed with set_epoch. Empty: of other kinds, and when there is nothing left.
+  std::optional<Plan> Rest() const;
 
  private:
   explicit PlanOrders(const Plan& plan) : plan_(plan), epoch_(plan.epoch) {}

@@ -17,6 +17,38 @@ class ObserverTest : public PlanTest {
   void FirstEpoch(const std::vector<std::uint32_t>& order) {
     for (const std::uint32_t sample : order) NoteRead(Fetch(names_[sample]));
   }
+  static orders::Plan Generator(bool of_loader, bool shared, std::uint64_t seed = 42) {
+    orders::Plan plan;
+    plan.kind = orders::Kind::kTorchRandom;
+    plan.samples = plan.draws = kFiles;
+    plan.start = orders::GeneratorStart{.seed = seed, .words = std::nullopt};
+    plan.shared = shared;
+    plan.skip_first = plan.skip_later = of_loader ? 1 : 0;
+    return plan;
+  }
+  // From *epoch on, which is the next one in the end.
+  bool ReadUntilFound(const orders::Plan& plan, int* epoch) {
+    for (const int first = *epoch; *epoch < first + 8 && foresight().empty(); ++*epoch) {
+      ReadAll(OrderOf(plan, *epoch));
+      RunUntil([&] { return !foresight().empty(); }, 1200);  // the hunt begins
+      RunUntil([&] { return Report() == "watching for the next epoch" || Report() == "recovered"; }, 30'000);
+    }
+    return !foresight().empty();
+  }
+  void ExpectFollowed(const orders::Plan& plan, int epoch) {
+    ASSERT_TRUE(RunUntil([&] { return foresight().declared_ahead() > kFiles; }));
+    for (int more = 0; more < 3; ++more) ReadAll(OrderOf(plan, epoch + more));
+    const PlanStatus followed = foresight().List().front();
+    EXPECT_EQ(followed.state, PlanState::kFollowed);
+    EXPECT_EQ(followed.position, followed.epoch_samples) << "at the end of the last one";
+    EXPECT_GT(followed.counts.recall(), 0.97);
+    EXPECT_GT(followed.counts.precision(), 0.97);
+    // What it says of the next one is what that is.
+    auto orders = orders::PlanOrders::Create(orders::ParsePlan(followed.document).value()).value();
+    std::vector<std::uint32_t> next;
+    while (orders.epoch() <= followed.epoch + 1) ASSERT_TRUE(orders.Next(&next));
+    EXPECT_EQ(next, OrderOf(plan, epoch + 3));
+  }
 };
 
 TEST_F(ObserverTest, TheSeedsOfTwoEpochsMakeAPlan) {
@@ -25,23 +57,89 @@ TEST_F(ObserverTest, TheSeedsOfTwoEpochsMakeAPlan) {
   FirstEpoch(OrderOf(plan, 0));
   ReadAll(OrderOf(plan, 1));
   ASSERT_TRUE(Await("watching for the next epoch")) << Report();
-  ReadAll(OrderOf(plan, 2));
-  int epoch = 3;
-  for (; epoch < 8 && foresight().empty(); ++epoch) {
-    ReadAll(OrderOf(plan, epoch));
-    RunUntil([&] { return !foresight().empty(); }, 1200);  // the hunt begins
-    ASSERT_TRUE(RunUntil([&] { return Report() == "watching for the next epoch" || Report() == "recovered"; }, 30'000)) << Report();
-  }
-  ASSERT_FALSE(foresight().empty()) << Report();
+  int epoch = 2;
+  ASSERT_TRUE(ReadUntilFound(plan, &epoch)) << Report();
   const PlanStatus found = foresight().List().front();
   EXPECT_FALSE(found.told);
   EXPECT_NE(found.document.find("\"seed\":" + std::to_string(1234 + epoch - 1)), std::string::npos) << found.document;
   // From here on it is a plan as any other.
-  ASSERT_TRUE(RunUntil([&] { return foresight().declared_ahead() > kFiles; }));
-  for (int more = 0; more < 2; ++more) ReadAll(OrderOf(plan, epoch++));
-  const PlanStatus followed = foresight().List().front();
-  EXPECT_EQ(followed.state, PlanState::kFollowed);
-  EXPECT_GT(followed.counts.recall(), 0.97) << "it was in another epoch than the plan when that came";
+  ExpectFollowed(plan, epoch);
+}
+
+// RandomSampler: a generator seeded once draws all epochs, the DataLoader's own draws between them; given to the loader, to the sampler alone, or the process's.
+TEST_F(ObserverTest, AGeneratorOfASmallSeedMakesAPlan) {
+  for (const int which : {0, 1, 2}) {
+    SCOPED_TRACE(which == 0 ? "DataLoader(generator=g)" : which == 1 ? "RandomSampler(generator=g)" : "torch.manual_seed");
+    StartEngine();
+    const orders::Plan plan = Generator(which != 1, which == 2);
+    FirstEpoch(OrderOf(plan, 0));
+    ReadAll(OrderOf(plan, 1));
+    ASSERT_TRUE(Await("watching for the next epoch")) << Report();
+    int epoch = 2;
+    ASSERT_TRUE(ReadUntilFound(plan, &epoch)) << Report();
+    EXPECT_LE(epoch, 5);
+    EXPECT_NE(foresight().List().front().document.find("torch.random"), std::string::npos) << foresight().List().front().document;
+    ExpectFollowed(plan, epoch);
+    StopEngine();
+  }
+}
+
+// Behind each epoch a part of it is read again, which looks like the beginning of one: epochs that are counted are too many.
+TEST_F(ObserverTest, ThePlanBeginsWhereItsReadersAre) {
+  const orders::Plan plan = Generator(true, false);
+  StartEngine();
+  FirstEpoch(OrderOf(plan, 0));
+  ReadAll(OrderOf(plan, 1));
+  ASSERT_TRUE(Await("watching for the next epoch")) << Report();
+  int epoch = 2;
+  for (; epoch < 50 && foresight().empty(); ++epoch) {
+    std::vector<std::uint32_t> order = OrderOf(plan, epoch);
+    ReadAll(order);
+    order.resize(kFiles / 4);
+    std::sort(order.begin(), order.end());
+    ReadAll(order);
+    RunUntil([&] { return !foresight().empty(); }, 400);  // and while it looks, on to the next
+  }
+  ASSERT_FALSE(foresight().empty()) << Report();
+  ExpectFollowed(plan, epoch);
+}
+
+// Another job with another seed follows without a pause: what is not so any more is not declared, and soon given up.
+TEST_F(ObserverTest, APlanThatNobodyReadsByIsTakenBack) {
+  StartEngine();
+  orders::Plan plan = Generator(true, false);
+  FirstEpoch(OrderOf(plan, 0));
+  ReadAll(OrderOf(plan, 1));
+  ASSERT_TRUE(Await("watching for the next epoch")) << Report();
+  int epoch = 2;
+  ASSERT_TRUE(ReadUntilFound(plan, &epoch)) << Report();
+  ExpectFollowed(plan, epoch);
+  const orders::Plan other = PlanOf(1, 0, 40, 77);
+  ReadAll(OrderOf(other, 0));
+  EXPECT_EQ(foresight().List().front().state, PlanState::kDoubted);
+  epoch = 1;
+  for (; epoch < 40 && !foresight().empty(); ++epoch) {
+    ReadAll(OrderOf(other, epoch));
+    RunUntil([&] { return foresight().empty(); }, 1000);
+  }
+  ASSERT_TRUE(foresight().empty());
+  EXPECT_LE(epoch, static_cast<int>(Observer::kDoubtedTicks) + 4);
+  // The other job's is found as the first one's was.
+  ASSERT_TRUE(Await("watching for the next epoch")) << Report();
+  ASSERT_TRUE(ReadUntilFound(other, &epoch)) << Report();
+  ExpectFollowed(other, epoch);
+}
+
+// A second job, which draws from a generator as well, begins when nobody has read for a while: its first accesses count.
+TEST_F(ObserverTest, AJobBeginsBehindAPause) {
+  StartEngine();
+  const orders::Plan plan = Generator(true, false, 5), other = Generator(true, true, 6);
+  FirstEpoch(OrderOf(plan, 0));
+  for (int epoch = 1; epoch < 3; ++epoch) ReadAll(OrderOf(plan, epoch));
+  RunUntil([] { return false; }, (2 * Observer::kQuietTicks + 3) * 1000);
+  int epoch = 0;
+  ASSERT_TRUE(ReadUntilFound(other, &epoch)) << Report();
+  ExpectFollowed(other, epoch);
 }
 
 TEST_F(ObserverTest, BlindLooksAtNothing) {

@@ -298,6 +298,10 @@ bool Foresight::told() const {
   return declared_ != 0 && std::any_of(consumers_.begin(), consumers_.end(), [](const auto& one) { return one->told; });
 }
 
+bool Foresight::trusted() const {
+  return std::any_of(consumers_.begin(), consumers_.end(), [](const auto& one) { return one->trusted; });
+}
+
 bool Foresight::TakeUndeclared(std::string* path, FileId* file) {
   if (declared_ != 0) return false;
   for (std::size_t i = 0; i < consumers_.size(); ++i) {

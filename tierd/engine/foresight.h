@@ -104,6 +104,8 @@ class Foresight {
   // The policy has been told something that still holds; and whether one of those plans was told to us.
   bool declared() const { return declared_ != 0; }
   bool told() const;
+  // By one plan at least the latest accesses are as foretold; also while nobody has read by it.
+  bool trusted() const;
   // The plan that the policy has been told reaches so many accesses ahead.
   std::uint64_t declared_ahead() const { return declared_ - std::min(declared_, consumed_); }
   static constexpr std::int64_t kIdleNs = 600'000'000'000;

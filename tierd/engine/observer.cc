@@ -3,12 +3,21 @@
 #include <dirent.h>
 
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "policies/orders/file_list.h"
 
 namespace tierd::engine {
 namespace {
+
+constexpr std::uint64_t kMostGuessed = 128;      // epochs of a guess
+constexpr std::size_t kMostKept = 4;
+constexpr std::uint32_t kQuickEpochs = 2;        // in which small seeds alone are looked for
+constexpr std::uint32_t kMostAttempts = 30;      // to find the readers of a plan that is right
+constexpr std::uint32_t kLongestRestTicks = 3600;
+constexpr std::uint32_t kRestTicks = 30;         // doubled each time that plans were taken back
 
 // The text of a list (SampleMap::Make): as ImageFolder orders what lies in class folders; else by path.
 std::string Ordered(std::vector<std::string> paths, const std::string& root, const std::string& top) {
@@ -30,35 +39,60 @@ std::string Ordered(std::vector<std::string> paths, const std::string& root, con
 
 }  // namespace
 
+// ---- what is read ----------------------------------------------------------------------------------------------------------
+
 void Observer::OnAccess(SessionId session, FileId file) {
+  if (parts_.unit.options.mode == OrderMode::kBlind) return;
+  read_ = true;
+  if (recording_ && beginnings_.back().accesses.size() < orders::EpochWatcher::kKept) beginnings_.back().accesses.emplace_back(session, file);
   if (stage_ != Stage::kWatching) return;
   const std::uint32_t sample = map_->SampleOf(file);
   if (sample == SampleMap::kNone) return;
   watcher_->Observe({static_cast<std::uint32_t>(session), sample});
 }
 
+// Behind a pause another job may begin.
+void Observer::NoteQuiet(bool read) {
+  quiet_ticks_ = read ? 0 : quiet_ticks_ + 1;
+  if (quiet_ticks_ != kQuietTicks) return;
+  if (recording_ && beginnings_.back().accesses.empty()) beginnings_.pop_back();
+  if (beginnings_.size() == kMostKept) beginnings_.erase(beginnings_.begin());
+  beginnings_.push_back({.since = parts_.unit.epochs.ended()});
+  recording_ = true;
+}
+
 void Observer::Tick() {
   SourceUnit& unit = parts_.unit;
   if (unit.options.mode == OrderMode::kBlind) return;
-  if (stage_ == Stage::kFound) {
-    if (parts_.foresight.empty()) Restart();  // its readers are gone, or it was wrong and taken back
-    return;
-  }
+  const bool read = std::exchange(read_, false);
+  NoteQuiet(read);
+  if (stage_ == Stage::kFound) return CheckPlans(read);
   if (!parts_.foresight.empty()) {  // somebody tells
-    if (stage_ != Stage::kWaiting && stage_ != Stage::kListing) Restart();
+    if (stage_ == Stage::kWatching) Restart();
+    beginnings_.clear();
+    recording_ = false;
     return;
   }
-  if (stage_ == Stage::kWaiting && unit.epochs.count() >= 2 && unit.epochs.epoch(0).files >= kLeastSamples) return ListFiles();
-  if (stage_ != Stage::kWatching) return;
-  if (hunt_ != nullptr && hunt_->ended()) {
-    const auto found = hunt_->result();
-    hunt_.reset();
-    if (found) OnSeed(*found);
-    if (stage_ != Stage::kWatching) return;
+  if (stage_ == Stage::kWaiting) {
+    if (rest_ticks_ > 0) --rest_ticks_;
+    else if (ReadForAnEpoch()) ListFiles();
+    return;
   }
+  if (stage_ != Stage::kWatching) return;
+  if (hunt_ != nullptr && hunt_->ended()) TakeHunted();
+  if (right_) return FindPlace();
   // The watcher's first epoch was under way when it came: only from the next on is the beginning seen.
-  const bool seen_enough = watcher_->observation().accesses.size() >= std::min<std::size_t>(kEnough, map_->samples() / 4);
-  if (hunt_ == nullptr && watcher_->epoch() > 0 && watcher_->epoch() != hunted_epoch_ && seen_enough) Hunt();
+  if (stage_ != Stage::kWatching || hunt_ != nullptr || HuntBeginning()) return;
+  if (watcher_->epoch() > 0 && watcher_->epoch() != hunted_epoch_ && SeenEnough()) Hunt();
+}
+
+// All of it; or, by ranks that see another part of it in each epoch, so much that half of the reads more were of files that had been read.
+bool Observer::ReadForAnEpoch() const {
+  const EpochCounter& epochs = parts_.unit.epochs;
+  if (epochs.count() == 0) return false;
+  const EpochCounter::Epoch first = epochs.epoch(0);
+  const std::uint64_t reads = std::accumulate(first.reads.begin(), first.reads.end(), std::uint64_t{0});
+  return first.files >= kLeastSamples && (epochs.count() >= 2 || 2 * reads >= 3 * first.files);
 }
 
 void Observer::ListFiles() {
@@ -93,66 +127,185 @@ void Observer::Watch(Result<SampleMap::List> list) {
   map_ = std::make_unique<SampleMap>(SampleMap::Parts{parts_.unit, parts_.catalogue, parts_.fetcher, parts_.clock}, std::move(list).value());
   watcher_.emplace(map_->samples());
   hunted_epoch_ = 0;
-  last_.reset();
   stage_ = Stage::kWatching;
 }
 
+// ---- seeds -----------------------------------------------------------------------------------------------------------------
+
+bool Observer::SeenEnough() const { return watcher_->observation().accesses.size() >= std::min<std::size_t>(kEnough, map_->samples() / 4); }
+
+// And one more: epochs are told apart with some delay.
+std::uint64_t Observer::EpochsSince(std::uint64_t ended) const { return std::min(parts_.unit.epochs.ended() - ended + 3, kMostGuessed); }
+
 void Observer::Hunt() {
   hunted_epoch_ = watcher_->epoch();
-  hunt_ = std::make_unique<SeedHunt>(watcher_->observation(), orders::SeedSearch::Options{}, kShareOfCore);
+  hunting_beginning_ = false;
+  hunted_since_ = parts_.unit.epochs.ended() - std::min<std::uint64_t>(parts_.unit.epochs.ended(), 1);
+  std::vector<orders::PlanSearch> guesses;
+  const orders::OrderFit whole{.offsets = {0}};
+  for (const Generator& generator : generators_) guesses.push_back({.plan = generator.plan, .like = whole, .epochs = EpochsSince(generator.since)});
+  if (last_ && last_->recipe == orders::Recipe::kFresh) {
+    guesses.push_back({.plan = DistributedOf(last_->seed), .like = last_->fit, .from = 1, .epochs = EpochsSince(last_since_)});
+    // Maybe the first that RandomSampler drew from a generator of its own.
+    if (last_->fit.stride == 1) guesses.push_back({.plan = GeneratorOf(*last_), .like = whole, .from = 1, .epochs = EpochsSince(last_since_)});
+  }
+  // All seeds take an hour: not of the first epochs, which may be odd ones, nor while a guess may be right in the next.
+  const orders::SeedSearch::Options options{.all_seeds = guesses.empty() && watcher_->epoch() > kQuickEpochs};
+  hunt_ = std::make_unique<SeedHunt>(watcher_->observation(), options, std::move(guesses), kShareOfCore);
 }
 
-// Of the epoch hunted_epoch_. One seed says nothing of the next epoch; two in a row do.
+// What the first accesses are of is known now.
+bool Observer::HuntBeginning() {
+  const std::size_t enough = std::min<std::size_t>(kEnough, map_->samples() / 4);
+  const auto is_short = [&] { return beginnings_.front().accesses.size() < enough; };
+  while (!beginnings_.empty() && !(recording_ && beginnings_.size() == 1) && is_short()) beginnings_.erase(beginnings_.begin());
+  if (beginnings_.empty() || is_short()) return false;
+  orders::Observation observation{.samples = map_->samples(), .accesses = {}};
+  for (const auto& [session, file] : beginnings_.front().accesses) {
+    const std::uint32_t sample = map_->SampleOf(file);
+    if (sample != SampleMap::kNone) observation.accesses.push_back({static_cast<std::uint32_t>(session), sample});
+  }
+  hunting_beginning_ = true;
+  hunted_since_ = beginnings_.front().since;
+  beginnings_.erase(beginnings_.begin());
+  recording_ = recording_ && !beginnings_.empty();
+  hunt_ = std::make_unique<SeedHunt>(std::move(observation), orders::SeedSearch::Options{.all_seeds = false}, std::vector<orders::PlanSearch>(), kShareOfCore);
+  return true;
+}
+
+void Observer::TakeHunted() {
+  const SeedHunt::Found found = hunt_->result();
+  hunt_.reset();
+  if (found.guess) right_ = Right{.search = *found.guess, .epoch = hunted_epoch_};
+  else if (found.order && hunting_beginning_) OnFirstSeed(*found.order);
+  else if (found.order) OnSeed(*found.order);
+}
+
+// RandomSampler's, whose first epoch is that.
+orders::Plan Observer::GeneratorOf(const orders::RecoveredOrder& found) const {
+  orders::Plan plan;
+  plan.kind = orders::Kind::kTorchRandom;
+  plan.samples = plan.draws = map_->samples();
+  plan.start = orders::GeneratorStart{.seed = found.seed, .words = std::nullopt};
+  plan.shared = found.recipe == orders::Recipe::kGlobal;
+  plan.skip_first = plan.skip_later = found.recipe == orders::Recipe::kFresh ? 0 : 1;  // the DataLoader's own draw
+  return plan;
+}
+
+// All ranks of it together.
+orders::Plan Observer::DistributedOf(std::uint32_t seed) const {
+  orders::Plan plan;
+  plan.kind = orders::Kind::kTorchDistributed;
+  plan.samples = map_->samples();
+  plan.seed = seed;
+  return plan;
+}
+
+void Observer::OnFirstSeed(const orders::RecoveredOrder& found) {
+  if (found.recipe == orders::Recipe::kIdentity || found.fit.stride != 1) return;
+  if (generators_.size() == kMostKept) generators_.erase(generators_.begin());
+  generators_.push_back({.plan = GeneratorOf(found), .since = hunted_since_});
+}
+
+// Of the epoch hunted_epoch_: what the next one begins with says what follows from it, unless there is nothing to follow.
 void Observer::OnSeed(const orders::RecoveredOrder& found) {
   const std::optional<orders::RecoveredOrder> before = std::exchange(last_, found);
-  const std::uint32_t epoch_before = std::exchange(last_epoch_, hunted_epoch_);
-  if (found.recipe == orders::Recipe::kIdentity) return MakePlans(found, true);
-  if (!before || epoch_before + 1 != hunted_epoch_ || before->recipe != found.recipe || before->fit.stride != found.fit.stride || before->fit.offsets != found.fit.offsets) return;
+  last_since_ = hunted_since_;
+  orders::Plan same = DistributedOf(found.seed);
+  same.set_epoch = false;
+  if (found.recipe == orders::Recipe::kIdentity) {
+    same.shuffle = false;
+    return MakePlans(same, found.fit);
+  }
+  if (found.recipe != orders::Recipe::kFresh) {
+    if (found.fit.stride == 1) right_ = Right{.search = {.plan = GeneratorOf(found), .like = found.fit}, .epoch = hunted_epoch_};
+    return;
+  }
+  if (watcher_->same_orders() > 0) return MakePlans(same, found.fit);
+  if (!before || before->recipe != found.recipe || before->fit.stride != found.fit.stride || before->fit.offsets != found.fit.offsets) return;
   const std::uint32_t seeds[] = {before->seed, found.seed};
-  const orders::SeedRule rule = orders::RuleOf(seeds);
-  if (found.recipe != orders::Recipe::kFresh || rule == orders::SeedRule::kFresh) return;
-  MakePlans(found, rule == orders::SeedRule::kSame);
+  if (orders::RuleOf(seeds) == orders::SeedRule::kSame) MakePlans(same, found.fit);
 }
 
-void Observer::MakePlans(const orders::RecoveredOrder& found, bool same_each_epoch) {
-  // The watcher may have gone on to another epoch while the seed was looked for.
-  const std::uint32_t passed = watcher_->epoch() - hunted_epoch_;
-  for (const std::uint32_t rank : found.fit.offsets) {
+// ---- plans -----------------------------------------------------------------------------------------------------------------
+
+// Its readers may have gone on to other epochs meanwhile.
+void Observer::FindPlace() {
+  if (placing_ || !SeenEnough()) return;
+  if (++right_->attempts > kMostAttempts) return right_.reset();
+  orders::PlanSearch search = right_->search;
+  search.epochs = watcher_->epoch() - right_->epoch + 3;
+  const double log_tried = std::log(static_cast<double>(search.epochs));
+  placing_ = parts_.workers.Run([search, log_tried, observation = watcher_->observation()] { return orders::Locate(search, observation, log_tried, [] { return true; }); },
+                                [this, alive = alive_](const std::optional<orders::Plan>& plan) {
+                                  if (!*alive) return;
+                                  placing_ = false;
+                                  if (plan && stage_ == Stage::kWatching && right_) MakePlans(*plan, right_->search.like);
+                                });
+}
+
+void Observer::MakePlans(const orders::Plan& plan, const orders::OrderFit& like) {
+  plans_.clear();
+  for (const std::uint32_t rank : like.offsets) {
     Foresight::Consumer consumer;
     consumer.id = ++parts_.last_plan;
-    consumer.plan.kind = orders::Kind::kTorchDistributed;
-    consumer.plan.samples = map_->samples();
-    consumer.plan.seed = static_cast<std::int64_t>(found.seed) + (same_each_epoch ? 0 : passed);
-    consumer.plan.shuffle = found.recipe != orders::Recipe::kIdentity;
-    consumer.plan.set_epoch = !same_each_epoch;
-    consumer.plan.world = found.fit.stride;
-    consumer.plan.rank = rank;
+    consumer.plan = plan;
+    if (plan.kind == orders::Kind::kTorchDistributed) {
+      consumer.plan.seed += static_cast<std::int64_t>(std::exchange(consumer.plan.epoch, 0));  // nobody knows which is which
+      consumer.plan.world = like.stride;
+      consumer.plan.rank = rank;
+    }
     consumer.document = orders::PlanToJson(consumer.plan);
     consumer.list = list_;
     consumer.told = false;
     if (!parts_.foresight.Add(std::move(consumer)).ok()) return Restart();
+    plans_.push_back(parts_.last_plan);
   }
   stage_ = Stage::kFound;
+  same_orders_ = plan.set_epoch || !plan.shuffle ? 0 : std::max(1u, watcher_->same_orders());
+  doubted_ticks_ = 0;
+  hunt_.reset();
+  right_.reset();
   map_.reset();
   watcher_.reset();
   list_ = {};
+}
+
+// Plans that nobody reads by are taken back, and looked for again; less and less often, as the dataset has to be listed each time.
+void Observer::CheckPlans(bool read) {
+  if (parts_.foresight.empty()) {  // its readers are gone
+    generators_.clear();
+    return Restart();
+  }
+  doubted_ticks_ = parts_.foresight.trusted() ? 0 : doubted_ticks_ + (read ? 1 : 0);
+  if (doubted_ticks_ < kDoubtedTicks) return;
+  for (const std::uint64_t id : plans_) parts_.foresight.Remove(id);
+  rest_ticks_ = taken_back_ == 0 ? 0 : std::min(kLongestRestTicks, kRestTicks << std::min(taken_back_, 7u));
+  ++taken_back_;
+  Restart();
 }
 
 void Observer::Restart() {
   stage_ = Stage::kWaiting;
   hunt_.reset();
+  right_.reset();
   map_.reset();
   watcher_.reset();
   list_ = {};
   paths_ = {};
   last_.reset();
+  plans_.clear();
+  same_orders_ = 0;
 }
 
 std::string Observer::Report() const {
   switch (stage_) {
     case Stage::kWaiting: return "";
     case Stage::kListing: return "listing the dataset";
-    case Stage::kWatching: return hunt_ != nullptr ? "looking for the seed of epoch " + std::to_string(hunted_epoch_) : "watching for the next epoch";
+    case Stage::kWatching:
+      if (right_) return "looking for where its readers are";
+      if (hunt_ == nullptr) return "watching for the next epoch";
+      return "looking for the seed of " + (hunting_beginning_ ? "the first epoch" : "epoch " + std::to_string(hunted_epoch_));
     case Stage::kFound: return "recovered";
   }
   return "";

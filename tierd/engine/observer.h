@@ -1,22 +1,30 @@
 // Finds out the order of reads that nobody told: once a source has been read for an epoch, lists the dataset, watches for the beginnings of epochs, has the seed of
-// each looked for, and when two in a row follow one another makes plans of them (Foresight goes on from there, as with told ones).
+// each looked for, and makes plans of what it finds (Foresight goes on from there, as with told ones).
 //
-//   first epoch over ──► list (names only) ──► SampleMap ──► EpochWatcher ──► SeedHunt per epoch ──► two seeds ──► a plan for each rank seen here
+//   first epoch over ──► list (names only) ──► SampleMap ──► EpochWatcher ──► SeedHunt per epoch ──► a seed ──► guesses of the next epochs ──┐
+//   first accesses ────────────────────────────────┴──► SeedHunt, small seeds ──► guesses of a generator's epochs ───────────────────────────┴──► a guess is right
+//   a guess is right ──► in which of its epochs the readers are (orders::Locate) ──► a plan for each rank seen here ──► nobody reads by it: taken back
+//
+// A seed says nothing of the next epoch; what a later epoch begins with says whether seeds follow one another (DistributedSampler), or the epoch is what a generator of
+// that seed draws next (RandomSampler). A generator's seed shows in the first epoch that is drawn from it alone: the first accesses of a job are kept until it is known
+// what they mean.
 //
 // The index of a file is taken to be its place in the order of ImageFolder, or where the files are not laid out like that, in the order of their paths.
 // It also notices a program that reads the same shuffled order each epoch: set_epoch is not called.
 //
-// Owner: Engine, one per source. Loop thread only; lists are sorted by workers, seeds looked for by a thread of its own. Does nothing with mode `blind`, and
-// while plans are told.
+// Owner: Engine, one per source. Loop thread only; lists are sorted and epochs computed by workers, seeds looked for by a thread of its own. Does nothing with mode
+// `blind`, and while plans are told.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "policies/orders/epoch_watcher.h"
+#include "policies/orders/plan_location.h"
 #include "tierd/base/clock.h"
 #include "tierd/engine/catalogue.h"
 #include "tierd/engine/foresight.h"
@@ -48,32 +56,77 @@ class Observer {
   // In words, for people: what is known, or looked for. Empty: nothing.
   std::string Report() const;
   // Epochs in a row that began like the one before although the order is shuffled.
-  std::uint32_t same_orders() const { return watcher_ ? watcher_->same_orders() : 0; }
+  std::uint32_t same_orders() const { return watcher_ ? watcher_->same_orders() : same_orders_; }
 
   static constexpr double kShareOfCore = 0.1;
   static constexpr std::uint32_t kLeastSamples = 256;   // smaller sets are not worth it
   static constexpr std::uint32_t kMostSamples = 1 << 22;
   static constexpr std::size_t kEnough = 256;           // accesses of an epoch, to look for its seed
+  static constexpr std::uint32_t kQuietTicks = 10;      // without a read, before a job begins: 10 to 15 s, as an idle daemon ticks later
+  static constexpr std::uint32_t kDoubtedTicks = 10;    // seconds with reads, all plans doubted, until they are taken back
 
  private:
   enum class Stage : std::uint8_t { kWaiting, kListing, kWatching, kFound };
+  // The first accesses behind a time without any: of a job's first epoch, maybe.
+  struct Beginning {
+    std::uint64_t since = 0;  // epochs that had ended by then
+    std::vector<std::pair<SessionId, FileId>> accesses = {};
+  };
+  struct Generator {
+    orders::Plan plan;        // from its first epoch on
+    std::uint64_t since = 0;
+  };
+  // A plan that is right for the epoch that was hunted.
+  struct Right {
+    orders::PlanSearch search;
+    std::uint32_t epoch = 0;  // of the watcher, where the plan begins
+    std::uint32_t attempts = 0;
+  };
+
+  void NoteQuiet(bool read);
+  bool ReadForAnEpoch() const;
   void ListFiles();
   void Watch(Result<SampleMap::List> list);
+  bool SeenEnough() const;
   void Hunt();
+  bool HuntBeginning();
+  void TakeHunted();
   void OnSeed(const orders::RecoveredOrder& found);
-  void MakePlans(const orders::RecoveredOrder& found, bool same_each_epoch);
+  void OnFirstSeed(const orders::RecoveredOrder& found);
+  // Epochs that may have begun since so many had ended.
+  std::uint64_t EpochsSince(std::uint64_t ended) const;
+  orders::Plan GeneratorOf(const orders::RecoveredOrder& found) const;
+  orders::Plan DistributedOf(std::uint32_t seed) const;
+  void FindPlace();
+  // Of a plan that the present epoch begins.
+  void MakePlans(const orders::Plan& plan, const orders::OrderFit& like);
+  void CheckPlans(bool read);
   void Restart();
 
   const Parts parts_;
   Stage stage_ = Stage::kWaiting;
+  std::uint32_t rest_ticks_ = 0;               // until it looks again
+  std::uint32_t taken_back_ = 0;               // times that plans were
   std::vector<std::string> paths_;             // while listing: relative to the source
   SampleMap::List list_;                       // as the map has it, for the plans
   std::unique_ptr<SampleMap> map_;             // of what is read alone: nothing is looked for at the source
   std::optional<orders::EpochWatcher> watcher_;
   std::unique_ptr<SeedHunt> hunt_;
+  bool hunting_beginning_ = false;             // hunt_ is about one
+  std::uint64_t hunted_since_ = 0;             // what is hunted began when so many epochs had ended
   std::uint32_t hunted_epoch_ = 0;             // of the watcher
-  std::optional<orders::RecoveredOrder> last_; // of the epoch before
-  std::uint32_t last_epoch_ = 0;
+  std::optional<orders::RecoveredOrder> last_; // of the last epoch whose seed was found
+  std::uint64_t last_since_ = 0;
+  std::vector<Beginning> beginnings_ = std::vector<Beginning>(1);  // not looked at yet; at most kMostKept
+  bool recording_ = true;                      // the last of these
+  bool read_ = false;                          // since the last tick
+  std::uint32_t quiet_ticks_ = 0;
+  std::vector<Generator> generators_;          // at most kMostKept
+  std::optional<Right> right_;
+  bool placing_ = false;                       // a worker looks for its readers
+  std::vector<std::uint64_t> plans_;           // that were made
+  std::uint32_t doubted_ticks_ = 0;
+  std::uint32_t same_orders_ = 0;              // before they were made
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // shared with what is under way
 };
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <utility>
 
 #include "tierd/engine/out_of_memory.h"
@@ -24,9 +25,9 @@ double ThreadSeconds() {
 
 }  // namespace
 
-SeedHunt::SeedHunt(orders::Observation observation, orders::SeedSearch::Options options, double share_of_core)
-    : thread_([this, observation = std::move(observation), options, share_of_core]() mutable {
-        (void)Survives([&] { Run(std::move(observation), options, share_of_core); });
+SeedHunt::SeedHunt(orders::Observation observation, orders::SeedSearch::Options options, std::vector<orders::PlanSearch> guesses, double share_of_core)
+    : share_(share_of_core), thread_([this, observation = std::move(observation), options, guesses = std::move(guesses)]() mutable {
+        (void)Survives([&] { Run(std::move(observation), options, guesses); });
         ended_.store(true, std::memory_order_release);
       }) {}
 
@@ -35,18 +36,39 @@ SeedHunt::~SeedHunt() {
   thread_.join();
 }
 
-void SeedHunt::Run(orders::Observation observation, const orders::SeedSearch::Options& options, double share) {
+// So long that it keeps to its share of a core.
+void SeedHunt::Rest() {
+  const double now = ThreadSeconds();
+  const double rest = std::min(kLongestRestSeconds, (now - worked_) * (1 / share_ - 1));
+  worked_ = now;
+  std::this_thread::sleep_for(std::chrono::duration<double>(rest));
+}
+
+bool SeedHunt::TryGuesses(const orders::Observation& observation, const std::vector<orders::PlanSearch>& guesses) {
+  std::uint64_t tried = 1;
+  for (const orders::PlanSearch& guess : guesses) tried += guess.epochs;
+  for (const orders::PlanSearch& guess : guesses) {
+    const auto go_on = [this] {
+      Rest();
+      return !stop_;
+    };
+    std::optional<orders::Plan> rest = orders::Locate(guess, observation, std::log(static_cast<double>(tried)), go_on);
+    if (!rest) continue;
+    result_.guess = orders::PlanSearch{.plan = *std::move(rest), .like = guess.like};
+    return true;
+  }
+  return false;
+}
+
+void SeedHunt::Run(orders::Observation observation, const orders::SeedSearch::Options& options, const std::vector<orders::PlanSearch>& guesses) {
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 19);  // of this thread alone
+  worked_ = ThreadSeconds();
+  if (TryGuesses(observation, guesses)) return;
   orders::SeedSearch search(std::move(observation), options);
-  double rest = 0;
-  for (double before = ThreadSeconds(); !stop_;) {
+  for (; !stop_; Rest()) {
     const auto state = search.Advance(kUnits);
-    if (state == orders::SeedSearch::State::kFound) result_ = search.result();
+    if (state == orders::SeedSearch::State::kFound) result_.order = search.result();
     if (state != orders::SeedSearch::State::kSearching) return;
-    const double now = ThreadSeconds();
-    rest = std::min(kLongestRestSeconds, (now - before) * (1 / share - 1));
-    before = now;
-    std::this_thread::sleep_for(std::chrono::duration<double>(rest));
   }
 }
 

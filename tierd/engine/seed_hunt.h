@@ -1,36 +1,47 @@
-// Looks for the seed of an observed epoch on a thread of its own: niced, and at most so much of a core (SeedSearch: a second for small seeds, minutes of processor
-// time for all of them).
+// Looks for the order of an observed epoch on a thread of its own: niced, and at most so much of a core. First among the epochs of plans that are guessed, then by the
+// seed (SeedSearch: a second for small seeds, minutes of processor time for all of them).
 //
-// Owner: Observer. Started, asked and ended by the loop thread; destruction ends the search within a slice (milliseconds).
+// Owner: Observer. Started, asked and ended by the loop thread; destruction ends the search within a slice (milliseconds; of guesses, an epoch).
 #pragma once
 
 #include <atomic>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "policies/orders/observation.h"
+#include "policies/orders/plan_location.h"
 #include "policies/orders/seed_search.h"
 
 namespace tierd::engine {
 
 class SeedHunt {
  public:
-  SeedHunt(orders::Observation observation, orders::SeedSearch::Options options, double share_of_core);
+  struct Found {
+    std::optional<orders::PlanSearch> guess;      // the one that is right, its plan from the observed epoch on
+    std::optional<orders::RecoveredOrder> order;  // or an order from a seed
+  };
+
+  SeedHunt(orders::Observation observation, orders::SeedSearch::Options options, std::vector<orders::PlanSearch> guesses, double share_of_core);
   ~SeedHunt();
   SeedHunt(const SeedHunt&) = delete;
   SeedHunt& operator=(const SeedHunt&) = delete;
 
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   // Once it has ended: what was found.
-  const std::optional<orders::RecoveredOrder>& result() const { return result_; }
+  const Found& result() const { return result_; }
 
  private:
-  void Run(orders::Observation observation, const orders::SeedSearch::Options& options, double share);
+  void Run(orders::Observation observation, const orders::SeedSearch::Options& options, const std::vector<orders::PlanSearch>& guesses);
+  bool TryGuesses(const orders::Observation& observation, const std::vector<orders::PlanSearch>& guesses);
+  void Rest();
 
+  const double share_;
   std::atomic<bool> stop_ = false;
   std::atomic<bool> ended_ = false;
-  std::optional<orders::RecoveredOrder> result_;  // written before ended_
-  std::thread thread_;                            // last
+  double worked_ = 0;   // processor seconds of the thread at the end of its last rest
+  Found result_;        // written before ended_
+  std::thread thread_;  // last
 };
 
 }  // namespace tierd::engine

@@ -12,6 +12,53 @@
 namespace tierd::orders {
 namespace {
 
+// The plan from each of its epochs on, as a document, gives what the whole gives from there.
+void ExpectRests(const Plan& plan) {
+  PlanOrders all = PlanOrders::Create(plan).value();
+  std::vector<std::uint32_t> expected, found;
+  for (std::uint64_t passed = 0; passed < *plan.epochs; ++passed) {
+    const Result<Plan> rest = ParsePlan(PlanToJson(all.Rest().value()));
+    ASSERT_TRUE(rest.ok());
+    EXPECT_EQ(rest->epoch, plan.epoch + passed);
+    PlanOrders others = PlanOrders::Create(*rest).value();
+    PlanOrders same = all;
+    while (same.Next(&expected)) {
+      ASSERT_TRUE(others.Next(&found));
+      ASSERT_EQ(found, expected) << passed;
+    }
+    EXPECT_FALSE(others.Next(&found));
+    all.Next(&expected);
+  }
+  EXPECT_FALSE(all.Rest().has_value());
+}
+
+TEST(PlanOrders, TheRestIsAPlanOfItsOwn) {
+  Plan plan;
+  plan.samples = plan.draws = 100;
+  plan.epoch = 2;
+  plan.epochs = 5;
+  plan.position = 7;
+  plan.skip_first = 3;
+  plan.skip_later = 1;
+  for (const bool shared : {false, true}) {
+    plan.kind = Kind::kTorchRandom;
+    plan.start = GeneratorStart{.seed = 9, .words = std::nullopt};
+    plan.shared = shared;
+    ExpectRests(plan);
+  }
+  Plan ranks;
+  ranks.kind = Kind::kTorchDistributed;
+  ranks.samples = 101;
+  ranks.epochs = 5;
+  ranks.position = 7;
+  ranks.world = 4;
+  ranks.rank = 3;
+  ExpectRests(ranks);
+  ranks.set_epoch = false;
+  EXPECT_FALSE(PlanOrders::Create(ranks)->Rest().has_value());
+  EXPECT_FALSE(PlanOrders::Create(ParsePlan(R"({"tierd_plan":1,"kind":"torch.sequential","samples":3})").value())->Rest().has_value());
+}
+
 // FIPS 180-4's examples, and every length around the end of a block against pieces of it.
 TEST(Sha256, IsThat) {
   const auto of = [](const std::string& text) {
