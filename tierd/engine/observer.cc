@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::uint64_t kMostGuessed = 128;      // epochs of a guess
 constexpr std::size_t kMostKept = 4;
+constexpr std::size_t kMostRepeats = 8;          // of a first epoch
 constexpr std::uint32_t kQuickEpochs = 2;        // in which small seeds alone are looked for
 constexpr std::uint32_t kMostAttempts = 30;      // to find the readers of a plan that is right
 constexpr std::uint32_t kLongestRestTicks = 3600;
@@ -145,9 +146,10 @@ void Observer::Hunt() {
   const orders::OrderFit whole{.offsets = {0}};
   for (const Generator& generator : generators_) guesses.push_back({.plan = generator.plan, .like = whole, .epochs = EpochsSince(generator.since)});
   if (last_ && last_->recipe == orders::Recipe::kFresh) {
-    guesses.push_back({.plan = DistributedOf(last_->seed), .like = last_->fit, .from = 1, .epochs = EpochsSince(last_since_)});
+    const std::uint64_t passed = std::min(watcher_->epoch() - last_since_ + 3, kMostGuessed);
+    guesses.push_back({.plan = DistributedOf(last_->seed), .like = last_->fit, .from = 1, .epochs = passed});
     // Maybe the first that RandomSampler drew from a generator of its own.
-    if (last_->fit.stride == 1) guesses.push_back({.plan = GeneratorOf(*last_), .like = whole, .from = 1, .epochs = EpochsSince(last_since_)});
+    if (last_->fit.stride == 1) guesses.push_back({.plan = GeneratorOf(*last_), .like = whole, .from = 1, .epochs = passed});
   }
   // All seeds take an hour: not of the first epochs, which may be odd ones, nor while a guess may be right in the next.
   const orders::SeedSearch::Options options{.all_seeds = guesses.empty() && watcher_->epoch() > kQuickEpochs};
@@ -161,9 +163,16 @@ bool Observer::HuntBeginning() {
   while (!beginnings_.empty() && !(recording_ && beginnings_.size() == 1) && is_short()) beginnings_.erase(beginnings_.begin());
   if (beginnings_.empty() || is_short()) return false;
   orders::Observation observation{.samples = map_->samples(), .accesses = {}};
+  std::vector<bool> seen(map_->samples());
+  std::size_t repeats = 0;
   for (const auto& [session, file] : beginnings_.front().accesses) {
     const std::uint32_t sample = map_->SampleOf(file);
-    if (sample != SampleMap::kNone) observation.accesses.push_back({static_cast<std::uint32_t>(session), sample});
+    if (sample == SampleMap::kNone) continue;
+    // What is read again is of the next epoch, where ranks read another part: of the first one's it would be noise.
+    repeats += seen[sample] ? 1 : 0;
+    if (repeats > kMostRepeats && observation.accesses.size() >= enough) break;
+    seen[sample] = true;
+    observation.accesses.push_back({static_cast<std::uint32_t>(session), sample});
   }
   hunting_beginning_ = true;
   hunted_since_ = beginnings_.front().since;
@@ -210,7 +219,7 @@ void Observer::OnFirstSeed(const orders::RecoveredOrder& found) {
 // Of the epoch hunted_epoch_: what the next one begins with says what follows from it, unless there is nothing to follow.
 void Observer::OnSeed(const orders::RecoveredOrder& found) {
   const std::optional<orders::RecoveredOrder> before = std::exchange(last_, found);
-  last_since_ = hunted_since_;
+  last_since_ = hunted_epoch_;
   orders::Plan same = DistributedOf(found.seed);
   same.set_epoch = false;
   if (found.recipe == orders::Recipe::kIdentity) {
