@@ -17,20 +17,20 @@ export CCACHE_BASEDIR=$PWD CCACHE_NOHASHDIR=1 CCACHE_SLOPPINESS=pch_defines,time
 build() {  # name, target, cmake options...
   local name=$1 target=$2
   shift 2
-  echo "== build $name"
+  echo "== build $name (after $SECONDS s)"
   cmake -S . -B "$root/$name" -G Ninja "${launcher[@]}" "$@" >"$root/$name.cmake.log" 2>&1 || { cat "$root/$name.cmake.log"; exit 1; }
   ninja -C "$root/$name" -j "$jobs" --quiet "$target" >"$root/$name.log" 2>&1 || { tail -n 60 "$root/$name.log"; exit 1; }
 }
 
 failed=0  # suites; the rest still runs
 under=()  # a program that the tests are started by
-run() {  # build, name of the log, ctest options...
+run() {  # build, name of the log, ctest options...; one test more at a time than processors, as many wait
   local name=$1 log="$root/$2.tests"
-  echo "== test $2"
+  echo "== test $2 (after $SECONDS s)"
   shift 2
   # A test that fails is tried once more, so that one hiccup of a noisy machine does not cost the whole run; it is named at the end either way.
   local status=0
-  "${under[@]}" ctest --test-dir "$root/$name" -j "$jobs" --output-on-failure --no-tests=error --repeat until-pass:2 "$@" 2>&1 | tee "$log" || status=$?
+  "${under[@]}" ctest --test-dir "$root/$name" -j $((jobs + 1)) --output-on-failure --no-tests=error --repeat until-pass:2 "$@" 2>&1 | tee "$log" || status=$?
   grep -E '\*\*\*(Failed|Timeout|Exception)' "$log" | sed 's/^/failed at least once: /' || true
   [ "$status" = 0 ] || failed=1
 }
