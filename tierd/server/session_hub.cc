@@ -111,7 +111,9 @@ void SessionHub::Welcome(UniqueFd fd) {
     return;
   }
   Session& session = *sessions_.emplace(id, std::make_unique<Session>(loop_, std::move(fd), std::move(peer).value(), std::move(page).value(), id)).first->second;
-  if (!Survives([&] { engine_.ram().leases().Add(session.page.page()); })) {
+  const bool heard = Survives([&] { AddRing(session); });
+  if (!heard || !Survives([&] { engine_.ram().leases().Add(session.page.page()); })) {
+    if (heard) RemoveRing(session);
     ++refused_;
     sessions_.erase(id);
     return;
@@ -183,6 +185,7 @@ void SessionHub::MaybeEnd(Session& session) {
   if (!left && !ProcessGone(session)) return;
   session.ended = true;
   (void)Survives([&] { DrainBefore(session); });
+  RemoveRing(session);
   AddCounters(session, ended_);
   engine_.ram().leases().Remove(session.page.page());
   const std::uint32_t id = session.id;

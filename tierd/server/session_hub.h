@@ -98,6 +98,8 @@ class SessionHub final : public engine::ReplySink {
   void HangUp(Session& session);
   void MaybeEnd(Session& session);
   bool ProcessGone(Session& session) const;
+  void AddRing(Session& session);
+  void RemoveRing(Session& session);
   void DrainRing(Session& session);
   // All of them, at most so many entries. True: there are more.
   bool DrainSome(std::size_t most);
@@ -118,7 +120,14 @@ class SessionHub final : public engine::ReplySink {
   std::unique_ptr<boost::asio::posix::stream_descriptor> listener_;
   UniqueFd spare_fd_;  // given up for a moment to refuse a client when descriptors have run out (FAULTS F15)
   std::unordered_map<std::uint32_t, std::unique_ptr<Session>> sessions_;
-  RingDrain rings_;
+  // Of all that have not ended, side by side: they are looked at far more often than anything else of a session.
+  struct Ring {
+    std::uint32_t session;
+    const abi::SessionPage* page;
+    std::uint64_t tail;
+  };
+  std::vector<Ring> rings_;
+  RingDrain drain_;
   std::int64_t drained_ns_ = 0;       // all rings
   bool drain_posted_ = false;
   std::vector<std::uint32_t> dirty_;  // sessions with gathered replies

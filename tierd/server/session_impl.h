@@ -43,7 +43,7 @@ struct SessionHub::Session {
   bool ended = false;
   bool process_gone = false;
   bool waiting_to_send = false;
-  std::uint64_t ring_tail = 0;
+  std::size_t ring = 0;        // its place in rings_, until it has ended
   engine::ReadTotals seen;  // what was taken over from the page so far
   bool dirty = false;  // has gathered replies
   MessageWriter replies{abi::MessageType::kFetchReply};
