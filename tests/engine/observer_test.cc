@@ -187,6 +187,27 @@ TEST_F(AheadTest, OffBringsNothing) {
   EXPECT_EQ(source_io_.count(io::Step::kOpen), 0u);
 }
 
+// RAM holds a fifth, the SSD all: before anybody reads, what RAM has no room for is brought to the SSD, in the order of its use, and nothing twice.
+TEST_F(AheadTest, WhatRamHasNoRoomForIsBroughtToTheSsd) {
+  constexpr std::size_t kBytes = 100'000;
+  options_.ram.capacity_bytes = 16 << 20;  // of 80 MB
+  UseSsd();
+  for (const std::string& name : names_) Write(name, Bytes(name, kBytes));
+  StartEngine();
+  const orders::Plan plan = PlanOf();
+  ASSERT_TRUE(Tell(plan, List()).ok());
+  const auto on_node = [&](std::uint32_t sample) {
+    const ObjectId object = FileOf(names_[sample]) == kNoFile ? kNoObject : ObjectOf(names_[sample]);
+    return object != kNoObject && (engine().placement().InRam(object) || engine().placement().OnSsd(object));
+  };
+  const std::vector<std::uint32_t> order = OrderOf(plan, 0);
+  ASSERT_TRUE(RunUntil([&] { return on_node(order[kFiles / 2]); }, 30'000));
+  EXPECT_TRUE(std::all_of(order.begin(), order.begin() + kFiles / 4, on_node)) << "what is used sooner was brought sooner";
+  ASSERT_TRUE(RunUntil([&] { return std::all_of(order.begin(), order.end(), on_node); }, 30'000));
+  RunUntil([] { return false; }, 300);
+  EXPECT_EQ(source_io_.count(io::Step::kOpen), static_cast<std::uint64_t>(kFiles)) << "each once";
+}
+
 // A tier that holds a fifth: what is read next is there when it is read, and little more is read from the source than without.
 TEST_F(AheadTest, WhatIsReadNextReplacesWhatIsReadLast) {
   constexpr std::size_t kBytes = 100'000;

@@ -13,6 +13,8 @@ constexpr std::size_t kMostWaiting = 1 << 16;
 constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kAskEveryNs = kMs;           // the policy, while nothing it wants can be brought
 constexpr std::int64_t kAfterFailureNs = 100 * kMs;  // the source refuses, or hangs
+constexpr std::int64_t kAskForSsdEveryNs = 50 * kMs;
+constexpr std::int64_t kAfterSsdFailureNs = 1000 * kMs;
 constexpr std::int64_t kLeastLeadNs = 20 * kMs;     // accesses are heard of in batches
 constexpr std::int64_t kMostLeadNs = 2000 * kMs;
 constexpr double kLeadFactor = 4;
@@ -42,7 +44,7 @@ void Forerunner::BringUndeclared() {
     if (!parts_.foresight.TakeUndeclared(&path, &file)) return;
     const ObjectId first = file == kNoFile ? kNoObject : parts_.catalogue.ObjectOf(file, 0);
     if (first != kNoObject && (parts_.placement.InRam(first) || parts_.placement.OnSsd(first))) continue;
-    Bring(std::move(path), 0, bytes, false);
+    Bring(std::move(path), 0, bytes, Into::kFreeRam);
   }
 }
 
@@ -65,38 +67,62 @@ void Forerunner::BringWanted(std::int64_t now_ns) {
     if (!parts_.unit.policy.Admit(TIERD_TIER_RAM, candidates[i].id, room, TIERD_AHEAD)) break;  // what comes behind it is used later still
     ++brought;
     asked_.insert(candidates[i].id);
-    Bring(parts_.catalogue.PathOf(record.file), record.chunk, record.bytes, true);
+    Bring(parts_.catalogue.PathOf(record.file), record.chunk, record.bytes, Into::kRam);
   }
-  if (brought == 0) again_ns_ = now_ns + kAskEveryNs;
+  if (brought == 0 && !FillSsd(now_ns)) again_ns_ = now_ns + kAskEveryNs;
 }
 
-void Forerunner::Bring(std::string path, std::uint32_t chunk, std::uint32_t bytes, bool evict) {
+// RAM has what fits in it and is due. What the SSD has room for, and is nowhere on the node, is read from the source while there is nothing more urgent: with half of what may be
+// under way, so that what becomes due does not wait long.
+bool Forerunner::FillSsd(std::int64_t now_ns) {
+  if (now_ns < ssd_again_ns_ || 2 * under_way_ >= most_ || !parts_.placement.SsdRecovered()) return false;
+  std::array<tierd_candidate, kCandidates> candidates;
+  const std::size_t count = parts_.unit.policy.Next(TIERD_TIER_SSD, now_ns, candidates);
+  std::size_t brought = 0;
+  for (std::size_t i = 0; i < count && 2 * under_way_ < most_; ++i) {
+    const auto object = static_cast<ObjectId>(candidates[i].id);
+    const ObjectRecord& record = parts_.catalogue.object(object);
+    if (asked_.contains(candidates[i].id) || parts_.placement.InRam(object)) continue;
+    const std::uint64_t free = parts_.placement.SsdFree();
+    if (Full(record.bytes) || free < bytes_under_way_ + record.bytes) break;
+    if (!parts_.unit.policy.Admit(TIERD_TIER_SSD, candidates[i].id, free - bytes_under_way_, TIERD_AHEAD)) break;
+    ++brought;
+    asked_.insert(candidates[i].id);
+    Bring(parts_.catalogue.PathOf(record.file), record.chunk, record.bytes, Into::kSsd);
+  }
+  if (brought == 0) ssd_again_ns_ = now_ns + kAskForSsdEveryNs;
+  return brought != 0;
+}
+
+void Forerunner::Bring(std::string path, std::uint32_t chunk, std::uint32_t bytes, Into into) {
   ++under_way_;
   bytes_under_way_ += bytes;
   const std::int64_t begun_ns = parts_.clock.PreciseNs();
   parts_.fetcher.Bring(parts_.unit, {.path = std::move(path),
                                      .chunk = chunk,
-                                     .ssd_only = false,
-                                     .evict = evict,
+                                     .ssd_only = into == Into::kSsd,
+                                     .evict = into == Into::kRam,
                                      .priority = source::Priority::kPrefetch,
-                                     .done = [this, chunk, bytes, begun_ns, alive = alive_](const BringResult& result) {
-                                       if (*alive) OnBrought(chunk, bytes, begun_ns, result);
+                                     .done = [this, chunk, bytes, into, begun_ns, alive = alive_](const BringResult& result) {
+                                       if (*alive) OnBrought(chunk, bytes, into, begun_ns, result);
                                      }});
 }
 
-void Forerunner::OnBrought(std::uint32_t chunk, std::uint32_t bytes, std::int64_t begun_ns, const BringResult& result) {
+void Forerunner::OnBrought(std::uint32_t chunk, std::uint32_t bytes, Into into, std::int64_t begun_ns, const BringResult& result) {
   --under_way_;
   bytes_under_way_ -= bytes;
   const ObjectId object = result.file == kNoFile ? kNoObject : parts_.catalogue.ObjectOf(result.file, chunk);
   if (object != kNoObject) asked_.erase(Raw(object));
   if (under_way_ == 0) asked_.clear();  // of objects that are gone by now
   const std::int64_t now_ns = parts_.clock.PreciseNs();
+  if (result.outcome != BringOutcome::kCached && into == Into::kSsd) ssd_again_ns_ = parts_.clock.MonotonicNs() + kAfterSsdFailureNs;
   if (result.outcome != BringOutcome::kCached) {
     again_ns_ = parts_.clock.MonotonicNs() + (result.outcome == BringOutcome::kFailed ? kAfterFailureNs : kAskEveryNs);
     return;
   }
-  took_ns_ += (static_cast<double>(now_ns - begun_ns) - took_ns_) / 32;
   parts_.wake();
+  if (into == Into::kSsd) return;
+  took_ns_ += (static_cast<double>(now_ns - begun_ns) - took_ns_) / 32;
   // Not what a reader was waiting for by the time it came: that is late, and read.
   const bool unread = object != kNoObject && (parts_.catalogue.object(object).flags & kObjectUnread) != 0;
   if (!unread || !parts_.placement.InRam(object) || waiting_.size() >= kMostWaiting) return;

@@ -5,6 +5,9 @@
 // (a few times what it took of late), if the policy would not keep what would leave (it is used sooner), and as long as what was brought and waits for its
 // reader is at most a quarter of what is resident. Bounded in flight; demand goes before it at every queue.
 //
+// While nothing is to be brought to RAM, what is used soonest and is nowhere on the node fills free room of the SSD: a job that pauses, or whose RAM is full, leaves
+// the source idle otherwise.
+//
 // Owner: Engine, one per source. Loop thread only.
 #pragma once
 
@@ -59,10 +62,13 @@ class Forerunner {
     std::uint32_t bytes = 0;
   };
   bool Full(std::uint64_t bytes) const { return under_way_ >= most_ || (under_way_ > 0 && bytes_under_way_ + bytes > kBytesUnderWay); }
+  enum class Into : std::uint8_t { kFreeRam, kRam, kSsd };  // kRam: others may have to leave
   void BringUndeclared();
   void BringWanted(std::int64_t now_ns);
-  void Bring(std::string path, std::uint32_t chunk, std::uint32_t bytes, bool evict);
-  void OnBrought(std::uint32_t chunk, std::uint32_t bytes, std::int64_t begun_ns, const BringResult& result);
+  // True: something was asked for.
+  bool FillSsd(std::int64_t now_ns);
+  void Bring(std::string path, std::uint32_t chunk, std::uint32_t bytes, Into into);
+  void OnBrought(std::uint32_t chunk, std::uint32_t bytes, Into into, std::int64_t begun_ns, const BringResult& result);
   std::int64_t LeadNs() const;
 
   const Parts parts_;
@@ -74,6 +80,7 @@ class Forerunner {
   std::uint64_t waiting_bytes_ = 0;
   double took_ns_ = 0;                                    // a bring, smoothed
   std::int64_t again_ns_ = 0;                             // nothing is brought before
+  std::int64_t ssd_again_ns_ = 0;                         // nor to the SSD
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // shared with what is under way
 };
 

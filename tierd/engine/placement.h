@@ -114,6 +114,8 @@ class Placement final : public ssd::SsdOwner {
   std::uint64_t SsdFree() const { return ssd_ == nullptr ? 0 : ssd_->FreeBytes(); }
   std::uint64_t ssd_capacity() const { return ssd_ == nullptr ? 0 : ssd_->status().capacity_bytes; }
   bool has_ssd() const { return ssd_ != nullptr; }
+  // It is known what is there.
+  bool SsdRecovered() const { return ssd_ != nullptr && !ssd_->status().recovering; }
 
   std::uint64_t ram_resident_bytes() const { return resident_bytes_[0]; }
   std::uint64_t ram_resident_objects() const { return resident_objects_[0]; }
