@@ -118,7 +118,10 @@ int DupOnto(int from, int to, Dup dup) {
   if (raw::IsOwn(from)) return Result(-EBADF);
   // Numbers of ours lie in the high range only: a file that is put at a chosen number is a real one.
   if (IsOurs(from)) (void)Materialise(from, Conversion::kDup);
-  if (raw::IsOwn(to)) MoveOwnAway(to);
+  if (raw::IsOwn(to)) {
+    if (raw::Call(SYS_fcntl, from, F_GETFD) < 0) return Result(-EBADF);  // ours stays where it is: nobody is going to replace it
+    MoveOwnAway(to);
+  }
   ClosingWriter closing(to);
   const int result = IsOurs(to) ? ReplaceNumber(to, dup) : dup();
   if (result < 0) {

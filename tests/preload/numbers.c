@@ -318,6 +318,7 @@ static int check_closed(void) {
   CHECK(fcntl(number, F_GETFD) == -1 && errno == EBADF && fstat(number, &st) == -1 && errno == EBADF && read(number, &byte, 1) == -1 && errno == EBADF);
   CHECK(fstatat(number, "", &st, AT_EMPTY_PATH) == -1 && errno == EBADF && lseek(number, 0, SEEK_CUR) == -1 && errno == EBADF);
   CHECK(dup(number) == -1 && errno == EBADF && dup2(number, 40) == -1 && errno == EBADF && close(number) == -1 && errno == EBADF);
+  CHECK(dup2(999999, number) == -1 && errno == EBADF && fcntl(number, F_GETFD) == -1 && errno == EBADF);
   for (int i = 0; i < 20; ++i) {
     int other_fd = open(i % 2 ? path : other, O_RDONLY), path_fd = open(i % 2 ? other : path, O_RDONLY);
     CHECK(reads(other_fd, i % 2 ? 0 : 0x80000000u) && reads(path_fd, i % 2 ? 0x80000000u : 0) && close(other_fd) == 0 && close(path_fd) == 0);
