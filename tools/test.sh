@@ -32,6 +32,7 @@ run() {  # build, name of the log, ctest options...; one test more at a time tha
   local status=0
   "${under[@]}" ctest --test-dir "$root/$name" -j $((jobs + 1)) --output-on-failure --no-tests=error --repeat until-pass:2 "$@" 2>&1 | tee "$log" || status=$?
   grep -E '\*\*\*(Failed|Timeout|Exception)' "$log" | sed 's/^/failed at least once: /' || true
+  grep -E '\*\*\*Skipped' "$log" | sed 's/^/skipped: /' || true
   [ "$status" = 0 ] || failed=1
 }
 

@@ -1,4 +1,4 @@
-"""Every example of the documents is run: blocks of sh, C, C++ and Python of README.md, CONTRIBUTING.md, docs/*.md and systemd/README.md, against a daemon of the test's with a source at /pfs/train (a directory of
+"""Every example of the documents is run: blocks of sh, C, C++ and Python of README.md, CONTRIBUTING.md, docs/*.md and the READMEs of folders, against a daemon of the test's with a source at /pfs/train (a directory of
 the test's stands in for it). A block that cannot be run here says why in a comment above it: <!-- not run here: REASON -->. Output and figures are blocks of text. Blocks by indentation are not allowed: nobody
 knows what they are."""
 
@@ -17,7 +17,8 @@ BUILD = pathlib.Path(os.environ["TIERD_BUILD"])
 sys.path.insert(0, str(ROOT / "tests/monitoring"))
 from rig import Daemon  # noqa: E402
 
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "systemd/README.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = ("systemd", "client_lib/python", "client_lib/examples/python", "policies", "policies/orders", "tests/pfs_sim", "tests/fuzz")
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / folder / "README.md" for folder in FOLDERS), *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^(?:<!-- not run here: (?P<reason>.+?) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
 C_MAIN = "static void decode(const void* data, size_t size) {{ (void)data; if (size != 3000) exit(9); }}\nint main(void) {{\n{body}\nreturn error;\n}}\n"
 CPP_MAIN = "static std::size_t decoded;\nstatic void Decode(const void*, std::size_t size) {{ decoded = size; }}\nint main(int, char** argv) {{\nconst char* const path = argv[1];\n{body}\nreturn decoded == 3000 ? 0 : 9;\n}}\n"
@@ -93,6 +94,26 @@ class Examples(unittest.TestCase):
                 ran += 1
         print(f"{ran} examples ran")
         self.assertGreaterEqual(ran, 10)
+
+    def test_examples_of_help_are_understood(self):
+        """Those of `tierctl VERB --help`: whatever comes of them without a daemon, they are no wrong usage."""
+        environment = self.environment | {"TIERD_SOCKET": str(self.work / "nobody.sock")}
+        tried = 0
+        for file in sorted((ROOT / "tests/golden/tierctl-help").iterdir()):
+            examples = re.search(r"^Examples?:\n((?:  .*\n)+)", file.read_text(), re.M)
+            for line in examples[1].splitlines() if examples else ():
+                command = re.split(r"   | [|>]", line.strip())[0]
+                if not command.startswith("tierctl ") or command.startswith("tierctl run "):  # README has those of run
+                    continue
+                with self.subTest(verb=file.name, example=command):
+                    tried += 1
+                    try:
+                        result = subprocess.run(["bash", "-c", self.placed(command)], cwd=self.home, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=10)
+                    except subprocess.TimeoutExpired:
+                        continue  # understood, and at work
+                    self.assertNotIn(result.returncode, (64, 127), result.stderr)
+                    self.assertGreaterEqual(result.returncode, 0)
+        self.assertGreater(tried, 30)
 
     def test_no_block_by_indentation(self):
         for document in DOCUMENTS:

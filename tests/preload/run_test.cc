@@ -221,7 +221,10 @@ TEST_F(RunTest, KeepsTheSsdTierForTheNextRun) {
   ASSERT_EQ(LeftOver().size(), 1u);
   EXPECT_EQ(RunIt({"--report", report, "--keep"}, read).code, 0);
   EXPECT_EQ(LeftOver().size(), 1u);
-  EXPECT_TRUE(ReadJson(report).is_object());
+  const auto second = ReadJson(report);
+  ASSERT_TRUE(second.is_object());
+  EXPECT_EQ(second["reads"]["ssd"]["count"], 1) << second["reads"];
+  EXPECT_EQ(second["source_read_bytes"], 0);
 }
 
 }  // namespace
