@@ -27,13 +27,9 @@ class ExamplePolicy : public ::testing::Test {
   void SetUp() override {
     dir_ = ::testing::TempDir() + "tierd_example_" + std::to_string(::getpid());
     fs::create_directories(dir_);
-    ASSERT_EQ(Shell(std::string(TIERD_CMAKE_COMMAND) + " --install " + TIERD_BINARY_DIR + " --component policy_header --prefix " + dir_ +
-                  "/prefix > " + dir_ + "/install.log"),
-              0);
-    fs::copy_file(std::string(TIERD_SOURCE_DIR) + "/policies/example/mru.c", dir_ + "/mru.c");
-    ASSERT_EQ(Shell("cd " + dir_ + " && " + TIERD_C_COMPILER +
-                  " -std=c11 -Wall -Wextra -Werror -shared -fPIC -O2 -I prefix/include -o mru.so mru.c"),
-              0);
+    fs::copy_file(fs::path(TIERD_SOURCE_DIR) / "policies/example/mru.c", dir_ + "/mru.c");
+    ASSERT_EQ(Shell(TIERD_CMAKE_COMMAND " --install " TIERD_BINARY_DIR " --component policy_header --prefix '" + dir_ + "/prefix' > '" + dir_ + "/install.log'"), 0);
+    ASSERT_EQ(Shell("cd '" + dir_ + "' && " TIERD_C_COMPILER " -std=c11 -Wall -Wextra -Werror -shared -fPIC -O2 -I prefix/include -o mru.so mru.c"), 0);
   }
   void TearDown() override { fs::remove_all(dir_); }
 
