@@ -48,7 +48,8 @@ write_client_volume() {  # FILE PORT1 PORT2
     printf '  option remote-host 127.0.0.1\n  option remote-port %s\n' "$port"
     printf '  option remote-subvolume iot\n  option ping-timeout 3\nend-volume\n'
   done > "$1"
-  printf 'volume dht\n  type cluster/distribute\n  subvolumes c1 c2\nend-volume\n' >> "$1"
+  # Files go where their names say on a disk that is nearly full, too: by default not below a tenth free.
+  printf 'volume dht\n  type cluster/distribute\n  option min-free-disk 1%%\n  subvolumes c1 c2\nend-volume\n' >> "$1"
 }
 
 wait_for_port() {  # PORT

@@ -94,6 +94,7 @@ Result<JobDaemon> JobDaemon::Start(const std::string& binary, const DaemonOption
   UniqueFd read_end(ends[0]);
   UniqueFd write_end(ends[1]);
   const std::string log = scratch.path() + "/tierd.log";
+  ::unlink(log.c_str());  // with --keep the one of the last job is there, whose daemon was ready
   JobDaemon daemon;
   daemon.log_ = log;
   daemon.pid_ = ::fork();
