@@ -1,4 +1,4 @@
-# Large headers of others (Asio, JSON, GoogleTest) are parsed once per target instead of once per file: a third less to compile.
+# Large headers of others (Asio, JSON, GoogleTest) are parsed once per target instead of once per file.
 # Every file still includes what it uses, as with -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON; ccache takes part with CCACHE_SLOPPINESS=pch_defines,time_macros.
 set(TIERD_PRECOMPILED_STD <algorithm> <chrono> <cstring> <functional> <memory> <optional> <string> <unordered_map> <vector>)
 set(TIERD_PRECOMPILED_ASIO <boost/asio/bind_allocator.hpp> <boost/asio/io_context.hpp> <boost/asio/local/stream_protocol.hpp> <boost/asio/posix/stream_descriptor.hpp> <boost/asio/post.hpp> <boost/asio/steady_timer.hpp>)

@@ -44,7 +44,7 @@ sanitizer() {  # name, kind, target, -O
 mkdir -p "$root"
 case "$suite" in plain | restricted | unit | asan | tsan | all) ;; *) echo "usage: tools/test.sh [plain|restricted|unit|asan|tsan|all]" >&2; exit 64 ;; esac
 if [ "$suite" != asan ] && [ "$suite" != tsan ]; then
-  build plain all -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -g1 -DNDEBUG" -DTIERD_KILL_POINTS=ON  # -g1: names and lines; a fifth less to compile
+  build plain all -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -g1 -DNDEBUG" -DTIERD_KILL_POINTS=ON  # -g1: names and lines, and less to compile
 fi
 if [ "$suite" = plain ] || [ "$suite" = all ]; then
   run plain plain

@@ -14,7 +14,8 @@ constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kAskEveryNs = kMs;           // the policy, while nothing it wants can be brought
 constexpr std::int64_t kAfterFailureNs = 100 * kMs;  // the source refuses, or hangs
 constexpr std::int64_t kAskForSsdEveryNs = 50 * kMs;
-constexpr std::int64_t kAfterSsdFailureNs = 1000 * kMs;
+constexpr std::int64_t kAfterSsdFailureNs = 1000 * kMs;       // doubled each time: what the SSD does not take is not read from the source again and again
+constexpr std::int64_t kMostAfterSsdFailureNs = 600'000 * kMs;
 constexpr std::int64_t kLeastLeadNs = 20 * kMs;     // accesses are heard of in batches
 constexpr std::int64_t kMostLeadNs = 2000 * kMs;
 constexpr double kLeadFactor = 4;
@@ -83,6 +84,7 @@ bool Forerunner::FillSsd(std::int64_t now_ns) {
     const auto object = static_cast<ObjectId>(candidates[i].id);
     const ObjectRecord& record = parts_.catalogue.object(object);
     if (asked_.contains(candidates[i].id) || parts_.placement.InRam(object)) continue;
+    if ((parts_.catalogue.file(record.file).flags & kFileRacy) != 0) continue;  // the SSD takes none of these
     const std::uint64_t free = parts_.placement.SsdFree();
     if (Full(record.bytes) || free < bytes_under_way_ + record.bytes) break;
     if (!parts_.unit.policy.Admit(TIERD_TIER_SSD, candidates[i].id, free - bytes_under_way_, TIERD_AHEAD)) break;
@@ -115,7 +117,7 @@ void Forerunner::OnBrought(std::uint32_t chunk, std::uint32_t bytes, Into into, 
   if (object != kNoObject) asked_.erase(Raw(object));
   if (under_way_ == 0) asked_.clear();  // of objects that are gone by now
   const std::int64_t now_ns = parts_.clock.PreciseNs();
-  if (result.outcome != BringOutcome::kCached && into == Into::kSsd) ssd_again_ns_ = parts_.clock.MonotonicNs() + kAfterSsdFailureNs;
+  if (into == Into::kSsd) NoteSsdTook(result.outcome == BringOutcome::kCached);
   if (result.outcome != BringOutcome::kCached) {
     again_ns_ = parts_.clock.MonotonicNs() + (result.outcome == BringOutcome::kFailed ? kAfterFailureNs : kAskEveryNs);
     return;
@@ -129,6 +131,15 @@ void Forerunner::OnBrought(std::uint32_t chunk, std::uint32_t bytes, Into into, 
   const std::uint32_t size = parts_.catalogue.object(object).bytes;
   if (waiting_.insert_or_assign(Raw(object), Brought{parts_.clock.MonotonicNs(), size}).second) waiting_bytes_ += size;
   else if (parts_.placement.OnSsd(object)) parts_.counters.prefetch_unused_bytes += size;  // it had left, and came again
+}
+
+// Of those that were under way together the first one that was refused counts.
+void Forerunner::NoteSsdTook(bool took) {
+  const std::int64_t now_ns = parts_.clock.MonotonicNs();
+  if (took) ssd_pause_ns_ = kAfterSsdFailureNs;
+  if (took || now_ns < ssd_again_ns_) return;
+  ssd_again_ns_ = now_ns + ssd_pause_ns_;
+  ssd_pause_ns_ = std::min(2 * ssd_pause_ns_, kMostAfterSsdFailureNs);
 }
 
 void Forerunner::OnAccess(ObjectId object) {

@@ -69,6 +69,7 @@ class Forerunner {
   bool FillSsd(std::int64_t now_ns);
   void Bring(std::string path, std::uint32_t chunk, std::uint32_t bytes, Into into);
   void OnBrought(std::uint32_t chunk, std::uint32_t bytes, Into into, std::int64_t begun_ns, const BringResult& result);
+  void NoteSsdTook(bool took);
   std::int64_t LeadNs() const;
 
   const Parts parts_;
@@ -81,6 +82,7 @@ class Forerunner {
   double took_ns_ = 0;                                    // a bring, smoothed
   std::int64_t again_ns_ = 0;                             // nothing is brought before
   std::int64_t ssd_again_ns_ = 0;                         // nor to the SSD
+  std::int64_t ssd_pause_ns_ = 1'000'000'000;             // when it next refuses something
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // shared with what is under way
 };
 
