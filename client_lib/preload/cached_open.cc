@@ -175,13 +175,17 @@ __attribute__((noinline)) ssize_t ReadElsewhere(Description& d, void* buffer, st
 }
 
 ssize_t ReadFile(Description& d, void* buffer, std::size_t count, std::uint64_t offset) {
-  const client::File::Done here = d.file().ReadHere(buffer, count, offset);
-  const auto done = static_cast<std::size_t>(here.bytes);
-  if (done > 0) client::CountRead(process.client->Counters(process.client->session()), abi::Tier::kRam, done);
-  if (done == count) return here.bytes;
+  std::size_t done = 0;
+  while (done < count) {
+    const client::File::Done here = d.file().ReadHere(static_cast<char*>(buffer) + done, count - done, offset + done);
+    if (here.bytes == 0) break;
+    client::CountRead(process.client->Counters(process.client->session()), here.tier, static_cast<std::uint64_t>(here.bytes));
+    done += static_cast<std::size_t>(here.bytes);
+  }
+  if (done == count) return static_cast<ssize_t>(done);
   const ssize_t rest = ReadElsewhere(d, static_cast<char*>(buffer) + done, count - done, offset + done);
-  if (rest < 0) return rest == -ESTALE || done == 0 ? rest : here.bytes;
-  return here.bytes + rest;
+  if (rest < 0) return rest == -ESTALE || done == 0 ? rest : static_cast<ssize_t>(done);
+  return static_cast<ssize_t>(done) + rest;
 }
 
 }  // namespace
@@ -279,22 +283,22 @@ bool HasGrown(Description& d) {
 
 // ---- the source behind it --------------------------------------------------------------------------------------------------
 
-int OpenSourceFile(const Description& d) { return raw::Open(AT_FDCWD, d.path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); }
+int OpenSourceFile(const char* path) { return raw::Open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); }
 
-SourceVersion VersionBehind(const Description& d, int source) {
+SourceVersion VersionBehind(const client::FileFacts& opened, int source) {
   struct stat st;
-  if (raw::Stat(source, st) != 0 || st.st_ino != d.facts.ino) return SourceVersion::kOtherFile;
+  if (raw::Stat(source, st) != 0 || st.st_ino != opened.ino) return SourceVersion::kOtherFile;
   const auto ns = [](const timespec& t) { return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; };
-  const bool same = static_cast<std::uint64_t>(st.st_size) == d.facts.size && ns(st.st_mtim) == d.facts.mtime_ns && ns(st.st_ctim) == d.facts.ctime_ns;
+  const bool same = static_cast<std::uint64_t>(st.st_size) == opened.size && ns(st.st_mtim) == opened.mtime_ns && ns(st.st_ctim) == opened.ctime_ns;
   return same ? SourceVersion::kOpened : SourceVersion::kLater;
 }
 
 int SourceOf(Description& d, SourceUse use) {
   Count(use);
   if (const int known = d.source.load(std::memory_order_acquire); known >= 0) return known;
-  const int low = OpenSourceFile(d);
+  const int low = OpenSourceFile(d.path);
   if (low < 0) return low;
-  if (VersionBehind(d, low) != SourceVersion::kOpened) {
+  if (VersionBehind(d.facts, low) != SourceVersion::kOpened) {
     CloseOwnFile(low);
     return -ESTALE;
   }

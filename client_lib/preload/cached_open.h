@@ -39,11 +39,11 @@ inline void StatCached(const Description& description, struct stat& st) { StatOf
 // stat or lstat of a canonical path from the index, asking the daemon if need be; false: ask the source.
 bool StatPath(const char* path, bool follow, struct stat& st);
 
-// The source's file by the description's path, whichever that is by now: a descriptor, the caller's, or -errno. A low number: for what lasts as long as the file is open,
+// The source's file by the path of a description, whichever that is by now: a descriptor, the caller's, or -errno. A low number: for what lasts as long as the file is open,
 // which is short, two more calls to be out of the way are not worth it.
-int OpenSourceFile(const Description& description);
+int OpenSourceFile(const char* path);
 enum class SourceVersion { kOpened, kLater, kOtherFile };
-SourceVersion VersionBehind(const Description& description, int source);
+SourceVersion VersionBehind(const client::FileFacts& opened, int source);
 // A descriptor of the source file behind the description, of the same version, for what only that can do; -errno, or -ESTALE when that version is gone.
 int SourceOf(Description& description, SourceUse use);
 

@@ -72,6 +72,12 @@ int Unlink(int directory, const char* path, Change change, bool recursive = fals
   return result;
 }
 
+// Of the name itself; 0: there is nothing, or it cannot be looked at.
+mode_t ModeOf(int directory, const char* path) {
+  struct stat st;
+  return raw::Call(SYS_newfstatat, directory, raw::Address(path), raw::Address(&st), AT_SYMLINK_NOFOLLOW) == 0 ? st.st_mode : 0;
+}
+
 template <typename Change>
 int Rename(int from_directory, const char* from, int to_directory, const char* to, Change change) {
   const ChangedName old_name(from_directory, from, Changes::kEntry);
@@ -81,9 +87,9 @@ int Rename(int from_directory, const char* from, int to_directory, const char* t
   if (!Changed(result)) return result;
   replaced.Tell();
   if (!old_name.inside() && !new_name.inside()) return result;
-  // All below it, if it was a directory.
-  struct stat st;
-  const bool all = raw::Call(SYS_newfstatat, to_directory, raw::Address(to), raw::Address(&st), AT_SYMLINK_NOFOLLOW) != 0 || S_ISDIR(st.st_mode);
+  // All below it, if it was a directory: by now it is at `to`, or, exchanged, at `from`, where there is nothing else.
+  const mode_t moved = ModeOf(to_directory, to);
+  const bool all = moved == 0 || S_ISDIR(moved) || S_ISDIR(ModeOf(from_directory, from));
   old_name.Tell(all);
   new_name.Tell(all);
   return result;

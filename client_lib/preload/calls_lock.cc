@@ -44,12 +44,12 @@ Answer OnSource(int fd, Question question, Lock lock) {
     const Using use(fd);
     if (!use) return {};
     const int known = use->source.load(std::memory_order_acquire);
-    const int source = known >= 0 ? known : OpenSourceFile(*use);
+    const int source = known >= 0 ? known : OpenSourceFile(use->path);
     if (source < 0) break;
-    const bool another = known < 0 && question.of_process && VersionBehind(*use, source) == SourceVersion::kOtherFile;
+    const bool another = known < 0 && question.of_process && VersionBehind(use->facts, source) == SourceVersion::kOtherFile;
     const long result = another ? -ESTALE : lock(*use, source);
     const bool looks = known < 0 || (question.wish != Wish::kGiveUp && result >= 0);
-    const SourceVersion version = looks ? VersionBehind(*use, source) : SourceVersion::kOpened;
+    const SourceVersion version = looks ? VersionBehind(use->facts, source) : SourceVersion::kOpened;
     const bool held = known >= 0 || (version != SourceVersion::kOtherFile && HoldOwn(source, use->source));
     if (!held) CloseOwnFile(source);
     if (version == SourceVersion::kOtherFile) break;

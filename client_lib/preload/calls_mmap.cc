@@ -93,8 +93,11 @@ TIERD_EXPORT(void*, mremap, void* address, size_t old_length, size_t length, int
   if (!AnyHere()) return Next_mremap()(address, old_length, length, flags, place);
   const AddressRange old = RangeOf(address, old_length != 0 ? old_length : 1);
   const bool moves = old_length == 0 || (flags & ~MREMAP_MAYMOVE) != 0;
-  if (moves && length <= old_length) ReplaceFrames(address, old_length, Frames::kAll);
-  if (ShowsFrames(old) && (moves || length > old_length)) {
+  if (moves || length > old_length) {
+    const tierd::client::KeepErrno keep;
+    ReplaceFrames(old);
+  }
+  if ((moves || length > old_length) && ShowsFrames(old)) {
     errno = ENOMEM;  // behind a frame lies somebody else's: there is no more of this mapping
     return MAP_FAILED;
   }
@@ -113,9 +116,9 @@ TIERD_EXPORT(void*, mremap, void* address, size_t old_length, size_t length, int
 }
 
 TIERD_EXPORT(int, mprotect, void* address, size_t length, int protection) {
-  if ((protection & PROT_WRITE) != 0 && AnyHere()) {
+  if (AnyHere()) {
     const tierd::client::KeepErrno keep;
-    ReplaceFrames(address, length, Frames::kPrivate);
+    ReplaceProtectedFrames(RangeOf(address, length), protection);
   }
   return Next_mprotect()(address, length, protection);
 }

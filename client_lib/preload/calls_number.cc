@@ -41,6 +41,7 @@ inline int CloseHere(int fd) {
   if (raw::IsPlain(fd) || !Active()) return Next_close()(fd);
   if (raw::IsOwn(fd)) [[unlikely]] return Result(-EBADF);  // the core's: to the application it is not open
   ForgetDirectory(fd);
+  ForgetCopy(fd);
   if (fd < 3 || IsWriter(fd)) return CloseWatched(fd);
   if (static_cast<unsigned>(fd) < raw::kWatched) raw::noted[fd].store(0, std::memory_order_relaxed);
   return Next_close()(fd);
@@ -54,6 +55,7 @@ void tierd::preload::ForgetAll(int fd) {
   if (raw::IsOwn(fd)) ForgetOwn(fd);
   if (IsOurs(fd)) ForgetNumber(fd);
   ForgetDirectory(fd);
+  ForgetCopy(fd);
   ForgetWriter(fd);
 }
 
@@ -79,6 +81,7 @@ int CloseRange(unsigned first, unsigned last, unsigned flags) {
     if (IsOurs(number)) CloseNumber(number);
     else if (IsWriter(number)) CloseWatched(number);
     ForgetDirectory(number);
+    ForgetCopy(number);
   }
   if (first < 3) process.standard_free.store(true, std::memory_order_relaxed);
   unsigned begin = first;
@@ -131,7 +134,9 @@ int DupOnto(int from, int to, Dup dup) {
   if (raw::IsOwn(to)) [[unlikely]] ForgetOwn(to);  // another thread has closed it meanwhile, and we had kept it
   closing.Tell();
   ForgetDirectory(to);
+  ForgetCopy(to);
   NoteCopy(from, to);
+  CopyToo(from, to);
   return result;
 }
 
@@ -147,6 +152,7 @@ int AfterDup(int from, Dup dup) {
   if (copy < 0 || !Active()) return copy;
   NewNumber(copy);
   NoteCopy(from, copy);
+  CopyToo(from, copy);
   return copy;
 }
 

@@ -10,6 +10,7 @@
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/cookie_streams.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/reopened.h"
 #include "client_lib/preload/writers.h"
@@ -125,6 +126,7 @@ TIERD_EXPORT(int, fclose, FILE* stream) {
   if (!Active() || stream == nullptr) return Next_fclose()(stream);
   const int fd = NumberOf(stream);
   ClosingWriter closing(fd);
+  ForgetCopy(fd);
   const int result = Next_fclose()(stream);
   closing.Tell();
   ForgetDirectory(fd);

@@ -1,15 +1,20 @@
 #include "client_lib/preload/mapped_frames.h"
 
-#include "client_lib/preload/spin_lock.h"
 #include "client_lib/src/views.h"
 
 namespace tierd::preload {
+
+namespace mapped_frames_detail {
+constinit std::atomic<std::uint32_t> lock_word{0};
+}
+
+using namespace mapped_frames_detail;
+
 namespace {
 
 constexpr std::size_t kMappings = 256;
 
 MappedFrames table[kMappings];
-constinit std::atomic<std::uint32_t> lock_word{0};
 constinit std::atomic<std::uint32_t> used_count{0};
 
 void GiveLeasesBack(MappedFrames& frames) {
@@ -29,14 +34,14 @@ void Free(MappedFrames& frames) {
 
 bool Overlap(AddressRange a, AddressRange b) { return a.begin < b.end && b.begin < a.end; }
 
+}  // namespace
+
 // Under the lock. Room for one more range, or its addresses are not followed any more.
-void AddRange(MappedFrames& frames, AddressRange range) {
+void mapped_frames_detail::AddRange(MappedFrames& frames, AddressRange range) {
   if (range.begin >= range.end) return;
   if (frames.ranges == MappedFrames::kRanges) frames.for_good = true;
   else frames.range[frames.ranges++] = range;
 }
-
-}  // namespace
 
 MappedFrames* NewFrames() {
   const SpinLock lock(lock_word);
@@ -45,6 +50,7 @@ MappedFrames* NewFrames() {
     frames.used = true;
     frames.for_good = false;
     frames.count = frames.outstanding = frames.ranges = 0;
+    frames.whole = {0, 0};
     used_count.fetch_add(1, std::memory_order_relaxed);
     return &frames;
   }
@@ -65,6 +71,7 @@ bool AnyMappings() { return used_count.load(std::memory_order_acquire) != 0; }
 bool ShowsFrames(AddressRange where) {
   const SpinLock lock(lock_word);
   for (const MappedFrames& frames : table) {
+    if (frames.used && frames.for_good && Overlap(frames.whole, where)) return true;
     for (std::uint32_t i = 0; frames.used && i < frames.ranges; ++i) {
       if (Overlap(frames.range[i], where)) return true;
     }
@@ -72,10 +79,33 @@ bool ShowsFrames(AddressRange where) {
   return false;
 }
 
-TakenFrames::TakenFrames(AddressRange where, Which which) {
+MappedFrames* NextFrames(AddressRange where, std::size_t* at) {
+  const SpinLock lock(lock_word);
+  while (*at < kMappings) {
+    MappedFrames& frames = table[(*at)++];
+    if (!frames.used || frames.count == 0) continue;
+    for (std::uint32_t i = 0; i < frames.ranges; ++i) {
+      if (!Overlap(frames.range[i], where)) continue;
+      ++frames.outstanding;
+      return &frames;
+    }
+  }
+  return nullptr;
+}
+
+void LeaveFrames(MappedFrames& frames) {
+  bool last;
+  {
+    const SpinLock lock(lock_word);
+    last = --frames.outstanding == 0 && frames.ranges == 0 && !frames.for_good;
+  }
+  if (last) Free(frames);
+}
+
+TakenFrames::TakenFrames(AddressRange where) {
   const SpinLock lock(lock_word);
   for (MappedFrames& frames : table) {
-    if (frames.used && (which == Which::kAll || frames.is_private)) Cut(frames, where);
+    if (frames.used) Cut(frames, where);
   }
 }
 
@@ -108,15 +138,7 @@ const MappedFrames* TakenFrames::Whole(AddressRange where) const {
 }
 
 void TakenFrames::Gone() {
-  for (std::uint32_t i = 0; i < count_; ++i) {
-    MappedFrames& frames = *parts_[i].frames;
-    bool last;
-    {
-      const SpinLock lock(lock_word);
-      last = --frames.outstanding == 0 && frames.ranges == 0 && !frames.for_good;
-    }
-    if (last) Free(frames);
-  }
+  for (std::uint32_t i = 0; i < count_; ++i) LeaveFrames(*parts_[i].frames);
   count_ = 0;
 }
 

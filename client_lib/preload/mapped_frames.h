@@ -6,9 +6,12 @@
 // Any thread. A table of fixed size behind a lock of a few instructions; processes that map nothing of ours pay one load.
 #pragma once
 
+#include <limits.h>
+
 #include <cstddef>
 #include <cstdint>
 
+#include "client_lib/preload/spin_lock.h"
 #include "client_lib/src/lookup.h"
 
 namespace tierd::preload {
@@ -18,7 +21,8 @@ struct AddressRange {
   std::uint64_t end;
 };
 
-// One mapping: the frames, one after the other from `address` on, and the addresses that still show them.
+// One mapping: the frames, one after the other from `address` on, and the addresses that still show them. Without frames (`count` 0): addresses that show a copy of some,
+// behind which there is nothing.
 struct MappedFrames {
   static constexpr std::uint32_t kMost = 64;
   static constexpr std::uint32_t kRanges = 4;
@@ -27,6 +31,12 @@ struct MappedFrames {
   bool is_private;
   std::uint32_t count;
   client::Piece pieces[kMost];
+
+  // What the whole of it would be as a mapping of the source's file.
+  int protection;
+  std::uint64_t offset;
+  client::FileFacts facts;
+  char path[PATH_MAX];
 
   // Constant after PublishFrames.
   AddressRange whole;
@@ -48,22 +58,44 @@ void PublishFrames(MappedFrames& frames, AddressRange where, const std::byte* fi
 void DiscardFrames(MappedFrames& frames);
 
 bool AnyMappings();
+// Whether some of these addresses are in the table, or may show frames although they are not followed any more.
 bool ShowsFrames(AddressRange where);
+
+// An entry with frames that overlaps `where`, at `*at` of the table or behind; it stays until it is left. `*at` moves behind it. Null: no more.
+MappedFrames* NextFrames(AddressRange where, std::size_t* at);
+void LeaveFrames(MappedFrames& frames);
+
+namespace mapped_frames_detail {
+extern std::atomic<std::uint32_t> lock_word;
+void AddRange(MappedFrames& frames, AddressRange range);
+}  // namespace mapped_frames_detail
+
+// Calls `map` for each part of `within` that still shows these frames, and forgets those for which it is true; `copy`, an entry without frames, has them then. Nobody
+// unmaps such a part meanwhile: whoever is about to waits.
+template <typename Map>
+void Remap(MappedFrames& frames, AddressRange within, MappedFrames* copy, Map map) {
+  using namespace mapped_frames_detail;
+  const SpinLock lock(lock_word);
+  for (std::uint32_t i = 0; i < frames.ranges;) {
+    const AddressRange range = frames.range[i];
+    const AddressRange part{range.begin > within.begin ? range.begin : within.begin, range.end < within.end ? range.end : within.end};
+    if (part.begin >= part.end || !map(part)) {
+      ++i;
+      continue;
+    }
+    frames.range[i] = frames.range[--frames.ranges];
+    AddRange(frames, {range.begin, part.begin});
+    AddRange(frames, {part.end, range.end});
+    if (copy != nullptr) AddRange(*copy, part);
+  }
+}
 
 // What was taken out of the table for a call that is about to change these addresses.
 class TakenFrames {
  public:
-  enum class Which { kAll, kPrivate };
-  explicit TakenFrames(AddressRange where, Which which = Which::kAll);
+  explicit TakenFrames(AddressRange where);
   TakenFrames(const TakenFrames&) = delete;
   TakenFrames& operator=(const TakenFrames&) = delete;
-
-  struct Part {
-    MappedFrames* frames;
-    AddressRange where;
-  };
-  const Part* begin() const { return parts_; }
-  const Part* end() const { return parts_ + count_; }
 
   // The one mapping that `where` is, as it was made: nothing of it was unmapped or replaced before; null otherwise.
   const MappedFrames* Whole(AddressRange where) const;
@@ -76,6 +108,10 @@ class TakenFrames {
   void KeepForGood();
 
  private:
+  struct Part {
+    MappedFrames* frames;
+    AddressRange where;
+  };
   static constexpr std::uint32_t kParts = 32;
   void Cut(MappedFrames& frames, AddressRange where);
   Part parts_[kParts];

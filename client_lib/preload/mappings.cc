@@ -3,9 +3,13 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 
+#include <cstring>
+
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/kept_mappings.h"
 #include "client_lib/preload/mapped_frames.h"
+#include "client_lib/preload/materialise.h"
+#include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/room.h"
@@ -44,11 +48,18 @@ class MemoryFile {
     }
     return fd_ >= 0;
   }
-  // At that address, in place of what is there.
-  bool MapAt(char* place, std::uint64_t bytes, int protection, int sharing) {
+  bool Seal() {
     constexpr int kSeals = F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-    if (raw::Call(SYS_fcntl, fd_, F_ADD_SEALS, kSeals) != 0) return false;
-    return !Failed(raw::Call(SYS_mmap, raw::Address(place), static_cast<long>(bytes), protection, sharing | MAP_FIXED, fd_, 0));
+    return raw::Call(SYS_fcntl, fd_, F_ADD_SEALS, kSeals) == 0;
+  }
+  // At that address, in place of what is there.
+  struct Place {
+    char* address;
+    std::uint64_t bytes;
+    std::uint64_t offset = 0;
+  };
+  bool MapAt(const Place& place, int protection, int sharing) {
+    return !Failed(raw::Call(SYS_mmap, raw::Address(place.address), static_cast<long>(place.bytes), protection, sharing | MAP_FIXED, fd_, static_cast<long>(place.offset)));
   }
 
  private:
@@ -62,6 +73,10 @@ class Builder {
 
   void* Build() {
     frames_.is_private = sharing() == MAP_PRIVATE;
+    frames_.protection = request_.protection;
+    frames_.offset = request_.offset;
+    frames_.facts = d_.facts;
+    std::strcpy(frames_.path, d_.path);
     if (d_.whole ? Reserve() && Copy() : Lease() && (TakeKept() || (Reserve() && MapFrames())) && MapTail()) return base_;
     if (base_ != nullptr) raw::Call(SYS_munmap, raw::Address(base_), static_cast<long>(Up(request_.length)));
     return nullptr;
@@ -96,7 +111,8 @@ class Builder {
     const std::uint64_t wanted = End() - request_.offset, bytes = d_.size() - request_.offset;
     if (bytes > kLargestCopy || (bytes > kSmallCopy && wanted < bytes / 4)) return false;
     MemoryFile file;
-    if (!file.Append(d_.piece.data + request_.offset, bytes) || !file.MapAt(base_, Up(wanted), request_.protection, sharing())) return false;
+    if (!file.Append(d_.piece.data + request_.offset, bytes) || !file.Seal()) return false;
+    if (!file.MapAt({base_, Up(wanted)}, request_.protection, sharing())) return false;
     CountPieceRead(d_, wanted);
     return true;
   }
@@ -154,8 +170,8 @@ class Builder {
     if (tail_bytes_ == 0) return true;
     const ShownFrame& last = shown_[frames_.count - 1];
     MemoryFile tail;
-    return tail.Append(last.data + last.bytes, tail_bytes_) &&
-           tail.MapAt(reinterpret_cast<char*>(last.place + last.bytes), kPage, request_.protection, sharing());
+    return tail.Append(last.data + last.bytes, tail_bytes_) && tail.Seal() &&
+           tail.MapAt({reinterpret_cast<char*>(last.place + last.bytes), kPage}, request_.protection, sharing());
   }
 
   Description& d_;
@@ -209,18 +225,67 @@ void* MapCached(Description& d, const MapRequest& request) {
   return made;
 }
 
-void ReplaceFrames(const void* address, std::size_t length, Frames which) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  TakenFrames taken({begin, begin + Up(length)}, which == Frames::kAll ? TakenFrames::Which::kAll : TakenFrames::Which::kPrivate);
-  for (const TakenFrames::Part& part : taken) {
-    MemoryFile file;
-    const AddressRange where = part.where;
-    const int sharing = part.frames->is_private ? MAP_PRIVATE : MAP_SHARED;
-    // Without memory for it the frames stay, and the kernel refuses.
-    if (!AppendFrames(*part.frames, where, file) || !file.MapAt(reinterpret_cast<char*>(where.begin), where.end - where.begin, PROT_READ, sharing))
-      return taken.Restore();
+namespace {
+
+int SharingOf(const MappedFrames& frames) { return frames.is_private ? MAP_PRIVATE : MAP_SHARED; }
+
+// All of it, by one opening of the file: the kernel takes neighbours for one mapping then, however they were cut meanwhile.
+bool BecomesSource(MappedFrames& frames) {
+  const int source = WithReserve([&] { return OpenSourceFile(frames.path); });
+  if (source < 0) return false;
+  const bool same = VersionBehind(frames.facts, source) == SourceVersion::kOpened;
+  bool all = same;
+  if (same) {
+    Remap(frames, frames.whole, nullptr, [&](AddressRange part) {
+      const auto at = static_cast<long>(frames.offset + (part.begin - frames.whole.begin));
+      const bool mapped = !Failed(raw::Call(SYS_mmap, static_cast<long>(part.begin), static_cast<long>(part.end - part.begin), frames.protection,
+                                            SharingOf(frames) | MAP_FIXED, source, at));
+      all = all && mapped;
+      return mapped;
+    });
+    Count(SourceUse::kMmap);
   }
-  taken.Gone();
+  CloseOwnFile(source);
+  return all;
+}
+
+void BecomesCopy(MappedFrames& frames, AddressRange where) {
+  if (where.begin < frames.whole.begin) where.begin = frames.whole.begin;
+  if (where.end > frames.whole.end) where.end = frames.whole.end;
+  MappedFrames* const copy = NewFrames();
+  if (copy == nullptr) return;
+  MemoryFile file;
+  if (AppendFrames(frames, where, file) && file.Seal()) {
+    Remap(frames, where, copy, [&](AddressRange part) {
+      const MemoryFile::Place place{reinterpret_cast<char*>(part.begin), part.end - part.begin, part.begin - where.begin};
+      return file.MapAt(place, frames.protection, SharingOf(frames));
+    });
+  }
+  copy->outstanding = 1;
+  LeaveFrames(*copy);
+}
+
+void Replace(MappedFrames& frames, AddressRange where) {
+  if (!BecomesSource(frames)) BecomesCopy(frames, where);
+}
+
+}  // namespace
+
+void ReplaceFrames(AddressRange where) {
+  std::size_t at = 0;
+  while (MappedFrames* const frames = NextFrames(where, &at)) {
+    Replace(*frames, where);
+    LeaveFrames(*frames);
+  }
+}
+
+void ReplaceProtectedFrames(AddressRange where, int protection) {
+  std::size_t at = 0;
+  while (MappedFrames* const frames = NextFrames(where, &at)) {
+    const bool refused = !frames->is_private && (protection & PROT_WRITE) != 0;
+    if (protection != frames->protection && !refused) Replace(*frames, where);
+    LeaveFrames(*frames);
+  }
 }
 
 }  // namespace tierd::preload

@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "client_lib/preload/descriptors.h"
+#include "client_lib/preload/mapped_frames.h"
 
 namespace tierd::preload {
 
@@ -24,8 +25,10 @@ struct MapRequest {
 // The mapping, or null: map the source instead.
 void* MapCached(Description& description, const MapRequest& request);
 
-// A call is about to do to mappings of ours what frames do not allow (mprotect: write to a private one; mremap): puts files in memory with the same bytes there.
-enum class Frames { kAll, kPrivate };
-void ReplaceFrames(const void* address, std::size_t length, Frames which);
+// A call is about to do to mappings of ours what frames do not allow: to move or to lengthen them, or to protect them otherwise than they were made. They become mappings of
+// the source's file, whole, in place: what comes then is as of any file. Has the file another version by now: these addresses become copies of what they showed, which
+// cannot grow (ShowsFrames). What can be neither stays, and the kernel refuses.
+void ReplaceFrames(AddressRange where);
+void ReplaceProtectedFrames(AddressRange where, int protection);
 
 }  // namespace tierd::preload

@@ -38,14 +38,14 @@ int OpenSource(const Description& d, Version version) {
   int fd = WithReserve([&] { return raw::Open(AT_FDCWD, d.path, flags); });
   if (fd == -EPERM) fd = WithReserve([&] { return raw::Open(AT_FDCWD, d.path, flags & ~O_NOATIME); });
   if (fd < 0) return -ESTALE;
-  const SourceVersion found = VersionBehind(d, fd);
+  const SourceVersion found = VersionBehind(d.facts, fd);
   if (found == SourceVersion::kOpened || (found == SourceVersion::kLater && version == Version::kAny)) return fd;
   CloseOwnFile(fd);
   return -ESTALE;
 }
 
 // The leased bytes in a file of memory, read-only and sealed.
-int CopyToMemory(Description& d) {
+int CopyToMemory(Description& d, CopyUse use) {
   const int writable = WithReserve([] {
     return static_cast<int>(raw::Call(SYS_memfd_create, raw::Address("tierd-copy"), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   });
@@ -68,15 +68,17 @@ int CopyToMemory(Description& d) {
     fd = WithReserve([&] { return raw::Open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC); });
   }
   raw::Close(writable);
-  if (fd >= 0) {
-    Count(counters.memory_copies);
-    NoteMemoryCopy(fd, d);
+  if (fd < 0) return fd;
+  if (!NoteMemoryCopy(fd, d, use)) {
+    raw::Close(fd);
+    return -EMFILE;
   }
+  Count(counters.memory_copies);
   return fd;
 }
 
 // A descriptor of what `d` is, whatever it takes; `opened` is the source as it was found, or -errno. The caller owns the word.
-int RealDescriptor(Description& d, int opened) {
+int RealDescriptor(Description& d, int opened, CopyUse use) {
   // Locks that were taken through the source's descriptor go on with it; a file that is not held whole has kept one of its version.
   int kept = d.source.load(std::memory_order_acquire);
   if (kept < 0 && !d.whole && opened < 0) kept = d.file().descriptor();
@@ -85,7 +87,7 @@ int RealDescriptor(Description& d, int opened) {
     if (opened >= 0) CloseOwnFile(opened);
     return kept;
   }
-  return opened >= 0 ? opened : CopyToMemory(d);
+  return opened >= 0 ? opened : CopyToMemory(d, use);
 }
 
 // A fork asks nothing of a source, which may hang: what a child inherits and no program started by it can, as its bytes are leased, is a copy of them. Not of a file that was
@@ -116,16 +118,23 @@ bool Convert(Description& d, Conversion why, Version version = Version::kOpened,
     if (opened >= 0) CloseOwnFile(opened);
     return true;
   }
-  const int fd = RealDescriptor(d, opened);
+  const int fd = RealDescriptor(d, opened, copies ? CopyUse::kShared : CopyUse::kAlone);
   if (fd < 0) {
     GiveWordBack(d, word);
     return copies && Convert(d, why, version, false);  // no memory for it: the source, then
   }
   if (OffsetOf(word) != 0) raw::Call(SYS_lseek, fd, static_cast<long>(OffsetOf(word)), SEEK_SET);
   // A number that cannot be replaced (the limit is lower by now) stays ours.
-  const std::uint32_t taken = TakeNumbers(d, [&](int number, bool close_on_exec) { return raw::Dup3(fd, number, close_on_exec ? O_CLOEXEC : 0) >= 0; });
+  const std::uint32_t taken = TakeNumbers(d, [&](int number, bool close_on_exec) {
+    if (raw::Dup3(fd, number, close_on_exec ? O_CLOEXEC : 0) < 0) return false;
+    NameCopy(number);
+    return true;
+  });
   // What the description keeps goes with it.
-  if (fd != d.source.load(std::memory_order_acquire) && (d.whole || fd != d.file().descriptor())) CloseOwnFile(fd);
+  if (fd != d.source.load(std::memory_order_acquire) && (d.whole || fd != d.file().descriptor())) {
+    ForgetCopy(fd);
+    CloseOwnFile(fd);
+  }
   FillReserve();
   const std::uint32_t left = NumbersOf(word) - taken;
   d.word.store(left == 0 ? MakeWord(State::kReal, 0, 0) : MakeWord(State::kCached, left, OffsetOf(word)), std::memory_order_release);

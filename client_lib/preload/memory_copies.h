@@ -1,5 +1,6 @@
 // Descriptors that were converted to a copy in memory still show the file that they were opened of: its numbers, times and mode, whatever they are duplicated to and whoever
-// inherits them by fork; and are that file as soon as somebody wants to lock it. Any thread; no lock.
+// inherits them by fork; and are that file as soon as somebody wants to lock it: the processes of a fork are then given one open file, whose locks they share.
+// Which numbers are copies is followed as long as libc's calls are used. Any thread, signal handlers too.
 #pragma once
 
 #include <sys/stat.h>
@@ -15,18 +16,32 @@ namespace memory_copies_detail {
 extern std::atomic<std::uint32_t> count;
 bool Show(struct stat& st);
 int Reopen(int fd);
+void NameCopy(int fd);
+void CopyToo(int from, int to);
+void Forget(int fd);
 }  // namespace memory_copies_detail
 
-// `fd` is a copy of what `d` is.
-void NoteMemoryCopy(int fd, const Description& d);
+// `fd`, whose closing is told by ForgetCopy, is a copy of what `d` is. kShared: a child is about to inherit it, and will want to share its locks; false: that cannot be had.
+enum class CopyUse { kAlone, kShared };
+bool NoteMemoryCopy(int fd, const Description& d, CopyUse use);
 
-// What the kernel says of a descriptor, if it is one of those: what is to be said instead. True if it was. A load for everything else.
-inline bool ShowCopied(struct stat& st) {
-  return memory_copies_detail::count.load(std::memory_order_acquire) != 0 && memory_copies_detail::Show(st);
+// The number may be such a copy from now on; it is what `from` is; it is something else. A load for everything else.
+inline bool AnyCopies() { return memory_copies_detail::count.load(std::memory_order_acquire) != 0; }
+inline void NameCopy(int fd) {
+  if (AnyCopies()) memory_copies_detail::NameCopy(fd);
+}
+inline void CopyToo(int from, int to) {
+  if (AnyCopies()) memory_copies_detail::CopyToo(from, to);
+}
+inline void ForgetCopy(int fd) {
+  if (AnyCopies()) memory_copies_detail::Forget(fd);
 }
 
-// A lock on a copy would lock nobody: before one is asked for, all numbers of such a descriptor become the file itself, as it is by now, at the same offset. 0: so it is, or it
-// was no copy; -ENOLCK: the file cannot be had any more. A process that shares the descriptor (by fork) keeps the copy until it asks for a lock as well. A load for everything else.
-inline int MakeLockable(int fd) { return memory_copies_detail::count.load(std::memory_order_acquire) != 0 ? memory_copies_detail::Reopen(fd) : 0; }
+// What the kernel says of a descriptor, if it is one of those: what is to be said instead. True if it was.
+inline bool ShowCopied(struct stat& st) { return AnyCopies() && memory_copies_detail::Show(st); }
+
+// A lock on a copy would lock nobody: before one is asked for, all numbers of such a descriptor become the file itself, as it is by now: that which another process of the fork
+// has opened, else one opened here, at the same offset. 0: so it is, or it was no copy; -ENOLCK: the file cannot be had any more.
+inline int MakeLockable(int fd) { return AnyCopies() ? memory_copies_detail::Reopen(fd) : 0; }
 
 }  // namespace tierd::preload

@@ -72,6 +72,21 @@ bool BelowKnownSources(const char* path) {
   return session != nullptr && BelowSourcesOf(*session, path);
 }
 
+namespace {
+
+// Whether what the kernel called a descriptor is its name, and not that of a file that is gone with this appended.
+bool IsNameOf(int fd, const char* path) {
+  constexpr char kDeleted[] = " (deleted)";
+  constexpr std::size_t kBytes = sizeof kDeleted - 1;
+  const std::size_t bytes = std::strlen(path);
+  if (bytes < kBytes || std::strcmp(path + bytes - kBytes, kDeleted) != 0) [[likely]] return true;
+  struct stat named, open;
+  return raw::Call(SYS_newfstatat, AT_FDCWD, raw::Address(path), raw::Address(&named), AT_SYMLINK_NOFOLLOW) == 0 && raw::Stat(fd, open) == 0 &&
+         named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+}
+
+}  // namespace
+
 bool NameOfDescriptor(int fd, client::PathText& room) {
   char name[32] = "/proc/self/fd/";
   char digits[12];
@@ -83,9 +98,7 @@ bool NameOfDescriptor(int fd, client::PathText& room) {
   const ssize_t got = raw::ReadLink(name, room.text, sizeof room.text - 1);
   if (got <= 0 || room.text[0] != '/') return false;
   room.text[got] = '\0';
-  constexpr char kDeleted[] = " (deleted)";
-  const auto bytes = static_cast<std::size_t>(got);
-  return bytes < sizeof kDeleted || std::strcmp(room.text + bytes - (sizeof kDeleted - 1), kDeleted) != 0;
+  return IsNameOf(fd, room.text);
 }
 
 bool WorkingDirectoryMayBeInside() {

@@ -25,6 +25,8 @@ void File::Bind(Cached& cached) {
   alias_ = target.is_alias();
   std::memcpy(instance_, target.session->arena->instance(), sizeof instance_);
   first_ = cached.piece;
+  first_.tier = abi::Tier::kRam;  // where it is by now
+  opened_from_.store(cached.piece.tier, std::memory_order_relaxed);
   cached.piece = {};
 }
 
@@ -109,6 +111,15 @@ bool File::HoldAll(const Call& call) {
   return false;
 }
 
+abi::Tier File::TierOf(const Piece& piece, std::uint32_t chunk) const {
+  const abi::Tier opened_from = chunk == 0 ? opened_from_.load(std::memory_order_relaxed) : abi::Tier::kRam;
+  return piece.tier > opened_from ? piece.tier : opened_from;
+}
+
+void File::WasRead(std::uint32_t chunk) {
+  if (chunk == 0) opened_from_.store(abi::Tier::kRam, std::memory_order_relaxed);
+}
+
 const Piece* File::Held(std::uint64_t offset) const {
   if (mode_ == Mode::kWhole) return &first_;
   if (held_ != nullptr) return &held_[offset / chunk_bytes_];
@@ -146,10 +157,10 @@ bool File::ChunkHere(std::uint32_t chunk, Piece& piece) {
   return false;
 }
 
-void File::NoteChunk(const Piece& piece, std::uint32_t chunk) {
+void File::NoteChunk(const Piece& piece, abi::Tier tier, std::uint32_t chunk) {
   if (mode_ == Mode::kWhole || noted_chunk_.load(std::memory_order_relaxed) == chunk) return;
   noted_chunk_.store(chunk, std::memory_order_relaxed);
-  if (piece.ordinal != 0xffffffffu && piece.session->serves()) AppendToRing(*piece.session->page, piece.ordinal, piece.generation, CoarseNs(), piece.tier);
+  if (piece.ordinal != 0xffffffffu && piece.session->serves()) AppendToRing(*piece.session->page, piece.ordinal, piece.generation, CoarseNs(), tier);
 }
 
 File::Done File::ReadHere(void* buffer, std::size_t count, std::uint64_t offset) {
@@ -159,20 +170,27 @@ File::Done File::ReadHere(void* buffer, std::size_t count, std::uint64_t offset)
   for (std::size_t copied = 0; copied < count;) {
     const std::uint64_t at = offset + copied;
     const std::uint64_t begin = mode_ == Mode::kWhole ? at : at % chunk_bytes_;
-    const auto chunk = static_cast<std::uint32_t>(at / chunk_bytes_);
+    const auto chunk = static_cast<std::uint32_t>(mode_ == Mode::kWhole ? 0 : at / chunk_bytes_);
     Piece piece;
     const Piece* bytes = Held(at);
     if (bytes == nullptr) {
       if (!ChunkHere(chunk, piece)) return done;
       bytes = &piece;
     }
+    const abi::Tier tier = TierOf(*bytes, chunk);
+    if (copied != 0 && tier != done.tier) {
+      piece.Free();
+      return done;
+    }
     std::size_t part = count - copied;
     if (mode_ == Mode::kChunked && part > chunk_bytes_ - begin) part = static_cast<std::size_t>(chunk_bytes_ - begin);
     CopyOut(static_cast<char*>(buffer) + copied, bytes->data + begin, part);
     const bool revoked = piece.held() && piece.session->page->revoked.load(std::memory_order_acquire) != 0;  // HAZARDS 2.5
-    if (!revoked) NoteChunk(*bytes, chunk);
+    if (!revoked) NoteChunk(*bytes, tier, chunk);
     piece.Free();
     if (revoked) return done;
+    if (tier != abi::Tier::kRam) WasRead(chunk);
+    done.tier = tier;
     last_chunk_.store(chunk, std::memory_order_relaxed);
     copied += part;
     done.bytes = static_cast<ssize_t>(copied);
@@ -187,20 +205,23 @@ File::Done File::Read(const Call& call, void* buffer, std::size_t count, std::ui
   for (std::size_t copied = 0; copied < count;) {
     const std::uint64_t at = offset + copied;
     const std::uint64_t begin = mode_ == Mode::kWhole ? at : at % chunk_bytes_;
+    const auto chunk = static_cast<std::uint32_t>(mode_ == Mode::kWhole ? 0 : at / chunk_bytes_);
     Piece piece;
     const Piece* bytes = Held(at);
     abi::Fallback reason = abi::Fallback::kNone;
     if (bytes == nullptr) {
-      reason = Chunk(call, static_cast<std::uint32_t>(at / chunk_bytes_), LeaseUse::kCall, any_age, piece);
+      reason = Chunk(call, chunk, LeaseUse::kCall, any_age, piece);
       bytes = &piece;
     }
     std::size_t part = count - copied;
     if (mode_ == Mode::kChunked && part > chunk_bytes_ - begin) part = static_cast<std::size_t>(chunk_bytes_ - begin);
     if (reason == abi::Fallback::kNone) {
       CopyOut(static_cast<char*>(buffer) + copied, bytes->data + begin, part);
-      if (bytes->tier > done.tier) done.tier = bytes->tier;
+      const abi::Tier tier = TierOf(*bytes, chunk);
+      if (tier > done.tier) done.tier = tier;
       if (piece.held() && piece.session->page->revoked.load(std::memory_order_acquire) != 0) reason = abi::Fallback::kRevoked;  // HAZARDS 2.5
-      if (reason == abi::Fallback::kNone) NoteChunk(*bytes, static_cast<std::uint32_t>(at / chunk_bytes_));
+      if (reason == abi::Fallback::kNone) NoteChunk(*bytes, tier, chunk);
+      if (reason == abi::Fallback::kNone && tier != abi::Tier::kRam) WasRead(chunk);
       piece.Free();
     }
     if (reason != abi::Fallback::kNone) {

@@ -40,8 +40,8 @@ class File {
   };
   // Copies up to `count` bytes from `offset`. `any_age`: the file is open, its version stays right.
   Done Read(const Call& call, void* buffer, std::size_t count, std::uint64_t offset, bool any_age);
-  // The same of an open file, from what is held or in shared memory alone: no lock, no question, no source; for signal handlers too. Fewer bytes than wanted, perhaps
-  // none: the rest is for Read.
+  // The same of an open file, from what is held or in shared memory alone: no lock, no question, no source; for signal handlers too. Fewer bytes than wanted, all of one
+  // tier; none: the rest is for Read.
   Done ReadHere(void* buffer, std::size_t count, std::uint64_t offset);
   // A counted view piece with the bytes at `offset`, or the reason why there is none (then Read may still serve them). `*data`, `*bytes`: cut at the
   // end of the chunk.
@@ -62,9 +62,12 @@ class File {
   // A chunk by the hit path's rules, under the lease of a call.
   bool ChunkHere(std::uint32_t chunk, Piece& piece);
   // The daemon hears of a chunk each time that the reading comes to it, however small the pieces are that it is read in.
-  void NoteChunk(const Piece& piece, std::uint32_t chunk);
+  void NoteChunk(const Piece& piece, abi::Tier tier, std::uint32_t chunk);
   // Where the bytes at `offset` are held, or null.
   const Piece* Held(std::uint64_t offset) const;
+  // What it took to bring the bytes of that chunk here: what it took at the open is for the first reading, which takes the answer with it (WasRead).
+  abi::Tier TierOf(const Piece& piece, std::uint32_t chunk) const;
+  void WasRead(std::uint32_t chunk);
 
   Client& client_;
   const char* path_;   // outlives the file
@@ -83,6 +86,7 @@ class File {
   std::atomic<int> fd_{-1};
   std::atomic<std::uint32_t> links_{0};  // to the file behind fd_ when that was opened
   std::atomic<std::uint32_t> last_chunk_{0xfffffffeu};  // for read-ahead
+  std::atomic<abi::Tier> opened_from_{abi::Tier::kRam};  // chunk 0, or the whole file, until it is read
   std::atomic<std::uint32_t> noted_chunk_{0xffffffffu};  // the last one that is in the access ring
 };
 

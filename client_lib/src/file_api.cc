@@ -98,8 +98,11 @@ int OpenCached(Client& client, const char* path, unsigned flags, abi::Fallback* 
 void Count(const Call& call, const File& file, const File::Done& done) {
   const auto bytes = static_cast<std::uint64_t>(done.bytes);
   if (const Piece* piece = file.whole(); piece != nullptr && done.tier != abi::Tier::kBypass) {
-    Piece seen = *piece;
-    seen.tier = abi::Tier::kRam;  // where it came from counted at the first read of these bytes
+    Piece seen;
+    seen.session = piece->session;
+    seen.ordinal = piece->ordinal;
+    seen.generation = piece->generation;
+    seen.tier = done.tier;
     CountSlowPiece(call, seen, bytes);
     return;
   }

@@ -125,6 +125,25 @@ TEST_F(SweepTest, AllThatWaitAreServedByOnePass) {
   std::printf("%d sweeps in %llu turns\n", kEqual + directories, static_cast<unsigned long long>(engine().lag().count - turns));
 }
 
+// A file and a directory have changed places: what was known as a file has files below it by now.
+TEST_F(SweepTest, WhatWasAFileIsInvalidatedWithWhatIsBelowIt) {
+  StartEngine();
+  io::FileStat stat;
+  stat.mode = S_IFREG | 0644;
+  stat.size = 100;
+  for (const char* path : {"place", "place/file", "places"}) {
+    ++stat.ino;
+    ASSERT_EQ(engine().fetcher().Observe(unit(), path, stat, 1), Fetcher::Observed::kKnown);
+  }
+  std::uint64_t invalidated = 0;
+  engine().Advise(unit(), abi::AdviseOp::kInvalidate, "place", true, [&](int error, std::uint64_t files) {
+    EXPECT_EQ(error, 0);
+    invalidated = files;
+  });
+  EXPECT_TRUE(RunUntil([&] { return invalidated != 0; }));
+  EXPECT_EQ(invalidated, 2u);
+}
+
 // A client whose daemon did not answer in time says it again; what has been done since then need not be done twice.
 TEST_F(SweepTest, AnInvalidationThatIsToldAgainIsServedByTheOneUnderWay) {
   StartEngine();

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
+#include <sys/stat.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -118,10 +119,68 @@ static int check_resized(void) {
   char *shorter = mremap(map, big_bytes, 8 * page, MREMAP_MAYMOVE);
   CHECK(shorter != MAP_FAILED && shows(shorter, 10, 0, 8 * page, 4));
   char *longer = mremap(shorter, 8 * page, 4096 * page, MREMAP_MAYMOVE);
-  CHECK(longer == MAP_FAILED || shows(longer, 10, 0, big_bytes, page)); /* nobody else's bytes, ever */
-  if (longer == MAP_FAILED) longer = shorter;
-  CHECK(shows(longer, 10, 0, 8 * page, 4));
-  return munmap(longer, 8 * page);
+  CHECK(longer != MAP_FAILED && shows(longer, 10, 0, big_bytes, 4));
+  return munmap(longer, 4096 * page);
+}
+
+/* What mprotect has cut a mapping into grows, each part to the pages that follow it in the file, with what was written to it. */
+static int check_grown_parts(void) {
+  const size_t rest = big_bytes - 2 * page;
+  char *map = map_file(10, PROT_READ, MAP_PRIVATE);
+  CHECK(map != MAP_FAILED && mprotect(map + 2 * page, 2 * page, PROT_READ | PROT_WRITE) == 0);
+  map[2 * page] = 7;
+  CHECK(mremap(map, 4 * page, 8 * page, MREMAP_MAYMOVE) == MAP_FAILED && errno == EFAULT); /* two parts at once */
+  char *part = mremap(map + 2 * page, 2 * page, rest, MREMAP_MAYMOVE);
+  CHECK(part != MAP_FAILED && part != map + 2 * page && part[0] == 7 && shows(part + 4, 10, 2 * page + 4, rest - 4, 4));
+  part[rest - 1] = 7;
+  CHECK(shows(map, 10, 0, 2 * page, 4) && shows(map + 4 * page, 10, 4 * page, big_bytes - 4 * page, 4));
+  CHECK(munmap(part, rest) == 0 && munmap(map, big_bytes) == 0);
+  /* What is protected as it was is one mapping again. */
+  map = map_file(11, PROT_READ, MAP_SHARED);
+  CHECK(map != MAP_FAILED && mprotect(map + page, page, PROT_NONE) == 0 && mprotect(map + page, page, PROT_READ) == 0);
+  CHECK(munmap(map + 4 * page, big_bytes - 4 * page) == 0);
+  char *longer = mremap(map, 4 * page, big_bytes, MREMAP_MAYMOVE);
+  CHECK(longer != MAP_FAILED && shows(longer, 11, 0, big_bytes, 4) && munmap(longer, big_bytes) == 0);
+  /* Moved, and twice at once. */
+  map = map_file(12, PROT_READ, MAP_SHARED);
+  char *place = mmap(NULL, big_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(mremap(map, big_bytes, big_bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place) == place && shows(place, 12, 0, big_bytes, 4));
+  char *twice = mremap(place, 0, big_bytes, MREMAP_MAYMOVE);
+  CHECK(twice != MAP_FAILED && twice != place && shows(twice, 12, 0, big_bytes, 4) && munmap(twice, big_bytes) == 0);
+  return munmap(place, big_bytes);
+}
+
+/* A mapping in more holes than are followed never shows what is not its file's. */
+static int check_holes(void) {
+  char *map = map_file(13, PROT_READ, MAP_SHARED);
+  CHECK(map != MAP_FAILED);
+  for (size_t hole = 0; hole < 16; ++hole) CHECK(munmap(map + (4 * hole + 2) * page, page) == 0);
+  for (size_t hole = 0; hole + 1 < 16; ++hole) {
+    char *between = mremap(map + (4 * hole + 3) * page, 3 * page, 600 * page, MREMAP_MAYMOVE);
+    CHECK(between == MAP_FAILED ? errno == ENOMEM : shows(between, 13, (4 * hole + 3) * page, 600 * page, 4));
+  }
+  return 0;
+}
+
+/* The file has been touched since: what is mapped stays as it was, may be protected, and does not grow into anything else. Bare it grows. */
+static int check_touched(void) {
+  char name[4096];
+  snprintf(name, sizeof name, "%s/big%d", directory, 4);
+  char *map = map_file(14, PROT_READ, MAP_PRIVATE);
+  CHECK(map != MAP_FAILED && munmap(map + 8 * page, big_bytes - 8 * page) == 0 && chmod(name, 0600) == 0);
+  CHECK(mprotect(map + page, page, PROT_READ | PROT_WRITE) == 0);
+  map[page] = 7;
+  CHECK(shows(map, 14, 0, page, 4) && map[page] == 7 && shows(map + page + 4, 14, page + 4, 7 * page - 4, 4));
+  for (size_t at = 0; at < 8; at += 1) {
+    char *longer = mremap(map + at * page, page, 600 * page, MREMAP_MAYMOVE);
+    if (longer == MAP_FAILED) {
+      CHECK(errno == ENOMEM || errno == EFAULT);
+      continue;
+    }
+    CHECK(at == 1 ? longer[0] == 7 : shows(longer, 14, at * page, page, 4));
+    CHECK(shows(longer + page, 14, (at + 1) * page, 599 * page, 4) && munmap(longer, 600 * page) == 0);
+  }
+  return munmap(map, 8 * page);
 }
 
 /* A mapping of a part grows to the rest of the file, as of any file; a small window into a larger file too. */
@@ -307,7 +366,7 @@ static int check_sent(void) {
 
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"dropped", check_dropped}, {"protection", check_protection}, {"replaced", check_replaced},
-                                        {"resized", check_resized}, {"grown", check_grown}, {"again", check_again}, {"churn", check_churn}, {"forks", check_forks},
+                                        {"resized", check_resized}, {"grown", check_grown}, {"grown_parts", check_grown_parts}, {"holes", check_holes}, {"touched", check_touched}, {"again", check_again}, {"churn", check_churn}, {"forks", check_forks},
                                         {"sent", check_sent}};
   if (argc < 2) return 64;
   directory = argv[1];

@@ -21,11 +21,18 @@ class PreloadMappingsTest : public PreloadTest {
 
 TEST_F(PreloadMappingsTest, BehaveAsThoseOfAnyFile) {
   StartDaemon();
-  for (const char* check : {"dropped", "protection", "replaced", "resized", "grown"}) {
+  for (const char* check : {"dropped", "protection", "replaced", "resized", "grown", "grown_parts", "holes"}) {
     SCOPED_TRACE(check);
     const JobResult served = BareThenServed({PRELOAD_MAPPINGS, source_, check});
     EXPECT_GT(served.report.value("maps", 0u), 0u) << served.report.dump();
   }
+}
+
+// The source has another version by now: neither its bytes nor another file's.
+TEST_F(PreloadMappingsTest, ShowWhatTheyShowedWhenTheFileHasBeenTouched) {
+  StartDaemon();
+  const JobResult served = BareThenServed({PRELOAD_MAPPINGS, source_, "touched"});
+  EXPECT_EQ(served.report.value("maps", 0u), 1u) << served.report.dump();
 }
 
 // A mapping of frames that was unmapped is kept, where the kernel can be asked what it shows (6.11 and later).

@@ -394,6 +394,55 @@ static int check_changes_by_hand(void) {
   return fchdir(start) | close(start) | close(mount);
 }
 
+static int writes(const char *name, const char *text) {
+  int fd = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  return fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text) && close(fd) == 0;
+}
+/* What is there, by its bytes and by its size. */
+static int holds(const char *name, const char *text) {
+  char bytes[100];
+  struct stat st;
+  int fd = open(name, O_RDONLY);
+  ssize_t got = fd < 0 ? -1 : read(fd, bytes, sizeof bytes);
+  return fd >= 0 && close(fd) == 0 && got == (ssize_t)strlen(text) && memcmp(bytes, text, (size_t)got) == 0 && stat(name, &st) == 0 && st.st_size == got;
+}
+static int is_no_directory(const char *name) {
+  struct stat st;
+  return stat(name, &st) == -1 && errno == ENOTDIR && open(name, O_RDONLY) == -1 && errno == ENOTDIR;
+}
+
+/* A directory and a file change places, named in either order. */
+static int check_exchanged(void) {
+  char in[4096];
+  const int start = open(".", O_RDONLY | O_DIRECTORY);
+  snprintf(in, sizeof in, "%.*s/exchanged", (int)(strrchr(path, '/') - path), path);
+  CHECK(mkdir(in, 0700) == 0 && chdir(in) == 0 && mkdir("a", 0700) == 0 && writes("a/file", "below") && writes("b", "file"));
+  CHECK(holds("a/file", "below") && holds("b", "file"));
+  CHECK(renameat2(AT_FDCWD, "a", AT_FDCWD, "b", RENAME_EXCHANGE) == 0);
+  CHECK(holds("a", "file") && holds("b/file", "below") && is_no_directory("a/file"));
+  CHECK(renameat2(AT_FDCWD, "a", AT_FDCWD, "b", RENAME_EXCHANGE) == 0);
+  CHECK(holds("b", "file") && holds("a/file", "below") && is_no_directory("b/file"));
+  CHECK(renameat2(AT_FDCWD, "b", AT_FDCWD, "a", RENAME_EXCHANGE) == 0);
+  CHECK(holds("a", "file") && holds("b/file", "below") && is_no_directory("a/file"));
+  return fchdir(start) | close(start);
+}
+
+/* Names that end as the kernel marks those of files that are gone. */
+static int check_deleted(void) {
+  char in[4096];
+  snprintf(in, sizeof in, "%.*s/d (deleted)", (int)(strrchr(path, '/') - path), path);
+  CHECK(mkdir(in, 0700) == 0);
+  const int start = open(".", O_RDONLY | O_DIRECTORY), directory = open(in, O_RDONLY | O_DIRECTORY);
+  CHECK(directory >= 0 && chdir(in) == 0 && writes("x (deleted)", "one") && holds("x (deleted)", "one"));
+  CHECK(writes("x (deleted)", "other") && holds("x (deleted)", "other"));
+  int fd = openat(directory, "x (deleted)", O_WRONLY | O_TRUNC);
+  CHECK(fd >= 0 && write(fd, "third!", 6) == 6 && close(fd) == 0 && holds("x (deleted)", "third!"));
+  /* One that is gone is nobody's name. */
+  CHECK(writes("x", "gone") && holds("x", "gone") && (fd = open("x", O_WRONLY)) >= 0 && unlink("x") == 0 && write(fd, "!", 1) == 1 && close(fd) == 0);
+  CHECK(holds("x (deleted)", "third!") && access("x", F_OK) == -1 && errno == ENOENT);
+  return fchdir(start) | close(start) | close(directory);
+}
+
 static int check_streams(void) { /* the wide one converts */
   char name[4096];
   uint32_t numbers[3000];
@@ -418,7 +467,7 @@ int main(int argc, char **argv) {
                                         {"by_hand_rare", check_by_hand_rare}, {"access", check_access}, {"links", check_links},
                                         {"small_stacks", check_small_stacks}, {"changes_without_numbers", check_changes_without_numbers},
                                         {"writers", check_writers}, {"roots", check_roots}, {"listings", check_listings}, {"streams", check_streams}, {"made", check_made},
-                                        {"changes_by_hand", check_changes_by_hand}, {"ends", check_ends}};
+                                        {"changes_by_hand", check_changes_by_hand}, {"exchanged", check_exchanged}, {"deleted", check_deleted}, {"ends", check_ends}};
   if (argc < 2) return 64;
   path = argv[1];
   return RUN_CHECKS(checks, argc, argv, 2);

@@ -136,6 +136,51 @@ TEST_F(PreloadProgramsTest, ThoseThatLockAfterAForkLockTheFile) {
   }
 }
 
+// Parent and child have one open file, however late they ask for its lock: they do not exclude one another, others are excluded until both have let go.
+TEST_F(PreloadProgramsTest, ThoseThatShareALockAcrossAForkShareIt) {
+  for (const std::string& path : {Of("old"), Twin("old")}) {
+    Write(path, Words(7, 50'000));
+    const timespec long_ago[2] = {{1'500'000'000, 0}, {1'500'000'000, 0}};
+    ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), long_ago, 0), 0);
+  }
+  daemon_.Prefetch(Of("old"));
+  const std::string program =
+      "import fcntl,os,subprocess,sys\n"
+      "path=sys.argv[1]; EX=fcntl.LOCK_EX|fcntl.LOCK_NB\n"
+      "bare={k:v for k,v in os.environ.items() if k!='LD_PRELOAD'}\n"
+      "other='import fcntl,sys\\ntry: fcntl.flock(open(sys.argv[1]),fcntl.LOCK_EX|fcntl.LOCK_NB)\\nexcept OSError: sys.exit(9)\\n'\n"
+      "taken=lambda: subprocess.run([sys.executable,'-c',other,path],env=bare).returncode==9\n"
+      "fd=os.open(path,os.O_RDONLY); os.read(fd,1000)\n"
+      "class Child:\n"
+      "  def __init__(self):\n"
+      "    (orders,self.orders),(self.answers,answers)=os.pipe(),os.pipe(); self.pid=os.fork()\n"
+      "    if self.pid: os.close(orders); os.close(answers); return\n"
+      "    copy=os.dup(fd); answer={b'l':lambda: fcntl.flock(copy,EX),b'u':lambda: fcntl.flock(fd,fcntl.LOCK_UN),b'c':lambda: (os.close(fd),os.close(copy)),b's':lambda: os.lseek(fd,0,1)!=1000 and 1/0}\n"
+      "    os.close(self.orders)\n"
+      "    while order:=os.read(orders,1):\n"
+      "      try: answer[order](); os.write(answers,b'y')\n"
+      "      except BaseException: os.write(answers,b'n')\n"
+      "    os._exit(0)\n"
+      "  def does(self,order): os.write(self.orders,order); return os.read(self.answers,1)==b'y'\n"
+      "  def ends(self): os.close(self.orders); return os.waitpid(self.pid,0)[1]==0\n"
+      "one=Child(); two=Child()\n"
+      "assert not taken() and one.does(b'l') and taken()\n"
+      "fcntl.flock(fd,EX); assert two.does(b'l') and two.does(b's') and os.lseek(fd,0,1)==1000\n"  // nobody waits for his own lock
+      "assert two.does(b'u') and not taken()\n"                     // one ends it for all
+      "fcntl.flock(fd,EX); os.close(fd); assert taken() and one.does(b'c') and taken()\n"
+      "assert two.ends() and not taken() and one.ends()\n"          // the last who has it ends it
+      // Who has never asked for the lock keeps the file open, and the lock, until he closes it.
+      "fd=os.open(path,os.O_RDONLY); one=Child(); fcntl.flock(fd,EX); os.close(fd); assert taken()\n"
+      "assert one.does(b'c') and not taken() and one.ends()\n"
+      "fd=os.open(path,os.O_RDONLY); one=Child(); assert one.does(b'l') and one.does(b'c') and taken()\n"
+      "copy=os.dup(fd); os.close(fd); assert taken(); os.dup2(os.open('/dev/null',os.O_RDONLY),copy); assert not taken() and one.ends()\n";
+  const JobResult bare = RunJob({"/usr/bin/python3", "-c", program, Twin("old")}, bare_);
+  EXPECT_EQ(bare.code, 0) << bare.output;
+  const JobResult served = RunJob({"/usr/bin/python3", "-c", program, Of("old")}, job_);
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_EQ(served.report.value("memory_copies", 0u), 3u) << served.report.dump();
+}
+
 // What the daemon predicts from are the accesses it hears of: of a large file each chunk that the reading comes to, in whatever pieces.
 TEST_F(PreloadProgramsTest, ThoseThatReadLargeFilesAreHeardOf) {
   Write(Of("large"), Words(3, 10'000'000));
@@ -151,6 +196,22 @@ TEST_F(PreloadProgramsTest, ThoseThatReadLargeFilesAreHeardOf) {
                                   job_);
   EXPECT_EQ(served.code, 0) << served.output;
   EXPECT_TRUE(Eventually(10'000, [&] { return Heard() == before + 4; })) << before << " then " << Heard();
+}
+
+// What had to be fetched at the open counts as that, once; then as memory.
+TEST_F(PreloadProgramsTest, ThoseThatReadLargeFilesAreToldWhereTheirBytesWere) {
+  Write(Of("cold"), Words(3, 10'000'000));
+  const JobResult served = RunJob({"/usr/bin/python3", "-c",
+                                   "import os,sys\n"
+                                   "fd=os.open(sys.argv[1],os.O_RDONLY)\n"
+                                   "for i in range(3): assert len(os.pread(fd,1<<20,i<<20))==1<<20\n"
+                                   "os.pread(fd,1<<20,0)\n",
+                                   Of("cold")},
+                                  job_);
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_EQ(served.Of("reads", "source"), 1u) << served.report.dump();
+  EXPECT_EQ(served.Of("bytes", "source"), 1u << 20) << served.report.dump();
+  EXPECT_EQ(served.Of("reads", "ram"), 3u) << served.report.dump();
 }
 
 // Whatever the bytes leave by: a small file is heard of once for each time it is opened, and counted as coming from where it came from.

@@ -22,7 +22,9 @@ bool AtOrBelow(std::string_view path, std::string_view above) {
 
 void Sweeps::Start(Request request) {
   const FileId exact = catalogue_.Find(catalogue_.KeyOf(request.unit->wire_id, request.path));
-  if (exact != kNoFile && (catalogue_.file(exact).flags & (kFileDirectory | kFileAlias)) == 0) {
+  const bool is_file = exact != kNoFile && (catalogue_.file(exact).flags & (kFileDirectory | kFileAlias)) == 0;
+  // What was a file when it was looked at may have become a directory, whose files are known by now: they go with it.
+  if (is_file && request.kind != Kind::kInvalidate) {
     const bool counts = request.visit(exact);
     return request.done(true, counts ? 1 : 0);
   }

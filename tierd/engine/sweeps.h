@@ -42,7 +42,7 @@ class Sweeps {
     std::function<void(bool complete, std::uint64_t counted)> done;  // once; not complete: memory ran out, or too many wait
     bool always = false;                                // however many wait
   };
-  // A path that is a known file is visited, and `done` called, inside this call. Otherwise what becomes known in the meantime may be missed or met.
+  // A path that is a known file is visited, and `done` called, inside this call, unless it is to be invalidated. Otherwise what becomes known in the meantime may be missed or met.
   void Start(Request request);
   // One slice. True: there is more to do at once.
   bool Step();
