@@ -9,7 +9,7 @@ build=(g++ cmake ninja-build ccache pkg-config libboost1.81-dev liburing-dev lib
 package=("${build[@]}" dpkg-dev patchelf)
 test=("${package[@]}" libgtest-dev libgmock-dev libbenchmark-dev libseccomp-dev clang-14 python3 python3-jsonschema python3-prometheus-client fio strace xfsprogs
   # Ordinary programs that must behave under the preload library as without it.
-  file nodejs perl rsync xz-utils zstd procps python3-numpy python3-pil python3-h5py python3-lmdb python3-torch
+  file nodejs perl rsync xz-utils zstd procps python3-numpy python3-pil python3-h5py python3-lmdb python3-torch libjemalloc2
   # What reads through the Python package.
   python3-fsspec python3-pandas python3-torchvision python3-zarr
   # What admins run beside it.

@@ -1,0 +1,101 @@
+// What cached descriptors are handed to, other preloads and signals (processes.c): as it is bare, and with no more conversions than that takes.
+#include <gtest/gtest.h>
+
+#include "tests/preload/preload_fixture.h"
+
+namespace tierd::e2e {
+namespace {
+
+class PreloadProcessesTest : public PreloadTest {
+ protected:
+  void SetUp() override {
+    PreloadTest::SetUp();
+    Both("numbers", Words(0, 100'000));
+    StartDaemon();
+  }
+  JobResult Run(const std::string& check) {
+    const JobResult bare = RunJob({PRELOAD_PROCESSES, Twin("numbers"), check}, bare_);
+    EXPECT_EQ(bare.code, 0) << "bare: " << bare.output;
+    const JobResult served = RunJob({PRELOAD_PROCESSES, Of("numbers"), check}, job_);
+    EXPECT_EQ(served.code, 0) << served.output << served.report.dump();
+    return served;
+  }
+};
+
+TEST_F(PreloadProcessesTest, AreGivenWhatTheyWouldBeGivenBare) {
+  const struct {
+    const char* check;
+    const char* reason;  // of all conversions that there are
+    unsigned conversions;
+    unsigned opened;
+  } cases[] = {{"exec", "exec", 1, 2},        {"fexec", "exec", 1, 1},  {"set_to_stay", "exec", 1, 1}, {"spawn", "spawn", 2, 3}, {"vfork", "spawn", 1, 1},
+               {"sent", "scm_rights", 4, 5},  {"aio", "aio", 2, 2},
+#ifdef WITH_CUFILE
+               {"cufile", "io_uring", 1, 1},
+#endif
+  };
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.check);
+    const JobResult served = Run(c.check);
+    EXPECT_EQ(served.Of("conversions", c.reason), c.conversions) << served.report.dump();
+    EXPECT_EQ(served.Sum("conversions"), c.conversions) << served.report.dump();
+    EXPECT_EQ(served.report.value("opened", 0u), c.opened) << served.report.dump();
+  }
+}
+
+TEST_F(PreloadProcessesTest, AppendToFilesThatAreReal) {
+  const JobResult served = Run("append");
+  EXPECT_EQ(served.Of("real_opens", "flags"), 1u) << served.report.dump();
+  EXPECT_EQ(served.Sum("conversions"), 0u) << served.report.dump();
+}
+
+TEST_F(PreloadProcessesTest, FollowLinksToDirectories) {
+  const JobResult served = Run("links");
+  EXPECT_EQ(served.Sum("conversions"), 0u) << served.report.dump();
+  EXPECT_GT(served.report.value("opened", 0u), 0u) << served.report.dump();
+}
+
+// Cold files, so that there are questions to be interrupted.
+TEST_F(PreloadProcessesTest, AreInterruptedByNoCallThatIsNotInterruptedBare) {
+  for (int i = 0; i < 24; ++i) Both("cold" + std::to_string(i), Words(0, 1'000'000));
+  const JobResult served = Run("storm");
+  EXPECT_EQ(served.Of("conversions", "dup"), 24u) << served.report.dump();
+  EXPECT_GT(served.report.value("opened", 0u), 24u) << served.report.dump();
+}
+
+#ifdef TIERD_JEMALLOC
+// Another allocator, loaded before us or behind us.
+TEST_F(PreloadProcessesTest, HaveOtherAllocators) {
+  for (int i = 0; i < 20; ++i) Write(source_ + "/names/n" + (i < 10 ? "0" : "") + std::to_string(i), "x");
+  Both("large", Content("large", 9'000'000));
+  Both("file", Content("file", 100'000));
+  daemon_.Prefetch(source_);
+  for (const std::string& preloads : {std::string(TIERD_PRELOAD_LIBRARY ":" TIERD_JEMALLOC), std::string(TIERD_JEMALLOC ":" TIERD_PRELOAD_LIBRARY)}) {
+    SCOPED_TRACE(preloads);
+    job_.environment = {{"LD_PRELOAD", preloads}};
+    for (const char* name : {"file", "large"}) {
+      const JobResult symbols = RunJob({PRELOAD_SYMBOLS, Of(name), Twin(name), Of("names")}, job_);
+      EXPECT_EQ(symbols.code, 0) << symbols.output;
+      EXPECT_GT(symbols.report.value("opened", 0u), 10u) << symbols.report.dump();
+    }
+    const JobResult python = RunJob({"/usr/bin/python3", "-c",
+                                     "import mmap,os,sys\n"
+                                     "assert 'libjemalloc' in open('/proc/self/maps').read()\n"
+                                     "want=open(sys.argv[2],'rb').read()\n"
+                                     "for i in range(50):\n"
+                                     "  with open(sys.argv[1],'rb') as f:\n"
+                                     "    m=mmap.mmap(f.fileno(),0,prot=mmap.PROT_READ); assert f.read()==want and m[:]==want; m.close()\n"
+                                     "p=os.fork()\n"
+                                     "if p==0: os._exit(open(sys.argv[1],'rb').read()!=want)\n"
+                                     "assert os.waitpid(p,0)[1]==0\n",
+                                     Of("large"), Twin("large")},
+                                    job_);
+    EXPECT_EQ(python.code, 0) << python.output;
+    EXPECT_EQ(python.report.value("maps", 0u), 50u) << python.report.dump();
+    EXPECT_EQ(python.Of("bytes", "bypass"), 0u) << python.report.dump();
+  }
+}
+#endif
+
+}  // namespace
+}  // namespace tierd::e2e
