@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-DATE = "2026-11-21"  # of the last change to the prose
+DATE = "2026-11-22"  # of the last change to the prose
 
 
 # ---- roff -----------------------------------------------------------------------------------------------------------------------
@@ -246,7 +246,52 @@ sources gives at most 300 series; each further source gives 13 more, each policy
     ])
 
 
-PAGES = {"tierd.8": tierd_8, "tierctl.1": tierctl_1, "tierd.toml.5": tierd_toml_5, "libtier.3": libtier_3, "tierd-metrics.7": tierd_metrics_7}
+def libtier_preload_7(_build):
+    """What is covered is the table of PRELOAD.md, what converts that of counters.h."""
+    folder = ROOT / "client_lib/preload"
+    calls = re.search(r"^## Calls\n.*?\n\|-.*?\n(.*?)\n\n", (folder / "PRELOAD.md").read_text(), re.M | re.S)[1]
+    covered = []
+    for names, about in re.findall(r"^\| (.*?) \| (.*) \|$", calls, re.M):
+        about = re.sub(r" ?\(`[a-z_]+\.h`(: |\))", lambda m: " (" if m[1] == ": " else "", about)  # where the code is
+        covered.append(tagged(names.replace("`", ""), re.sub(r"`|\*\*", "", about)))
+    reasons = re.findall(r'"(\w+)"', re.search(r"kConversionNames\[\] = \{(.*?)\}", (folder / "counters.h").read_text(), re.S)[1])
+    return page("libtier_preload", 7, "unmodified programs read through tierd", [
+        ("SYNOPSIS", prose("`tierctl run` [OPTIONS] `--` COMMAND [ARGUMENT ...]\n\n`LD_PRELOAD=libtier_preload.so TIERD_PREFIX=`DIR COMMAND [ARGUMENT ...]")),
+        ("DESCRIPTION", prose("""
+libtier_preload.so serves what a dynamically linked program reads of regular files below a source from the cache of tierd(8), without a change to the program. Everything else goes to
+libc untouched. `tierctl run` (tierctl(1)) sets it up, starts a daemon if there is none, and says at the end what it did.
+
+A file that is served has a descriptor that the library emulates: a hit costs no access to the source and hardly a system call. What cannot be emulated turns such a descriptor, in place
+and at its offset, into a real one of the source's file, or into a sealed copy in memory of its bytes when that file is gone or another by now (a conversion): the program is then slower
+and never wrong. When the daemon is not there, or does not answer, the source is read.
+
+Changes that the program makes below a source (writing, truncating, renaming, removing, linking, attributes) are told to the daemon before the call that makes them returns. Those of
+other nodes are seen within the staleness bound of the data set.""")),
+        ("ENVIRONMENT", "\n".join(tagged(*row) for row in [
+            ("TIERD_SOCKET", "Path of the daemon's socket; default $XDG_RUNTIME_DIR/tierd/tierd.sock, else /tmp/tierd-UID/tierd.sock."),
+            ("TIERD_PREFIX", "Directories, parted by colons: only paths below them are served. Without it the daemon is asked for its sources at the first open outside the system's own directories."),
+            ("TIERD_DISABLE", "1: the library does nothing at all."),
+            ("TIERD_REAL_FDS", "1: every descriptor is a real one (tierctl run --real-fds); what stat, access and opendir answer still comes from the cache."),
+            ("TIERD_LOWEST_FD", "1: the same, for programs that rely on open giving the lowest number that is free: descriptors of served files have high numbers otherwise."),
+            ("TIERD_REPORT", "Absolute path of a file to which each process that came near a source appends, when it ends or executes another program, one line of JSON: reads and bytes by tier, fallbacks, conversions, files opened for real and uses of the source by reason."),
+            ("TIERD_LOG", "1: libtier tells on stderr when it finds or loses its daemon."),
+        ]) + "\n" + prose("None of them counts in a program that runs with more rights than its caller (set-user-ID, capabilities): there the library does nothing.")),
+        ("COVERED", "\n".join(covered)),
+        ("CONVERSIONS", prose("Counted in the report by reason: " + ", ".join(f"`{reason}`" for reason in reasons) + ".")),
+        ("NOTES", prose("""
+Real from the start are: files opened with other flags than those listed; all files of a process that has loaded liburing or libaio or entered cuFile, whose descriptors leave the
+library's sight; what is opened while 0, 1 or 2 is free; files that the process has open for writing.
+
+Not covered are static programs, Go, and system calls made by hand other than by syscall(2): a name reads the source there, a number of a served file gives EBADF, never other bytes.
+
+A served file's descriptor is 768 or more (from three quarters of the limit where that is lower), /proc/self/fd shows a socket behind it, st_blocks is what the size takes and st_atime
+the mtime. A mapping is of the moment of its open.""")),
+        ("EXAMPLE", prose("    tierctl run --source /pfs/imagenet -- python3 train.py\n    TIERD_PREFIX=/pfs/imagenet LD_PRELOAD=libtier_preload.so python3 train.py")),
+        ("SEE ALSO", prose("tierctl(1), tierd(8), libtier(3), ld.so(8)")),
+    ])
+
+
+PAGES = {"tierd.8": tierd_8, "tierctl.1": tierctl_1, "tierd.toml.5": tierd_toml_5, "libtier.3": libtier_3, "tierd-metrics.7": tierd_metrics_7, "libtier_preload.7": libtier_preload_7}
 
 
 def main():

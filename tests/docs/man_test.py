@@ -32,7 +32,7 @@ class Man(unittest.TestCase):
             for path in PAGES:
                 written = pathlib.Path(folder) / path.relative_to(ROOT / "docs/man")
                 self.assertEqual(path.read_text(), written.read_text(), f"{path.name}: run tools/man_pages.py {BUILD} docs/man")
-        self.assertEqual([p.name for p in PAGES], ["tierctl.1", "libtier.3", "tierd.toml.5", "tierd-metrics.7", "tierd.8"])
+        self.assertEqual([p.name for p in PAGES], ["tierctl.1", "libtier.3", "tierd.toml.5", "libtier_preload.7", "tierd-metrics.7", "tierd.8"])
 
     def test_formatters_find_nothing(self):
         for path in PAGES:
@@ -68,6 +68,19 @@ class Man(unittest.TestCase):
         text = page("libtier.3")
         for symbol in set(re.findall(r"\btier_[a-z_]+\b(?=\()", re.sub(r"/\*.*?\*/", "", (ROOT / "client_lib/include/tier/tier.h").read_text(), flags=re.S))):
             self.assertIn(symbol + "(", text)
+
+    def test_every_variable_and_symbol_of_the_preload_library(self):
+        text = page("libtier_preload.7")
+        folder = ROOT / "client_lib"
+        code = "".join(p.read_text() for part in ("preload", "src") for p in (folder / part).glob("*.cc"))
+        variables = set(re.findall(r'"(TIERD_[A-Z_]+)"', code))
+        self.assertGreater(len(variables), 5)
+        for variable in variables:
+            self.assertIn(variable, text)
+        for reason in re.findall(r'"(\w+)"', re.search(r"kConversionNames\[\] = \{(.*?)\}", (folder / "preload/counters.h").read_text(), re.S)[1]):
+            self.assertRegex(text, rf"\b{reason}\b")
+        for call in ("openat", "mmap", "copy_file_range", "posix_spawn", "rename", "sendmsg", "flock", "opendir"):
+            self.assertRegex(text, rf"\b{call}\b")
 
     def test_every_metric(self):
         text = page("tierd-metrics.7")
