@@ -18,6 +18,7 @@
 #include "policies/builtin.h"
 #include "policies/cost_order.h"
 #include "policies/parameters.h"
+#include "policies/prefetch.h"
 #include "policies/timeline.h"
 
 namespace tierd::policies {
@@ -28,9 +29,6 @@ constexpr double kMemory = 1.0 / 256;  // weight of the latest access among thos
 constexpr double kTolerated = 0.4;     // share of accesses that were not
 
 constexpr std::size_t kMostVictims = 256;  // that an object which weighs more may replace
-constexpr std::size_t kAnnounced = 64;
-constexpr std::uint32_t kPeek = 12;    // victims whose lines are asked for ahead of their turn
-constexpr std::uint32_t kPeekRounds = 1024;
 
 struct Belady {
   Timeline timeline;
@@ -45,11 +43,7 @@ struct Belady {
   std::int64_t last_ns = 0;
   double interval_ns = 0;         // between accesses, smoothed
   double unplanned = 0;           // share of the latest accesses
-  std::uint32_t announced[kAnnounced] = {};  // by the last soon()
-  std::size_t announced_count = 0;
-  // Where the look ahead at victims has come to, and how many steps until it starts anew behind the first. Nothing depends on it.
-  std::uint64_t peeked[TIERD_POLICY_TIERS] = {0, 0};
-  std::uint32_t peeks_left[TIERD_POLICY_TIERS] = {0, 0};
+  Announced announced;
 
   bool Follows() const { return !timeline.empty() && unplanned < kTolerated; }
   bool Weighs() const { return operation_bytes > 0 && !timeline.alike(); }
@@ -166,24 +160,6 @@ int Admit(void* p, std::uint32_t tier, std::uint32_t id, std::uint64_t bytes_fre
   return AdmitFor(p, &admission);
 }
 
-// One more victim for each that was named, some ahead of them: memory answers in some 100 ns. `last`: where the last one named is used.
-void Peek(Belady& self, std::uint32_t tier, std::uint64_t last, std::size_t steps) {
-  if (last == Timeline::kNever) return;
-  std::uint64_t& peeked = self.peeked[tier];
-  if (self.peeks_left[tier] < steps || peeked > last) {
-    self.peeks_left[tier] = kPeekRounds;
-    peeked = last;
-    steps += kPeek;
-  }
-  for (; steps > 0; --steps) {
-    const Timeline::Last ahead(self.timeline, tier, peeked);
-    if (ahead.id() == TIERD_NO_OBJECT) return;
-    self.timeline.PrefetchObject(ahead.id());
-    peeked = ahead.slot();
-    --self.peeks_left[tier];
-  }
-}
-
 std::size_t Victims(void* p, std::uint32_t tier, std::uint64_t bytes, std::uint32_t* ids, std::size_t max) {
   Belady& self = Self(p);
   if (tier >= TIERD_POLICY_TIERS || max == 0 || !self.Follows()) return 0;
@@ -196,14 +172,11 @@ std::size_t Victims(void* p, std::uint32_t tier, std::uint64_t bytes, std::uint3
   }
   std::size_t count = 0;
   std::uint64_t freed = 0;
-  std::uint64_t slot = Timeline::kNever;
   for (Timeline::Last last(self.timeline, tier); last.id() != TIERD_NO_OBJECT; last.Next()) {
     freed += self.timeline.BytesOf(last.id());
-    slot = last.slot();
     ids[count++] = last.id();
     if (freed >= bytes || count == max) break;
   }
-  Peek(self, tier, slot, count);
   return count;
 }
 
@@ -233,10 +206,8 @@ double Worth(void* p, std::uint32_t tier, std::uint32_t id) {
 void Soon(void* p, const std::uint32_t* ids, std::size_t count) {
   Belady& self = Self(p);
   for (std::size_t i = 0; i < count; ++i) self.timeline.PrefetchObject(ids[i]);
-  // Those announced before are there by now.
-  for (std::size_t i = 0; i < self.announced_count; ++i) self.timeline.PrefetchUse(self.announced[i]);
-  self.announced_count = std::min(count, kAnnounced);
-  std::copy_n(ids, self.announced_count, self.announced);
+  self.announced.ForEach([&](std::uint32_t id) { self.timeline.PrefetchUse(id); });
+  self.announced.Note(ids, count);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "policies/builtin.h"
 #include "policies/paged_array.h"
+#include "policies/prefetch.h"
 #include "policies/use_log.h"
 
 namespace tierd::policies {
@@ -20,6 +21,7 @@ struct Lru {
   std::uint64_t capacity[TIERD_POLICY_TIERS] = {0, 0};
   std::uint32_t smallest = UINT32_MAX;  // sizes ever known: where they are all alike, none is looked up
   std::uint32_t largest = 0;
+  Announced announced;
 
   bool Covers(std::uint32_t id) const { return id < sizes.Limit(); }
   std::uint32_t SizeOf(std::uint32_t id) const { return smallest == largest ? largest : sizes[id]; }
@@ -62,7 +64,7 @@ void Accessed(void* p, const tierd_access* access) {
 
 void Inserted(void* p, std::uint32_t tier, std::uint32_t id) {
   Lru& self = Self(p);
-  if (tier < TIERD_POLICY_TIERS && self.Covers(id) && !self.uses[tier].Has(id)) self.uses[tier].Use(id);
+  if (tier < TIERD_POLICY_TIERS && self.Covers(id)) self.uses[tier].Add(id);
 }
 
 void Capacity(void* p, std::uint32_t tier, std::uint64_t bytes) {
@@ -92,11 +94,13 @@ double Worth(void* p, std::uint32_t tier, std::uint32_t id) {
 }
 
 void Soon(void* p, const std::uint32_t* ids, std::size_t count) {
-  const Lru& self = Self(p);
+  Lru& self = Self(p);
   for (const UseLog& uses : self.uses) {
     if (uses.empty()) continue;
-    for (std::size_t i = 0; i < count; ++i) uses.Prefetch(ids[i]);
+    for (std::size_t i = 0; i < count; ++i) uses.PrefetchStamp(ids[i]);
+    self.announced.ForEach([&](std::uint32_t id) { uses.PrefetchEntry(id); });
   }
+  self.announced.Note(ids, count);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ Result<PolicyInstance> PolicyInstance::Create(const tierd_policy_ops& ops, const
 void PolicyInstance::ObjectKnown(const Object& object) {
   if (object.id >= kMaxObjects) return;
   states_.Cover(object.id);
-  states_.Set(object.id, kKnown);
+  states_.Set(kKnown, object.id);
   tierd_object c{};
   c.struct_size = sizeof(c);
   c.id = object.id;
@@ -45,7 +45,7 @@ void PolicyInstance::ObjectKnown(const Object& object) {
 void PolicyInstance::ObjectForgotten(std::uint32_t id) {
   if (!IsKnown(id)) return;
   for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) Removed(tier, id);
-  states_.Clear(id, kKnown);
+  states_.Clear(kKnown, id);
   ++counters_.events;
   ops_->object_forgotten(self_.get(), id);
 }
@@ -101,26 +101,26 @@ void PolicyInstance::Prioritize(std::span<const std::uint32_t> ids, std::span<co
 
 void PolicyInstance::Soon(std::span<const std::uint32_t> ids) {
   for (const std::uint32_t id : ids) {
-    PrefetchLine(states_.Line(id));  // of any id: no more than a hint
+    PrefetchLine(states_.Line(TIERD_TIER_RAM, id));  // of any id: no more than a hint
+    PrefetchLine(states_.Line(kKnown, id));
   }
   if (ops_->soon != nullptr) ops_->soon(self_.get(), ids.data(), ids.size());
 }
 
 bool PolicyInstance::Accept(std::uint32_t id, std::uint32_t tier, bool in_tier) {
-  const unsigned state = states_.Of(id);
-  if ((state & kKnown) == 0) {
+  if (!IsKnown(id)) {
     ++counters_.unknown_ids;
     return false;
   }
-  if (((state & Within(tier)) != 0) != in_tier) {
+  if (IsIn(tier, id) != in_tier) {
     ++counters_.misplaced_ids;
     return false;
   }
-  if ((state & kMarked) != 0) {
+  if (states_.Has(kMarked, id)) {
     ++counters_.duplicate_ids;
     return false;
   }
-  states_.Set(id, kMarked);
+  states_.Set(kMarked, id);
   return true;
 }
 
@@ -133,7 +133,7 @@ std::size_t PolicyInstance::Sift(std::uint32_t tier, std::span<std::uint32_t> id
   for (std::size_t i = 0; i < named; ++i) {
     if (Accept(ids[i], tier, true)) ids[kept++] = ids[i];
   }
-  for (std::size_t i = 0; i < kept; ++i) states_.Clear(ids[i], kMarked);
+  for (std::size_t i = 0; i < kept; ++i) states_.Clear(kMarked, ids[i]);
   return kept;
 }
 
@@ -149,7 +149,7 @@ std::size_t PolicyInstance::Next(std::uint32_t tier, std::int64_t now_ns, std::s
   for (std::size_t i = 0; i < named; ++i) {
     if (Accept(out[i].id, tier, false)) out[kept++] = out[i];
   }
-  for (std::size_t i = 0; i < kept; ++i) states_.Clear(out[i].id, kMarked);
+  for (std::size_t i = 0; i < kept; ++i) states_.Clear(kMarked, out[i].id);
   counters_.candidates_named += kept;
   return kept;
 }

@@ -4,7 +4,7 @@
 //
 // Owner: the engine, one per dataset. Thread rule: one thread (the loop). The tables behind `ops` outlive it (Registry).
 // It does not: measure how long a call takes (the host owns the clock), keep sizes or times of objects.
-// Cost: a byte per object id beside the policy's own state.
+// Cost: half a byte per object id beside the policy's own state.
 #pragma once
 
 #include <cstdint>
@@ -93,35 +93,37 @@ class PolicyInstance {
   double Worth(std::uint32_t tier, std::uint32_t id);
 
   // What the host has told: for checks and for explain.
-  bool IsKnown(std::uint32_t id) const { return (states_.Of(id) & kKnown) != 0; }
-  bool IsIn(std::uint32_t tier, std::uint32_t id) const { return (states_.Of(id) & Within(tier)) != 0; }
+  bool IsKnown(std::uint32_t id) const { return states_.Has(kKnown, id); }
+  bool IsIn(std::uint32_t tier, std::uint32_t id) const { return states_.Has(tier, id); }
   // The fastest tier that it is in, or TIERD_POLICY_TIERS.
   std::uint8_t WhereIs(std::uint32_t id) const {
-    const unsigned state = states_.Of(id);
-    return (state & Within(TIERD_TIER_RAM)) != 0 ? TIERD_TIER_RAM : (state & Within(TIERD_TIER_SSD)) != 0 ? TIERD_TIER_SSD : TIERD_POLICY_TIERS;
+    if (IsIn(TIERD_TIER_RAM, id)) return TIERD_TIER_RAM;
+    return members_[TIERD_TIER_SSD] > 0 && IsIn(TIERD_TIER_SSD, id) ? TIERD_TIER_SSD : TIERD_POLICY_TIERS;
   }
 
   static constexpr std::uint32_t kMaxObjects = 1u << 30;
 
  private:
-  // A byte per id: what is asked about an object is asked together, of one line of memory.
-  static constexpr std::uint8_t kKnown = 1, kMarked = 8;                // marked: in the answer that is being looked at
-  static constexpr std::uint8_t Within(std::uint32_t tier) { return static_cast<std::uint8_t>(2u << tier); }
+  // Kinds of bits beside those of the tiers, which are numbered by tier.
+  static constexpr std::uint32_t kKnown = TIERD_POLICY_TIERS, kMarked = TIERD_POLICY_TIERS + 1;  // marked: in the answer that is being looked at
+  // A bit per id and kind, each kind by itself: of a million objects, what is asked of a victim lies in a processor's own cache.
   class States {
    public:
     void Cover(std::uint32_t id) {
-      if (id >= bytes_.size()) bytes_.resize(id + std::size_t{1});
-      limit_ = bytes_.size();
+      if (id < limit_) return;
+      for (auto& bits : bits_) bits.resize(id / kBits + std::size_t{1});
+      limit_ = bits_[0].size() * kBits;
     }
-    std::uint8_t Of(std::uint32_t id) const { return id < limit_ ? bytes_[id] : std::uint8_t{0}; }
+    bool Has(std::uint32_t kind, std::uint32_t id) const { return id < limit_ && (bits_[kind][id / kBits] >> (id % kBits) & 1) != 0; }
     // Of covered ids.
-    void Set(std::uint32_t id, std::uint8_t bit) { bytes_[id] |= bit; }
-    void Clear(std::uint32_t id, std::uint8_t bit) { bytes_[id] &= static_cast<std::uint8_t>(~bit); }
-    const void* Line(std::uint32_t id) const { return bytes_.data() + id; }
+    void Set(std::uint32_t kind, std::uint32_t id) { bits_[kind][id / kBits] |= std::uint64_t{1} << (id % kBits); }
+    void Clear(std::uint32_t kind, std::uint32_t id) { bits_[kind][id / kBits] &= ~(std::uint64_t{1} << (id % kBits)); }
+    const void* Line(std::uint32_t kind, std::uint32_t id) const { return bits_[kind].data() + id / kBits; }
 
    private:
-    std::vector<std::uint8_t> bytes_;
-    std::size_t limit_ = 0;  // bytes_.size()
+    static constexpr std::uint32_t kBits = 64;
+    std::vector<std::uint64_t> bits_[TIERD_POLICY_TIERS + 2];
+    std::size_t limit_ = 0;  // ids
   };
   struct Destroy {
     void (*destroy)(void*);
@@ -137,6 +139,7 @@ class PolicyInstance {
   const tierd_policy_ops* ops_;
   std::unique_ptr<void, Destroy> self_;
   States states_;
+  std::uint32_t members_[TIERD_POLICY_TIERS] = {0, 0};
   PolicyCounters counters_;
 };
 
@@ -155,15 +158,17 @@ inline void PolicyInstance::Accessed(const Access& access) {
 }
 
 inline void PolicyInstance::Inserted(std::uint32_t tier, std::uint32_t id) {
-  if (tier >= TIERD_POLICY_TIERS || (states_.Of(id) & (kKnown | Within(tier))) != kKnown) return;
-  states_.Set(id, Within(tier));
+  if (tier >= TIERD_POLICY_TIERS || !IsKnown(id) || IsIn(tier, id)) return;
+  states_.Set(tier, id);
+  ++members_[tier];
   ++counters_.events;
   ops_->inserted(self_.get(), tier, id);
 }
 
 inline void PolicyInstance::Removed(std::uint32_t tier, std::uint32_t id) {
   if (tier >= TIERD_POLICY_TIERS || !IsIn(tier, id)) return;
-  states_.Clear(id, Within(tier));
+  states_.Clear(tier, id);
+  --members_[tier];
   ++counters_.events;
   ops_->removed(self_.get(), tier, id);
 }

@@ -38,17 +38,15 @@ void Timeline::Forget(std::uint32_t id) {
   for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) SetResident(tier, id, false);
   while (objects_[id].planned) Pass(id, kVoid);
   objects_[id] = Object();
+  AdvanceFloor();  // if its use was the first
 }
 
 void Timeline::SetResident(std::uint32_t tier, std::uint32_t id, bool resident) {
+  // Who is used last was looked for before it leaves: its slot is known without its object.
+  const std::uint64_t last = top_[tier] - 1;
+  if (!resident && last - floor_ < end_ - floor_ && (Word(last) & (Mark(tier) | kNamed)) == (Mark(tier) | kNamed) && (Word(last) & kRest) == id) return ClearMark(tier, last);
   if (!IsKnown(id) || IsResident(tier, id) == resident) return;
-  if (resident) {
-    objects_[id].tiers |= 1u << tier;
-    PlaceResident(tier, id);
-  } else {
-    UnplaceResident(tier, id);
-    objects_[id].tiers &= ~(1u << tier);
-  }
+  resident ? PlaceResident(tier, id) : UnplaceResident(tier, id);
 }
 
 void Timeline::SetIdlePlace(std::uint32_t tier, std::uint32_t id, std::size_t place) {
@@ -58,12 +56,14 @@ void Timeline::SetIdlePlace(std::uint32_t tier, std::uint32_t id, std::size_t pl
 
 void Timeline::PlaceResident(std::uint32_t tier, std::uint32_t id) {
   if (objects_[id].planned) return SetMark(tier, Whole(objects_[id].next));
+  objects_[id].idle |= 1u << tier;
   SetIdlePlace(tier, id, idle_[tier].size());
   idle_[tier].push_back(id);
 }
 
 void Timeline::UnplaceResident(std::uint32_t tier, std::uint32_t id) {
   if (objects_[id].planned) return ClearMark(tier, Whole(objects_[id].next));
+  objects_[id].idle &= ~(1u << tier);
   const std::uint32_t place = tier == 0 ? objects_[id].next : objects_[id].last;
   const std::uint32_t moved = idle_[tier].back();
   idle_[tier][place] = moved;
@@ -109,13 +109,14 @@ void Timeline::Append(std::span<const std::uint32_t> ids) {
     Object& object = objects_[id];
     const auto low = static_cast<std::uint32_t>(slot) & kRest;
     if (!object.planned) {
+      const std::uint32_t tiers = object.idle;
       for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) {
-        if (IsResident(tier, id)) UnplaceResident(tier, id);
+        if ((tiers >> tier & 1) != 0) UnplaceResident(tier, id);
       }
       object.planned = 1;
       object.next = low;
       for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) {
-        if (IsResident(tier, id)) SetMark(tier, slot);
+        if ((tiers >> tier & 1) != 0) SetMark(tier, slot);
       }
     } else if (!object.more) {
       object.more = 1;
@@ -137,9 +138,9 @@ void Timeline::Withdraw() {
 void Timeline::Pass(std::uint32_t id, std::uint32_t left) {
   Object& object = objects_[id];
   const std::uint64_t slot = Whole(object.next);
-  const std::uint32_t word = Word(slot);
+  const std::uint32_t tiers = MarksOf(Word(slot));
   for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) {
-    if ((word & Mark(tier)) != 0) ClearMark(tier, slot);
+    if ((tiers >> tier & 1) != 0) ClearMark(tier, slot);
   }
   Word(slot) = left;
   if (!object.more) {
@@ -152,7 +153,7 @@ void Timeline::Pass(std::uint32_t id, std::uint32_t left) {
     next = kNamed | id;
   }
   for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) {
-    if (IsResident(tier, id)) PlaceResident(tier, id);
+    if ((tiers >> tier & 1) != 0) PlaceResident(tier, id);
   }
 }
 
@@ -168,7 +169,7 @@ bool Timeline::Consume(std::uint32_t id) {
   if (slot >= floor_ + window_) return false;
   Pass(id, kConsumed);
   ++ahead_;
-  AdvanceFloor();
+  if (slot == floor_) AdvanceFloor();
   return true;
 }
 
@@ -206,8 +207,6 @@ Timeline::Last::Last(const Timeline& timeline, std::uint32_t tier) : timeline_(t
   timeline.top_[tier] = below_;
   if (id_ != TIERD_NO_OBJECT) ++timeline.top_[tier];
 }
-
-Timeline::Last::Last(const Timeline& timeline, std::uint32_t tier, std::uint64_t below) : timeline_(timeline), tier_(tier), idle_(0), below_(std::min(timeline.top_[tier], below)) { Find(); }
 
 void Timeline::Last::Next() {
   id_ = TIERD_NO_OBJECT;

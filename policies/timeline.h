@@ -4,7 +4,8 @@
 // Memory: 4 bytes per future access (and 3 bits per 16 of them, to find marks), 16 bytes per object. The slot of an object's next use and that of its
 // last known one hold the object's id, those between the slot of the following use; so the id of any slot is found by following uses. The object
 // holds the slots of its next use and of the one after that, so that a read touches two lines of memory: its object, and the slot that becomes
-// the next. Residents are marked in the slot of their next use, per tier: the resident used last is the last marked slot, exactly.
+// the next. Residents are marked in the slot of their next use, per tier, and nowhere else: the resident used last is the last marked slot, exactly, and it leaves
+// without a look at its object.
 //
 // Accesses may come out of order: an object's use is consumed at its own next slot, if that is less than `window` slots ahead of the
 // first one not consumed; an access further off was not planned and changes nothing. Slots that are passed by a window are given up.
@@ -38,7 +39,10 @@ class Timeline {
   std::uint32_t BytesOf(std::uint32_t id) const { return smallest_ == largest_ ? largest_ : objects_[id].bytes; }
   bool alike() const { return smallest_ >= largest_; }  // all that were ever known have one size
   void SetResident(std::uint32_t tier, std::uint32_t id, bool resident);
-  bool IsResident(std::uint32_t tier, std::uint32_t id) const { return (objects_[id].tiers >> tier & 1) != 0; }
+  bool IsResident(std::uint32_t tier, std::uint32_t id) const {
+    const Object& object = objects_[id];
+    return ((object.planned ? MarksOf(Word(Whole(object.next))) : object.idle) >> tier & 1) != 0;
+  }
   // Cache lines only, in two steps: the object's own, and when those have come, the slot of the use after its next.
   void PrefetchObject(std::uint32_t id) const {
     if (id < objects_.Limit()) PrefetchLine(&objects_[id]);
@@ -72,8 +76,6 @@ class Timeline {
   class Last {
    public:
     Last(const Timeline& timeline, std::uint32_t tier);
-    // Of those with a known use, only the ones used before slot `below`.
-    Last(const Timeline& timeline, std::uint32_t tier, std::uint64_t below);
     // TIERD_NO_OBJECT when there are no more.
     std::uint32_t id() const { return id_; }
     std::uint64_t slot() const { return slot_; }  // of its next use, kNever if unknown
@@ -106,6 +108,8 @@ class Timeline {
     std::uint32_t marked[TIERD_POLICY_TIERS];
   };
   static std::uint32_t Mark(std::uint32_t tier) { return 1u << (31 - tier); }
+  // Bit t for tier t.
+  static std::uint32_t MarksOf(std::uint32_t word) { return (word >> 31) | (word >> 29 & 2); }
   // Which words of a block have the mark: a bit each.
   static unsigned MarkedIn(const std::uint32_t* block, std::uint32_t tier);
   struct Object {
@@ -115,7 +119,7 @@ class Timeline {
     std::uint32_t planned : 1 = 0;    // has a next use
     std::uint32_t : 1;
     std::uint32_t last : 29 = 0;
-    std::uint32_t tiers : 2 = 0;      // where it is: bit t for tier t
+    std::uint32_t idle : 2 = 0;       // where it is without a known use: bit t for tier t
     std::uint32_t : 1;
     std::uint32_t following : 29 = 0; // the use after the next, if there are `more`
     std::uint32_t more : 1 = 0;

@@ -17,47 +17,36 @@ void UseLog::AddPage() {
   }
   std::unique_ptr<Page>& page = pages_[number & mask_];
   if (page == nullptr) page = spare_ != nullptr ? std::move(spare_) : std::make_unique_for_overwrite<Page>();
-  SetRoom((number + 1) * kPageEntries);
+  room_ = (number + 1) * kPageEntries;
 }
 
 void UseLog::DropPages(std::uint64_t from, std::uint64_t to) {
   for (std::uint64_t page = from; page < to; ++page) spare_ = std::move(pages_[page & mask_]);
 }
 
-std::uint32_t UseLog::Append(std::uint32_t id) {
-  if (pages_.empty() || end_ % kPageEntries == 0) AddPage();
-  if (Low(end_) == kNowhere) {  // no object may be here
-    At(end_++) = kNowhere;
-    AddPage();
-  }
-  return AppendHere(id);
-}
-
-void UseLog::AdvanceBegin(std::uint32_t looks) {
+void UseLog::PassEmpty(std::uint32_t looks) {
   const std::uint64_t before = begin_ / kPageEntries;
   while (begin_ < end_ && looks-- > 0) {
     if (sweeping_ && begin_ == hole_ && hole_ != sweep_) {
       begin_ = hole_ = sweep_;
       continue;
     }
-    if (IsLive(At(begin_), begin_)) break;
+    if (At(begin_) != TIERD_NO_OBJECT) break;
     ++begin_;
     if (sweeping_ && begin_ > hole_) hole_ = sweep_ = begin_;  // there was nothing between the two
-    PrefetchBehind(begin_);
   }
   DropPages(before, begin_ / kPageEntries);
 }
 
 void UseLog::Sweep(std::uint32_t entries) {
-  if (!sweeping_) sweeping_ = true, hole_ = sweep_ = begin_;
+  if (!sweeping_) BeginSweep();
   for (; entries > 0 && sweep_ < end_; --entries, ++sweep_) {
-    PrefetchBehind(sweep_);
+    if (sweep_ + kAhead < end_) PrefetchStamp(At(sweep_ + kAhead));
     const std::uint32_t id = At(sweep_);
-    if (!IsLive(id, sweep_)) continue;
-    if (Low(hole_) == kNowhere && hole_ < sweep_) At(hole_++) = kNowhere;
+    if (id == TIERD_NO_OBJECT) continue;
+    At(sweep_) = TIERD_NO_OBJECT;
     At(hole_) = id;
-    stamps_[id].place = Low(hole_);
-    ++hole_;
+    stamps_[id] = Low(hole_++);
   }
   if (sweep_ < end_) return;
   // What follows goes where the hole begins.
@@ -65,7 +54,7 @@ void UseLog::Sweep(std::uint32_t entries) {
   const std::uint64_t kept = hole_ % kPageEntries == 0 ? hole_ / kPageEntries : hole_ / kPageEntries + 1;
   DropPages(std::max(kept, begin_ / kPageEntries), last + 1);
   end_ = hole_;
-  SetRoom(kept * kPageEntries);
+  room_ = kept * kPageEntries;
   sweeping_ = false;
   hole_ = UINT64_MAX;
 }

@@ -81,6 +81,25 @@ void Cache::Read(std::span<const std::uint32_t> ids, std::uint32_t consumer, std
   }
 }
 
+template <std::uint32_t kTier>
+void Cache::Evict(std::uint32_t id) {
+  ++counts_.evictions[kTier];
+  policy_.Removed(kTier, id);
+  free_[kTier] += SizeOf(id);
+  if (kTier == kRam && capacity_[kSsd] > 0) OfferToSsd(id, TIERD_DEMOTION);
+}
+
+template <std::uint32_t kTier>
+bool Cache::EvictFor(std::uint64_t bytes) {
+  std::uint32_t victims[kVictims];
+  do {
+    const std::size_t count = policy_.Victims(kTier, bytes - free_[kTier], victims);
+    if (count == 0) return false;
+    for (std::size_t i = 0; i < count && free_[kTier] < bytes; ++i) Evict<kTier>(victims[i]);
+  } while (free_[kTier] < bytes);
+  return true;
+}
+
 void Cache::ReadOne(std::uint32_t id, std::uint32_t consumer) {
   const std::uint8_t from = policy_.WhereIs(id);
   const std::uint64_t bytes = SizeOf(id);
@@ -95,7 +114,7 @@ void Cache::ReadOne(std::uint32_t id, std::uint32_t consumer) {
 
 bool Cache::EnterRam(std::uint32_t id, std::uint32_t why) {
   const std::uint64_t bytes = SizeOf(id);
-  if (!policy_.Admit(kRam, id, free_[kRam], why) || !MakeRoom(kRam, bytes)) return false;
+  if (!policy_.Admit(kRam, id, free_[kRam], why) || !MakeRoom<kRam>(bytes)) return false;
   free_[kRam] -= bytes;
   policy_.Inserted(kRam, id);
   // Where the SSD tier is too small for all, a copy of what is in RAM is the first to make room.
@@ -107,28 +126,9 @@ bool Cache::EnterRam(std::uint32_t id, std::uint32_t why) {
 }
 
 void Cache::OfferToSsd(std::uint32_t id, std::uint32_t why) {
-  if (policy_.IsIn(kSsd, id) || !policy_.Admit(kSsd, id, free_[kSsd], why) || !MakeRoom(kSsd, SizeOf(id))) return;
+  if (policy_.IsIn(kSsd, id) || !policy_.Admit(kSsd, id, free_[kSsd], why) || !MakeRoom<kSsd>(SizeOf(id))) return;
   free_[kSsd] -= SizeOf(id);
   policy_.Inserted(kSsd, id);
-}
-
-bool Cache::EvictFor(std::uint32_t tier, std::uint64_t bytes) {
-  if (tier >= TIERD_POLICY_TIERS) return false;  // never; the compiler does not see it
-  std::uint32_t victims[kVictims];
-  do {
-    const std::size_t count = policy_.Victims(tier, bytes - free_[tier], victims);
-    if (count == 0) return false;
-    for (std::size_t i = 0; i < count && free_[tier] < bytes; ++i) Evict(tier, victims[i]);
-  } while (free_[tier] < bytes);
-  return true;
-}
-
-void Cache::Evict(std::uint32_t tier, std::uint32_t id) {
-  if (tier >= TIERD_POLICY_TIERS) return;  // as above
-  ++counts_.evictions[tier];
-  policy_.Removed(tier, id);
-  free_[tier] += SizeOf(id);
-  if (tier == kRam && capacity_[kSsd] > 0) OfferToSsd(id, TIERD_DEMOTION);
 }
 
 void Cache::Bring(std::uint64_t most) {

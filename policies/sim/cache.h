@@ -61,9 +61,15 @@ class Cache {
   void ReadOne(std::uint32_t id, std::uint32_t consumer);
   bool EnterRam(std::uint32_t id, std::uint32_t why);
   void OfferToSsd(std::uint32_t id, std::uint32_t why);
-  bool MakeRoom(std::uint32_t tier, std::uint64_t bytes) { return free_[tier] >= bytes || EvictFor(tier, bytes); }
-  bool EvictFor(std::uint32_t tier, std::uint64_t bytes);
-  void Evict(std::uint32_t tier, std::uint32_t id);
+  // By tier at compile time: some of what is asked with every read is known then.
+  template <std::uint32_t kTier>
+  bool MakeRoom(std::uint64_t bytes) {
+    return free_[kTier] >= bytes || EvictFor<kTier>(bytes);
+  }
+  template <std::uint32_t kTier>
+  bool EvictFor(std::uint64_t bytes);
+  template <std::uint32_t kTier>
+  void Evict(std::uint32_t id);
 
   std::uint64_t SizeOf(std::uint32_t id) const { return all_alike_ != 0 ? all_alike_ : sizes_[id]; }
 

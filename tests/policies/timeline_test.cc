@@ -104,6 +104,39 @@ TEST(Timeline, AUseThatDoesNotComeIsGivenUpAfterAWindow) {
   EXPECT_FALSE(timeline.Consume(50)) << "more than a window ahead";
 }
 
+TEST(Timeline, TheFirstUseMayBeOfOneThatIsForgotten) {
+  Timeline timeline;
+  std::vector<std::uint32_t> ids;
+  for (std::uint32_t id = 0; id < 100; ++id) timeline.Know(id, 1), ids.push_back(id);
+  timeline.SetWindow(10);
+  timeline.Append(ids);
+  for (std::uint32_t id = 1; id <= 8; ++id) EXPECT_TRUE(timeline.Consume(id));
+  timeline.Forget(0);
+  EXPECT_EQ(timeline.now(), 9u);
+  EXPECT_TRUE(timeline.Consume(11));
+  EXPECT_FALSE(timeline.Consume(30));
+}
+
+// Who is used last leaves without a look at its object: also when somebody else stands there by now, or in the other tier alone.
+TEST(Timeline, LeavesTheTierThatItIsIn) {
+  Timeline timeline;
+  for (std::uint32_t id = 0; id < 4; ++id) timeline.Know(id, 1);
+  const std::uint32_t ids[] = {0, 1, 2, 3};
+  timeline.Append(ids);
+  for (std::uint32_t tier = 0; tier < 2; ++tier) timeline.SetResident(tier, 3, true);
+  timeline.SetResident(0, 1, true);
+  EXPECT_EQ(Timeline::Last(timeline, 0).id(), 3u);
+  timeline.SetResident(0, 2, false);
+  EXPECT_TRUE(timeline.IsResident(0, 3));
+  timeline.SetResident(0, 3, false);
+  EXPECT_FALSE(timeline.IsResident(0, 3));
+  EXPECT_TRUE(timeline.IsResident(1, 3));
+  timeline.SetResident(0, 3, false);
+  EXPECT_TRUE(timeline.IsResident(1, 3));
+  EXPECT_EQ(Timeline::Last(timeline, 0).id(), 1u);
+  EXPECT_EQ(Timeline::Last(timeline, 1).id(), 3u);
+}
+
 TEST(Timeline, WithdrawnAndForgotten) {
   Timeline timeline;
   for (std::uint32_t id = 0; id < 10; ++id) timeline.Know(id, 1);

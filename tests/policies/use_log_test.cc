@@ -16,6 +16,10 @@ std::vector<std::uint32_t> OldestOf(UseLog& log, std::size_t count) {
   return ids;
 }
 
+void Use(UseLog& log, std::uint32_t id) {
+  log.Has(id) ? log.Touch(id) : log.Add(id);
+}
+
 TEST(UseLog, KeepsTheOrderOfUse) {
   for (std::uint32_t seed = 1; seed <= 5; ++seed) {
     std::mt19937 random(seed);
@@ -29,7 +33,7 @@ TEST(UseLog, KeepsTheOrderOfUse) {
         log.Remove(id);
         if (at != order.end()) order.erase(at);
       } else {
-        log.Use(id);
+        Use(log, id);
         if (at != order.end()) order.erase(at);
         order.push_back(id);
       }
@@ -52,8 +56,8 @@ TEST(UseLog, KeepsTheOrderOfUse) {
 TEST(UseLog, AMemberThatStaysDoesNotHideTheOthers) {
   UseLog log;
   constexpr std::uint32_t kObjects = 300'000;
-  for (std::uint32_t id = 0; id < kObjects; ++id) log.Use(id);
-  for (std::uint32_t id = 1; id < kObjects; ++id) log.Use(id);
+  for (std::uint32_t id = 0; id < kObjects; ++id) Use(log, id);
+  for (std::uint32_t id = 1; id < kObjects; ++id) Use(log, id);
   std::vector<std::uint32_t> oldest;
   int calls = 0;
   for (; oldest.size() < 3 && calls < 20; ++calls) oldest = OldestOf(log, 3);
@@ -63,7 +67,7 @@ TEST(UseLog, AMemberThatStaysDoesNotHideTheOthers) {
 
 TEST(UseLog, AgeIsByPlace) {
   UseLog log;
-  for (std::uint32_t id = 0; id < 101; ++id) log.Use(id);
+  for (std::uint32_t id = 0; id < 101; ++id) Use(log, id);
   EXPECT_EQ(log.Age(100), 0);
   EXPECT_EQ(log.Age(0), 1);
   EXPECT_NEAR(log.Age(50), .5, .001);
