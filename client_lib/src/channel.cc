@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::uint32_t kWoken = 1;  // all answers are there, or the conversation is over
 constexpr std::uint32_t kLead = 2;   // receive for all from now on
-constexpr int kReceiveSliceUs = 50'000;  // longest sleep in one receive: how late the end of the conversation may be noticed
+constexpr int kSliceUs = 50'000;  // longest sleep at a time: how late the end of the conversation, or that the daemon hangs, may be noticed
 constexpr int kMaxFds = 4;
 
 class Lock {
@@ -61,7 +61,7 @@ bool Channel::Open(int fd, std::uint16_t version, Listener listener) {
     ::close(fd);
     return false;
   }
-  const timeval slice{0, kReceiveSliceUs};
+  const timeval slice{0, kSliceUs};
   (void)::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &slice, sizeof slice);
   ::pthread_mutex_init(&mutex_, nullptr);
   fd_ = fd;
@@ -155,15 +155,15 @@ SendOutcome Channel::Send(const void* datagram, std::size_t bytes, std::int64_t 
       return SendOutcome::kDead;
     }
     const std::int64_t left = deadline_ns - PreciseNs();
-    if (left <= 0) return SendOutcome::kBusy;
+    if (left <= 0 || Hangs()) return SendOutcome::kBusy;
     pollfd ready{fd_, POLLOUT, 0};
-    (void)::poll(&ready, 1, static_cast<int>(left / 1'000'000 + 1));
+    (void)::poll(&ready, 1, left < kSliceUs * std::int64_t{1000} ? static_cast<int>(left / 1'000'000 + 1) : kSliceUs / 1000);
   }
 }
 
 WaitOutcome Channel::Wait(Group& group, Waiter* waiters, std::size_t count, std::int64_t deadline_ns) {
   ::pthread_mutex_lock(&mutex_);
-  while (group.pending != 0 && !dead() && PreciseNs() < deadline_ns) {
+  while (group.pending != 0 && !dead() && !Hangs() && PreciseNs() < deadline_ns) {
     if (!receiving_) {
       receiving_ = true;
       ::pthread_mutex_unlock(&mutex_);
@@ -222,7 +222,7 @@ void Channel::Forget(Waiter* waiters, std::size_t count) {
 Channel::Received Channel::ReceiveOne(std::int64_t deadline_ns) {
   // The socket's own time-out is a slice long: a deadline before that is waited for here.
   const std::int64_t left_ns = deadline_ns - PreciseNs();
-  const bool short_wait = left_ns < std::int64_t{kReceiveSliceUs} * 1000;
+  const bool short_wait = left_ns < std::int64_t{kSliceUs} * 1000;
   if (short_wait) {
     pollfd readable{fd_, POLLIN, 0};
     const timespec left{0, left_ns > 0 ? static_cast<long>(left_ns) : 0};

@@ -50,9 +50,12 @@ enum class WaitOutcome : std::uint8_t { kAll, kTimeout, kDead };
 
 class Channel {
  public:
-  // Receives what the daemon says unasked (kSources). Called by the leader, without locks of the channel.
   struct Listener {
+    // Receives what the daemon says unasked (kSources). Called by the leader, without locks of the channel.
     void (*on_sources)(void* context, const std::byte* entries, std::size_t bytes, std::uint32_t count);
+    // Whether the daemon's loop stands still by other evidence than its silence: then nobody waits longer. Called by who waits, at least once in a receive slice;
+    // takes no locks.
+    bool (*hangs)(void* context);
     void* context;
   };
 
@@ -77,9 +80,10 @@ class Channel {
 
   // Gives `waiters` ids and puts them into `group`.
   void Register(Group& group, Waiter* waiters, std::size_t count);
-  // One datagram; waits for room in the socket until `deadline_ns` (CLOCK_MONOTONIC).
+  // One datagram; waits for room in the socket until `deadline_ns` (CLOCK_MONOTONIC), or until the daemon hangs.
   SendOutcome Send(const void* datagram, std::size_t bytes, std::int64_t deadline_ns);
-  // Until every waiter of the group is answered, the deadline, or the end of the conversation. Afterwards none of them is known to the channel.
+  // Until every waiter of the group is answered, the deadline (kTimeout, also when the daemon hangs before it), or the end of the conversation. Afterwards none of
+  // them is known to the channel.
   WaitOutcome Wait(Group& group, Waiter* waiters, std::size_t count, std::int64_t deadline_ns);
 
  private:
@@ -95,6 +99,7 @@ class Channel {
   void Forget(Waiter* waiters, std::size_t count);
   void Die(bool protocol_error);
   void HandOver();
+  bool Hangs() const { return listener_.hangs(listener_.context); }
 
   pthread_mutex_t mutex_;
   // Constant between Open and Close.

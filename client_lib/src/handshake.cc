@@ -196,6 +196,12 @@ void OnSources(void* context, const std::byte* entries, std::size_t bytes, std::
   session.sources.store(table, std::memory_order_release);
 }
 
+// Its heart has stopped beating. Of a session that serves no more the index may be gone.
+bool Hangs(void* context) {
+  const auto& session = *static_cast<const Session*>(context);
+  return session.serves() && session.Hung(CoarseNs());
+}
+
 bool PageHoldsTogether(const abi::SessionPage& page, const abi::Welcome& welcome) {
   return page.magic == abi::kSessionMagic && page.layout_version == abi::kLayoutVersion && page.session_id == welcome.session_id &&
          std::memcmp(page.instance, welcome.instance, sizeof page.instance) == 0;
@@ -226,7 +232,7 @@ Session* Assemble(const Settings& settings, const Parts& parts, const abi::Welco
   auto* session = new (memory) Session{};
   const int flags = ::fcntl(socket, F_GETFL);
   (void)::fcntl(socket, F_SETFL, flags & ~O_NONBLOCK);  // the channel bounds its receives by SO_RCVTIMEO
-  if (!session->channel.Open(MoveHigh(socket), welcome.version, {&OnSources, session})) {
+  if (!session->channel.Open(MoveHigh(socket), welcome.version, {&OnSources, &Hangs, session})) {
     std::free(session);
     return nullptr;
   }

@@ -67,15 +67,18 @@ class FaultTest : public testing::Test {
 };
 
 TEST_F(FaultTest, ReadersGoOnWithinASecondWhenTheDaemonStops) {  // F24
-  MakeFiles(20, 20'000);
+  MakeFiles(30, 20'000);
   ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
   Client client(daemon.socket());
-  for (int i = 0; i < 10; ++i) ASSERT_EQ(Get(client.get(), Path(i)).error, 0);
-  daemon.Kill(SIGSTOP);
-  const double took = SecondsOf([&] { ExpectAll(client, 20); });
-  EXPECT_LT(took, 1.6) << "one time-out for the process, not one per file";
-  daemon.Kill(SIGCONT);
-  EXPECT_TRUE(Eventually(8000, [&] { return Get(client.get(), Path(15)).origin != TIER_FROM_BYPASS; }));
+  double took = 10;
+  for (int files = 10; files < 30 && took >= 1; files += 10) {  // a busy machine gets a second try
+    for (int i = 0; i < files; ++i) ASSERT_EQ(Get(client.get(), Path(i)).error, 0);
+    daemon.Kill(SIGSTOP);
+    took = SecondsOf([&] { ExpectAll(client, files + 10); });
+    daemon.Kill(SIGCONT);
+    EXPECT_TRUE(Eventually(8000, [&] { return Get(client.get(), Path(files + 5)).origin != TIER_FROM_BYPASS; }));
+  }
+  EXPECT_LT(took, 1) << "one wait for the process, not one per file, and no longer than the heart takes to be missed";
 }
 
 TEST_F(FaultTest, ReadersGoOnWhenTheDaemonIsKilledAndMeetTheNextOne) {  // F22, F35
