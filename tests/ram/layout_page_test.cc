@@ -3,47 +3,25 @@
 
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <new>
-#include <sstream>
+#include <span>
 #include <string>
 #include <string_view>
 
 #include "client_lib/abi/layout.h"
 #include "client_lib/abi/path_hash.h"
+#include "tests/support/format_page.h"
 
 namespace tierd::abi {
 namespace {
 
-std::string Page() {
-  std::ifstream file(TIERD_LAYOUT_PAGE);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+const testing::FormatPage kPage{TIERD_LAYOUT_PAGE};
 
 std::string Hex(std::uint64_t value) {
   char text[32];
   std::snprintf(text, sizeof text, "0x%016llx", static_cast<unsigned long long>(value));
   return text;
 }
-
-// "    0000  04 00 00 00 ..." as in the page: 16 bytes a line.
-std::string Dump(const void* data, std::size_t bytes) {
-  std::string out;
-  for (std::size_t i = 0; i < bytes; ++i) {
-    char text[32];
-    if (i % 16 == 0) {
-      std::snprintf(text, sizeof text, "%s    %04zx ", i == 0 ? "" : "\n", i);
-      out += text;
-    }
-    std::snprintf(text, sizeof text, " %02x", static_cast<const unsigned char*>(data)[i]);
-    out += text;
-  }
-  return out;
-}
-
-#define EXPECT_IN_PAGE(text) EXPECT_NE(Page().find(text), std::string::npos) << "LAYOUT.md lacks:\n" << (text)
 
 struct Example {
   Example() {
@@ -60,17 +38,17 @@ struct Example {
 
 TEST(LayoutPage, Key) {
   const Example example;
-  EXPECT_IN_PAGE("lo = " + Hex(example.key.lo));
-  EXPECT_IN_PAGE("hi = " + Hex(example.key.hi));
-  EXPECT_IN_PAGE("home slot of 6144: " + std::to_string(HomeSlot(example.key, 6144)));
-  EXPECT_IN_PAGE("chunk 0: lo = " + Hex(ChunkKeyOf(example.key, 0).lo) + ", hi = " + Hex(ChunkKeyOf(example.key, 0).hi));
-  EXPECT_IN_PAGE("listing: lo = " + Hex(ListingKeyOf(example.key).lo) + ", hi = " + Hex(ListingKeyOf(example.key).hi));
+  kPage.ExpectContains("lo = " + Hex(example.key.lo));
+  kPage.ExpectContains("hi = " + Hex(example.key.hi));
+  kPage.ExpectContains("home slot of 6144: " + std::to_string(HomeSlot(example.key, 6144)));
+  kPage.ExpectContains("chunk 0: lo = " + Hex(ChunkKeyOf(example.key, 0).lo) + ", hi = " + Hex(ChunkKeyOf(example.key, 0).hi));
+  kPage.ExpectContains("listing: lo = " + Hex(ListingKeyOf(example.key).lo) + ", hi = " + Hex(ListingKeyOf(example.key).hi));
 }
 
 TEST(LayoutPage, LocationWord) {
   const Example example;
   const std::uint64_t word = EncodeLocation(example.location);
-  EXPECT_IN_PAGE("location word = " + Hex(word));
+  kPage.ExpectContains("location word = " + Hex(word));
   EXPECT_EQ(DecodeLocation(word).segment, 7u);
   EXPECT_EQ(DecodeLocation(word).offset, 0x1234c0u);
   EXPECT_EQ(DecodeLocation(word).fill, 0x0102u);
@@ -89,19 +67,19 @@ TEST(LayoutPage, Slot) {
   slot.mtime_ns.store(1'700'000'000'123'456'789);
   slot.ctime_ns.store(1'700'000'001'000'000'000);
   slot.ino.store(131'073);
-  EXPECT_IN_PAGE(Dump(memory, sizeof memory));
-  EXPECT_IN_PAGE("size_attr = " + Hex(slot.size_attr.load()));
+  kPage.ExpectBytes(std::as_bytes(std::span(memory)));
+  kPage.ExpectContains("size_attr = " + Hex(slot.size_attr.load()));
 }
 
 TEST(LayoutPage, LeaseWord) {
   const Example example;
-  EXPECT_IN_PAGE("lease key = " + Hex(LeaseKeyOf(example.key)));
-  EXPECT_IN_PAGE("lease word = " + Hex(EncodeLease(LeaseKeyOf(example.key), example.location.fill)));
-  EXPECT_IN_PAGE("before a miss = " + Hex(EncodeLease(LeaseKeyOf(example.key), 0)));
+  kPage.ExpectContains("lease key = " + Hex(LeaseKeyOf(example.key)));
+  kPage.ExpectContains("lease word = " + Hex(EncodeLease(LeaseKeyOf(example.key), example.location.fill)));
+  kPage.ExpectContains("before a miss = " + Hex(EncodeLease(LeaseKeyOf(example.key), 0)));
 }
 
 TEST(LayoutPage, RingEntry) {
-  EXPECT_IN_PAGE("ring entry = " + Hex(EncodeRingEntry(12'345, 2, 123'456'789'012, Tier::kSsd, 5'000)));
+  kPage.ExpectContains("ring entry = " + Hex(EncodeRingEntry(12'345, 2, 123'456'789'012, Tier::kSsd, 5'000)));
 }
 
 TEST(LayoutPage, ListingEntry) {
@@ -112,15 +90,15 @@ TEST(LayoutPage, ListingEntry) {
   entry.d_type = 8;
   std::memcpy(record, &entry, sizeof entry);
   std::memcpy(record + sizeof entry, "a.jpg", 5);
-  EXPECT_IN_PAGE(Dump(record, sizeof record));
+  kPage.ExpectBytes(std::as_bytes(std::span(record)));
 }
 
 TEST(LayoutPage, Sizes) {
-  EXPECT_IN_PAGE("slots_offset = " + std::to_string(kIndexHeaderBytes + sizeof(AttrClass) * kMaxAttrClasses));
-  EXPECT_IN_PAGE("session page: " + std::to_string(sizeof(SessionPage)) + " bytes");
-  EXPECT_IN_PAGE("kProbeSlack = " + std::to_string(kProbeSlack));
-  EXPECT_IN_PAGE("layout version " + std::to_string(kLayoutVersion));
-  EXPECT_IN_PAGE("leases at " + std::to_string(offsetof(SessionPage, leases)) + ", ring at " + std::to_string(offsetof(SessionPage, ring)));
+  kPage.ExpectContains("slots_offset = " + std::to_string(kIndexHeaderBytes + sizeof(AttrClass) * kMaxAttrClasses));
+  kPage.ExpectContains("session page: " + std::to_string(sizeof(SessionPage)) + " bytes");
+  kPage.ExpectContains("kProbeSlack = " + std::to_string(kProbeSlack));
+  kPage.ExpectContains("layout version " + std::to_string(kLayoutVersion));
+  kPage.ExpectContains("leases at " + std::to_string(offsetof(SessionPage, leases)) + ", ring at " + std::to_string(offsetof(SessionPage, ring)));
 }
 
 }  // namespace

@@ -2,31 +2,24 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <sstream>
 #include <string>
 
 #include "client_lib/abi/layout.h"
 #include "client_lib/abi/messages.h"
 #include "client_lib/abi/path_hash.h"
+#include "tests/support/format_page.h"
 #include "tierd/server/message_reader.h"
 #include "tierd/server/message_writer.h"
 
 namespace tierd::server {
 namespace {
 
-std::string Page() {
-  std::ifstream file(TIERD_PROTOCOL_PAGE);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
+const testing::FormatPage kPage{TIERD_PROTOCOL_PAGE};
 
 // The table of a struct: from its heading to the next one.
 std::string Section(const std::string& name, std::size_t bytes) {
-  const std::string page = Page();
+  const std::string& page = kPage.text();
   const std::size_t from = page.find("### " + name + ", " + std::to_string(bytes) + " bytes\n");
   if (from == std::string::npos) return "";
   return page.substr(from, page.find("\n#", from + 1) - from);
@@ -36,22 +29,6 @@ void ExpectRow(const std::string& section, std::size_t offset, std::size_t bytes
   const std::string row = "| " + std::to_string(offset) + " | " + std::to_string(bytes) + " | `" + field + "` |";
   EXPECT_NE(section.find(row), std::string::npos) << "PROTOCOL.md lacks: " << row << " in\n" << section;
 }
-
-std::string Dump(std::span<const std::byte> bytes) {
-  std::string out;
-  for (std::size_t i = 0; i < bytes.size(); ++i) {
-    char text[32];
-    if (i % 16 == 0) {
-      std::snprintf(text, sizeof text, "%s    %04zx ", i == 0 ? "" : "\n", i);
-      out += text;
-    }
-    std::snprintf(text, sizeof text, " %02x", static_cast<unsigned>(bytes[i]));
-    out += text;
-  }
-  return out + "\n";
-}
-
-void ExpectInPage(const std::string& text) { EXPECT_NE(Page().find(text), std::string::npos) << "PROTOCOL.md lacks:\n" << text; }
 
 #define ROW(type, field) ExpectRow(Section(#type, sizeof(abi::type)), offsetof(abi::type, field), sizeof(abi::type::field), #field)
 
@@ -153,7 +130,7 @@ TEST(ProtocolPage, StructsOfAdvice) {
 }
 
 TEST(ProtocolPage, MessagesAndLimits) {
-  const auto expect = [](abi::MessageType type, const char* name) { ExpectInPage("| " + std::to_string(static_cast<int>(type)) + " | `" + name + "` |"); };
+  const auto expect = [](abi::MessageType type, const char* name) { kPage.ExpectContains("| " + std::to_string(static_cast<int>(type)) + " | `" + name + "` |"); };
   expect(abi::MessageType::kHello, "kHello");
   expect(abi::MessageType::kWelcome, "kWelcome");
   expect(abi::MessageType::kRefuse, "kRefuse");
@@ -166,15 +143,15 @@ TEST(ProtocolPage, MessagesAndLimits) {
   expect(abi::MessageType::kFetchReply, "kFetchReply");
   expect(abi::MessageType::kAdvise, "kAdvise");
   expect(abi::MessageType::kAdviseReply, "kAdviseReply");
-  ExpectInPage(std::to_string(abi::kMaxMessageBytes) + " bytes a datagram; " + std::to_string(abi::kMaxBatch) + " entries; a path below " + std::to_string(abi::kMaxPathBytes) + " bytes");
-  ExpectInPage("(protocol version " + std::to_string(abi::kProtocolVersion) + ")");
+  kPage.ExpectContains(std::to_string(abi::kMaxMessageBytes) + " bytes a datagram; " + std::to_string(abi::kMaxBatch) + " entries; a path below " + std::to_string(abi::kMaxPathBytes) + " bytes");
+  kPage.ExpectContains("(protocol version " + std::to_string(abi::kProtocolVersion) + ")");
 }
 
 TEST(ProtocolPage, Hello) {
   MessageWriter writer(abi::MessageType::kHello);
   writer.Add(abi::Hello{.version_min = 1, .version_max = 1, .layout_version = 1, .monotonic_coarse_ns = 123'456'789'012'345, .pid = 4242, .flags = 0});
   const auto datagram = writer.Finish();
-  ExpectInPage(Dump(datagram));
+  kPage.ExpectBytes(datagram);
   ASSERT_TRUE(ReadHeader(datagram).ok());
   EXPECT_EQ(ReadHello(datagram)->pid, 4242u);
 }
@@ -190,7 +167,7 @@ TEST(ProtocolPage, FetchAndItsReply) {
   MessageWriter question(abi::MessageType::kFetch);
   question.Add(entry, path);
   const auto datagram = question.Finish();
-  ExpectInPage(Dump(datagram));
+  kPage.ExpectBytes(datagram);
   const auto header = ReadHeader(datagram);
   ASSERT_TRUE(header.ok());
   const auto views = ReadFetch(datagram, header->count);
@@ -217,7 +194,7 @@ TEST(ProtocolPage, FetchAndItsReply) {
   reply.generation = 2;
   MessageWriter answer(abi::MessageType::kFetchReply);
   answer.Add(reply);
-  ExpectInPage(Dump(answer.Finish()));
+  kPage.ExpectBytes(answer.Finish());
 }
 
 }  // namespace
