@@ -308,6 +308,7 @@ void Jobs::End(const JobPtr& job) {
   status.ended_ns = std::max<std::int64_t>(1, clock_.MonotonicNs());
   status.walking = false;
   job->queue.clear();
+  CancelWalks(*job);
   const bool complete = job->status.kind != JobKind::kPrefetch
                             ? status.files_failed + status.files_no_room == 0 && status.error.empty()
                             : status.verified_files == status.expected_files && status.error.empty() && status.files_failed == 0;
@@ -320,11 +321,14 @@ void Jobs::End(const JobPtr& job) {
   }
 }
 
+void Jobs::CancelWalks(const Job& job) {
+  for (const auto& [unit, walk] : job.walks) unit->job_walker->Cancel(walk);
+}
+
 bool Jobs::Cancel(std::uint64_t id) {
   const auto it = jobs_.find(id);
   if (it == jobs_.end() || it->second->over()) return false;
   const JobPtr job = it->second;
-  for (auto& [unit, walk] : job->walks) unit->job_walker->Cancel(walk);
   End(job);
   job->status.state = JobState::kCancelled;
   return true;
@@ -336,7 +340,7 @@ void Jobs::Abandon() {
 
 void Jobs::Abandon(const JobPtr& job) {
   if (job->over()) return;
-  for (auto& [unit, walk] : job->walks) unit->job_walker->Cancel(walk);
+  CancelWalks(*job);
   job->status.error = "out of memory";  // short enough to need none
   job->status.ended_ns = std::max<std::int64_t>(1, clock_.MonotonicNs());
   job->status.walking = false;

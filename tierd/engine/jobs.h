@@ -117,6 +117,7 @@ class Jobs {
   void Verify(const JobPtr& job);
   void VerifyFile(const JobPtr& job, SourceUnit& unit, std::string_view path);
   void End(const JobPtr& job);
+  static void CancelWalks(const Job& job);
   bool OutgrowsTiers(const Job& job) const;
 
   Catalogue& catalogue_;

@@ -1,0 +1,89 @@
+// Warm-up on first touch: all of a dataset that fits, next to nothing of one that does not (DESIGN 4).
+#include <algorithm>
+
+#include "tests/engine/engine_fixture.h"
+#include "tests/pfs_sim/rig.h"
+
+namespace tierd::engine {
+namespace {
+
+constexpr std::size_t kBytes = 4096;
+constexpr std::size_t kUnderWay = 64 + 1536;  // before a size is known, and after
+
+class WarmTest : public EngineTest {
+ protected:
+  WarmTest() {
+    source_options().warm = true;
+    source_options().demand_timeout_ms = 30'000;
+    options_.ram.capacity_bytes = 16 << 20;  // 4,096 files at most
+    options_.ram.segment_bytes = 16 << 20;
+  }
+  ~WarmTest() override { StopEngine(); }
+  // The first `count` files, each read by a client.
+  void Read(const std::vector<std::string>& names, std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(Fetch(names[i]).status(), abi::FetchStatus::kFrame) << names[i];
+  }
+  JobStatus WarmJob() {
+    const std::vector<JobStatus> jobs = engine().jobs().List();
+    const auto warm = std::find_if(jobs.begin(), jobs.end(), [](const JobStatus& job) { return job.kind == JobKind::kWarmup; });
+    return warm == jobs.end() ? JobStatus{} : *warm;
+  }
+  std::uint64_t opens() const { return source_io_.count(io::Step::kOpen); }
+};
+
+TEST_F(WarmTest, ADatasetThatFitsIsBroughtUpWhole) {
+  const auto names = MakeFiles(2000, kBytes);
+  StartEngine();
+  Read(names, WarmupTrigger::kThreshold - 1);
+  EXPECT_EQ(WarmJob().id, 0u) << "not yet like an epoch";
+  Read({names[WarmupTrigger::kThreshold]}, 1);
+  ASSERT_TRUE(RunUntil([&] { return WarmJob().ended_ns != 0; }));
+  EXPECT_EQ(WarmJob().state, JobState::kDone);
+  EXPECT_EQ(std::count_if(names.begin(), names.end(), [&](const std::string& name) { return InRam(name); }), 2000);
+  EXPECT_EQ(opens(), 2000u);
+}
+
+// The source's answers wait until all names are known: what comes after that is what the job had begun.
+TEST_F(WarmTest, OfADatasetThatDoesNotFitNoMoreIsReadThanWasUnderWay) {
+  const auto names = MakeFiles(8000, kBytes);
+  StartEngine();
+  Read(names, WarmupTrigger::kThreshold - 1);
+  ASSERT_EQ(Fetch(names[WarmupTrigger::kThreshold], abi::FetchOp::kStat).status(), abi::FetchStatus::kMeta);
+  source_io_.Hold(io::Step::kOpen);
+  const std::uint64_t last = Ask(names[WarmupTrigger::kThreshold]);  // of a known file: the trigger is before the read
+  ASSERT_TRUE(RunUntil([&] { return WarmJob().id != 0 && !WarmJob().walking; }));
+  EXPECT_EQ(WarmJob().files_total, 8000u);
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(last) && WarmJob().ended_ns != 0; }));
+  ASSERT_TRUE(RunUntil([&] { return engine().fetcher().idle(); }));
+  EXPECT_LE(opens(), WarmupTrigger::kThreshold + 1 + kUnderWay);
+  EXPECT_LT(engine().placement().ram_resident_bytes(), options_.ram.capacity_bytes / 2);
+  // Nor later: readers bring up what they read.
+  const std::uint64_t before = opens();
+  for (std::size_t i = 7000; i < 7100; ++i) ASSERT_EQ(Fetch(names[i]).status(), abi::FetchStatus::kFrame);
+  EXPECT_LE(opens(), before + 100);
+}
+
+// Once that is known, a tree of millions is not listed to its end.
+TEST_F(WarmTest, NorIsItListedToItsEnd) {
+  constexpr int kDirectories = 400, kFiles = 25;  // the tier is full with 164 of them
+  std::vector<std::string> names;
+  for (int i = 0; i < kDirectories * kFiles; ++i) names.push_back("d" + std::to_string(i % kDirectories) + "/f" + std::to_string(i));
+  for (const std::string& name : names) Write(name, "");
+  for (const std::string& name : names) ASSERT_EQ(::truncate((tree_.path() + "/" + name).c_str(), kBytes), 0);
+  std::string why;
+  const auto rig = pfs_sim::Rig::Start({.backing = tree_.path()}, &why);
+  if (rig == nullptr && why.starts_with("unavailable")) GTEST_SKIP() << why;
+  ASSERT_NE(rig, nullptr) << why;
+  source_options().path = rig->mount();
+  StartEngine();
+  ASSERT_EQ(rig->Control("latency readdir 20000").find("error"), std::string::npos);
+  Read(names, WarmupTrigger::kThreshold + 1);
+  ASSERT_TRUE(RunUntil([&] { return WarmJob().ended_ns != 0; }));
+  ASSERT_TRUE(RunUntil([&] { return unit().job_walker->active() == 0; }));
+  EXPECT_LT(rig->Counters().readdirs, static_cast<std::uint64_t>(kDirectories));
+  StopEngine();
+}
+
+}  // namespace
+}  // namespace tierd::engine
