@@ -1,5 +1,5 @@
 // A disk that fills up, fails, turns read-only or loses the cache directory under the real daemon: readers get right bytes, nothing ends, it
-// is counted and shown. The disk is an ext4 image on a loop device, mounted in a mount namespace of this process: whichever way the test ends,
+// is counted and shown. The disk is an ext4 or xfs image on a loop device, mounted in a mount namespace of this process: whichever way the test ends,
 // the kernel takes mount and device back.
 #include <gtest/gtest.h>
 #include <fcntl.h>
@@ -32,15 +32,14 @@ class SsdDiskTest : public testing::Test {
     if (::geteuid() != 0) GTEST_SKIP() << "needs root to mount a disk image";
     if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) GTEST_SKIP() << "no mount namespace: " << std::strerror(errno);
     std::filesystem::create_directories(disk);
-    if (Shell("truncate -s 320M " + image + " && mkfs.ext4 -q -F -m 0 -N 400 " + image + " && mount -o loop " + image + " " + disk) != 0) {
-      GTEST_SKIP() << "loop mounts of ext4 are not possible here";
-    }
+    if (Shell(MakeImage() + " && mount -o loop " + image + " " + disk) != 0) GTEST_SKIP() << "not installed, or loop mounts are not possible here: " << MakeImage();
     for (int i = 0; i < kFiles; ++i) Write(Path(i), Content(Path(i), kBytes));
   }
   void TearDown() override {
     if (daemon.running()) daemon.Kill(SIGKILL);
     Shell("umount " + disk);
   }
+  virtual std::string MakeImage() const { return "truncate -s 320M " + image + " && mkfs.ext4 -q -F -m 0 -N 400 " + image; }
   std::string Path(int i) const { return source + "/c" + std::to_string(i % 8) + "/f" + std::to_string(i); }
   // A RAM tier that holds a third of the files, a disk that has room for all.
   void Start(const std::string& min_free = "8 MiB", const std::vector<std::string>& more = {}) {
@@ -224,6 +223,42 @@ TEST_F(SsdDiskTest, ACacheDirectoryThatIsGoneIsNoticed) {  // F10
   EXPECT_EQ(daemon.Stop(), 0) << daemon.output();
   Start();
   EXPECT_EQ(PrefetchSsd(source), kFiles);
+}
+
+// The parameter: options of mkfs.xfs.
+class SsdXfsTest : public SsdDiskTest, public testing::WithParamInterface<const char*> {
+ protected:
+  std::string MakeImage() const override { return "truncate -s 512M " + image + " && mkfs.xfs -q -f " + GetParam() + " " + image; }
+  // Everything is there again, sound, and right.
+  void ExpectAllOnTheSsd() {
+    Start();
+    ASSERT_TRUE(Eventually(10'000, [&] { return SsdState() == "ok"; }));
+    EXPECT_EQ(Metric("tierd_tier_objects{tier=\"ssd\"}"), kFiles);
+    const tierctl::Ran verified = tierctl::RunTierctl({"verify"}, {"TIERD_SOCKET=" + daemon.socket()});
+    EXPECT_EQ(verified.exit_code, 0) << verified.out << verified.err;
+    EXPECT_GT(ReadAll()[TIER_FROM_SSD], kFiles / 4);
+    EXPECT_EQ(daemon.Status()["sources"][0]["read_bytes"], kBytes * daemon.SlowSsdReads());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Xfs, SsdXfsTest, testing::Values("-m reflink=0", ""), [](const auto& tested) { return std::string(*tested.param == 0 ? "Default" : "WithoutReflink"); });
+
+TEST_P(SsdXfsTest, IsFilledComesBackAndGivesSpaceBack) {
+  Start();
+  ASSERT_EQ(PrefetchSsd(source), kFiles) << last_job;
+  EXPECT_LE(Metric("tierd_ssd_write_amplification_ratio"), 1.1);
+  EXPECT_EQ(daemon.Stop(), 0) << daemon.output();
+  ExpectAllOnTheSsd();
+  daemon.Kill(SIGKILL);
+  ExpectAllOnTheSsd();
+  daemon.Kill(SIGKILL);
+  std::filesystem::remove_all(disk + "/cache/index");
+  ExpectAllOnTheSsd();
+  EXPECT_EQ(daemon.Stop(), 0) << daemon.output();
+  Start("32 MiB");
+  OthersTakeAllBut(12 * kMiB);
+  EXPECT_TRUE(Eventually(8000, [&] { return FreeBytes() >= 32 * kMiB; })) << FreeBytes() / kMiB << " MiB free";
+  EXPECT_GT(Metric("tierd_tier_objects{tier=\"ssd\"}"), 0);
+  ReadAll();
 }
 
 }  // namespace
