@@ -11,7 +11,7 @@ test=("${package[@]}" libgtest-dev libgmock-dev libbenchmark-dev libseccomp-dev 
   # Ordinary programs that must behave under the preload library as without it.
   file nodejs perl rsync xz-utils zstd procps python3-numpy python3-pil python3-h5py python3-lmdb python3-torch libjemalloc2
   # What reads through the Python package.
-  python3-fsspec python3-pandas python3-torchvision python3-zarr
+  python3-fsspec python3-pandas python3-torchvision python3-zarr mypy
   # What admins run beside it.
   prometheus slurmctld slurmd slurm-client munge mandoc man-db lintian debootstrap systemd e2fsprogs mount curl zsh fish)
 # Only root can use these (the tests that need them skip otherwise).
