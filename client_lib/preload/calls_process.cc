@@ -50,7 +50,10 @@ __attribute__((visibility("hidden"))) long tierd_after_vfork(long result) {
 
 TIERD_EXPORT(pid_t, _Fork, void) {
   const NewProcess begins(Conversion::kFork);
-  return Next__Fork()();
+  const NewMemory inherited;
+  const pid_t child = Next__Fork()();
+  if (child == 0 && Active()) BeginInChild();
+  return child;
 }
 
 namespace {
@@ -77,7 +80,10 @@ TIERD_EXPORT(int, clone, int (*run)(void*), void* stack, int flags, void* argume
   NoteClone(static_cast<unsigned long>(flags));
   if ((flags & CLONE_FILES) != 0) return Next_clone()(run, stack, flags, argument, more[0], more[1], more[2]);
   const NewProcess begins(Conversion::kFork);
-  if ((flags & CLONE_VM) == 0) return Next_clone()(run, stack, flags, argument, more[0], more[1], more[2]);
+  if ((flags & CLONE_VM) == 0) {
+    const NewMemory inherited;
+    return Next_clone()(run, stack, flags, argument, more[0], more[1], more[2]);
+  }
   // Its own descriptors, our memory: the tables are not its own, as in a vfork child. While the parent waits a mark will do; if both run on, we keep out of it.
   if ((flags & CLONE_VFORK) == 0) {
     process.active.store(false, std::memory_order_seq_cst);

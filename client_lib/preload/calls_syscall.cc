@@ -172,6 +172,15 @@ long Pass(long number, const Arguments& args) {
   return Next_syscall()(number, args.a[0], args.a[1], args.a[2], args.a[3], args.a[4], args.a[5]);
 }
 
+// The child comes back through here too, with a count of its own.
+long PassFork(long number, const Arguments& args) {
+  const NewProcess begins(Conversion::kFork);
+  const NewMemory inherited;
+  const long child = Pass(number, args);
+  if (child == 0) BeginInChild();
+  return child;
+}
+
 // ---- what changes a file or a directory, and is told (changing.h) ---------------------------------------------------------------
 
 // Of calls that this libc has no names for.
@@ -236,8 +245,7 @@ TIERD_EXPORT(long, syscall, long number, ...) {
     const unsigned long flags = CloneFlags(number, args);
     NoteClone(flags);
     if ((flags & (CLONE_FILES | CLONE_VM)) == 0) {
-      const NewProcess begins(Conversion::kFork);  // the child comes back through here too, with a count of its own
-      return Pass(number, args);
+      return PassFork(number, args);
     }
     if ((flags & CLONE_FILES) == 0) MaterialiseAll(Conversion::kFork);
     return Pass(number, args);

@@ -5,6 +5,7 @@
 
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/process.h"
+#include "client_lib/src/fork_mark.h"
 #include "client_lib/src/process.h"
 #include "client_lib/src/thread_state.h"
 
@@ -35,5 +36,17 @@ class NewProcess {
  private:
   const bool active_;
 };
+
+// Around a call that gives a child a copy of our memory without libc's handlers: what it inherits of the cache stays leased (HAZARDS 2.6).
+class NewMemory {
+ public:
+  NewMemory() { client::ForkBegins(); }
+  ~NewMemory() { client::ForkIsOver(); }
+  NewMemory(const NewMemory&) = delete;
+  NewMemory& operator=(const NewMemory&) = delete;
+};
+
+// In that child, as soon as it is one: what was the parent's threads' and counts is not here. (start.cc)
+void BeginInChild();
 
 }  // namespace tierd::preload

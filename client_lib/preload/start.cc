@@ -11,6 +11,7 @@
 #include "client_lib/preload/descriptors.h"
 #include "client_lib/preload/kept_mappings.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/new_process.h"
 #include "client_lib/preload/next.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
@@ -55,9 +56,7 @@ void InParent() { process.forking.fetch_sub(1, std::memory_order_seq_cst); }
 
 void InChild() {
   process.forking.store(0, std::memory_order_relaxed);
-  ForgetThreads();
-  ForgetRooms();
-  ForgetCounts();
+  BeginInChild();
 }
 
 void ReadRoots() {
@@ -108,6 +107,12 @@ __attribute__((destructor)) void End() {
 
 extern "C" {
 std::uint32_t tierd_libraries_to_look_for = 0;
+}
+
+void BeginInChild() {
+  ForgetThreads();
+  ForgetRooms();
+  ForgetCounts();
 }
 
 void LookAtLibraries() {

@@ -4,11 +4,13 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -330,6 +332,31 @@ static int check_again(void) {
   return 0;
 }
 
+/* A child without libc's handlers has inherited a mapping that its parent unmaps: it keeps its bytes while the cache is used for others. */
+static pid_t by_clone(void) { return (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0); }
+static int inherited_by(pid_t (*make)(void)) {
+  static char data[1 << 20];
+  int go[2], status;
+  char byte, *map = map_file(10, PROT_READ, MAP_SHARED);
+  CHECK(map != MAP_FAILED && pipe(go) == 0);
+  pid_t child = make();
+  if (child == 0) {
+    close(go[1]);
+    _exit(read(go[0], &byte, 1) != 0 || !shows(map, 10, 0, big_bytes, 4));
+  }
+  CHECK(child > 0 && close(go[0]) == 0 && munmap(map, big_bytes) == 0);
+  for (int number = 11; number < 21; ++number) {
+    int fd = open_file(11 + number % 5);
+    for (size_t at = 0; at + sizeof data <= big_bytes; at += sizeof data) CHECK(pread(fd, data, sizeof data, (off_t)at) == sizeof data && shows(data, 11 + number % 5, at, sizeof data, page));
+    close(fd);
+  }
+  CHECK(close(go[1]) == 0 && waitpid(child, &status, 0) == child && status == 0);
+  return 0;
+}
+static int check_inherited_fork(void) { return inherited_by(fork); }
+static int check_inherited_bare_fork(void) { return inherited_by(_Fork); }
+static int check_inherited_clone(void) { return inherited_by(by_clone); }
+
 /* What was sent and is not received yet stays what it was, whatever the memory that it came from is used for by then. */
 static int tcp_pair(int ends[2]) {
   struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -367,7 +394,8 @@ static int check_sent(void) {
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"dropped", check_dropped}, {"protection", check_protection}, {"replaced", check_replaced},
                                         {"resized", check_resized}, {"grown", check_grown}, {"grown_parts", check_grown_parts}, {"holes", check_holes}, {"touched", check_touched}, {"again", check_again}, {"churn", check_churn}, {"forks", check_forks},
-                                        {"sent", check_sent}};
+                                        {"sent", check_sent}, {"inherited_fork", check_inherited_fork},
+                                        {"inherited_bare_fork", check_inherited_bare_fork}, {"inherited_clone", check_inherited_clone}};
   if (argc < 2) return 64;
   directory = argv[1];
   return RUN_CHECKS(checks, argc, argv, 2);

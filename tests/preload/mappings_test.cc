@@ -65,6 +65,22 @@ TEST_F(PreloadMappingsTest, WhatIsSentStaysWhatItWasWhileTheCacheIsTooSmall) {
   EXPECT_GE(served.report.value("opened", 0u), 6u) << served.report.dump();
 }
 
+// HAZARDS 2.6.
+TEST_F(PreloadMappingsTest, WhatAChildInheritsStaysWhatItWasWhileTheCacheIsTooSmall) {
+  DaemonProcess::Options options;
+  options.source = source_;
+  options.ssd = "off";
+  options.ram = "48 MiB";
+  options.more = kTrustStamps;
+  options.more.insert(options.more.end(), {"--policy", "lru"});
+  ASSERT_TRUE(daemon_.Start(options)) << daemon_.output();
+  for (const char* check : {"inherited_bare_fork", "inherited_clone", "inherited_fork"}) {
+    SCOPED_TRACE(check);
+    const JobResult served = BareThenServed({PRELOAD_MAPPINGS, source_, check});
+    EXPECT_EQ(served.report.value("maps", 0u), 1u) << served.report.dump();
+  }
+}
+
 TEST_F(PreloadMappingsTest, AreOfTheirFileWhileOthersFork) {
   StartDaemon();
   const JobResult served = RunJob({PRELOAD_MAPPINGS, source_, "forks"}, job_);

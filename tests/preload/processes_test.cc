@@ -43,6 +43,36 @@ TEST_F(PreloadProcessesTest, AreGivenWhatTheyWouldBeGivenBare) {
   }
 }
 
+// By every name that the library exports (rare.c).
+TEST_F(PreloadProcessesTest, MayMakeRareCalls) {
+  Both("numbers.words", "12 34\n");
+  daemon_.Prefetch(source_);
+  const struct {
+    const char* check;
+    std::vector<std::pair<const char*, unsigned>> conversions;
+    unsigned opened;
+  } cases[] = {{"asked", {}, 1},
+               {"real_first", {{"attributes", 10}}, 10},
+               {"changes", {}, 0},
+               {"wide", {{"stdio", 9}}, 9},
+               {"executed", {{"exec", 6}}, 6},
+               {"other_names", {{"reopened", 2}, {"fcntl", 1}, {"aio", 2}, {"fork", 3}}, 9}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.check);
+    const JobResult bare = RunJob({PRELOAD_RARE, Twin("numbers"), c.check}, bare_);
+    EXPECT_EQ(bare.code, 0) << "bare: " << bare.output;
+    const JobResult served = RunJob({PRELOAD_RARE, Of("numbers"), c.check}, job_);
+    EXPECT_EQ(served.code, 0) << served.output;
+    unsigned all = 0;
+    for (const auto& [reason, count] : c.conversions) {
+      EXPECT_EQ(served.Of("conversions", reason), count) << served.report.dump();
+      all += count;
+    }
+    EXPECT_EQ(served.Sum("conversions"), all) << served.report.dump();
+    EXPECT_EQ(served.report.value("opened", 0u), c.opened) << served.report.dump();
+  }
+}
+
 TEST_F(PreloadProcessesTest, AppendToFilesThatAreReal) {
   const JobResult served = Run("append");
   EXPECT_EQ(served.Of("real_opens", "flags"), 1u) << served.report.dump();
