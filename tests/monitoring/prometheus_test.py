@@ -30,8 +30,8 @@ CONFIG = ROOT / "config/prometheus"
 MAX_SERIES = 300 - 13  # of a daemon with one source: with two there are at most 300
 # Expressions that have a value only where a plan was told: of that daemon, with what it must be.
 OF_A_PLAN = {
-    'sum by (instance) (rate(tierd_prefetch_lead_seconds_total{job="tierd",instance=~".*"}[6s])) / '
-    '(sum by (instance) (rate(tierd_prefetch_used_total{job="tierd",instance=~".*"}[6s])) > 0)': lambda found: [0 < value < 60 for _, value in found] == [True],
+    'sum by (instance) (rate(tierd_prefetch_lead_seconds_sum{job="tierd",instance=~".*"}[6s])) / '
+    '(sum by (instance) (rate(tierd_prefetch_lead_seconds_count{job="tierd",instance=~".*"}[6s])) > 0)': lambda found: [0 < value < 60 for _, value in found] == [True],
     'tierd_plans{job="tierd",instance=~".*"} > 0': lambda found: [(metric["state"], value) for metric, value in found] == [("followed", 1)],
 }
 # Alerts whose fault needs what is not everywhere: with the reason they are only checked by alert_rules_test.yml.

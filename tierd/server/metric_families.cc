@@ -46,6 +46,12 @@ class Table {
     metric.histogram.sample_sum = sum_s;
     return *this;
   }
+  // Count and sum alone: one family without labels.
+  void AddSummary(const char* name, const char* help, std::uint64_t count, double sum) {
+    prometheus::ClientMetric& metric = Family(name, help, prometheus::MetricType::Summary).Metric({});
+    metric.summary.sample_count = count;
+    metric.summary.sample_sum = sum;
+  }
   std::vector<prometheus::MetricFamily> Take() { return std::move(families_); }
 
  private:
@@ -137,8 +143,7 @@ void AddMovement(Table& table, engine::Engine& engine) {
   table.Counter("tierd_prefetch_bytes_total", "Payload of those objects.").Add(c.prefetch_bytes);
   table.Counter("tierd_prefetch_late_total", "Objects on their way ahead of use when a reader asked for them: it had to wait.").Add(c.prefetch_late);
   table.Counter("tierd_prefetch_unused_bytes_total", "Payload brought ahead of use that left before anybody read it.").Add(c.prefetch_unused_bytes);
-  table.Counter("tierd_prefetch_used_total", "Objects brought by a plan that a reader then found in RAM.").Add(c.ahead_used);
-  table.Counter("tierd_prefetch_lead_seconds_total", "How long those were there before, summed.").Add(Seconds(c.ahead_lead_ns));
+  table.AddSummary("tierd_prefetch_lead_seconds", "How long what a plan had brought was in RAM before a reader found it there.", c.ahead_used, Seconds(c.ahead_lead_ns));
   table.Counter("tierd_reader_wait_seconds_total", "How long clients waited for bytes that were not in RAM, summed.").Add(Seconds(c.reader_wait_ns));
   table.Counter("tierd_invalidations_total", "Files whose cached bytes were given up, by reason.");
   table.Add(c.invalidated_changed, {{"reason", "changed"}}).Add(c.invalidated_request, {{"reason", "request"}}).Add(c.invalidated_racy, {{"reason", "racy"}});
