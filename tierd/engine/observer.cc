@@ -66,6 +66,7 @@ void Observer::Tick() {
   SourceUnit& unit = parts_.unit;
   if (unit.options.mode == OrderMode::kBlind) return;
   const bool read = std::exchange(read_, false);
+  std::erase_if(stopped_, [](const std::unique_ptr<SeedHunt>& hunt) { return hunt->ended(); });
   NoteQuiet(read);
   if (stage_ == Stage::kFound) return CheckPlans(read);
   if (!parts_.foresight.empty()) {  // somebody tells
@@ -190,6 +191,13 @@ void Observer::TakeHunted() {
   else if (found.order) OnSeed(*found.order);
 }
 
+// Its thread may compute an epoch, or rest: nobody waits for that here.
+void Observer::EndHunt() {
+  if (hunt_ == nullptr) return;
+  hunt_->Stop();
+  stopped_.push_back(std::move(hunt_));
+}
+
 // RandomSampler's, whose first epoch is that.
 orders::Plan Observer::GeneratorOf(const orders::RecoveredOrder& found) const {
   orders::Plan plan;
@@ -273,7 +281,7 @@ void Observer::MakePlans(const orders::Plan& plan, const orders::OrderFit& like)
   stage_ = Stage::kFound;
   same_orders_ = plan.set_epoch || !plan.shuffle ? 0 : std::max(1u, watcher_->same_orders());
   doubted_ticks_ = 0;
-  hunt_.reset();
+  EndHunt();
   right_.reset();
   map_.reset();
   watcher_.reset();
@@ -296,7 +304,7 @@ void Observer::CheckPlans(bool read) {
 
 void Observer::Restart() {
   stage_ = Stage::kWaiting;
-  hunt_.reset();
+  EndHunt();
   right_.reset();
   map_.reset();
   watcher_.reset();

@@ -91,6 +91,7 @@ class Observer {
   void Hunt();
   bool HuntBeginning();
   void TakeHunted();
+  void EndHunt();
   void OnSeed(const orders::RecoveredOrder& found);
   void OnFirstSeed(const orders::RecoveredOrder& found);
   // Epochs that may have begun since so many had ended.
@@ -112,6 +113,7 @@ class Observer {
   std::unique_ptr<SampleMap> map_;             // of what is read alone: nothing is looked for at the source
   std::optional<orders::EpochWatcher> watcher_;
   std::unique_ptr<SeedHunt> hunt_;
+  std::vector<std::unique_ptr<SeedHunt>> stopped_;  // until their threads have ended
   bool hunting_beginning_ = false;             // hunt_ is about one
   std::uint64_t hunted_since_ = 0;             // what is hunted began when so many epochs had ended
   std::uint32_t hunted_epoch_ = 0;             // of the watcher

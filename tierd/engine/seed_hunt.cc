@@ -32,7 +32,7 @@ SeedHunt::SeedHunt(orders::Observation observation, orders::SeedSearch::Options 
       }) {}
 
 SeedHunt::~SeedHunt() {
-  stop_ = true;
+  Stop();
   thread_.join();
 }
 

@@ -1,7 +1,8 @@
 // Looks for the order of an observed epoch on a thread of its own: niced, and at most so much of a core. First among the epochs of plans that are guessed, then by the
 // seed (SeedSearch: a second for small seeds, minutes of processor time for all of them).
 //
-// Owner: Observer. Started, asked and ended by the loop thread; destruction ends the search within a slice (milliseconds; of guesses, an epoch).
+// Owner: Observer. Started, asked and ended by the loop thread. Destruction waits for the search, which ends within a slice (milliseconds; of guesses, an epoch) and a
+// rest (0.2 s): who cannot wait stops it first, and destroys it when it has ended.
 #pragma once
 
 #include <atomic>
@@ -27,6 +28,7 @@ class SeedHunt {
   SeedHunt(const SeedHunt&) = delete;
   SeedHunt& operator=(const SeedHunt&) = delete;
 
+  void Stop() { stop_ = true; }
   bool ended() const { return ended_.load(std::memory_order_acquire); }
   // Once it has ended: what was found.
   const Found& result() const { return result_; }
