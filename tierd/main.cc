@@ -1,6 +1,8 @@
 // tierd: builds every object, passes them by reference, turns the loop, and stops in order.
+#include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -12,6 +14,7 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -20,6 +23,7 @@
 
 #include "policies/registry.h"
 #include "tierd/base/clock.h"
+#include "tierd/base/unique_fd.h"
 #include "tierd/config/check.h"
 #include "tierd/config/config.h"
 #include "tierd/config/config_view.h"
@@ -129,6 +133,15 @@ void RaiseFileLimit() {
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= limit.rlim_max) return;
   limit.rlim_cur = limit.rlim_max;
   ::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+// The table of descriptors grows now: beside threads the kernel makes whoever needs its growth, the loop, wait for a grace period (some 10 ms).
+void GrowDescriptorTable() {
+  constexpr rlim_t kSlots = 4096;  // of 8 bytes
+  rlimit limit{};
+  const UniqueFd any(::eventfd(0, EFD_CLOEXEC));
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || !any.valid()) return;
+  const UniqueFd high(::fcntl(any.get(), F_DUPFD_CLOEXEC, static_cast<int>(std::min(limit.rlim_cur, kSlots)) - 1));
 }
 
 // Bursts (the names of a walk, a batch for the SSD index) must not stay with the daemon, spread over an arena per thread and below what is kept: 1 M files
@@ -279,6 +292,7 @@ int Main(int argc, char** argv) {
   ::prctl(PR_SET_DUMPABLE, 0);  // segments must not be reopened through /proc by another process of the user (HAZARDS 2.8)
   ::signal(SIGPIPE, SIG_IGN);
   RaiseFileLimit();
+  GrowDescriptorTable();
   spdlog::set_default_logger(spdlog::stderr_logger_st("tierd"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
   spdlog::set_level(SpdlogLevel(resolved->log_level));
