@@ -1,6 +1,8 @@
 // Space: reuse of regions, moves, readers against reuse, capacity, free space.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/ssd/tier_fixture.h"
 
 namespace tierd::ssd {
@@ -109,6 +111,37 @@ TEST(SsdReclaim, WorthlessRecordsGoFirst) {
   for (int i = count * 2 / 3; i < count; ++i) EXPECT_TRUE(life.items.contains({Name(i), 0})) << i;
   life.Settle();
   life.ExpectAllReadable();
+}
+
+// HAZARDS 5: regions of small records are looked through, and emptied, over many turns.
+TEST(SsdReclaim, ATurnAsksAboutAFewThousandRecordsAtMost) {
+  TempDirectory dir;
+  SsdOptions options = SmallOptions(dir.path() + "/c");
+  options.region_bytes = 1u << 20;
+  options.capacity_bytes = 8 * options.region_bytes;
+  Life life(options);
+  ASSERT_TRUE(life.Start().status.ok());
+  int count = 0;
+  while (life.Put(Name(count), 1, 100).ok()) ++count;
+  ASSERT_GT(count, 7 * 2048) << "more in each region than are asked about in a turn";
+  std::size_t asked = 0, most_asked = 0;
+  int most_gone = 0;
+  life.worth_of = [&](const Item&) {
+    ++asked;
+    return 0.0;
+  };
+  life.no_retry = true;
+  for (int turn = 0; turn < 20'000 && life.gone[SsdGone::kReclaimed] < 500; ++turn) {
+    (void)life.Put("more", 1, 100);
+    asked = 0;
+    const int gone = life.gone[SsdGone::kReclaimed];
+    life.Turn();
+    most_asked = std::max(most_asked, asked);
+    most_gone = std::max(most_gone, life.gone[SsdGone::kReclaimed] - gone);
+  }
+  EXPECT_GE(life.gone[SsdGone::kReclaimed], 500) << "of " << count;
+  EXPECT_LE(most_asked, 2048u);
+  EXPECT_LE(most_gone, 1024);
 }
 
 // A read that began before its region is reclaimed gets its own bytes; the region waits for it.

@@ -1,7 +1,6 @@
 #include "tierd/ssd/reclaimer.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "tierd/base/kill_point.h"
@@ -12,8 +11,10 @@ namespace {
 
 constexpr std::size_t kLeastLive = 3;
 constexpr std::size_t kInTurn = 5;
-// Copied per turn: well below a millisecond.
+// Of a turn, each below a millisecond: records whose worth is asked, bytes copied. A record costs as much as a kilobyte.
+constexpr std::size_t kAskedPerTurn = 2048;
 constexpr std::uint32_t kMoveQuantum = 1u << 20;
+constexpr std::uint32_t kRecordQuantum = 1u << 10;
 
 // A region is worth its writes if at least 1/8 of one comes free. What is moved leaves a gap of up to its longest record where it goes:
 // without that term a tier near its limit would move the same records round for ever and gain nothing.
@@ -25,6 +26,7 @@ bool WorthReclaiming(std::uint64_t kept_bytes, std::uint64_t longest_kept, std::
 
 void Reclaimer::Step(bool wanted, bool shrink) {
   if (phase_ == Phase::kMoving) return Move();
+  if (phase_ == Phase::kChoosing) return Choose();
   if (phase_ != Phase::kIdle || (!wanted && !shrink)) return;
   if (looks_ == 0 && forgotten_ < context_.format.region_bytes / 8) return;
   if (forgotten_ >= context_.format.region_bytes / 8) {
@@ -49,41 +51,56 @@ void Reclaimer::Look(bool shrink) {
   phase_ = Phase::kLooking;
   std::vector<std::pair<std::uint32_t, RegionAddress>> addresses;
   for (const std::uint32_t region : regions) addresses.emplace_back(region, context_.files.AddressOf(region));
-  context_.maintenance.Post([this, addresses, shrink, &format = context_.format, &mailbox = context_.mailbox] {
-    auto candidates = std::make_shared<std::vector<Candidate>>();
+  context_.maintenance.Post([this, addresses, &format = context_.format, &mailbox = context_.mailbox] {
+    auto choice = std::make_shared<Choice>();
     io::AlignedBuffer scratch;
-    for (const auto& [region, address] : addresses) candidates->push_back({region, ReadRegionContents(format, region, address, &scratch)});
-    mailbox.Post([this, candidates, shrink] { Choose(candidates, shrink); });
+    for (const auto& [region, address] : addresses) choice->candidates.push_back({region, ReadRegionContents(format, region, address, &scratch)});
+    mailbox.Post([this, choice] {
+      choice_ = choice;
+      phase_ = Phase::kChoosing;
+    });
   });
 }
 
-void Reclaimer::Choose(std::shared_ptr<std::vector<Candidate>> candidates, bool shrink) {
-  phase_ = Phase::kIdle;
-  double least = std::numeric_limits<double>::infinity();
-  Candidate* best = nullptr;
-  bool best_keeps = false;
-  for (Candidate& candidate : *candidates) {
-    double value = 0;
-    std::uint64_t kept = 0, longest = 0;
-    for (const RecoveredRecord& record : candidate.contents.records.records()) {
-      const double worth = context_.owner.Worth({record.identity, record.location});
-      if (worth <= 0) continue;
-      value += worth;
-      const std::uint64_t bytes = context_.RecordBytesOf(record.location);
-      kept += bytes;
-      longest = std::max(longest, bytes);
-    }
-    if (!shrink && !WorthReclaiming(kept, longest, context_.format.region_bytes)) continue;
-    if (value >= least) continue;
-    least = value;
-    best = &candidate;
-    best_keeps = kept > 0;
+bool Reclaimer::Ask() {
+  Choice& c = *choice_;
+  const std::span<const RecoveredRecord> records = c.candidates[c.candidate].contents.records.records();
+  const std::size_t end = std::min(records.size(), c.record + kAskedPerTurn);
+  for (; c.record < end; ++c.record) {
+    const double worth = context_.owner.Worth({records[c.record].identity, records[c.record].location});
+    if (worth <= 0) continue;
+    c.value += worth;
+    const std::uint64_t bytes = context_.RecordBytesOf(records[c.record].location);
+    c.kept_bytes += bytes;
+    c.longest_kept = std::max(c.longest_kept, bytes);
   }
-  if (best == nullptr) return;
-  chosen_ = std::move(*best);
+  return c.record == records.size();
+}
+
+void Reclaimer::Choose() {
+  Choice& c = *choice_;
+  if (c.candidate < c.candidates.size()) {
+    if (!Ask()) return;
+    if ((drop_all_ || WorthReclaiming(c.kept_bytes, c.longest_kept, context_.format.region_bytes)) && c.value < c.least) {
+      c.least = c.value;
+      c.best = c.candidate;
+      c.best_keeps = c.kept_bytes > 0;
+    }
+    ++c.candidate;
+    c.record = 0;
+    c.value = 0;
+    c.kept_bytes = c.longest_kept = 0;
+    return;
+  }
+  phase_ = Phase::kIdle;
+  const bool found = c.least < std::numeric_limits<double>::infinity();
+  if (found) chosen_ = std::move(c.candidates[c.best]);
+  const bool drop_all = drop_all_ || !c.best_keeps;
+  context_.maintenance.Post([choice = std::exchange(choice_, nullptr)] { choice->candidates.clear(); });  // tens of megabytes
+  if (!found) return;
   context_.regions.Set(chosen_.region, RegionState::kReclaiming);
   TIERD_KILL_POINT("ssd.reclaim.before_move");
-  Load(shrink || !best_keeps);
+  Load(drop_all);
 }
 
 void Reclaimer::Load(bool drop_all) {
@@ -115,7 +132,7 @@ void Reclaimer::Move() {
       stalled_ = true;
       return;
     }
-    moved += 256 + (drop_all_ ? 0 : records[next_].location.stored_bytes);
+    moved += kRecordQuantum + (drop_all_ ? 0 : records[next_].location.stored_bytes);
     ++next_;
   }
   if (next_ == records.size()) {
@@ -178,9 +195,12 @@ void Reclaimer::Free() {
   context_.regions.Set(chosen_.region, context_.regions.at(chosen_.region).readers == 0 ? RegionState::kFree : RegionState::kDraining);
   ++context_.counters.regions_reclaimed;
   phase_ = Phase::kIdle;
-  chosen_ = Candidate();
-  image_ = Image();
   looks_ = kLooks;
+  const auto done = std::make_shared<std::pair<Candidate, Image>>(std::exchange(chosen_, {}), std::exchange(image_, {}));  // the worker's, which frees it
+  context_.maintenance.Post([done] {
+    done->first = Candidate();
+    done->second = Image();
+  });
 }
 
 }  // namespace tierd::ssd

@@ -2,10 +2,11 @@
 // worth, takes the one of least future value, moves what is worth keeping into the open region and, when that is on the device, frees the
 // region. Reads go on until the end.
 //
-// Part of the tier; loop thread only. Regions are read on the maintenance worker; records are copied in pieces of kMoveQuantum.
+// Part of the tier; loop thread only. Regions are read on the maintenance worker; records are asked about and copied some at a turn (HAZARDS 5).
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -23,7 +24,7 @@ class Reclaimer {
   // One bounded piece of work. `wanted`: a region is needed. `shrink`: regions are given back to the file system, nothing is moved.
   void Step(bool wanted, bool shrink);
   // Step would go on at once.
-  bool has_work() const { return phase_ == Phase::kMoving && !stalled_; }
+  bool has_work() const { return (phase_ == Phase::kMoving && !stalled_) || phase_ == Phase::kChoosing; }
   bool idle() const { return phase_ == Phase::kIdle; }
   // Bytes became dead; enough of them make another look worth while.
   void OnForgotten(std::uint32_t bytes) { forgotten_ += bytes; }
@@ -31,10 +32,20 @@ class Reclaimer {
   void Tick() { looks_ = kLooks; }
 
  private:
-  enum class Phase : std::uint8_t { kIdle, kLooking, kLoading, kMoving, kSettling };
+  enum class Phase : std::uint8_t { kIdle, kLooking, kChoosing, kLoading, kMoving, kSettling };
   struct Candidate {
     std::uint32_t region = 0;
     RegionContents contents;
+  };
+  // What has been found out about the candidates so far.
+  struct Choice {
+    std::vector<Candidate> candidates;
+    std::size_t candidate = 0, record = 0;  // asked about next
+    double value = 0;                       // of this candidate's records so far
+    std::uint64_t kept_bytes = 0, longest_kept = 0;
+    std::size_t best = 0;
+    double least = std::numeric_limits<double>::infinity();
+    bool best_keeps = false;
   };
   struct Image {
     io::AlignedBuffer bytes;
@@ -42,7 +53,9 @@ class Reclaimer {
   };
 
   void Look(bool shrink);
-  void Choose(std::shared_ptr<std::vector<Candidate>> candidates, bool shrink);
+  // The next of the candidates' records. False: the turn has had its share.
+  bool Ask();
+  void Choose();
   void Load(bool shrink);
   void Move();
   bool IsSound(const SsdRecord& record) const;
@@ -55,6 +68,7 @@ class Reclaimer {
   TierContext& context_;
   RegionWriter& writer_;
   Phase phase_ = Phase::kIdle;
+  std::shared_ptr<Choice> choice_;    // shared with the worker that made or frees it
   Candidate chosen_;
   Image image_;
   std::size_t next_ = 0;              // record of chosen_ that is moved next
