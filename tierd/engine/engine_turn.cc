@@ -146,9 +146,11 @@ void Engine::Turn() {
     part([&] {
       more |= ssd_->Poll(kCompletionsPerTurn) == kCompletionsPerTurn;
       more |= ssd_->more_work();
-      fetcher_->ResumeWrites();
+      more |= fetcher_->ResumeWrites();
     });
   }
+  if (fetcher_->resume_interrupted()) part([&] { fetcher_->Resume(); });
+  more |= fetcher_->resume_interrupted();
   if (part([&] { more |= jobs_->Pump(); })) jobs_->Abandon();
   part([&] { more |= sweeps_->Step(); });
   part([&] { more |= placement_->Turn(); });

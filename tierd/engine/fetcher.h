@@ -101,10 +101,11 @@ class Fetcher {
 
   // Deadlines of waiting clients. About 20 times a second while anybody waits.
   void Tick();
-  // Memory came, or the index has grown: resumes what waited for it.
+  // Memory came, or the index has grown: resumes what waited for it. A slice: resume_interrupted() says that there was no time for all of it.
   void Resume();
-  // The SSD tier may have written something: bytes that waited for its buffers are offered again.
-  void ResumeWrites();
+  bool resume_interrupted() const { return resume_interrupted_; }
+  // The SSD tier may have written something: bytes that waited for its buffers are offered again. True: there was no time for all of them.
+  bool ResumeWrites();
   // Memory ran out in something that belongs to a request: what nobody works at any more is answered "bypass" at the next tick (F16).
   void NoteLost() { lost_ = true; }
   bool idle() const { return !lost_ && lost_waiters_->empty() && fills_.empty() && discoveries_.empty() && revalidations_.empty() && listings_.empty() && parked_.empty() && doubted_.empty(); }
@@ -258,6 +259,9 @@ class Fetcher {
   std::vector<std::pair<SourceUnit*, FillPtr>> waiting_for_memory_;
   std::vector<std::pair<SourceUnit*, FillPtr>> waiting_for_ssd_;  // with their bytes staged
   std::vector<std::pair<SourceUnit*, DiscoveryPtr>> staged_;  // bytes are there, a frame is not yet
+  template <typename Waiting, typename Go>
+  bool GoThrough(std::vector<Waiting>& list, std::int64_t until_ns, Go&& go);
+  bool resume_interrupted_ = false;
   std::vector<std::function<void()>> stalled_;  // steps that wait for a frame or for room in the index; what they are about is in the maps above
 };
 

@@ -1,6 +1,7 @@
 // Fills: one chunk from the SSD tier or the source into a frame (or, for the SSD tier alone, a staging buffer).
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "tierd/base/check.h"
@@ -9,6 +10,7 @@
 namespace tierd::engine {
 namespace {
 
+constexpr std::int64_t kSliceNs = 1'000'000;  // of a turn, for what had to wait (HAZARDS 5)
 // The SSD tier is compared with the source from here on; a device that answers faster is left alone.
 constexpr double kSlowSsdNs = 5e6;
 constexpr double kVerySlowSsdNs = 20e6;        // reason enough to try a source that was not measured yet
@@ -341,21 +343,24 @@ void Fetcher::FrameStaged(SourceUnit& unit, const FillPtr& fill) {
   Complete(unit, fill, abi::Tier::kSource, true);  // also without a frame: the SSD tier may take them, the client reads the source
 }
 
-void Fetcher::ResumeWrites() {
+bool Fetcher::ResumeWrites() {
   std::erase_if(waiting_for_ssd_, [&](const auto& waiting) {
     if (!waiting.second->orphan) return false;
     ReleaseMemory(waiting.second);
     return true;
   });
-  if (waiting_for_ssd_.empty() || (ssd_->behind() && MayWaitForSsd(*waiting_for_ssd_.front().second))) return;
+  if (waiting_for_ssd_.empty() || (ssd_->behind() && MayWaitForSsd(*waiting_for_ssd_.front().second))) return false;
   auto waiting = std::exchange(waiting_for_ssd_, {});
+  const std::int64_t until_ns = clock_.PreciseNs() + kSliceNs;
   for (std::size_t i = 0; i < waiting.size(); ++i) {
     if (waiting[i].second->orphan) ReleaseMemory(waiting[i].second);  // since the look above
     else Complete(*waiting[i].first, waiting[i].second, abi::Tier::kSource, true);
-    if (waiting_for_ssd_.empty()) continue;
-    waiting_for_ssd_.insert(waiting_for_ssd_.end(), waiting.begin() + static_cast<std::ptrdiff_t>(i) + 1, waiting.end());  // no better for these
-    return;
+    const bool refused = !waiting_for_ssd_.empty();  // it would be no better for the others
+    if (!refused && clock_.PreciseNs() < until_ns) continue;
+    waiting_for_ssd_.insert(waiting_for_ssd_.end(), waiting.begin() + static_cast<std::ptrdiff_t>(i) + 1, waiting.end());
+    return !refused && !waiting_for_ssd_.empty();
   }
+  return false;
 }
 
 void Fetcher::Fail(const FillPtr& fill, abi::Fallback reason, BringOutcome outcome, int sys_errno) {
@@ -370,24 +375,31 @@ void Fetcher::Fail(const FillPtr& fill, abi::Fallback reason, BringOutcome outco
   }
 }
 
-void Fetcher::Resume() {
-  auto waiting = std::move(waiting_for_memory_);
-  waiting_for_memory_.clear();
-  for (auto& [unit, fill] : waiting) {
-    if (fill->orphan) {
-      ReleaseMemory(fill);
-      continue;
+// What is not reached keeps its place before what had to go back.
+template <typename Waiting, typename Go>
+bool Fetcher::GoThrough(std::vector<Waiting>& list, std::int64_t until_ns, Go&& go) {
+  auto waiting = std::exchange(list, {});
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    if (i != 0 && clock_.PreciseNs() >= until_ns) {
+      list.insert(list.begin(), std::make_move_iterator(waiting.begin() + static_cast<std::ptrdiff_t>(i)), std::make_move_iterator(waiting.end()));
+      return false;
     }
-    if (fill->waiters.empty()) {  // everybody gave up meanwhile
-      Fail(fill, abi::Fallback::kNoFrame, BringOutcome::kNoRoom);
-    } else {
-      RunFill(*unit, fill);
-    }
+    go(waiting[i]);
   }
-  auto staged = std::move(staged_);
-  staged_.clear();
-  for (auto& [unit, discovery] : staged) PlaceDiscovered(*unit, discovery);
-  for (const auto& step : std::exchange(stalled_, {})) step();
+  return true;
+}
+
+void Fetcher::Resume() {
+  const std::int64_t until_ns = clock_.PreciseNs() + kSliceNs;
+  bool all = GoThrough(waiting_for_memory_, until_ns, [&](const auto& waiting) {
+    const auto& [unit, fill] = waiting;
+    if (fill->orphan) ReleaseMemory(fill);
+    else if (fill->waiters.empty()) Fail(fill, abi::Fallback::kNoFrame, BringOutcome::kNoRoom);  // everybody gave up meanwhile
+    else RunFill(*unit, fill);
+  });
+  all &= GoThrough(staged_, until_ns, [&](const auto& waiting) { PlaceDiscovered(*waiting.first, waiting.second); });
+  all &= GoThrough(stalled_, until_ns, [](const auto& step) { step(); });
+  resume_interrupted_ = !all;
 }
 
 }  // namespace tierd::engine
