@@ -27,6 +27,7 @@ class OrderFollower {
     kShared,    // is one, and another reader that is not known to be the consumer's has read it before: neither expected nor repeated in Counts
     kRepeated,  // has been read in this epoch
     kEarly,     // of this epoch, but far from now
+    kFound,     // that too, and the latest such accesses say that the consumer is there: now the entries behind them are expected. Expected in Counts
     kForeign,   // not in this epoch's order at all
   };
   struct Counts {
@@ -57,7 +58,7 @@ class OrderFollower {
   bool finished() const { return frontier_ == order_.size(); }
   std::uint32_t window() const { return window_; }
   // False as soon as a quarter of the latest accesses (an average over about a quarter of a window, 16 to 256) is early or foreign;
-  // true again when they are as expected. A consumer that resumes in mid-epoch is found again where it is.
+  // true again when they are as expected, or when a consumer that is in mid-epoch (resumed, or told of late) is found where it is.
   bool trusted() const { return wrong_ < kTolerated; }
   const Counts& counts() const { return counts_; }
 
@@ -71,8 +72,10 @@ class OrderFollower {
     return reader.own && guest_[entry] != 0 && guest_[entry] != reader.tag && std::uint64_t{entry} + window_ >= frontier_;
   }
   void Advance();
+  std::uint32_t Behind() const;
+  void Admit();
+  bool FoundBy(std::uint32_t entry);
   void MoveTo(std::uint32_t entry);
-  void NoteEarly(std::uint32_t entry);
 
   const std::vector<std::uint32_t> order_;
   const std::uint32_t window_;
@@ -82,7 +85,7 @@ class OrderFollower {
   std::vector<std::uint8_t> guest_;     // of entries that were read: by whom, while none of the consumer's own has; else 0
   std::uint32_t frontier_ = 0;
   std::uint32_t ahead_ = 0;             // read entries from frontier_ on
-  std::vector<std::uint32_t> early_;    // places of the latest accesses, as long as all of them were early
+  std::vector<std::uint32_t> early_;    // places of the latest early accesses, each once, since one was expected
   double wrong_ = 0;
   Counts counts_;
 };

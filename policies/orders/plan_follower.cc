@@ -7,8 +7,9 @@ namespace tierd::orders {
 namespace {
 
 constexpr std::size_t kHeads = 16;             // so many first entries of the next epoch say that it has begun
-constexpr std::uint32_t kWindowMost = 1 << 13;
-constexpr std::uint32_t kWindowLeast = 16;
+// What workers have in hand: 16 of them two batches of 512 each, at least 2 with batches of 4, and the batch that the slowest is at.
+constexpr std::uint32_t kWindowMost = 1 << 15;
+constexpr std::uint32_t kWindowLeast = 32;
 
 void AddTo(OrderFollower::Counts* sum, const OrderFollower::Counts& part) {
   sum->expected += part.expected;
@@ -95,6 +96,7 @@ PlanFollower::Verdict PlanFollower::Observe(std::uint32_t sample, ReaderTag read
   if (just_read && !reader.own) return Verdict::kRepeated;
   switch (now_->Observe(sample, reader)) {
     case OrderFollower::Verdict::kExpected: return Verdict::kExpected;
+    case OrderFollower::Verdict::kFound: return Verdict::kFound;
     // Of a wrong plan nearly everything is expected or repeated, once most of its epoch has been read.
     case OrderFollower::Verdict::kRepeated: return just_read ? Verdict::kRepeated : Verdict::kAgain;
     default: return Verdict::kWrong;

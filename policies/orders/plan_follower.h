@@ -46,6 +46,7 @@ class PlanFollower {
     kRepeated,  // has just been read: a file that is opened twice
     kAgain,     // was read earlier in this epoch: by a stranger, or the plan is wrong
     kWrong,     // of another place in the order, or of none
+    kFound,     // that too, but the latest accesses say that it is the consumer's place: it was not foretold, what follows is
     kHeld,      // maybe of the next epoch, which is not known yet
   };
   Verdict Observe(std::uint32_t sample, ReaderTag reader = {});

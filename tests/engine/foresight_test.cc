@@ -127,6 +127,21 @@ TEST_F(ForesightTest, AResumedReaderIsFoundAndThePolicyToldAnew) {
   EXPECT_EQ(foresight().List().front().state, PlanState::kFollowed);
 }
 
+// Told when its epoch is half read: the policy knows the rest of it a few reads later.
+TEST_F(ForesightTest, APlanThatIsToldInMidEpochIsFollowedFromThere) {
+  StartWithSpy();
+  const orders::Plan plan = PlanOf();
+  const auto id = Tell(plan, List());
+  ASSERT_TRUE(WaitForState(*id, PlanState::kWaiting));
+  unit().options.policy = "belady";  // what it was told for the beginning of the epoch is taken back
+  const auto order = OrderOf(plan, 0);
+  for (std::size_t i = 400; i < 424; ++i) Read(order[i], SessionId{1 + static_cast<std::uint32_t>(i % 2)});  // two workers
+  const PlanStatus status = foresight().List().front();
+  EXPECT_EQ(status.state, PlanState::kFollowed);
+  EXPECT_EQ(status.position, 424u);
+  EXPECT_GE(status.counts.expected, 16u);
+}
+
 TEST_F(ForesightTest, WhatReadersAreSentToTheSourceForCountsAsRead) {
   options_.ram.capacity_bytes = 16 << 20;
   StartWithSpy();

@@ -184,7 +184,7 @@ orders::PlanFollower::Verdict Foresight::Observe(Followed& consumer, std::uint32
   const auto& now = consumer.follower.current();
   const std::size_t passed = before == nullptr ? 0 : (now.get() == before ? now->frontier() : length) - from;
   if (consumer.in_future && passed > window) outpaced_ = true;
-  if (verdict == Verdict::kExpected) {
+  if (verdict == Verdict::kExpected || verdict == Verdict::kFound) {
     consumer.read = true;
     last_expected_ns_ = clock_.MonotonicNs();
     ++consumer.expected;
@@ -198,6 +198,7 @@ orders::PlanFollower::Verdict Foresight::Observe(Followed& consumer, std::uint32
     const double weight = 1.0 / std::clamp<std::uint32_t>(now->window() / 4, 16, 256);
     consumer.doubt += weight * ((verdict == Verdict::kExpected || verdict == Verdict::kShared ? 0.0 : 1.0) - consumer.doubt);
   }
+  if (verdict == Verdict::kFound) consumer.doubt = 0;  // the accesses that looked wrong were right
   consumer.trusted = consumer.doubt < kTolerated;
   return verdict;
 }

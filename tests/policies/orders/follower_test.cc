@@ -79,5 +79,62 @@ TEST(OrderFollower, FindsAConsumerThatResumesInMidEpoch) {
   EXPECT_TRUE(follower.finished());
 }
 
+// A plan that is told when half of a small epoch has been read: the first dozen of accesses says where.
+TEST(OrderFollower, FindsTheMiddleOfASmallEpochSoon) {
+  std::mt19937 random(6);
+  for (std::uint32_t seed = 0; seed < 200; ++seed) {
+    const std::vector<std::uint32_t> order = PermutationOf(Recipe::kFresh, seed, 96);
+    const std::vector<std::uint32_t> rest(order.begin() + 48, order.end());
+    OrderFollower follower(96, order, 24);
+    std::size_t lost = 0, found = 0;
+    for (const SampleAccess& access : Load(rest, {.workers = 2, .batch = 4}, random)) {
+      const Verdict verdict = follower.Observe(access.index);
+      lost += verdict == Verdict::kEarly ? 1 : 0;
+      found += verdict == Verdict::kFound ? 1 : 0;
+      ASSERT_EQ(follower.trusted(), found == 1 || lost <= 4) << seed << " " << lost;
+    }
+    EXPECT_EQ(found, 1u) << seed;
+    EXPECT_LE(lost, 24u) << seed;
+    EXPECT_TRUE(follower.finished()) << seed;
+  }
+}
+
+// What a worker read before anybody looked leaves holes that the next batches must not wait for.
+TEST(OrderFollower, HolesFromBeforeThePlanWasToldHoldNothingUp) {
+  const std::vector<std::uint32_t> order = PermutationOf(Recipe::kFresh, 3, 96);
+  OrderFollower follower(96, order, 24);
+  for (std::uint32_t batch = 0; batch < 24; ++batch) {
+    if (batch == 1 || batch == 3) continue;  // the other worker's first batches
+    for (std::uint32_t i = 0; i < 4; ++i) follower.Observe(order[4 * batch + i]);
+  }
+  EXPECT_TRUE(follower.trusted());
+  EXPECT_GE(follower.counts().expected, 80u);
+  EXPECT_TRUE(follower.finished());
+}
+
+// In a large one four are enough, also if ranks of the same list, which read nothing of this order, come in between.
+TEST(OrderFollower, FindsAConsumerAmongStrangers) {
+  const std::vector<std::uint32_t> order = PermutationOf(Recipe::kFresh, 3, kSamples);
+  OrderFollower follower(kSamples + 5, order, 64);
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    const Verdict verdict = follower.Observe(order[7000 + i]);
+    EXPECT_EQ(verdict, i < 3 ? Verdict::kEarly : i == 3 ? Verdict::kFound : Verdict::kExpected) << i;
+    EXPECT_EQ(follower.Observe(kSamples + i % 5), Verdict::kForeign);
+  }
+  EXPECT_EQ(follower.frontier(), 7020u);
+}
+
+// Close to one another are also: one file that is opened again and again, and an order read from its end.
+TEST(OrderFollower, FindsNobodyWhereNobodyReadsInOrder) {
+  const std::vector<std::uint32_t> order = PermutationOf(Recipe::kFresh, 3, kSamples);
+  const auto found = [&order](const std::vector<std::uint32_t>& read) {
+    OrderFollower follower(kSamples, order, 64);
+    return std::count_if(read.begin(), read.end(), [&](std::uint32_t index) { return follower.Observe(index) == Verdict::kFound; });
+  };
+  EXPECT_EQ(found(std::vector<std::uint32_t>(1000, order[5000])), 0);
+  EXPECT_EQ(found({order.rbegin(), order.rend()}), 0);
+  for (std::uint32_t seed = 4; seed < 20; ++seed) EXPECT_EQ(found(PermutationOf(Recipe::kFresh, seed, kSamples)), 0) << seed;
+}
+
 }  // namespace
 }  // namespace tierd::orders
