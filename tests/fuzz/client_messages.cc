@@ -62,7 +62,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   int sockets[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) return 0;
   Channel channel;
-  FUZZ_CHECK(channel.Open(sockets[0], abi::kProtocolVersion, {OnSources, nullptr}));
+  FUZZ_CHECK(channel.Open(sockets[0], abi::kProtocolVersion, {.on_sources = OnSources, .hangs = [](void*) { return false; }, .context = nullptr}));
   fuzz::Input input(data, size);
   for (int i = 0; i < 8 && input.size() > 0; ++i) {
     const auto length = input.Take<std::uint16_t>();
