@@ -149,8 +149,7 @@ void Engine::Turn() {
       more |= fetcher_->ResumeWrites();
     });
   }
-  if (fetcher_->resume_interrupted()) part([&] { fetcher_->Resume(); });
-  more |= fetcher_->resume_interrupted();
+  part([&] { more |= fetcher_->ResumeRest(); });
   if (part([&] { more |= jobs_->Pump(); })) jobs_->Abandon();
   part([&] { more |= sweeps_->Step(); });
   part([&] { more |= placement_->Turn(); });
@@ -248,7 +247,7 @@ void Engine::OnTimer() {
     if (unit->reader->next_tick_ns() <= now) unit->reader->Tick(now);
     if (unit->resolver->next_tick_ns() <= now) unit->resolver->Tick(now);
   }
-  if (!fetcher_->idle()) fetcher_->Tick();
+  if (!fetcher_->idle() && fetcher_->Tick()) ScheduleTurn();
   if (refresher_->Step()) ScheduleTurn();
   if (on_timer) on_timer();
   const std::int64_t precise = clock_.PreciseNs();

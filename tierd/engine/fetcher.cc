@@ -167,7 +167,7 @@ void Fetcher::NoteDemand(SourceUnit& unit, FileId file, const Waiter& waiter) {
 
 // ---- time ------------------------------------------------------------------------------------------------------------------
 
-void Fetcher::Tick() {
+bool Fetcher::Tick() {
   if (std::exchange(lost_, false) && !Survives([&] { Reap(); })) NoteLost();
   AnswerLost();
   const std::int64_t now = clock_.MonotonicNs();
@@ -191,8 +191,8 @@ void Fetcher::Tick() {
   for (const Waiter& waiter : expired) ReplyBypass(waiter, abi::Fallback::kSourceSlow);
   ServeDoubted();
   if (recovery_wait_until_ns_ != 0 && now >= recovery_wait_until_ns_) EndRecovery();
-  if (!waiting_for_memory_.empty() || !staged_.empty() || !stalled_.empty()) Resume();  // staging buffers come back without a word
-  ResumeWrites();
+  const bool more = Resume();  // staging buffers come back without a word
+  return ResumeWrites() || more;
 }
 
 bool Fetcher::MayWaitForTransit(Fill& fill) const {

@@ -28,6 +28,7 @@
 #include "tierd/engine/out_of_memory.h"
 #include "tierd/engine/placement.h"
 #include "tierd/engine/requests.h"
+#include "tierd/engine/retry_list.h"
 #include "tierd/engine/service_pace.h"
 #include "tierd/engine/staging.h"
 #include "tierd/engine/waiter.h"
@@ -99,11 +100,11 @@ class Fetcher {
   void OnRecovered(FileId file);
   void EndRecovery();
 
-  // Deadlines of waiting clients. About 20 times a second while anybody waits.
-  void Tick();
-  // Memory came, or the index has grown: resumes what waited for it. A slice: resume_interrupted() says that there was no time for all of it.
-  void Resume();
-  bool resume_interrupted() const { return resume_interrupted_; }
+  // Deadlines of waiting clients. About 20 times a second while anybody waits. True: there is more to do at once.
+  bool Tick();
+  // Memory came, or the index has grown: tries what waited for it, each once, some at a time: ResumeRest() goes on. True: there was no time for all of it.
+  bool Resume();
+  bool ResumeRest();
   // The SSD tier may have written something: bytes that waited for its buffers are offered again. True: there was no time for all of them.
   bool ResumeWrites();
   // Memory ran out in something that belongs to a request: what nobody works at any more is answered "bypass" at the next tick (F16).
@@ -256,13 +257,10 @@ class Fetcher {
   void ServeDoubted();
   std::unordered_map<abi::FileKey, Parked, KeyHash> doubted_;
   std::int64_t recovery_wait_until_ns_ = 0;
-  std::vector<std::pair<SourceUnit*, FillPtr>> waiting_for_memory_;
+  RetryList<std::pair<SourceUnit*, FillPtr>> waiting_for_memory_;
   std::vector<std::pair<SourceUnit*, FillPtr>> waiting_for_ssd_;  // with their bytes staged
-  std::vector<std::pair<SourceUnit*, DiscoveryPtr>> staged_;  // bytes are there, a frame is not yet
-  template <typename Waiting, typename Go>
-  bool GoThrough(std::vector<Waiting>& list, std::int64_t until_ns, Go&& go);
-  bool resume_interrupted_ = false;
-  std::vector<std::function<void()>> stalled_;  // steps that wait for a frame or for room in the index; what they are about is in the maps above
+  RetryList<std::pair<SourceUnit*, DiscoveryPtr>> staged_;  // bytes are there, a frame is not yet
+  RetryList<std::function<void()>> stalled_;  // steps that wait for a frame or for room in the index; what they are about is in the maps above
 };
 
 }  // namespace tierd::engine

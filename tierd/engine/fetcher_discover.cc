@@ -124,7 +124,7 @@ void Fetcher::OnDiscoveredStat(SourceUnit& unit, const DiscoveryPtr& discovery, 
     const auto added = catalogue_.Add(unit.index, discovery->path, discovery->key, reply.stat, unit.options.chunk_bytes);
     if (!added && catalogue_.growing()) {  // there will be room for it in the index soon
       discoveries_.emplace(discovery->key, discovery);
-      stalled_.push_back([this, &unit, discovery, reply] { OnDiscoveredStat(unit, discovery, reply); });
+      stalled_.Add([this, &unit, discovery, reply] { OnDiscoveredStat(unit, discovery, reply); });
       return;
     }
     if (!added) {
@@ -219,7 +219,7 @@ void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const sourc
       file = *added;
       Announce(unit, file);
     } else if (catalogue_.growing()) {  // there will be room for it in the index soon
-      stalled_.push_back([this, &unit, discovery, result] { Adopt(unit, discovery, result); });
+      stalled_.Add([this, &unit, discovery, result] { Adopt(unit, discovery, result); });
       return;
     }
   } else if (!unit.reader->SameVersion(catalogue_.StatOf(file), result.version)) {
@@ -286,7 +286,7 @@ void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
   if (!AcquireFor(fill, discovery->bytes == bytes && discovery->in_one_piece() ? &discovery->staging : nullptr)) {
     if (fill->no_memory && fill->staging.size() == 0 && fill->grant.outcome == Placement::Outcome::kWait) {
       discovery->waiters = std::move(fill->waiters);  // still reachable for Tick's deadlines
-      staged_.emplace_back(&unit, discovery);
+      staged_.Add({&unit, discovery});
       return;
     }
     // No frame: the SSD tier may take the bytes all the same; clients read the source.
@@ -341,7 +341,7 @@ void Fetcher::OnResolved(SourceUnit& unit, const DiscoveryPtr& discovery, const 
   const abi::FileKey target = found ? catalogue_.KeyOf(unit.wire_id, resolved->canonical) : abi::FileKey{};
   if (found && catalogue_.Find(discovery->key) == kNoFile) {
     const auto alias = catalogue_.AddAlias(unit.index, discovery->path, discovery->key, target);
-    if (!alias && catalogue_.growing()) return stalled_.push_back([this, &unit, discovery, resolved] { OnResolved(unit, discovery, resolved); });
+    if (!alias && catalogue_.growing()) return stalled_.Add([this, &unit, discovery, resolved] { OnResolved(unit, discovery, resolved); });
     if (alias) catalogue_.SetDeadline(*alias, abi::TicksOf(resolved->stat_sent_ns + std::int64_t{unit.options.ttl_ms} * 1'000'000));
   }
   EndDiscovery(discovery);

@@ -1,7 +1,6 @@
 // Fills: one chunk from the SSD tier or the source into a frame (or, for the SSD tier alone, a staging buffer).
 #include <algorithm>
 #include <cstring>
-#include <iterator>
 #include <utility>
 
 #include "tierd/base/check.h"
@@ -43,7 +42,7 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
     // A client may have what the promotion may not, a frame in transit: it does not wait for memory, nor for the SSD tier.
     const auto is_fill = [&](const auto& waiting) { return waiting.second == fill; };
     if (!client) return;
-    if (std::erase_if(waiting_for_ssd_, is_fill) + std::erase_if(waiting_for_memory_, is_fill) != 0) RunFill(unit, fill);
+    if (std::erase_if(waiting_for_ssd_, is_fill) + waiting_for_memory_.EraseIf(is_fill) != 0) RunFill(unit, fill);
     return;
   }
   auto fill = std::make_shared<Fill>();
@@ -127,7 +126,7 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
   }
   if (!AcquireFor(fill)) {
     if (fill->no_memory) {
-      waiting_for_memory_.emplace_back(&unit, fill);
+      waiting_for_memory_.Add({&unit, fill});
     } else {
       Fail(fill, abi::Fallback::kNoFrame, BringOutcome::kCached);  // it is on SSD: a prefetch has what it asked for
     }
@@ -227,7 +226,7 @@ void Fetcher::OnFilled(SourceUnit& unit, const FillPtr& fill, const source::Read
     case source::ReadError::kNone: break;
     case source::ReadError::kNoBuffer:
       if (fill->no_memory) {
-        waiting_for_memory_.emplace_back(&unit, fill);
+        waiting_for_memory_.Add({&unit, fill});
         return;
       }
       return Fail(fill, abi::Fallback::kNoFrame, placement_.OnSsd(fill->object) ? BringOutcome::kCached : BringOutcome::kNoRoom);
@@ -284,7 +283,7 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
   const std::uint32_t bytes = catalogue_.object(object).bytes;
   const bool framed = fill->grant.outcome == Placement::Outcome::kGranted;
   if (framed && !fill->has_client() && catalogue_.SlotWaits(object)) {  // nobody waits for the bytes alone: without a slot they would be lost
-    stalled_.push_back([this, &unit, fill, tier, copy_to_ssd] {
+    stalled_.Add([this, &unit, fill, tier, copy_to_ssd] {
       if (fill->orphan) ReleaseMemory(fill);
       else Complete(unit, fill, tier, copy_to_ssd);
     });
@@ -333,7 +332,7 @@ void Fetcher::FrameStaged(SourceUnit& unit, const FillPtr& fill) {
   if (fill->has_client()) {
     fill->grant = placement_.Acquire(fill->object, {.may_transit = true, .may_evict = fill->evict});
     if (fill->grant.outcome == Placement::Outcome::kWait) {
-      waiting_for_memory_.emplace_back(&unit, fill);
+      waiting_for_memory_.Add({&unit, fill});
       return;
     }
     if (fill->grant.outcome == Placement::Outcome::kGranted) {
@@ -375,31 +374,24 @@ void Fetcher::Fail(const FillPtr& fill, abi::Fallback reason, BringOutcome outco
   }
 }
 
-// What is not reached keeps its place before what had to go back.
-template <typename Waiting, typename Go>
-bool Fetcher::GoThrough(std::vector<Waiting>& list, std::int64_t until_ns, Go&& go) {
-  auto waiting = std::exchange(list, {});
-  for (std::size_t i = 0; i < waiting.size(); ++i) {
-    if (i != 0 && clock_.PreciseNs() >= until_ns) {
-      list.insert(list.begin(), std::make_move_iterator(waiting.begin() + static_cast<std::ptrdiff_t>(i)), std::make_move_iterator(waiting.end()));
-      return false;
-    }
-    go(waiting[i]);
-  }
-  return true;
+bool Fetcher::Resume() {
+  waiting_for_memory_.BeginRound();
+  staged_.BeginRound();
+  stalled_.BeginRound();
+  return ResumeRest();
 }
 
-void Fetcher::Resume() {
+bool Fetcher::ResumeRest() {
   const std::int64_t until_ns = clock_.PreciseNs() + kSliceNs;
-  bool all = GoThrough(waiting_for_memory_, until_ns, [&](const auto& waiting) {
+  bool all = waiting_for_memory_.Run(clock_, until_ns, [&](const auto& waiting) {
     const auto& [unit, fill] = waiting;
     if (fill->orphan) ReleaseMemory(fill);
     else if (fill->waiters.empty()) Fail(fill, abi::Fallback::kNoFrame, BringOutcome::kNoRoom);  // everybody gave up meanwhile
     else RunFill(*unit, fill);
   });
-  all &= GoThrough(staged_, until_ns, [&](const auto& waiting) { PlaceDiscovered(*waiting.first, waiting.second); });
-  all &= GoThrough(stalled_, until_ns, [](const auto& step) { step(); });
-  resume_interrupted_ = !all;
+  all &= staged_.Run(clock_, until_ns, [&](const auto& waiting) { PlaceDiscovered(*waiting.first, waiting.second); });
+  all &= stalled_.Run(clock_, until_ns, [](const auto& step) { step(); });
+  return !all;
 }
 
 }  // namespace tierd::engine

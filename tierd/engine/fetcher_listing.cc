@@ -150,7 +150,7 @@ void Fetcher::PlaceListing(SourceUnit& unit, abi::FileKey key, bool durable) {
   if (listing->spoiled) return refuse(abi::Fallback::kChanged);
   const auto directory = ListedDirectory(unit, key, *listing);
   if (!directory && !catalogue_.growing()) return refuse(abi::Fallback::kNoFrame);
-  if (!directory) return stalled_.push_back([this, &unit, key, listing, durable] { PlaceListing(unit, key, durable); });
+  if (!directory) return stalled_.Add([this, &unit, key, listing, durable] { PlaceListing(unit, key, durable); });
   ConfirmFacts(unit, *directory, listing->sent_ns, unit.reader->IsYoung(listing->stat, listing->sent_ns));
   listing->directory = *directory;
   listing->tag = catalogue_.file(*directory).version_tag;
@@ -159,7 +159,7 @@ void Fetcher::PlaceListing(SourceUnit& unit, abi::FileKey key, bool durable) {
   catalogue_.object(listing->object).bytes = static_cast<std::uint32_t>(listing->encoded.size());
   if (listing->encoded.empty()) return EndListing(key, [this, directory](const Waiter& waiter) { ReplyMeta(waiter, *directory); });
   listing->grant = placement_.Acquire(listing->object, {.may_transit = true, .may_evict = true});
-  if (listing->grant.outcome == Placement::Outcome::kWait) return stalled_.push_back([this, &unit, key, listing, durable] { PlaceListing(unit, key, durable); });
+  if (listing->grant.outcome == Placement::Outcome::kWait) return stalled_.Add([this, &unit, key, listing, durable] { PlaceListing(unit, key, durable); });
   if (listing->grant.outcome != Placement::Outcome::kGranted) return refuse(abi::Fallback::kNoFrame);
   listing->durable = durable;
   CopyListing(unit, key);
