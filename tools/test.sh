@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds with warnings as errors, and runs every test: plain, in a restricted environment, under the systemd unit's filter and limits, ASan+UBSan, TSan.
-# usage: tools/test.sh [plain|restricted|unit|asan|tsan|all] [--build]     default: all; --build: builds only      build trees: $TIERD_BUILD or ./build
+# usage: tools/test.sh [plain|restricted|unit|asan|tsan|all]     default: all      build trees: $TIERD_BUILD or ./build
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools/deps.sh test
@@ -8,7 +8,6 @@ tools/deps.sh test
 suite=${1:-all}
 root=${TIERD_BUILD:-build}
 jobs=$(nproc)
-only_build=${2:-}
 launcher=()
 command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache)
 
@@ -27,7 +26,6 @@ failed=0  # suites; the rest still runs
 under=()  # a program that the tests are started by
 run() {  # build, name of the log, ctest options...; one test more at a time than processors, as many wait
   local name=$1 log="$root/$2.tests"
-  [ -z "$only_build" ] || return 0
   echo "== test $2 (after $SECONDS s)"
   shift 2
   # A test that fails is tried once more, so that one hiccup of a noisy machine does not cost the whole run; it is named at the end either way.
@@ -44,27 +42,9 @@ sanitizer() {  # name, kind, target, -O
   build "$1" "$3" -DTIERD_SANITIZE="$2" -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="$flags" -DCMAKE_C_FLAGS="$flags" -DTIERD_BENCH=OFF -DTIERD_KILL_POINTS=ON
 }
 mkdir -p "$root"
-case "$suite:${2:-}" in plain: | restricted: | unit: | asan: | tsan: | all: | *:--build) ;; *) sed -n 's/^# usage/usage/p' tools/test.sh >&2; exit 64 ;; esac
-
-# Tests wait more than they compute. What they leave over of the processors builds for the suites behind them: in the idle class, and in a session of its own, as
-# the kernel shares the time between sessions first.
-behind=
-build_behind() {  # suites...
-  setsid bash -c 'echo 19 >/proc/self/autogroup; chrt --idle --pid 0 $$; for suite; do tools/test.sh "$suite" --build || exit; done' behind "$@" >"$root/behind.log" 2>&1 &
-  behind=$!
-  trap 'kill -- "-$behind" 2>/dev/null || true' EXIT
-}
-await_behind() {
-  [ -n "$behind" ] || return 0
-  wait "$behind" || { cat "$root/behind.log"; exit 1; }
-  behind=
-  trap - EXIT
-}
+case "$suite" in plain | restricted | unit | asan | tsan | all) ;; *) echo "usage: tools/test.sh [plain|restricted|unit|asan|tsan|all]" >&2; exit 64 ;; esac
 if [ "$suite" != asan ] && [ "$suite" != tsan ]; then
   build plain all -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -g1 -DNDEBUG" -DTIERD_KILL_POINTS=ON  # -g1: names and lines, and less to compile
-fi
-if [ "$suite" = all ]; then
-  build_behind asan tsan
 fi
 if [ "$suite" = plain ] || [ "$suite" = all ]; then
   run plain plain
@@ -90,7 +70,6 @@ if [ "$suite" = unit ] || [ "$suite" = all ]; then
   run plain unit.daemons -LE 'unit|docs|tools|service' --exclude-regex '^(service_|package_|slurm_|monitoring_prometheus|install_|floors|fuzz_)'
   unset TIERD_UNDER TIERD_CRASH_KILLS TIERD_ORACLE_MB TIERD_ORACLE_SAMPLE_MB
 fi
-await_behind
 # Sanitizers run what is labelled unit (every component, both I/O engines) and san (end-to-end cases sized for them).
 if [ "$suite" = asan ] || [ "$suite" = all ]; then
   sanitizer asan address sanitizer_tests -O0
