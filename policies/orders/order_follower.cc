@@ -9,6 +9,7 @@ namespace {
 
 constexpr std::size_t kEarlyKept = 32;
 constexpr double kLogChance = -16;  // 10^-7
+constexpr double kWidest = 0.54;    // share of an epoch on which not even kEarlyKept accesses say anything
 
 // Whether accesses in this order go forward, though workers take turns: a reversed order is close together as well.
 bool Rises(std::span<const std::uint32_t> entries) {
@@ -127,6 +128,7 @@ bool OrderFollower::FoundBy(std::uint32_t entry) {
     low = std::min(low, at);
     high = std::max(high, at);
     const double share = (high - low + 1.0) / static_cast<double>(order_.size());
+    if (share > kWidest) return false;  // of a wrong plan, nearly always after a few
     if (std::log(static_cast<double>(k)) + static_cast<double>(k - 1) * std::log(share) > kLogChance || !Rises(std::span(early_).last(k))) continue;
     MoveTo(low);
     return true;
