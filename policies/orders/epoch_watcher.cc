@@ -117,7 +117,7 @@ void EpochWatcher::Begin(std::uint64_t at) {
 
 void EpochWatcher::Keep(SampleAccess access) {
   if (first_.accesses.size() < kKept) first_.accesses.push_back(access);
-  if (!compared_ && first_.accesses.size() >= kCompared) CompareOrders();
+  if (!compared_ && first_.accesses.size() >= std::min<std::size_t>(kCompared, samples_ / 4)) CompareOrders();
 }
 
 // Does this epoch begin with the samples that the last one began with? (As sets: workers take turns in other orders.)

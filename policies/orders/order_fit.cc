@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numbers>
 #include <utility>
 
 namespace tierd::orders {
@@ -62,6 +63,34 @@ std::vector<std::uint32_t> Offsets(const std::vector<Placed>& placed, std::uint3
 
 bool Belongs(const OrderFit& fit, std::uint32_t position) { return std::binary_search(fit.offsets.begin(), fit.offsets.end(), position % fit.stride); }
 
+using Streams = std::map<std::uint32_t, std::vector<std::uint32_t>>;
+
+// Of streams that go up nearly always from one access to the next.
+double NeighbourEvidence(const Streams& streams) {
+  double evidence = 0;
+  for (const auto& [stream, positions] : streams) {
+    for (std::size_t i = 1; i < positions.size(); ++i) evidence += std::log((positions[i] > positions[i - 1] ? kFits : 1 - kFits) / 0.5);
+  }
+  return evidence;
+}
+
+// Of streams that go up but for strays, which may be anywhere. All that an order of few accesses says.
+double AscentEvidence(const Streams& streams) {
+  double evidence = 0;
+  std::vector<std::uint32_t> tails;  // the lowest end of an ascending part of each length
+  for (const auto& [stream, positions] : streams) {
+    tails.clear();
+    for (const std::uint32_t position : positions) {
+      const auto at = std::lower_bound(tails.begin(), tails.end(), position);
+      if (at == tails.end()) tails.push_back(position);
+      else *at = position;
+    }
+    const auto all = static_cast<double>(positions.size()), rising = static_cast<double>(tails.size());
+    if (all > 1) evidence += LogFactorial(rising) - LogChoose(all, rising) + rising * std::log(kFits) + (all - rising) * std::log(1 - kFits);
+  }
+  return evidence;
+}
+
 // The evidence for a fit whose entries have been read up to `limit` rounds of its stride (see the header); fills in the fit.
 void Weigh(const std::vector<Placed>& placed, std::size_t samples, std::uint32_t limit, OrderFit* fit) {
   const double there = std::min(kFits, static_cast<double>(fit->offsets.size()) * limit / static_cast<double>(samples));
@@ -70,16 +99,15 @@ void Weigh(const std::vector<Placed>& placed, std::size_t samples, std::uint32_t
   // Each choice of an offset, and the stride, is paid for.
   fit->evidence = -static_cast<double>(fit->offsets.size() + 1) * std::log(fit->stride);
   std::size_t matched = 0;
-  std::map<std::uint32_t, std::uint32_t> last;
+  Streams streams;
   for (const Placed& access : placed) {
     const bool fits = Belongs(*fit, access.position) && access.position / fit->stride < limit;
     fit->evidence += fits ? hit : miss;
     matched += fits ? 1 : 0;
-    if (!fits) continue;
-    const auto [before, first] = last.try_emplace(access.stream, access.position);
-    if (!first) fit->evidence += std::log((access.position > before->second ? kFits : 1 - kFits) / 0.5);
-    before->second = access.position;
+    if (fits) streams[access.stream].push_back(access.position);
   }
+  // Two ways of looking at it, which is paid for.
+  fit->evidence += std::max(NeighbourEvidence(streams), AscentEvidence(streams)) - std::numbers::ln2;
   fit->matched = static_cast<double>(matched) / static_cast<double>(placed.size());
 }
 

@@ -2,8 +2,9 @@
 // offsets on: the ranks of DistributedSampler on this node, or workers that take turns), and weighs the evidence.
 //
 // Evidence is a log likelihood ratio (natural) against "any samples in any order": each access that lies where the hypothesis wants it
-// adds ln(.98 / share of the dataset that lies there), each other one takes ln(.02 / ...); so does the order within each stream. It has to
-// exceed the logarithm of how many permutations were tried, and kMargin. Tolerant by construction: a few foreign, repeated or late
+// adds ln(.98 / share of the dataset that lies there), each other one takes ln(.02 / ...); and so does the order within each stream: of m
+// accesses l at most go up, which any order has by chance with a probability below C(m, l) / l!. It has to exceed the logarithm of how many
+// permutations were tried, and kMargin (evidence.h: what it can come to). Tolerant by construction: a few foreign, repeated or late
 // accesses cost some evidence, and no order between streams is assumed. Pure functions, no thread rule.
 #pragma once
 
@@ -12,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "policies/orders/evidence.h"
 #include "policies/orders/observation.h"
 
 namespace tierd::orders {
@@ -23,8 +25,6 @@ struct OrderFit {
   double evidence = 0;
   double matched = 0;                   // share of the accesses that lie where they should
 };
-
-inline constexpr double kMargin = 14;  // one false alarm in a million searches
 
 // `order`: a permutation of 0..n-1 (or its identity). log_tried: logarithm of the number of permutations among which this is one.
 // Empty: the observation does not say so, or not yet.

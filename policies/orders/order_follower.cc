@@ -36,6 +36,7 @@ OrderFollower::OrderFollower(std::uint32_t samples, std::vector<std::uint32_t> o
       entry_of_(samples, kAbsent),
       read_(order_.size()),
       guest_(order_.size()) {
+  last_.fill(kAbsent);
   for (std::uint32_t entry = 0; entry < order_.size(); ++entry) {
     if (order_[entry] < samples && entry_of_[order_[entry]] == kAbsent) {
       entry_of_[order_[entry]] = entry;
@@ -50,6 +51,10 @@ OrderFollower::Verdict OrderFollower::Observe(std::uint32_t index, ReaderTag rea
   const Verdict verdict = Judge(index, reader);
   const bool wrong = verdict == Verdict::kEarly || verdict == Verdict::kForeign;
   wrong_ += step_ * ((wrong ? 1.0 : 0.0) - wrong_);
+  if (verdict == Verdict::kExpected || verdict == Verdict::kFound) {
+    went_back_[reader.tag] = went_back_[reader.tag] || (HasRead(reader) && entry_of_[index] < last_[reader.tag]);
+    last_[reader.tag] = entry_of_[index];
+  }
   if (verdict == Verdict::kExpected) early_.clear();
   if (verdict == Verdict::kFound) wrong_ = 0;
   return verdict;
@@ -76,7 +81,7 @@ OrderFollower::Verdict OrderFollower::Judge(std::uint32_t index, ReaderTag reade
     Admit();
     Advance();
   }
-  if (entry >= frontier_ && entry - frontier_ >= window_) {
+  if (entry >= frontier_ && entry - frontier_ >= window_ && !GoesOn(entry, reader)) {
     const bool found = FoundBy(entry);
     ++(found ? counts_.expected : counts_.early);
     return found ? Verdict::kFound : Verdict::kEarly;

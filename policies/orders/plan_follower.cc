@@ -9,7 +9,6 @@ namespace {
 constexpr std::size_t kHeads = 16;             // so many first entries of the next epoch say that it has begun
 // What workers have in hand: 16 of them two batches of 512 each, at least 2 with batches of 4, and the batch that the slowest is at.
 constexpr std::uint32_t kWindowMost = 1 << 15;
-constexpr std::uint32_t kWindowLeast = 32;
 
 void AddTo(OrderFollower::Counts* sum, const OrderFollower::Counts& part) {
   sum->expected += part.expected;
@@ -37,27 +36,31 @@ std::optional<PlanFollower::Epoch> PlanFollower::Prepare(PlanOrders orders) {
   return Epoch{number, std::move(follower), std::move(orders)};
 }
 
-void PlanFollower::Add(std::optional<Epoch> epoch) {
+std::uint64_t PlanFollower::Add(std::optional<Epoch> epoch) {
   asked_ = false;
   if (!epoch) {
     ended_ = true;
     held_.clear();
-    return;
+    return 0;
   }
   orders_ = epoch->following;
   next_ = std::move(epoch->follower);
   next_number_ = epoch->number;
   next_following_ = std::move(epoch->following);
   if (now_ == nullptr) Turn();
+  for (const SampleAccess& access : std::exchange(read_before_, {})) {
+    const ReaderTag reader{.tag = TagOf(access.stream), .own = true};
+    if (now_->Expects(access.index, reader)) now_->Observe(access.index, reader);
+  }
   recent_.fill(UINT32_MAX);  // what was kept is new
-  for (const Access& access : std::exchange(held_, {})) Observe(access.sample, access.reader);
+  std::uint64_t expected = 0;
+  for (const Access& access : std::exchange(held_, {})) expected += Observe(access.sample, access.reader) == Verdict::kExpected ? 1 : 0;
+  return expected;
 }
-
-bool PlanFollower::NearEnd() const { return now_->order().size() - now_->frontier() <= now_->window(); }
 
 bool PlanFollower::Expects(std::uint32_t sample, ReaderTag reader) const {
   if (now_ == nullptr) return false;
-  return now_->Expects(sample, reader) || (last_ != nullptr && last_->Expects(sample, reader)) || (NearEnd() && next_ != nullptr && next_->Expects(sample, reader));
+  return now_->Expects(sample, reader) || (last_ != nullptr && last_->Expects(sample, reader)) || (NearEnd(reader) && next_ != nullptr && next_->Expects(sample, reader));
 }
 
 PlanFollower::Verdict PlanFollower::Observe(std::uint32_t sample, ReaderTag reader) {
@@ -65,10 +68,12 @@ PlanFollower::Verdict PlanFollower::Observe(std::uint32_t sample, ReaderTag read
   const bool just_read = std::find(recent_.begin(), recent_.end(), sample) != recent_.end();
   const bool at_once = recent_[(recent_at_ + recent_.size() - 1) % recent_.size()] == sample;
   recent_[recent_at_++ % recent_.size()] = sample;
-  if (now_->Expects(sample, reader)) {
+  // What another reader leaves of the last epoch comes behind what this one begins with.
+  const bool late = last_ != nullptr && !now_->HasRead(reader) && last_->GoesOnWith(sample, reader);
+  if (!late && now_->Expects(sample, reader) && !HasTurned(sample, reader)) {
     const bool shared = now_->Observe(sample, reader) == OrderFollower::Verdict::kShared;
     Vote(-1);
-    if (last_ != nullptr && now_->counts().expected > now_->window()) {
+    if (last_ != nullptr && IsOver(*last_)) {
       AddTo(&before_, last_->counts());
       last_.reset();
     }
@@ -78,11 +83,11 @@ PlanFollower::Verdict PlanFollower::Observe(std::uint32_t sample, ReaderTag read
   // What was read a moment ago is opened twice; or it was among the epoch's last, and is among the next one's first.
   opens_twice_ |= at_once && !now_->finished();
   const bool fresh = !just_read || (now_->finished() && (!at_once || !opens_twice_));
-  if (fresh && next_ == nullptr && !ended_ && NearEnd()) return Hold({sample, reader});
+  if (fresh && next_ == nullptr && !ended_ && NearEnd(reader)) return Hold({sample, reader});
   if (fresh && next_ != nullptr && next_->Expects(sample, reader)) {
-    const bool near_end = NearEnd();
-    std::vector<Access>& heads = near_end ? begun_heads_ : heads_;
-    if (heads.size() < kHeld) heads.push_back({sample, reader});
+    const bool near_end = NearEnd(reader);
+    if (near_end) next_->Observe(sample, reader);
+    else if (heads_.size() < kHeld) heads_.push_back({sample, reader});
     Vote(1);
     const std::size_t enough = std::min<std::size_t>(kHeads, std::max<std::size_t>(1, next_->order().size() / 4));
     if (now_->finished() || votes_ >= enough) {
@@ -101,6 +106,12 @@ PlanFollower::Verdict PlanFollower::Observe(std::uint32_t sample, ReaderTag read
     case OrderFollower::Verdict::kRepeated: return just_read ? Verdict::kRepeated : Verdict::kAgain;
     default: return Verdict::kWrong;
   }
+}
+
+// So much of the present epoch has been read that nothing more comes of the last one: of a small one, workers that are heard of late may have half of it left.
+bool PlanFollower::IsOver(const OrderFollower& last) const {
+  const std::size_t behind = last.finished() ? 0 : std::min<std::size_t>(now_->order().size() / 2, OrderFollower::kBurst);
+  return now_->counts().expected > now_->window() + behind;
 }
 
 PlanFollower::Verdict PlanFollower::Hold(Access access) {
@@ -122,9 +133,7 @@ void PlanFollower::Turn() {
   following_ = std::move(next_following_);
   ++begun_;
   votes_ = 0;
-  for (std::vector<Access>* heads : {&begun_heads_, &heads_}) {
-    for (const Access& access : std::exchange(*heads, {})) now_->Observe(access.sample, access.reader);
-  }
+  for (const Access& access : std::exchange(heads_, {})) now_->Observe(access.sample, access.reader);
 }
 
 OrderFollower::Counts PlanFollower::counts() const {

@@ -12,8 +12,10 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "policies/orders/observation.h"
 #include "policies/orders/order_follower.h"
 #include "policies/orders/plan_orders.h"
 
@@ -32,13 +34,19 @@ class PlanFollower {
   // Nothing is expected before the first Add.
   explicit PlanFollower(PlanOrders orders) : orders_(std::move(orders)) { recent_.fill(UINT32_MAX); }
 
+  // What has been read of the first epoch before anybody followed: where it begins. Before the first Add; what is not of that epoch is left out.
+  void HasBeenRead(std::vector<SampleAccess> accesses) { read_before_ = std::move(accesses); }
+  // By which a reader is told from others, of whatever number.
+  static std::uint8_t TagOf(std::uint32_t reader) { return static_cast<std::uint8_t>(reader % 255 + 1); }
+
   // An epoch has to be prepared, from these orders; its result goes to Add.
   bool WantsEpoch() const { return !asked_ && !ended_ && next_ == nullptr; }
   PlanOrders Ask() {
     asked_ = true;
     return orders_;
   }
-  void Add(std::optional<Epoch> epoch);
+  // How many of the accesses that were kept for it were as expected.
+  std::uint64_t Add(std::optional<Epoch> epoch);
 
   enum class Verdict : std::uint8_t {
     kExpected,  // it was foretold
@@ -66,6 +74,7 @@ class PlanFollower {
   std::uint64_t epochs_begun() const { return begun_; }
 
   static constexpr std::size_t kHeld = 1 << 16;
+  static constexpr std::uint32_t kWindowLeast = 32;
   // How far the workers of a consumer are taken to run ahead of one another, in an epoch of so many entries.
   static std::uint32_t WindowFor(std::size_t entries);
 
@@ -74,8 +83,13 @@ class PlanFollower {
     std::uint32_t sample;
     ReaderTag reader;
   };
-  bool NearEnd() const;
+  bool NearEnd(ReaderTag reader) const { return now_->NearEnd(reader); }
   Verdict Hold(Access access);
+  // It has read to the end of the present epoch, and this is behind it: of the next one, though another reader's part of this one may have it, too.
+  bool HasTurned(std::uint32_t sample, ReaderTag reader) const {
+    return NearEnd(reader) && now_->GoesForward(reader) && now_->GoesBack(sample, reader) && (next_ != nullptr ? next_->Expects(sample, reader) : !ended_);
+  }
+  bool IsOver(const OrderFollower& last) const;
   void Vote(int votes);
   void Turn();
 
@@ -86,9 +100,10 @@ class PlanFollower {
   std::uint64_t number_ = 0;
   std::uint64_t next_number_ = 0;
   std::uint64_t begun_ = 0;
+  std::vector<SampleAccess> read_before_;
   std::deque<Access> held_;             // for an epoch that is not there yet
-  std::vector<Access> heads_;           // accesses that the next epoch begins with, and this one has no use for; by chance, unless there are many
-  std::vector<Access> begun_heads_;     // the same near the end of this one: they are the next one's
+  // Accesses that the next epoch begins with, and this one has no use for; by chance, unless there are many. (Near the end of this one they are the next one's.)
+  std::vector<Access> heads_;
   std::size_t votes_ = 0;               // of these, less the accesses in between that are not
   std::array<std::uint32_t, 16> recent_;  // the latest accesses: a file that is opened twice; the worker processes take turns
   std::size_t recent_at_ = 0;

@@ -26,6 +26,7 @@ constexpr std::uint32_t kMostWorld = 16;
 constexpr double kRankEvidence = kPrefixEvidence + 5;  // 135 ranks are tried
 const double kLogSmall = std::log(3.0 * SeedSearch::kSmallSeeds);
 const double kLogAll = 32 * std::numbers::ln2;
+static_assert(SeedSearch::kMostOutputs + Mt19937::kShift <= Mt19937::kWords);
 
 // Chernoff: -ln of a bound on the chance that `draws` draws without replacement of a share `share` have `hits` hits or more.
 double Surprise(double draws, double hits, double share) {
@@ -54,16 +55,14 @@ bool RankFits(const std::bitset<kShortPrefix>& seen, std::size_t length, double 
   return false;
 }
 
-// The first outputs of several seeds, side by side: their words follow from one another only, so one alone would wait for each step.
-void OutputsOf(const std::uint32_t (&seeds)[SeedSearch::kBatch], SeedSearch::Outputs (&outputs)[SeedSearch::kBatch]) {
-  constexpr std::size_t kWords = SeedSearch::kOutputs + Mt19937::kShift;
-  static_assert(kWords <= Mt19937::kWords);
-  std::uint32_t words[kWords][SeedSearch::kBatch];
+// The first `count` outputs of several seeds, side by side: their words follow from one another only, so one alone would wait for each step.
+void OutputsOf(const std::uint32_t (&seeds)[SeedSearch::kBatch], std::size_t count, SeedSearch::Outputs (&outputs)[SeedSearch::kBatch]) {
+  std::uint32_t words[SeedSearch::kMostOutputs + Mt19937::kShift][SeedSearch::kBatch];
   std::copy(std::begin(seeds), std::end(seeds), words[0]);
-  for (std::uint32_t i = 1; i < kWords; ++i) {
+  for (std::uint32_t i = 1; i < count + Mt19937::kShift; ++i) {
     for (std::size_t s = 0; s < SeedSearch::kBatch; ++s) words[i][s] = Mt19937::NextSeedWord(words[i - 1][s], i);
   }
-  for (std::size_t i = 0; i < SeedSearch::kOutputs; ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     for (std::size_t s = 0; s < SeedSearch::kBatch; ++s) outputs[s][i] = Mt19937::Temper(Mt19937::Twist(words[i][s], words[i + 1][s], words[i + Mt19937::kShift][s]));
   }
 }
@@ -97,7 +96,13 @@ SeedSearch::SeedSearch(Observation observation, const Options& options)
     ++seen_count_;
   }
   if (observation_.samples >= 3 && observation_.samples < kTorchWideFrom && seen_count_ > 0) filter_ = MakeFilter();
+  most_evidence_ = MostEvidence(observation_);
+  if (observation_.samples > OrderScreen::kMostSamples) return;
+  screen_.emplace(observation_);
+  outputs_wanted_ = kMostOutputs;
 }
+
+double SeedSearch::LogTried(bool all_seeds) { return all_seeds ? kLogAll : kLogSmall; }
 
 SeedFilter SeedSearch::MakeFilter() const {
   std::set<std::uint32_t> heads;
@@ -119,7 +124,7 @@ SeedSearch::State SeedSearch::Advance(std::uint64_t units) {
     identity_tried_ = true;
     if (Fits(Recipe::kIdentity, 0, 0)) return state_ = State::kFound;
   }
-  if (!filter_) return state_ = State::kExhausted;
+  if (!filter_ || most_evidence_ < LogTried(small_ == kSmallSeeds) + kMargin) return state_ = State::kExhausted;
   return state_ = small_ < kSmallSeeds ? TrySmall(units) : Scan(units);
 }
 
@@ -127,15 +132,15 @@ SeedSearch::State SeedSearch::TrySmall(std::uint64_t units) {
   for (std::uint64_t done = 0; done < units && small_ < kSmallSeeds; done += kBatch) {
     std::uint32_t seeds[kBatch], derived[kBatch];
     for (std::uint32_t& seed : seeds) seed = small_++;
-    OutputsOf(seeds, outputs_);
+    OutputsOf(seeds, outputs_wanted_, outputs_);
     // What the second 64-bit draw leaves of itself as a seed: its low word.
     for (std::size_t s = 0; s < kBatch; ++s) derived[s] = outputs_[s][3];
-    OutputsOf(derived, derived_outputs_);
+    OutputsOf(derived, outputs_wanted_, derived_outputs_);
     for (std::size_t s = 0; s < kBatch; ++s) {
-      const std::span<const std::uint32_t> outputs = outputs_[s];
-      if (Try(Recipe::kFresh, seeds[s], outputs.first(kShortPrefix), kLogSmall)) return State::kFound;
-      if (Try(Recipe::kGenerator, seeds[s], outputs.subspan(2, kShortPrefix), kLogSmall)) return State::kFound;
-      if (Try(Recipe::kGlobal, seeds[s], std::span<const std::uint32_t>(derived_outputs_[s]).first(kShortPrefix), kLogSmall)) return State::kFound;
+      const std::span<const std::uint32_t> outputs = std::span<const std::uint32_t>(outputs_[s]).first(outputs_wanted_);
+      if (Try(Recipe::kFresh, seeds[s], outputs, kLogSmall)) return State::kFound;
+      if (Try(Recipe::kGenerator, seeds[s], outputs.subspan(2), kLogSmall)) return State::kFound;
+      if (Try(Recipe::kGlobal, seeds[s], std::span<const std::uint32_t>(derived_outputs_[s]).first(outputs_wanted_), kLogSmall)) return State::kFound;
     }
   }
   return small_ == kSmallSeeds && !options_.all_seeds ? State::kExhausted : State::kSearching;
@@ -149,16 +154,17 @@ SeedSearch::State SeedSearch::Scan(std::uint64_t units) {
   for (std::size_t first = 0; first < passing_.size(); first += kBatch) {
     std::uint32_t seeds[kBatch];
     for (std::size_t s = 0; s < kBatch; ++s) seeds[s] = passing_[std::min(first + s, passing_.size() - 1)];
-    OutputsOf(seeds, outputs_);
+    OutputsOf(seeds, outputs_wanted_, outputs_);
     for (std::size_t s = 0; s < kBatch; ++s) {
-      if (Try(Recipe::kFresh, seeds[s], std::span<const std::uint32_t>(outputs_[s]).first(kShortPrefix), kLogAll)) return State::kFound;
+      if (Try(Recipe::kFresh, seeds[s], std::span<const std::uint32_t>(outputs_[s]).first(outputs_wanted_), kLogAll)) return State::kFound;
     }
   }
   return scanned_ == kAllSeeds ? State::kExhausted : State::kSearching;
 }
 
 bool SeedSearch::Try(Recipe recipe, std::uint32_t seed, std::span<const std::uint32_t> outputs, double log_tried) {
-  return PrefixFits(recipe, seed, outputs) && Fits(recipe, seed, log_tried);
+  const bool likely = (screen_ && screen_->Passes(outputs)) || PrefixFits(recipe, seed, outputs.first(kShortPrefix));
+  return likely && Fits(recipe, seed, log_tried);
 }
 
 // More of the observed samples among the first entries than chance puts there? The first 128 say no for nearly every wrong seed.

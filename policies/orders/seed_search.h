@@ -5,8 +5,9 @@
 //   while (search.Advance(1000) == SeedSearch::State::kSearching) { ... }   // a unit is some 10 microseconds
 //
 // In this order: 0..n-1 itself; seeds below 2^16 in each recipe (half a second); all 2^32 seeds of a fresh generator (some 4 minutes with AVX2, 8 without).
-// Expects at least some 30 accesses and, for the last part, the true beginning of the epoch (the first access of one of the streams
-// is the first sample of the permutation that its rank reads); kExhausted with fewer may become kFound with more.
+// What is observed decides how many accesses are enough (evidence.h; some 16 do where streams read in order): nothing is tried that it cannot tell. The last part expects
+// the true beginning of the epoch (the first access of one of the streams is the first sample of the permutation that its rank reads); kExhausted with fewer accesses may
+// become kFound with more.
 //
 // Owner: one observed consumer. One thread at a time; a worker, not the loop: a slice may compute a whole permutation (15 ms at 1.28 M).
 #pragma once
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "policies/orders/order_fit.h"
+#include "policies/orders/order_screen.h"
 #include "policies/orders/permutation_prefix.h"
 #include "policies/orders/seed_scan.h"
 
@@ -58,19 +60,25 @@ class SeedSearch {
   State Advance(std::uint64_t units);
   // Valid when found.
   const RecoveredOrder& result() const { return *result_; }
+  // Logarithm of the number of permutations that are tried: among seeds below 2^16 in all recipes, or 2^32.
+  static double LogTried(bool all_seeds);
+  // Small seeds gone through.
+  std::uint32_t tried() const { return small_; }
   // Seeds gone through, of the 2^32.
   std::uint64_t scanned() const { return scanned_; }
 
   static constexpr std::uint32_t kSmallSeeds = 1u << 16;
   static constexpr std::uint32_t kShortPrefix = 128;
   static constexpr std::size_t kBatch = 8;                    // seeds whose outputs are computed side by side
-  static constexpr std::size_t kOutputs = kShortPrefix + 2;  // of each: two may go before the permutation
-  using Outputs = std::array<std::uint32_t, kOutputs>;
+  // Outputs of each: two may go before the permutation. Of small sets, of which the order is looked at, as many as seed words give at once.
+  static constexpr std::size_t kOutputs = kShortPrefix + 2;
+  static constexpr std::size_t kMostOutputs = 224 + 2;
+  using Outputs = std::array<std::uint32_t, kMostOutputs>;
 
  private:
   State TrySmall(std::uint64_t units);
   State Scan(std::uint64_t units);
-  // `outputs`: the first kShortPrefix that the permutation is drawn by. Looks at ever longer prefixes; when they have what was observed, at
+  // `outputs`: the first kShortPrefix, or more, that the permutation is drawn by. Looks at ever longer prefixes; when they have what was observed, at
   // the whole.
   bool Try(Recipe recipe, std::uint32_t seed, std::span<const std::uint32_t> outputs, double log_tried);
   bool PrefixFits(Recipe recipe, std::uint32_t seed, std::span<const std::uint32_t> outputs);
@@ -84,7 +92,10 @@ class SeedSearch {
   std::vector<bool> seen_;      // samples among the first that were observed
   std::size_t seen_count_ = 0;
   std::optional<SeedFilter> filter_;
+  std::size_t outputs_wanted_ = kOutputs;
+  double most_evidence_ = 0;
 
+  std::optional<OrderScreen> screen_;  // of a small set
   PermutationPrefix short_prefix_;
   PermutationPrefix long_prefix_;
   State state_ = State::kSearching;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "policies/orders/plan_follower.h"
 #include "policies/orders/seed_search.h"
 #include "tests/policies/orders/loader.h"
 
@@ -134,6 +135,39 @@ TEST(OrderFollower, FindsNobodyWhereNobodyReadsInOrder) {
   EXPECT_EQ(found(std::vector<std::uint32_t>(1000, order[5000])), 0);
   EXPECT_EQ(found({order.rbegin(), order.rend()}), 0);
   for (std::uint32_t seed = 4; seed < 20; ++seed) EXPECT_EQ(found(PermutationOf(Recipe::kFresh, seed, kSamples)), 0) << seed;
+}
+
+// A small epoch takes milliseconds: the daemon hears all of one worker before anything of the other.
+TEST(OrderFollower, WholeEpochsOfOneWorkerAfterTheOtherAreExpected) {
+  for (const std::uint32_t length : {48u, 96u, 168u}) {
+    for (const std::uint32_t workers : {2u, 3u, 6u}) {
+      std::vector<std::uint32_t> order = PermutationOf(Recipe::kFresh, length, 200);
+      order.resize(length);
+      OrderFollower follower(200, order, PlanFollower::WindowFor(length));
+      for (std::uint32_t worker = 0; worker < workers; ++worker) {
+        for (std::size_t i = 0; i < length; ++i) {
+          if (i / 4 % workers != worker) continue;
+          ASSERT_TRUE(follower.Expects(order[i], {.tag = static_cast<std::uint8_t>(worker + 1)})) << length << " " << workers << " " << worker << " " << i;
+          ASSERT_EQ(follower.Observe(order[i], {.tag = static_cast<std::uint8_t>(worker + 1)}), Verdict::kExpected);
+        }
+        ASSERT_TRUE(follower.trusted());
+      }
+      EXPECT_TRUE(follower.finished());
+      EXPECT_EQ(follower.counts().recall(), 1);
+      EXPECT_EQ(follower.counts().precision(), 1);
+    }
+  }
+}
+
+// Nor does that make a wrong order of a small epoch one that is followed.
+TEST(OrderFollower, AnotherOrderOfASmallSetIsNotExpected) {
+  for (std::uint32_t seed = 0; seed < 20; ++seed) {
+    OrderFollower follower(168, PermutationOf(Recipe::kFresh, 100 + seed, 168), PlanFollower::WindowFor(168));
+    const std::vector<std::uint32_t> other = PermutationOf(Recipe::kFresh, seed, 168);
+    std::size_t until = 0;
+    while (until < other.size() && follower.trusted()) follower.Observe(other[until++]);
+    EXPECT_LE(until, PlanFollower::WindowFor(168)) << seed << ": within a window";
+  }
 }
 
 }  // namespace

@@ -195,5 +195,28 @@ TEST(PlanFollower, AResumedEpochIsFoundWhereItIs) {
   EXPECT_EQ(followed.Read(next), next.size());
 }
 
+// Workers that live on: what is heard of one at a time begins in one epoch and ends in the next.
+TEST(PlanFollower, ATurnIsHeardOneWorkerAfterTheOther) {
+  Followed followed(PlanOf(192, 2));
+  std::vector<std::uint32_t> of_worker[2];
+  for (int epoch = 0; epoch < 4; ++epoch) {
+    const auto order = followed.NextOrder();
+    for (std::size_t i = 0; i < order.size(); ++i) of_worker[i / 4 % 2].push_back(order[i]);
+  }
+  ASSERT_EQ(of_worker[0].size(), 4 * 48u);
+  constexpr std::size_t kLooks[] = {0, 24, 72, 120, 168, 192};
+  std::size_t expected = 0, all = 0;
+  for (std::size_t look = 1; look < std::size(kLooks); ++look) {
+    for (std::uint8_t worker = 0; worker < 2; ++worker) {
+      for (std::size_t i = kLooks[look - 1]; i < kLooks[look]; ++i, ++all) {
+        expected += followed.follower.Observe(of_worker[worker][i], {.tag = static_cast<std::uint8_t>(worker + 1)}) == Verdict::kExpected ? 1 : 0;
+        followed.Prepare();
+      }
+    }
+  }
+  EXPECT_EQ(followed.follower.epochs_begun(), 4u);
+  EXPECT_GE(expected * 100, all * 95);
+}
+
 }  // namespace
 }  // namespace tierd::orders
