@@ -1,6 +1,5 @@
 // Files that are longer than the buffer of a request: one open, one pass over the bytes.
 #include <algorithm>
-#include <array>
 #include <atomic>
 
 #include "tests/io/engine_test_base.h"
@@ -11,21 +10,8 @@ namespace {
 constexpr std::size_t kCapacity = 8192;
 constexpr std::size_t kMost = 65536 - kCapacity;
 
-class FileRest : public BothEngines {
+class FileRest : public CountingEngines {
  protected:
-  // Counts the steps of requests; `shorten` may give a read another result.
-  void MakeCounting(std::function<long(long)> shorten = nullptr) {
-    faults_ = std::make_unique<ScriptedFaults>([this, shorten](Step step, long result) {
-      ++steps_[static_cast<std::size_t>(step)];
-      return step == Step::kRead && shorten ? shorten(result) : result;
-    });
-    EngineOptions options;
-    options.faults = faults_.get();
-    Make(options);
-  }
-  ~FileRest() override { engine_.reset(); }
-  std::uint64_t steps(Step step) const { return steps_[static_cast<std::size_t>(step)]; }
-
   // What was read of `name`, head and rest.
   std::string ReadAll(const std::string& name, const std::function<void(FileReadRequest*)>& prepare = nullptr) {
     rest_ = std::make_shared<RestBuffer>(pool_, kMost);
@@ -44,18 +30,12 @@ class FileRest : public BothEngines {
   std::shared_ptr<BufferPool> pool_ = std::make_shared<BufferPool>(std::size_t{1} << 20);  // owners: the test and its requests
   std::shared_ptr<RestBuffer> rest_;
   FileOutcome outcome_;
-  std::unique_ptr<ScriptedFaults> faults_;
-  std::array<std::atomic<std::uint64_t>, 9> steps_{};
 };
 
 TEST_P(FileRest, IsReadWithTheSameOpen) {
   MakeCounting();
   if (IsSkipped()) return;
-  const std::array<std::function<void(FileReadRequest*)>, 3> ways{
-      [](FileReadRequest*) {},
-      [](FileReadRequest* request) { request->drop_cache = false; },
-      [](FileReadRequest* request) { request->direct = true; },
-  };
+  const auto ways = Ways();
   std::uint64_t opens = 0;
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, kCapacity - 1, kCapacity, kCapacity + 1, std::size_t{65535}, std::size_t{65536},
                                  std::size_t{65537}, std::size_t{1'000'000}}) {

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -115,6 +117,31 @@ class EngineTest : public testing::Test {
 class BothEngines : public EngineTest, public testing::WithParamInterface<EngineKind> {
  protected:
   void Make(const EngineOptions& options = {}) { MakeEngineOrSkip(GetParam(), options); }
+};
+
+// Counts the steps of requests.
+class CountingEngines : public BothEngines {
+ protected:
+  ~CountingEngines() override { engine_.reset(); }
+  // `shorten` may give a read another result.
+  void MakeCounting(std::function<long(long)> shorten = nullptr) {
+    faults_ = std::make_unique<ScriptedFaults>([this, shorten](Step step, long result) {
+      ++steps_[static_cast<std::size_t>(step)];
+      return step == Step::kRead && shorten ? shorten(result) : result;
+    });
+    EngineOptions options;
+    options.faults = faults_.get();
+    Make(options);
+  }
+  // A file read as it is by default, one that leaves the page cache as it makes it, and one that goes around it.
+  static std::array<std::function<void(FileReadRequest*)>, 3> Ways() {
+    return {[](FileReadRequest*) {}, [](FileReadRequest* request) { request->drop_cache = false; }, [](FileReadRequest* request) { request->direct = true; }};
+  }
+  std::uint64_t steps(Step step) const { return steps_[static_cast<std::size_t>(step)]; }
+
+ private:
+  std::unique_ptr<ScriptedFaults> faults_;
+  std::array<std::atomic<std::uint64_t>, 9> steps_{};
 };
 
 std::string KindName(const testing::TestParamInfo<EngineKind>& info);

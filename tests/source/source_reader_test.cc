@@ -68,7 +68,10 @@ TEST_F(ReaderTest, BuffersAreAcquiredWhenSentOnly) {
   for (int i = 0; i < 100; ++i) {
     ReadRequest request = Request("p" + std::to_string(i), Priority::kPrefetch);
     request.buffer = nullptr;
-    request.acquire_buffer = [this, &acquired]() { return ++acquired > 5 ? nullptr : buffer_; };
+    request.acquire = [this, &acquired](ReadRequest& sent) {
+      sent.buffer = ++acquired > 5 ? nullptr : buffer_;
+      return sent.buffer != nullptr;
+    };
     reader_->Read(std::move(request));
   }
   reader_->Flush();
@@ -80,6 +83,40 @@ TEST_F(ReaderTest, BuffersAreAcquiredWhenSentOnly) {
   EXPECT_EQ(heard_["p5"].result.error, ReadError::kNoBuffer);
   EXPECT_EQ(heard_["p5"].result.buffer, nullptr);
   EXPECT_EQ(heard_["p99"].done, 1);
+}
+
+TEST_F(ReaderTest, WhatARequestIsForMayBeSettledWhenItIsSent) {
+  Open(Threads());
+  ReadRequest request = Request("file", Priority::kPrefetch);
+  request.buffer = nullptr;
+  request.acquire = [this](ReadRequest& sent) {
+    sent.buffer = buffer_;
+    sent.offset = 8192;
+    sent.capacity = 2048;
+    sent.further = {{buffer_ + 3072, 1024}, {buffer_ + 2048, 1024}};
+    reader_->Read(Request("other"));  // may be asked for here
+    return true;
+  };
+  reader_->Read(std::move(request));
+  reader_->Flush();
+  ASSERT_EQ(engine().order, (std::vector<std::string>{"file", "other"}));
+  const io::FileReadRequest& sent = engine().reads.front().request;
+  EXPECT_EQ(sent.offset, 8192u);
+  EXPECT_EQ(sent.capacity, 2048u);
+  ASSERT_EQ(sent.further.size(), 2u);
+  EXPECT_EQ(sent.further[0].iov_base, buffer_ + 3072);
+  // Less than the file has in all pieces together is no answer: it is read again.
+  const auto of_size = [this](std::uint64_t size, std::size_t bytes) {
+    io::FileReadResult result = Good(File(1));
+    result.before.size = result.after.size = size;
+    result.bytes = bytes;
+    return result;
+  };
+  End("file", of_size(20'000, 4000));
+  EXPECT_EQ(heard_["file"].done, 0);
+  End("file", of_size(20'000, 4096));
+  EXPECT_EQ(heard_["file"].result.bytes, 4096u);
+  EXPECT_EQ(heard_["file"].result.error, ReadError::kNone);
 }
 
 TEST_F(ReaderTest, PromoteMovesAQueuedRequestToTheFront) {

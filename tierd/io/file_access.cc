@@ -166,9 +166,8 @@ class OpenFile {
   }
 
   long ReadSome(std::size_t done, std::size_t wanted) {
-    std::array<iovec, 2> both{{{request_.buffer, request_.capacity}, {nullptr, wanted - request_.capacity}}};
-    if (wanted > request_.capacity) both[1].iov_base = request_.rest->data();
-    const std::span<iovec> iov = SkipBytes({both.data(), wanted > request_.capacity ? 2U : 1U}, done);
+    std::array<iovec, kMaxPieces> pieces;
+    const std::span<iovec> iov = SkipBytes(PiecesOf(request_, wanted, pieces.data()), done);
     const auto count = static_cast<int>(iov.size());
     const auto offset = static_cast<off_t>(request_.offset + done);
     if (request_.drop_cache && !direct_ && context_.dontcache.load(std::memory_order_relaxed)) {
@@ -319,7 +318,22 @@ void Advise(int fd, ReadAheadAdvice advice) {
   ::posix_fadvise(fd, 0, 0, advice == ReadAheadAdvice::kNone ? POSIX_FADV_RANDOM : POSIX_FADV_NORMAL);
 }
 
+std::size_t TotalBytes(std::span<const iovec> pieces) {
+  std::size_t bytes = 0;
+  for (const iovec& piece : pieces) bytes += piece.iov_len;
+  return bytes;
+}
+
+std::span<iovec> PiecesOf(const FileReadRequest& request, std::size_t wanted, iovec* into) {
+  std::size_t count = 0;
+  into[count++] = {request.buffer, request.capacity};
+  for (const iovec& piece : request.further) into[count++] = piece;
+  if (request.rest != nullptr && wanted > request.capacity) into[count++] = {request.rest->data(), wanted - request.capacity};
+  return {into, count};
+}
+
 std::size_t BytesToRead(const FileReadRequest& request, std::uint64_t size, bool direct) {
+  if (!request.further.empty()) return request.capacity + TotalBytes(request.further);
   if (request.rest == nullptr || size <= request.offset || size - request.offset <= request.capacity) return request.capacity;
   const auto beyond = static_cast<std::size_t>(std::min<std::uint64_t>(size - request.offset - request.capacity, request.rest->most()));
   const std::size_t whole = (beyond + AlignedBuffer::kAlignment - 1) / AlignedBuffer::kAlignment * AlignedBuffer::kAlignment;

@@ -64,8 +64,11 @@ StatResult StatPath(AccessContext& context, const StatRequest& request, StepCoun
 // All of `iov`, resuming after short counts; changes `iov`.
 IoResult Transfer(AccessContext& context, Step step, int fd, std::span<iovec> iov, std::uint64_t offset, StepCounts* counts);
 
-// Bytes to read of a file that has `size`: up to the capacity, and beyond it what the request's rest has taken room for now.
+// Bytes to read of a file that has `size`: up to the capacity and the further pieces, or beyond the capacity what the request's rest has taken room for now.
 std::size_t BytesToRead(const FileReadRequest& request, std::uint64_t size, bool direct);
+// Where they go: the buffer, the further pieces, the rest (if bytes go there). `into` has kMaxPieces entries; the first are filled and returned.
+inline constexpr std::size_t kMaxPieces = FileReadRequest::kMaxFurther + 2;
+std::span<iovec> PiecesOf(const FileReadRequest& request, std::size_t wanted, iovec* into);
 // Whether the kernel reads beyond what is asked for. Not for a piece of a file: whoever wants the next piece would read it again.
 enum class ReadAheadAdvice : std::uint8_t { kNormal, kNone };
 void Advise(int fd, ReadAheadAdvice advice);

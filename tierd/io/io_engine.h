@@ -17,6 +17,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "tierd/base/status.h"
 #include "tierd/io/buffer_pool.h"
@@ -46,13 +47,19 @@ struct IoResult {
   std::size_t bytes = 0;
 };
 
+// Of all `pieces` together.
+std::size_t TotalBytes(std::span<const iovec> pieces);
+
 // Open + fstat + read + fstat + close of one regular file, as one request.
 struct FileReadRequest {
   int root_fd = -1;           // directory below which the path must stay
   std::string path;           // relative to root_fd, no leading '/'
   std::uint64_t offset = 0;   // first byte
   std::byte* buffer = nullptr;  // lives until the completion ran, whatever the caller gave up in between
-  std::size_t capacity = 0;   // bytes to read at most, without `rest`
+  std::size_t capacity = 0;   // bytes to read at most, without what follows
+  // Where the bytes behind `capacity` go, one piece after the other: neighbouring pieces of a file are one request. Not with `rest`; live as long as `buffer`.
+  std::vector<iovec> further;
+  static constexpr std::size_t kMaxFurther = 63;
   // What the file turns out to have beyond `capacity`, at most rest->most(), is read through the same descriptor into memory that
   // the engine takes from it; the count of bytes then includes them. No room: the read ends at the capacity. Owners: the request
   // and who made it, who leaves it alone until the completion ran. May be null.

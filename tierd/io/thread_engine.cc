@@ -2,12 +2,16 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "tierd/base/check.h"
 #include "tierd/io/completion_event.h"
@@ -48,26 +52,86 @@ struct ThreadEngine::Request {
   IoCallback io_done;
   bool compensated = false;
 
-  // Of the queue that holds it.
+  // Of the queue or handoff that holds it.
   Request* next = nullptr;
 };
 
+// Requests on their way from one side to the other. Any thread.
+class ThreadEngine::Handoff {
+ public:
+  // True: it was empty.
+  bool Push(Request* request) {
+    Request* before = newest_.load();
+    do request->next = before;
+    while (!newest_.compare_exchange_weak(before, request));
+    return before == nullptr;
+  }
+  bool empty() const { return newest_.load() == nullptr; }
+  // All that is there, to the end of the queue, the oldest first.
+  void MoveTo(RequestQueue<Request>* queue) {
+    Request* oldest = nullptr;
+    for (Request* at = newest_.exchange(nullptr); at != nullptr;) oldest = std::exchange(at, std::exchange(at->next, oldest));
+    while (oldest != nullptr) queue->Push(std::exchange(oldest, oldest->next));
+  }
+
+ private:
+  std::atomic<Request*> newest_{nullptr};
+};
+
+// The loop takes no lock that a worker holds: one that was put off its processor just then would keep it waiting for milliseconds (measured, with 64 of them on two processors).
 struct ThreadEngine::State {
+  State() { ::sem_init(&wake, 0, 0); }
+  ~State() { ::sem_destroy(&wake); }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
   AccessContext context;
   CompletionEvent event;
   // Memory of all requests. Take and Give on the loop thread only.
   RequestPool<Request> pool;
 
-  std::mutex mutex;
-  std::condition_variable work;   // queue, limit or stop changed
+  Handoff sent;                      // from the loop to the workers
+  Handoff done;                      // and back
+  sem_t wake;                        // a turn for each of the idle that was claimed
+  std::atomic<unsigned> idle{0};     // workers that sleep, or are about to look once more and sleep, and are not claimed
+  std::atomic<unsigned> live{0};
+  std::atomic<unsigned> limit{0};
+  std::atomic<bool> stop{false};
+
+  std::mutex mutex;               // the workers'
   std::condition_variable ended;  // a worker left
-  // Guarded by mutex.
-  RequestQueue<Request> queue;
-  std::vector<Request*> done;
-  unsigned idle = 0;
-  unsigned live = 0;
-  unsigned limit = 0;
-  bool stop = false;
+  RequestQueue<Request> queue;    // guarded by mutex
+
+  // Takes one of the idle for its own: who does wakes it, or is it. Sleepers are alike.
+  bool ClaimIdle() {
+    unsigned count = idle.load();
+    while (count > 0) {
+      if (idle.compare_exchange_weak(count, count - 1)) return true;
+    }
+    return false;
+  }
+  bool WakeOne() { return ClaimIdle() && ::sem_post(&wake) == 0; }
+  void Sleep() {
+    while (::sem_wait(&wake) != 0) {
+    }
+  }
+  // Counts one worker more, where there may be one.
+  bool AddWorker() {
+    unsigned count = live.load();
+    while (count < limit.load()) {
+      if (live.compare_exchange_weak(count, count + 1)) return true;
+    }
+    return false;
+  }
+  // Counts one less, where there are too many.
+  bool IsSurplus() {
+    unsigned count = live.load();
+    while (count > limit.load()) {
+      if (live.compare_exchange_weak(count, count - 1)) return true;
+    }
+    return false;
+  }
+  bool HasWork() const { return !queue.empty() || !sent.empty() || stop; }  // under the mutex
 };
 
 Result<std::unique_ptr<IoEngine>> ThreadEngine::Create(const EngineOptions& options) {
@@ -89,7 +153,8 @@ ThreadEngine::~ThreadEngine() {
   {
     std::unique_lock lock(state_->mutex);
     state_->stop = true;
-    state_->work.notify_all();
+    while (state_->WakeOne()) {
+    }
     const auto deadline = std::chrono::system_clock::now() + kGrace;
     // The last worker may still be giving its State back; the descriptor goes now.
     if (state_->ended.wait_until(lock, deadline, [this] { return state_->live == 0; })) state_->event.Close();
@@ -116,6 +181,7 @@ ThreadEngine::Request* ThreadEngine::NewRequest() {
 void ThreadEngine::SubmitFileRead(FileReadRequest request, FileReadCallback done) {
   Request* r = NewRequest();
   r->kind = Request::Kind::kFileRead;
+  TIERD_CHECK(request.further.size() <= FileReadRequest::kMaxFurther && (request.further.empty() || request.rest == nullptr));
   r->file = std::move(request);
   r->file_done = std::move(done);
 }
@@ -151,26 +217,16 @@ void ThreadEngine::SubmitTransfer(Request* request, int fd, std::span<const iove
 
 void ThreadEngine::Flush() {
   if (unsent_.empty()) return;
-  bool start = false;
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->queue.Append(&unsent_);
-    // One is woken or started here; it does the same for the next if more waits, so that this thread does not pay for 64.
-    if (state_->idle > 0) {
-      state_->work.notify_one();
-    } else if (state_->live < state_->limit) {
-      ++state_->live;
-      start = true;
-    }
-  }
-  if (start) StartWorker(state_);
+  while (!unsent_.empty()) state_->sent.Push(unsent_.Pop());
+  // One is woken or started here; it does the same for the next if more waits, so that this thread does not pay for 64. If all are at work, whoever is done next looks.
+  if (!state_->WakeOne() && state_->AddWorker()) StartWorker(state_);
 }
 
 std::size_t ThreadEngine::Poll(std::size_t budget) {
   state_->event.Clear();
   std::size_t ran = 0;
   while (MoreReady() && ran < budget) {
-    Complete(ready_[ready_next_++]);
+    Complete(ready_.Pop());
     ++ran;
   }
   // What the budget left asks for another turn.
@@ -180,11 +236,7 @@ std::size_t ThreadEngine::Poll(std::size_t budget) {
 }
 
 bool ThreadEngine::MoreReady() {
-  if (ready_next_ < ready_.size()) return true;
-  ready_.clear();
-  ready_next_ = 0;
-  std::lock_guard lock(state_->mutex);
-  ready_.swap(state_->done);
+  if (ready_.empty()) state_->done.MoveTo(&ready_);
   return !ready_.empty();
 }
 
@@ -260,18 +312,16 @@ void ThreadEngine::CompensateHung(std::size_t count) {
 
 void ThreadEngine::SetWorkerLimit() {
   const auto extra = static_cast<unsigned>(std::min<std::size_t>(compensated_, options_.max_replacements));
-  bool start = false;
+  state_->limit = options_.workers + extra;
+  // Surplus workers leave when they are idle; requests that wait get theirs now.
+  for (unsigned live = state_->live; live > state_->limit && state_->WakeOne(); --live) {
+  }
+  bool waits = false;
   {
     std::lock_guard lock(state_->mutex);
-    state_->limit = options_.workers + extra;
-    // Surplus workers leave when they are idle; requests that wait get theirs now.
-    if (state_->live > state_->limit) state_->work.notify_all();
-    if (!state_->queue.empty() && state_->idle == 0 && state_->live < state_->limit) {
-      ++state_->live;
-      start = true;
-    }
+    waits = state_->HasWork();
   }
-  if (start) StartWorker(state_);
+  if (waits && !state_->WakeOne() && state_->AddWorker()) StartWorker(state_);
 }
 
 // The caller has counted the worker in `live`; taken back if the system refuses the thread (those that live go on).
@@ -294,7 +344,6 @@ bool ThreadEngine::StartWorker(const std::shared_ptr<State>& state) {
     owner.release();
     return true;
   }
-  std::lock_guard lock(state->mutex);
   --state->live;
   return false;
 }
@@ -309,37 +358,29 @@ void* ThreadEngine::WorkerMain(void* state) {
 void ThreadEngine::Work(const std::shared_ptr<State>& state) {
   State& s = *state;
   std::unique_lock lock(s.mutex);
-  while (!s.stop && s.live <= s.limit) {
+  bool surplus = false;
+  while (!s.stop && !(surplus = s.IsSurplus())) {
+    s.sent.MoveTo(&s.queue);
     if (s.queue.empty()) {
+      // What is sent after this look finds an idle worker.
       ++s.idle;
-      s.work.wait(lock);
-      --s.idle;
+      const bool stays = s.HasWork() && s.ClaimIdle();
+      lock.unlock();
+      if (!stays) s.Sleep();
+      lock.lock();
       continue;
     }
     Request* request = s.queue.Pop();
-    bool start = false;
-    if (!s.queue.empty()) {
-      if (s.idle > 0) {
-        s.work.notify_one();
-      } else if (s.live < s.limit) {
-        ++s.live;
-        start = true;
-      }
-    }
+    const bool more = !s.queue.empty();
     lock.unlock();
-    if (start) StartWorker(state);
+    if (more && !s.WakeOne() && s.AddWorker()) StartWorker(state);
     Execute(s, *request);
+    if (s.done.Push(request)) s.event.Signal();
     lock.lock();
-    s.done.push_back(request);
-    if (s.done.size() == 1) {
-      lock.unlock();
-      s.event.Signal();
-      lock.lock();
-    }
   }
   // A surplus worker passes on the wake-up that it may have taken from one that stays.
-  if (!s.queue.empty()) s.work.notify_one();
-  --s.live;
+  if (s.HasWork()) s.WakeOne();
+  if (!surplus) --s.live;
   s.ended.notify_one();
 }
 

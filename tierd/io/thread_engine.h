@@ -7,7 +7,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <vector>
 
 #include "tierd/io/io_engine.h"
 #include "tierd/io/request_pool.h"
@@ -36,6 +35,7 @@ class ThreadEngine final : public IoEngine {
 
  private:
   struct Request;
+  class Handoff;
   struct State;
 
   explicit ThreadEngine(const EngineOptions& options);
@@ -58,8 +58,7 @@ class ThreadEngine final : public IoEngine {
 
   // Owned by the loop thread.
   RequestQueue<Request> unsent_;   // accepted since the last Flush
-  std::vector<Request*> ready_;    // completed by workers, callbacks not yet run
-  std::size_t ready_next_ = 0;     // first of ready_ whose callback has not run
+  RequestQueue<Request> ready_;    // completed by workers, callbacks not yet run
   std::size_t compensated_ = 0;    // requests reported as hung
   EngineCounters counters_;
 };

@@ -103,9 +103,12 @@ UringRequest* UringEngine::NewRequest(UringRequest::Kind kind) {
 }
 
 void UringEngine::SubmitFileRead(FileReadRequest request, FileReadCallback done) {
+  TIERD_CHECK(request.further.size() <= FileReadRequest::kMaxFurther && (request.further.empty() || request.rest == nullptr));
   UringRequest* r = NewRequest(UringRequest::Kind::kFileRead);
   r->direct = request.direct;
   r->file = std::move(request);
+  r->pieces.resize(r->file.further.empty() ? 0 : kMaxPieces);
+  r->careful = !r->pieces.empty();
   r->file_done = std::move(done);
   r->file_result = FileReadResult();
   waiting_files_.Push(r);

@@ -118,10 +118,15 @@ void UringRequest::PrepareStep(UringRing& ring, UringContext& context, Step step
 }
 
 void UringRequest::PrepareRead(io_uring_sqe* sqe, UringContext& context) {
-  const bool beyond = bytes >= file.capacity && wanted > bytes;
-  std::byte* to = beyond ? file.rest->data() + (bytes - file.capacity) : file.buffer + bytes;
-  const auto length = static_cast<unsigned>(std::min((beyond ? wanted : file.capacity) - bytes, kMostAtOnce));
-  io_uring_prep_read(sqe, fd, to, length, file.offset + bytes);
+  if (!pieces.empty()) {
+    const std::span<iovec> left = SkipBytes(PiecesOf(file, wanted, pieces.data()), bytes);
+    io_uring_prep_readv(sqe, fd, left.data(), static_cast<unsigned>(left.size()), file.offset + bytes);
+  } else {
+    const bool beyond = bytes >= file.capacity && wanted > bytes;
+    std::byte* to = beyond ? file.rest->data() + (bytes - file.capacity) : file.buffer + bytes;
+    const auto length = static_cast<unsigned>(std::min((beyond ? wanted : file.capacity) - bytes, kMostAtOnce));
+    io_uring_prep_read(sqe, fd, to, length, file.offset + bytes);
+  }
   dontcache = file.drop_cache && !direct && context.dontcache;
   if (dontcache) sqe->rw_flags = RWF_DONTCACHE;
   // In a chain the size is not known yet: once begun, read-ahead would go on behind the end of a piece, whatever is said later.

@@ -80,6 +80,7 @@ struct alignas(64) UringRequest {
   StatRequest stat;
   int fd = -1;  // transfers: the caller's; file reads: ours while open
   std::array<iovec, IoEngine::kMaxIov> iov{};
+  std::vector<iovec> pieces;  // kMaxPieces of them for a file read with further ones: what is left of those, while the kernel reads
   std::uint64_t offset = 0;
 
   // Progress.

@@ -28,7 +28,8 @@ constexpr std::uint32_t kQuietRequests = 16;
 std::size_t ClassOf(std::size_t bytes) {
   if (bytes <= 64u << 10) return 0;
   if (bytes <= 512u << 10) return 1;
-  return bytes <= 2u << 20 ? 2 : 3;
+  if (bytes <= 2u << 20) return 2;
+  return bytes <= 8u << 20 ? 3 : 4;
 }
 
 }  // namespace

@@ -29,8 +29,8 @@ class AimdWindow {
  private:
   // In flight while the base is looked for.
   static constexpr std::uint32_t kQuietSize = 8;
-  // Requests of like size share a base latency: up to 64 KiB, 512 KiB, 2 MiB, above.
-  static constexpr std::size_t kClasses = 4;
+  // Requests of like size share a base latency: up to 64 KiB, 512 KiB, 2 MiB, 8 MiB, above.
+  static constexpr std::size_t kClasses = 5;
   // Base latency: the lowest of this and the previous epoch, so that it can rise when conditions change.
   struct Base {
     std::int64_t current_ns = 0;  // 0: none yet

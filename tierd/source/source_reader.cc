@@ -149,7 +149,7 @@ void SourceReaderImpl::Signal() {
 }
 
 RequestId SourceReaderImpl::Read(ReadRequest request) {
-  TIERD_CHECK(request.capacity > 0 && (request.buffer != nullptr || request.acquire_buffer));
+  TIERD_CHECK(request.capacity > 0 && (request.buffer != nullptr || request.acquire));
   auto op = std::make_unique<Operation>();
   op->read = std::move(request);
   return Enqueue(std::move(op));
@@ -281,6 +281,7 @@ void SourceReaderImpl::Dispatch() {
     if (admission == Admission::kProbe) StartProbe(*op, now_ns);
     LeaveQueue(*op);
     Send(*op);
+    priority = 0;  // it may have asked for more
   }
 }
 
@@ -291,14 +292,15 @@ bool SourceReaderImpl::UseDirect(const Operation& op) const {
   const std::uint64_t alignment = source_->direct_alignment();
   // A piece from inside a file is small only at its end, and the others of that file are read like that too.
   if (!options_.direct || alignment == 0 || direct_refused_ || op.plain || (read.capacity < options_.direct_min_bytes && read.offset == 0)) return false;
-  return ((reinterpret_cast<std::uintptr_t>(read.buffer) | read.offset | read.capacity) & (alignment - 1)) == 0 && !DirectRefused(read.path);
+  std::uint64_t bits = reinterpret_cast<std::uintptr_t>(read.buffer) | read.offset | read.capacity;
+  for (const iovec& piece : read.further) bits |= reinterpret_cast<std::uintptr_t>(piece.iov_base) | piece.iov_len;
+  return (bits & (alignment - 1)) == 0 && !DirectRefused(read.path);
 }
 
 void SourceReaderImpl::Send(Operation& op) {
   if (!op.is_stat && op.read.buffer == nullptr) {
-    op.read.buffer = op.read.acquire_buffer();
-    if (op.read.buffer == nullptr) {
-      op.in_flight = true;  // no longer queued
+    op.in_flight = true;  // no longer queued
+    if (!op.read.acquire(op.read)) {
       if (std::exchange(op.probe, false)) --probes_;  // nothing was asked
       EndLater(op, ReadError::kNoBuffer);
       return;
@@ -308,7 +310,7 @@ void SourceReaderImpl::Send(Operation& op) {
   op.engine = trial_.current();
   op.sent_ns = clock_.PreciseNs();
   op.sent_real_ns = clock_.RealtimeNs();
-  op.charged = op.is_stat ? 0 : static_cast<std::int64_t>(op.read.capacity);
+  op.charged = op.is_stat ? 0 : static_cast<std::int64_t>(op.read.capacity + io::TotalBytes(op.read.further));
   byte_budget_.Take(op.charged);
   request_budget_.Take(1);
   ++in_flight_;
@@ -333,6 +335,7 @@ void SourceReaderImpl::SubmitRead(Operation& op, io::IoEngine& engine) {
   request.offset = op.read.offset;
   request.buffer = op.read.buffer;
   request.capacity = op.read.capacity;
+  request.further = op.read.further;
   request.rest = op.read.rest;
   request.direct = UseDirect(op);
   request.drop_cache = !source_->fs().is_memory;

@@ -16,6 +16,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tierd/base/clock.h"
 #include "tierd/base/status.h"
@@ -36,7 +37,7 @@ enum class ReadError : std::uint8_t {
   kChanged = 4,     // not the expected version (`version` says what is there now), or changed during every attempt
   kTimeout = 5,     // deadline passed; see buffer_held
   kHung = 6,        // refused at once: as many requests hang as the cap allows
-  kNoBuffer = 7,    // acquire_buffer returned nullptr
+  kNoBuffer = 7,    // ReadRequest::acquire had no memory
   kStopped = 8,     // Stop()
 };
 inline constexpr std::size_t kReadErrors = 9;
@@ -73,16 +74,17 @@ struct StatReply {
 using ReadCallback = std::function<void(const ReadResult&)>;
 using StatReplyCallback = std::function<void(const StatReply&)>;
 
-// One piece of one file: a chunk, or a small file as a whole (offset 0, capacity >= its size).
+// One piece of one file (a chunk, or a small file as a whole: offset 0, capacity >= its size), or several that follow one another.
 struct ReadRequest {
   std::string path;           // canonical, relative to the root; symlinks are refused (ELOOP)
   std::uint64_t offset = 0;
   std::size_t capacity = 0;   // bytes wanted at most, > 0
-  // Destination, or nullptr with acquire_buffer set: that is called when the request is about to be sent (so that a queue
-  // of 10,000 prefetches holds no memory) and returns `capacity` bytes or nullptr (kNoBuffer). For O_DIRECT to be used
-  // address, offset and capacity must be multiples of Source::direct_alignment().
+  // Destination, or nullptr with acquire set: that is called when the request is about to be sent (so that a queue of 10,000
+  // prefetches holds no memory), sets `buffer`, and may change offset, capacity and further pieces; false: kNoBuffer. It may make
+  // other requests. For O_DIRECT to be used addresses, offset and lengths must be multiples of Source::direct_alignment().
   std::byte* buffer = nullptr;
-  std::function<std::byte*()> acquire_buffer;
+  std::function<bool(ReadRequest&)> acquire;
+  std::vector<iovec> further;  // where the bytes behind `capacity` go, as in io::FileReadRequest
   // Takes, with the same look at the file, what it has beyond `capacity`, up to rest->most() bytes more; ReadResult::bytes counts
   // them too. Where the rest could not get memory the result ends at the capacity. Shared with the I/O: to be left alone until
   // `done`, or on_buffer_free, has run. May be null.

@@ -29,7 +29,7 @@ std::size_t LatencyBucket(std::int64_t latency_ns) {
 // Bytes that a read of a file of this size must give.
 std::size_t WantedBytes(const ReadRequest& read, std::uint64_t size) {
   if (read.offset >= size) return 0;
-  const std::size_t most = read.capacity + (read.rest == nullptr || read.rest->empty() ? 0 : read.rest->most());
+  const std::size_t most = read.capacity + io::TotalBytes(read.further) + (read.rest == nullptr || read.rest->empty() ? 0 : read.rest->most());
   return static_cast<std::size_t>(std::min<std::uint64_t>(most, size - read.offset));
 }
 
