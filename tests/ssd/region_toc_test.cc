@@ -69,6 +69,30 @@ TEST(RegionToc, ReturnsItsRecords) {
   EXPECT_EQ(FooterOf(built.region)->records_end, 37u * 256);
 }
 
+TEST(RegionToc, IsVisitedInPieces) {
+  TocBuilder toc;
+  toc.Reset(5, kEpoch);
+  std::vector<std::string> paths;
+  for (std::uint32_t i = 0; i < 10; ++i) {
+    paths.push_back("train/class" + std::to_string(i / 4) + "/image" + std::to_string(i));
+    ASSERT_TRUE(toc.Add(RecordNumber(i, paths[i]).identity, RecordNumber(i, paths[i]).location, paths[i]));
+  }
+  TocCursor cursor;
+  std::uint32_t seen = 0;
+  const auto visit = [&](const RecoveredRecord& r) {
+    EXPECT_EQ(r.location, RecordNumber(seen, "").location);
+    EXPECT_EQ(r.path, paths[seen]);
+    EXPECT_EQ(cursor.entry, ++seen);
+  };
+  EXPECT_TRUE(toc.VisitSome(cursor, 4, visit));
+  EXPECT_EQ(seen, 4u);
+  EXPECT_TRUE(toc.VisitSome(cursor, 5, visit));
+  EXPECT_EQ(seen, 9u);
+  EXPECT_FALSE(toc.VisitSome(cursor, 5, visit));
+  EXPECT_EQ(seen, 10u);
+  EXPECT_FALSE(toc.VisitSome(cursor, 5, visit));
+}
+
 TEST(RegionToc, NoticesEveryFlippedByte) {
   const Built built = Build(9);
   const auto footer = FooterOf(built.region);

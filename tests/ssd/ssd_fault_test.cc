@@ -51,6 +51,47 @@ TEST(SsdFault, EveryWriteMayFail) {
   }
 }
 
+// HAZARDS 5: of a region full of small files the owner hears over several turns; until it has heard of one, that one can be read.
+TEST(SsdFault, RecordsOfAFailedRegionAreToldSomeAtATurn) {
+  TempDirectory dir;
+  SsdOptions options = SmallOptions(dir.path() + "/c");
+  options.region_bytes = options.write_unit_bytes = 2u << 20;
+  options.capacity_bytes = 8 * options.region_bytes;
+  Life life(options);
+  ASSERT_TRUE(life.Start().status.ok());
+  life.io.fault = [](bool write, std::uint64_t) { return write ? IoFault{EIO, 0, false} : IoFault(); };
+  life.no_retry = true;
+  int stored = 0;
+  while (life.Put("f" + std::to_string(stored), 1, 100).ok()) ++stored;
+  ASSERT_GT(stored, 3 * 1024);
+  const auto records = [&] { return life.tier->status().live_records; };
+  EXPECT_EQ(records(), static_cast<std::uint64_t>(stored));
+  int most_told = 0, turns = 0;
+  while (!life.items.empty() && ++turns < 1000) {
+    const int told = life.gone[SsdGone::kWriteFailed];
+    life.Turn();
+    const int now = life.gone[SsdGone::kWriteFailed];
+    most_told = std::max(most_told, now - told);
+    EXPECT_EQ(records(), life.items.size());
+    if (now == told || life.items.empty()) continue;
+    const Item unheard = life.items.begin()->second;
+    EXPECT_EQ(life.GetAt(unheard), ReadOutcome::kOk);
+    if (life.items.empty()) continue;
+    const Item forgotten = life.items.rbegin()->second;
+    life.tier->Forget(forgotten.location);
+    life.items.erase({forgotten.path, 0});
+  }
+  EXPECT_LE(most_told, 1024);
+  EXPECT_EQ(records(), 0u);
+  EXPECT_EQ(life.tier->counters().records_lost_to_write_errors, static_cast<std::uint64_t>(stored));
+  // Its room serves again.
+  life.io.fault = nullptr;
+  life.no_retry = false;
+  ASSERT_TRUE(life.Put("again", 1, 100).ok());
+  life.Settle();
+  EXPECT_EQ(life.Get("again"), ReadOutcome::kOk);
+}
+
 TEST(SsdFault, AllWritesFailing) {
   TempDirectory dir;
   Life life(SmallOptions(dir.path() + "/c"));

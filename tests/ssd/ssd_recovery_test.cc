@@ -113,6 +113,29 @@ TEST(SsdRecovery, RebuildsAMissingIndex) {
   ExpectAll(life, count);
 }
 
+// "Deletable at any time": also while somebody writes it.
+TEST(SsdRecovery, AnIndexDeletedUnderARunningTierCostsNothing) {
+  TempDirectory dir;
+  const SsdOptions options = SmallOptions(dir.path() + "/c");
+  int count = 0;
+  {
+    Life life(options);
+    life.Start();
+    count = FillSome(life, 60);
+    fs::remove_all(options.directory + "/index");
+    for (; count < 150; ++count) ASSERT_TRUE(life.Put("f" + std::to_string(count), 1, 9'000).ok());
+    life.Settle();
+    life.ExpectAllReadable();
+    life.Stop();
+  }
+  Life life(options);
+  const RecoveryReport report = life.Start();
+  EXPECT_TRUE(report.status.ok()) << report.status.ToString();
+  EXPECT_TRUE(report.index_rebuilt);
+  EXPECT_EQ(life.items.size(), static_cast<std::size_t>(count));
+  life.ExpectAllReadable();
+}
+
 // Without tables of contents too: their footers are destroyed.
 TEST(SsdRecovery, RebuildsFromHeaders) {
   TempDirectory dir;

@@ -1,9 +1,12 @@
-// Every region of the directory: its state, epoch, what lives in it, who reads it. 40 bytes each.
+// Every region of the directory: its state, epoch, what lives in it, who reads it. 41 bytes each: a tier of 10 TB has 600,000 of them, so nothing here
+// moves them when there are more, sorts them, or looks at each for one (HAZARDS 5); a state is found by a look at a byte of each.
 //
 // Part of the tier; loop thread only. It knows no records and does no I/O.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -36,9 +39,10 @@ class RegionTable {
  public:
   explicit RegionTable(std::uint64_t first_epoch) : next_epoch_(first_epoch) {}
 
-  Region& at(std::uint32_t region) { return regions_[region]; }
-  const Region& at(std::uint32_t region) const { return regions_[region]; }
-  std::uint32_t size() const { return static_cast<std::uint32_t>(regions_.size()); }
+  // Epoch and readers are written through it; state and what lives there have methods of their own. It stays where it is.
+  Region& at(std::uint32_t region) { return (*pages_[region / kPageRegions])[region % kPageRegions]; }
+  const Region& at(std::uint32_t region) const { return (*pages_[region / kPageRegions])[region % kPageRegions]; }
+  std::uint32_t size() const { return static_cast<std::uint32_t>(states_.size()); }
   void GrowTo(std::uint32_t count);
   void Set(std::uint32_t region, RegionState state);
 
@@ -54,7 +58,7 @@ class RegionTable {
   std::optional<std::uint32_t> FindState(RegionState state) const;
   std::uint32_t Count(RegionState state) const { return counts_[static_cast<std::size_t>(state)]; }
   // A closed region in which nothing lives.
-  bool AnyDead() const;
+  bool AnyDead() const { return dead_ > 0; }
   // Regions that hold disk space.
   std::uint32_t allocated() const { return size() - Count(RegionState::kAbsent); }
 
@@ -67,8 +71,18 @@ class RegionTable {
   std::uint64_t live_records() const { return live_records_; }
 
  private:
-  std::vector<Region> regions_;
+  static constexpr std::uint32_t kPageRegions = 1024;
+  static bool IsDead(const Region& region) { return region.state == RegionState::kClosed && region.live_records == 0; }
+  // Changes a region by `change`, and the number of dead ones with it.
+  template <typename Change>
+  void Update(std::uint32_t region, Change&& change);
+  // The first one from `from` on in that state, or size().
+  std::uint32_t NextOf(RegionState state, std::uint32_t from) const;
+
+  std::vector<std::unique_ptr<std::array<Region, kPageRegions>>> pages_;
+  std::vector<std::uint8_t> states_;  // Region::state once more, side by side
   std::uint32_t counts_[9] = {};
+  std::uint32_t dead_ = 0;
   std::uint64_t next_epoch_;
   std::uint64_t live_bytes_ = 0;
   std::uint64_t live_payload_ = 0;

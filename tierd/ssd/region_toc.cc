@@ -36,19 +36,25 @@ void AppendBytes(std::string& out, const T& value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// Walks `count` entries at `entries`; `path` is scratch. Stops with false at the first that does not fit.
+// Takes the first entry off `entries`; `path` is that of the one before, then its own. False: it does not fit.
+bool TakeEntry(std::span<const TocScope> scopes, std::string_view& entries, TocEntry& e, std::string& path) {
+  if (entries.size() < sizeof(e)) return false;
+  std::memcpy(&e, entries.data(), sizeof(e));
+  entries.remove_prefix(sizeof(e));
+  if (e.suffix > entries.size() || e.shared > path.size() || e.shared + e.suffix > kMaxPathBytes || e.scope >= scopes.size()) return false;
+  path.resize(e.shared);
+  path.append(entries.substr(0, e.suffix));
+  entries.remove_prefix(e.suffix);
+  return true;
+}
+
+// Walks `count` entries at `entries`. Stops with false at the first that does not fit.
 bool VisitEntries(std::span<const TocScope> scopes, std::string_view entries, std::uint32_t count,
                   const std::function<void(const TocScope&, const TocEntry&, std::string_view)>& visit) {
   std::string path;
   for (std::uint32_t i = 0; i < count; ++i) {
     TocEntry e;
-    if (entries.size() < sizeof(e)) return false;
-    std::memcpy(&e, entries.data(), sizeof(e));
-    entries.remove_prefix(sizeof(e));
-    if (e.suffix > entries.size() || e.shared > path.size() || e.shared + e.suffix > kMaxPathBytes || e.scope >= scopes.size()) return false;
-    path.resize(e.shared);
-    path.append(entries.substr(0, e.suffix));
-    entries.remove_prefix(e.suffix);
+    if (!TakeEntry(scopes, entries, e, path)) return false;
     visit(scopes[e.scope], e, path);
   }
   return entries.empty();
@@ -143,6 +149,20 @@ void TocBuilder::Visit(const RecordVisitor& visit) const {
     visit(r);
   });
   TIERD_CHECK(whole);
+}
+
+bool TocBuilder::VisitSome(TocCursor& cursor, std::uint32_t most, const RecordVisitor& visit) const {
+  for (std::uint32_t i = 0; i < most && cursor.entry < entries_; ++i) {
+    std::string_view rest = std::string_view(body_).substr(cursor.at);
+    TocEntry e;
+    TIERD_CHECK(TakeEntry(scopes_, rest, e, cursor.path));
+    cursor.at = body_.size() - rest.size();
+    ++cursor.entry;
+    RecoveredRecord r = RecordOf(scopes_[e.scope], e, region_, epoch_);
+    r.path = cursor.path;
+    visit(r);
+  }
+  return cursor.entry < entries_;
 }
 
 std::optional<TocFooter> DecodeFooter(const RecordSalt& salt, std::uint32_t region, std::uint32_t region_bytes, std::span<const std::byte> bytes) {

@@ -66,6 +66,13 @@ static_assert(sizeof(TocFooter) == 72 && std::has_unique_object_representations_
 
 using RecordVisitor = std::function<void(const RecoveredRecord&)>;
 
+// How far a visit in pieces has come.
+struct TocCursor {
+  std::size_t at = 0;       // byte of the next entry
+  std::uint32_t entry = 0;  // its number
+  std::string path;         // of the one before
+};
+
 // Grows with the open region.
 class TocBuilder {
  public:
@@ -81,6 +88,8 @@ class TocBuilder {
   std::string EncodeIndexValue(const RecordSalt& salt) const;
   // All entries in order of place.
   void Visit(const RecordVisitor& visit) const;
+  // The next `most` of them from the cursor on, which stands behind an entry when it is visited. False: there are no more.
+  bool VisitSome(TocCursor& cursor, std::uint32_t most, const RecordVisitor& visit) const;
   std::uint32_t entries() const { return entries_; }
   std::uint32_t region() const { return region_; }
   std::uint64_t epoch() const { return epoch_; }

@@ -10,6 +10,10 @@
 #include "tierd/base/kill_point.h"
 
 namespace tierd::ssd {
+namespace {
+// Records of a region that could not be written, of which the owner hears in a turn: below a millisecond.
+constexpr std::uint32_t kToldPerTurn = 1024;
+}  // namespace
 
 RegionWriter::RegionWriter(TierContext& context) : context_(context) {
   for (unsigned i = 0; i < context_.options.region_buffers; ++i) {
@@ -73,7 +77,7 @@ Status RegionWriter::TakeRegion(Use use) {
   buffer.address = context_.files.AddressOf(buffer.region);
   buffer.toc.Reset(buffer.region, context_.regions.at(buffer.region).epoch);
   buffer.fill = buffer.previous_end = buffer.submitted = 0;
-  buffer.closing = buffer.toc_submitted = buffer.failed = false;
+  buffer.closing = buffer.toc_submitted = buffer.failed = buffer.lost = false;
   buffer.forgotten.clear();
   buffer.used = true;
   current_ = &buffer;
@@ -223,19 +227,33 @@ void RegionWriter::Finish(Buffer& buffer) {
   buffer.toc = TocBuilder();
 }
 
+// Its records stay readable in the buffer until the owner has heard that they are gone.
 void RegionWriter::Abandon(Buffer& buffer) {
-  std::vector<SsdRecord> lost;
-  std::sort(buffer.forgotten.begin(), buffer.forgotten.end());
-  buffer.toc.Visit([&](const RecoveredRecord& record) {
-    if (!std::binary_search(buffer.forgotten.begin(), buffer.forgotten.end(), record.location.place)) lost.push_back({record.identity, record.location});
+  context_.counters.records_lost_to_write_errors += context_.regions.at(buffer.region).live_records;
+  buffer.closing = false;
+  buffer.lost = true;
+  buffer.told = TocCursor();
+}
+
+bool RegionWriter::has_work() const {
+  return std::any_of(buffers_.begin(), buffers_.end(), [](const auto& b) { return b->lost; });
+}
+
+void RegionWriter::Step() {
+  const auto at = std::find_if(buffers_.begin(), buffers_.end(), [](const auto& b) { return b->lost; });
+  if (at == buffers_.end()) return;
+  Buffer& buffer = **at;
+  const bool more = buffer.toc.VisitSome(buffer.told, kToldPerTurn, [&](const RecoveredRecord& found) {
+    const SsdRecord record{found.identity, found.location};
+    if (context_.owner.Worth(record) < 0) return;
+    context_.regions.RemoveLive(record.location, context_.RecordBytesOf(record.location));
+    context_.owner.OnGone(record, SsdGone::kWriteFailed);
   });
-  for (const SsdRecord& record : lost) context_.regions.RemoveLive(record.location, context_.RecordBytesOf(record.location));
-  buffer.used = false;
+  if (more) return;
+  context_.regions.ClearLive(buffer.region);
   context_.regions.Set(buffer.region, RegionState::kFree);
-  context_.counters.records_lost_to_write_errors += lost.size();
-  for (const SsdRecord& record : lost) {
-    if (context_.owner.Worth(record) >= 0) context_.owner.OnGone(record, SsdGone::kWriteFailed);
-  }
+  buffer.toc = TocBuilder();
+  buffer.used = buffer.lost = false;
 }
 
 void RegionWriter::Sync(std::function<void(Status)> done) {

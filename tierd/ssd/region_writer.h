@@ -35,6 +35,10 @@ class RegionWriter {
   // True if the record was in a buffer: the index will hear of it when the region ends.
   bool Forget(const SsdLocation& location);
 
+  // Where a write failed, the owner is told which records are gone, some at a turn (HAZARDS 5): one bounded piece of it.
+  void Step();
+  bool has_work() const;
+
   // Gets the next region ready if none is.
   void Prepare();
   bool prepared() const { return prepared_.has_value(); }
@@ -72,6 +76,8 @@ class RegionWriter {
     bool closing = false;
     bool toc_submitted = false;
     bool failed = false;
+    bool lost = false;  // of a region that could not be written: its records are being told
+    TocCursor told;
     std::vector<std::uint32_t> forgotten;  // places
   };
   struct Waiter {

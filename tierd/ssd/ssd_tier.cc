@@ -19,6 +19,7 @@ namespace {
 
 // A recovered batch is handed over per turn; the scan waits when this many are ahead.
 constexpr std::size_t kBatchesAhead = 16;
+constexpr std::size_t kInstalledAtOnce = 8192;  // regions, when the index has said what is in which
 constexpr int kFillShift = 40;
 constexpr int kEpochShift = 24;
 constexpr std::int64_t kSecondNs = 1'000'000'000;
@@ -78,7 +79,7 @@ class SsdTier::Impl {
   void InvalidateDataset(std::uint64_t dataset_id, std::function<void(Status)> done);
   void GiveBack(std::function<void(std::uint64_t)> done);
   std::size_t Poll(std::size_t budget);
-  bool more_work() const { return !mailbox_.empty() || reclaimer_.has_work(); }
+  bool more_work() const { return !mailbox_.empty() || reclaimer_.has_work() || writer_.has_work(); }
   // In this order: an answer is posted before its job counts as done.
   bool ailing() const { return !recovering_ && (!health_.MayAppend() || !writer_.writable()); }
   bool at_rest() const { return maintenance_.pending() + checksums_.pending() == 0 && index_.idle() && mailbox_.empty(); }
@@ -105,7 +106,7 @@ class SsdTier::Impl {
   std::uint64_t next_fill_;
 
  private:
-  void InstallRegions(const std::vector<RecoveredRegion>& regions);
+  void InstallRegions(const std::vector<RecoveredRegion>& regions, std::size_t from);
   void FinishRecovery();
   bool WantsRegion() const;
   void StepGivingBack();
@@ -140,7 +141,8 @@ void SsdTier::Impl::Recover(std::function<void(std::span<const RecoveredRecord>)
     if (expect) mailbox_.Post([expect, records] { expect(records); });
   };
   sinks.regions = [this](std::vector<RecoveredRegion> regions) {
-    mailbox_.Post([this, regions = std::move(regions)] { InstallRegions(regions); });
+    const auto all = std::make_shared<const std::vector<RecoveredRegion>>(std::move(regions));  // shared by the turns that take a piece of it
+    for (std::size_t from = 0; from < all->size(); from += kInstalledAtOnce) mailbox_.Post([this, all, from] { InstallRegions(*all, from); });
   };
   sinks.batch = [this, batch = std::move(batch)](std::shared_ptr<RecordBatch> records) {
     return mailbox_.PostBounded(
@@ -160,9 +162,10 @@ void SsdTier::Impl::Recover(std::function<void(std::span<const RecoveredRecord>)
                  });
 }
 
-void SsdTier::Impl::InstallRegions(const std::vector<RecoveredRegion>& regions) {
-  regions_.GrowTo(static_cast<std::uint32_t>(regions.size()));
-  for (std::uint32_t i = 0; i < regions.size(); ++i) {
+void SsdTier::Impl::InstallRegions(const std::vector<RecoveredRegion>& regions, std::size_t from) {
+  const auto end = static_cast<std::uint32_t>(std::min(regions.size(), from + kInstalledAtOnce));
+  regions_.GrowTo(end);
+  for (auto i = static_cast<std::uint32_t>(from); i < end; ++i) {
     if (!regions[i].has_space) continue;
     regions_.at(i).epoch = regions[i].epoch;
     regions_.Set(i, regions[i].epoch == 0 ? RegionState::kFree : RegionState::kClosed);
@@ -287,6 +290,7 @@ std::size_t SsdTier::Impl::Poll(std::size_t budget) {
   }
   const bool give_back = !giving_back_.empty();
   space_.Step(give_back);
+  writer_.Step();
   writer_.Prepare();
   reclaimer_.Step(WantsRegion() || (give_back && regions_.AnyDead()), space_.must_shrink());
   StepGivingBack();

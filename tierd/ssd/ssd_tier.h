@@ -36,7 +36,7 @@ namespace tierd::ssd {
 struct SsdOptions {
   // Cache directory: created 0700 if missing; must belong to us, be no symlink, be on a local file system.
   std::string directory;
-  // Space for regions, rounded down to whole regions; at least 4 regions. Reloadable: SetCapacity. More costs 32 B of RAM per region.
+  // Space for regions, rounded down to whole regions; at least 4 regions. Reloadable: SetCapacity. More costs 41 B of RAM per region.
   std::uint64_t capacity_bytes = std::uint64_t{10} << 30;
   // Left free on the file system, whoever fills it; the tier gives regions back to keep it. Reloadable by SetMinFree.
   std::uint64_t min_free_bytes = std::uint64_t{1} << 30;
