@@ -13,6 +13,8 @@
 #include <cstring>
 #include <string>
 
+#include "client_lib/abi/map_aligned.h"
+
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL 0x0008U
 #endif
@@ -26,7 +28,6 @@
 namespace tierd::ram {
 namespace {
 
-constexpr std::uint64_t kHugePage = 2 << 20;
 constexpr std::uint64_t kSmallPage = 4096;
 // Pages are made in pieces, so that a signal or a shortage shows early.
 constexpr std::uint64_t kTouchStep = 16 << 20;
@@ -51,19 +52,8 @@ Status AllocateFile(int fd, std::uint64_t bytes) {
 }
 
 Result<std::byte*> MapShared(int fd, std::uint64_t bytes) {
-  void* room = ::mmap(nullptr, bytes + kHugePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (room == MAP_FAILED) return Status::FromErrno(errno, "mmap address space of " + std::to_string(bytes) + " bytes");
-  auto* const base = static_cast<std::byte*>(room);
-  const std::uint64_t lead = (kHugePage - reinterpret_cast<std::uintptr_t>(base) % kHugePage) % kHugePage;
-  void* data = ::mmap(base + lead, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
-  const int error = errno;
-  if (data == MAP_FAILED) {
-    ::munmap(room, bytes + kHugePage);
-    return Status::FromErrno(error, "mmap shared memory of " + std::to_string(bytes) + " bytes");
-  }
-  const std::uint64_t end = lead + (bytes + kSmallPage - 1) / kSmallPage * kSmallPage;
-  if (lead > 0) ::munmap(base, lead);
-  if (end < bytes + kHugePage) ::munmap(base + end, bytes + kHugePage - end);
+  void* const data = abi::MapAligned(fd, bytes, PROT_READ | PROT_WRITE);
+  if (data == MAP_FAILED) return Status::FromErrno(errno, "mmap shared memory of " + std::to_string(bytes) + " bytes");
   return static_cast<std::byte*>(data);
 }
 
