@@ -61,7 +61,7 @@ PANELS = {
         ("Evictions", "ops", [(rate("tierd_evictions_total", "tier, cause"), "{{instance}} {{tier}} {{cause}}")], "Objects that left a tier, by cause."),
         ("Evicted bytes", "Bps", [(rate("tierd_evicted_bytes_total", "tier"), "{{instance}} {{tier}}")], "Payload of them."),
         ("Through without staying", "ops", [(rate("tierd_transit_frames_total"), "{{instance}}")], "Objects that passed through RAM to one reader."),
-        ("Prefetch", "ops", [(rate("tierd_prefetch_objects_total"), "{{instance}} objects"), (rate("tierd_prefetch_late_total"), "{{instance}} late")], "Brought ahead of use, and those a reader asked for before they were there."),
+        ("Prefetch", "ops", [(rate("tierd_prefetch_objects_total"), "{{instance}} objects"), (rate("tierd_prefetch_late_total"), "{{instance}} late"), (rate("tierd_source_joined_chunks_total"), "{{instance}} with a neighbour")], "Brought ahead of use, those a reader asked for before they were there, and chunks that were read from the source together with their neighbour."),
         ("Prefetch bytes", "Bps", [(rate("tierd_prefetch_bytes_total"), "{{instance}} brought"), (rate("tierd_prefetch_unused_bytes_total"), "{{instance}} for nothing")], "For nothing: left before anybody read it."),
         ("Ahead by plan", "ops", [(rate("tierd_prefetch_lead_seconds_count"), "{{instance}} used")], "Objects that a plan brought and a reader then found in RAM."),
         ("Lead", "s", [(f"{rate('tierd_prefetch_lead_seconds_sum')} / ({rate('tierd_prefetch_lead_seconds_count')} > 0)", "{{instance}}")], "How long they were there before, on average."),

@@ -43,6 +43,15 @@ TEST_F(FlightTest, OneReadOfEachChunkOfALargeFile) {
   EXPECT_EQ(unit().reader->counters().bytes_read, bytes.size());
 }
 
+TEST_F(FlightTest, TheBeginningOfALargeFileWaitsForNoOtherPartOfIt) {
+  source_options().chunk_bytes = 64 << 10;
+  constexpr std::size_t kChunks = 200;
+  const std::string name = Write("large", Bytes("large", kChunks * (64 << 10)));
+  StartEngine();
+  EXPECT_TRUE(Fetch(name).bytes == Bytes(name, kChunks * (64 << 10)).substr(0, 64 << 10));
+  EXPECT_LE(unit().reader->counters().bytes_read, std::uint64_t{8} * (64 << 10)) << "and little has been read when it comes";
+}
+
 TEST_F(FlightTest, AReaderOvertakesWarmUp) {
   constexpr int kFiles = 1500;
   source_options().warm = true;

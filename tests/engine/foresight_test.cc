@@ -44,6 +44,21 @@ TEST_F(ForesightTest, AnEpochIsFollowedByTheNext) {
   EXPECT_TRUE(RunUntil([&] { return Declared().size() == 6; })) << Declared().size() << ", not all epochs of the plan, once";
 }
 
+// Small epochs are over before they are computed: what was read of them is kept, and counts as what is seen later does.
+TEST_F(ForesightTest, AnEpochThatIsReadBeforeItIsComputedIsFollowed) {
+  StartWithSpy();
+  for (const std::string& name : names_) Fetch(name);
+  const orders::Plan plan = PlanOf();
+  ASSERT_TRUE(Tell(plan, List(), UniqueFd(), [&] {
+                for (const std::uint32_t sample : OrderOf(plan, 0)) Read(sample);
+                EXPECT_EQ(foresight().List().front().epoch_samples, 0u) << "it is there already: this test says nothing";
+              }).ok());
+  ASSERT_TRUE(RunUntil([&] { return foresight().List().front().position == kFiles; }));
+  const PlanStatus status = foresight().List().front();
+  EXPECT_EQ(status.state, PlanState::kFollowed);
+  EXPECT_EQ(status.counts.expected, kFiles);
+}
+
 TEST_F(ForesightTest, APlanThatIsWrongIsForgottenByThePolicyWithinAWindow) {
   StartWithSpy();
   const auto id = Tell(PlanOf(), List());

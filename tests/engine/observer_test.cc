@@ -1,6 +1,7 @@
 // Orders that nobody told, found out from what is read; and what a plan brings ahead of its readers.
 #include <algorithm>
 
+#include "policies/orders/evidence.h"
 #include "tests/engine/plan_fixture.h"
 
 namespace tierd::engine {
@@ -8,7 +9,7 @@ namespace {
 
 class ObserverTest : public PlanTest {
  protected:
-  ObserverTest() { std::sort(names_.begin(), names_.end()); }  // the order of their indices: by path
+  explicit ObserverTest(int files = kFiles, std::size_t bytes = 1000) : PlanTest(files, bytes) { std::sort(names_.begin(), names_.end()); }  // the order of their indices: by path
   ~ObserverTest() override { StopEngine(); }
   std::string Report() { return engine().observer(unit()).Report(); }
   bool Await(const std::string& report) {
@@ -36,13 +37,15 @@ class ObserverTest : public PlanTest {
     return !foresight().empty();
   }
   void ExpectFollowed(const orders::Plan& plan, int epoch) {
-    ASSERT_TRUE(RunUntil([&] { return foresight().declared_ahead() > kFiles; }));
+    ASSERT_TRUE(RunUntil([&] { return foresight().declared_ahead() > names_.size(); }));
     for (int more = 0; more < 3; ++more) ReadAll(OrderOf(plan, epoch + more));
     const PlanStatus followed = foresight().List().front();
     EXPECT_EQ(followed.state, PlanState::kFollowed);
     EXPECT_EQ(followed.position, followed.epoch_samples) << "at the end of the last one";
-    EXPECT_GT(followed.counts.recall(), 0.97);
-    EXPECT_GT(followed.counts.precision(), 0.97);
+    // But for those that say that the epoch that was found is over.
+    const double most = names_.size() >= 800 ? 0.97 : 0.85;
+    EXPECT_GT(followed.counts.recall(), most);
+    EXPECT_GT(followed.counts.precision(), most);
     // What it says of the next one is what that is.
     auto orders = orders::PlanOrders::Create(orders::ParsePlan(followed.document).value()).value();
     std::vector<std::uint32_t> next;
@@ -150,6 +153,146 @@ TEST_F(ObserverTest, BlindLooksAtNothing) {
   for (int epoch = 1; epoch < 4; ++epoch) ReadAll(OrderOf(plan, epoch));
   RunUntil([] { return false; }, 2500);
   EXPECT_EQ(Report(), "");
+}
+
+// ---- small sets -------------------------------------------------------------------------------------------------------------
+
+class SmallSetTest : public ObserverTest {
+ protected:
+  explicit SmallSetTest(int files, std::size_t bytes = 1000) : ObserverTest(files, bytes) {}
+  orders::Plan Distributed(std::uint64_t world, std::uint64_t rank, std::int64_t seed) const {
+    orders::Plan plan = PlanOf(world, rank, 60, seed);
+    plan.samples = names_.size();
+    return plan;
+  }
+  orders::Plan Drawn(bool of_loader, bool shared) const {
+    orders::Plan plan = Generator(of_loader, shared);
+    plan.samples = plan.draws = names_.size();
+    return plan;
+  }
+  // All chunks of it.
+  void ReadFile(std::uint32_t sample, SessionId session) {
+    const FileId file = FileOf(names_[sample]);
+    for (std::uint32_t chunk = 0; chunk < engine().catalogue().ChunkCount(file); ++chunk) {
+      engine().OnAccess(session, std::uint64_t{engine().catalogue().OrdinalOf(ObjectOf(names_[sample], chunk))} | std::uint64_t{engine().catalogue().generation() & 0xffu} << 32);
+    }
+  }
+  // Two workers with batches of `batch`, which take turns.
+  void ReadByTwo(const std::vector<std::uint32_t>& order, std::size_t batch) {
+    for (std::size_t start = 0; start < order.size(); start += 2 * batch) {
+      for (std::size_t i = 0; i < batch; ++i) {
+        if (start + batch + i < order.size()) ReadFile(order[start + batch + i], SessionId{1002});
+        if (start + i < order.size()) ReadFile(order[start + i], SessionId{1001});
+      }
+    }
+    Settle();
+  }
+  void Begin(const orders::Plan& plan) {
+    StartEngine();
+    for (const std::string& name : names_) {
+      NoteRead(Fetch(name));
+      for (std::uint32_t chunk = 1; chunk < engine().catalogue().ChunkCount(FileOf(name)); ++chunk) NoteRead(Fetch(name, abi::FetchOp::kChunk, chunk));
+    }
+    ReadByTwo(OrderOf(plan, 1), 4);
+    ReadByTwo(OrderOf(plan, 2), 4);
+    ASSERT_TRUE(Await("watching for the next epoch")) << Report();
+  }
+  // Reads by two workers until there is a plan, and three epochs more.
+  void ExpectFound(const orders::Plan& plan, std::size_t batch) {
+    Begin(plan);
+    int epoch = 3;
+    for (; epoch < 20 && foresight().empty(); ++epoch) {
+      ReadByTwo(OrderOf(plan, epoch), batch);
+      RunUntil([&] { return !foresight().empty(); }, 1200);  // the hunt begins
+      RunUntil([&] { return Report() == "watching for the next epoch" || Report() == "recovered"; }, 30'000);
+    }
+    ASSERT_FALSE(foresight().empty()) << Report();
+    ASSERT_TRUE(RunUntil([&] { return foresight().declared_ahead() > names_.size(); }));
+    ReadByTwo(OrderOf(plan, epoch), batch);  // its first accesses say that the epoch that was found is over
+    const std::uint64_t before = foresight().List().front().counts.expected;
+    for (int more = 1; more < 3; ++more) ReadByTwo(OrderOf(plan, epoch + more), batch);
+    const PlanStatus followed = foresight().List().front();
+    EXPECT_EQ(followed.state, PlanState::kFollowed);
+    EXPECT_EQ(followed.position, followed.epoch_samples);
+    EXPECT_EQ(followed.counts.expected - before, 2 * OrderOf(plan, epoch).size()) << "every access of two epochs";
+    auto orders = orders::PlanOrders::Create(orders::ParsePlan(followed.document).value()).value();
+    std::vector<std::uint32_t> next;
+    while (orders.epoch() <= followed.epoch + 1) ASSERT_TRUE(orders.Next(&next));
+    EXPECT_EQ(next, OrderOf(plan, epoch + 3));
+  }
+};
+class Set168Test : public SmallSetTest {
+ protected:
+  Set168Test() : SmallSetTest(168) {}
+  ~Set168Test() override { StopEngine(); }
+};
+class Set40Test : public SmallSetTest {
+ protected:
+  Set40Test() : SmallSetTest(40) {}
+  ~Set40Test() override { StopEngine(); }
+};
+class Set40OfChunksTest : public SmallSetTest {
+ protected:
+  Set40OfChunksTest() : SmallSetTest(40, 300'000) { source_options().chunk_bytes = 64 << 10; }
+  ~Set40OfChunksTest() override { StopEngine(); }
+};
+class Set256Test : public SmallSetTest {
+ protected:
+  Set256Test() : SmallSetTest(256) {}
+  ~Set256Test() override { StopEngine(); }
+};
+class Set6Test : public SmallSetTest {
+ protected:
+  Set6Test() : SmallSetTest(6) {}
+  ~Set6Test() override { StopEngine(); }
+};
+
+TEST_F(Set168Test, TheSeedsOfTwoEpochsMakeAPlan) { ExpectFound(Distributed(1, 0, 1234), 7); }
+TEST_F(Set40Test, TheSeedsOfTwoEpochsMakeAPlan) { ExpectFound(Distributed(1, 0, 1234), 4); }
+// Each is five accesses, and one sample.
+TEST_F(Set40OfChunksTest, TheSeedsOfTwoEpochsMakeAPlan) { ExpectFound(Distributed(1, 0, 1234), 4); }
+// 64 samples each.
+TEST_F(Set256Test, TheOrderOfOneOfFourRanksIsFound) { ExpectFound(Distributed(4, 2, 77), 4); }
+
+TEST_F(Set168Test, AGeneratorOfASmallSeedMakesAPlan) {
+  const orders::Plan plan = Drawn(true, true);
+  StartEngine();
+  FirstEpoch(OrderOf(plan, 0));
+  ReadAll(OrderOf(plan, 1));
+  ASSERT_TRUE(Await("watching for the next epoch")) << Report();
+  int epoch = 2;
+  ASSERT_TRUE(ReadUntilFound(plan, &epoch)) << Report();
+  EXPECT_LE(epoch, 6);
+  ExpectFollowed(plan, epoch);
+}
+
+// Nearly all of 40 files is in the window: that another order is read is seen by readers that go back.
+TEST_F(Set40Test, AnotherOrderIsNoticedWithinAWindow) {
+  const orders::Plan plan = Distributed(1, 0, 1234), other = Distributed(1, 0, 99);
+  Begin(plan);
+  int epoch = 3;
+  ASSERT_TRUE(ReadUntilFound(plan, &epoch)) << Report();
+  ExpectFollowed(plan, epoch);
+  const std::vector<std::uint32_t> order = OrderOf(other, 0);
+  std::size_t read = 0;
+  while (read < order.size() && foresight().List().front().state == PlanState::kFollowed) Read(order[read++]);
+  EXPECT_LE(read, orders::PlanFollower::kWindowLeast);
+  EXPECT_FALSE(foresight().trusted());
+}
+
+// 720 orders: nothing is listed, no seed is looked for.
+TEST_F(Set6Test, IsLeftAlone) {
+  EXPECT_LT(6u, orders::LeastSamples(orders::SeedSearch::LogTried(false)));
+  EXPECT_LE(orders::LeastSamples(orders::SeedSearch::LogTried(false)), Observer::kLeastSamples) << "what is looked at can be told";
+  const orders::Plan plan = Distributed(1, 0, 3);
+  StartEngine();
+  FirstEpoch(OrderOf(plan, 0));
+  for (int epoch = 1; epoch < 12; ++epoch) {
+    ReadAll(OrderOf(plan, epoch));
+    RunUntil([] { return false; }, 300);
+    EXPECT_EQ(Report(), "");
+  }
+  EXPECT_TRUE(foresight().empty());
 }
 
 // ---- ahead -----------------------------------------------------------------------------------------------------------------

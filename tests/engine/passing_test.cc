@@ -28,7 +28,9 @@ TEST_F(PassingTest, ResidentsYieldToReadersOfTheSsd) {
   for (const std::string& name : names) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame) << name;
   const std::uint64_t residents = engine().placement().ram_resident_bytes();
   ASSERT_GT(residents, options_.ram.capacity_bytes / 2);
-  const std::uint64_t opens = source_io_.count(io::Step::kOpen);
+  // Of those that the source was asked for, none but the ones that a busy SSD was too slow for.
+  const auto others = [&] { return source_io_.count(io::Step::kOpen) - engine().counters().ssd_slow_bypass; };
+  const std::uint64_t others_before = others();
 
   ssd_io_.Hold(io::Step::kReadv);
   std::map<std::uint64_t, std::string> asked;
@@ -43,7 +45,7 @@ TEST_F(PassingTest, ResidentsYieldToReadersOfTheSsd) {
     EXPECT_EQ(answers()[id].status(), abi::FetchStatus::kFrame) << name;
     EXPECT_TRUE(answers()[id].bytes == Bytes(name, kBytes)) << name;
   }
-  EXPECT_EQ(source_io_.count(io::Step::kOpen), opens + engine().counters().ssd_slow_bypass);
+  EXPECT_EQ(others(), others_before);
   EXPECT_GE(engine().placement().ram_resident_bytes(), options_.ram.capacity_bytes / 4) << "a quarter stays";
 }
 

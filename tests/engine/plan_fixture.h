@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fstream>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,10 +18,10 @@ class PlanTest : public EngineTest {
  protected:
   static constexpr int kFiles = 800;
 
-  PlanTest() {
+  explicit PlanTest(int files = kFiles, std::size_t bytes = 1000) {
     source_options().staleness = abi::Staleness::kImmutable;
     source_options().ahead = false;
-    names_ = MakeFiles(kFiles, 1000);
+    names_ = MakeFiles(files, bytes);
   }
   ~PlanTest() override { StopEngine(); }
   void StartWithSpy() {
@@ -47,14 +48,18 @@ class PlanTest : public EngineTest {
     for (const std::string& name : names_) list += tree_.path() + "/" + name + "\n";
     return list;
   }
-  Result<std::uint64_t> Tell(const orders::Plan& plan, const std::string& list, UniqueFd process = UniqueFd()) {
+  // `at_once` runs when the plan has just been taken.
+  Result<std::uint64_t> Tell(const orders::Plan& plan, const std::string& list, UniqueFd process = UniqueFd(), const std::function<void()>& at_once = nullptr) {
     std::optional<Result<std::uint64_t>> told;
     Engine::ToldPlan plan_told;
     plan_told.plan = plan;
     plan_told.list_file = cache_.path() + "/told.list";
     std::ofstream(plan_told.list_file) << list;
     plan_told.process = std::move(process);
-    engine().TellPlan(unit(), std::move(plan_told), [&](Result<std::uint64_t> result) { told = std::move(result); });
+    engine().TellPlan(unit(), std::move(plan_told), [&](Result<std::uint64_t> result) {
+      told = std::move(result);
+      if (at_once) at_once();
+    });
     EXPECT_TRUE(RunUntil([&] { return told.has_value(); }));
     return *told;
   }

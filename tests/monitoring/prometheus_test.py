@@ -257,7 +257,7 @@ class Monitoring(unittest.TestCase):
                 os.kill(daemon.pid, signal.SIGSTOP)
                 time.sleep(0.1)  # long enough for more accesses than a ring holds, also where the reader gets a tenth of a processor
                 os.kill(daemon.pid, signal.SIGCONT)
-                time.sleep(0.01)
+                time.sleep(0.002)  # a few turns: most of these are short, whatever becomes of one of them
 
         def inject():
             self.load(daemon, reading(files, 0), threads=2)

@@ -26,6 +26,7 @@ struct EngineCounters {
   std::uint64_t promotions_ssd_ram = 0, promotions_source_ram = 0, promotions_ram_ssd = 0;
   std::uint64_t promotion_bytes_ssd_ram = 0, promotion_bytes_source_ram = 0, promotion_bytes_ram_ssd = 0;
   std::uint64_t promotions_failed = 0;
+  std::uint64_t source_joined = 0;           // chunks that were read from the source in a neighbour's request
   std::array<std::array<std::uint64_t, kEvictCauses>, 2> evictions{};       // [tier][cause]
   std::array<std::uint64_t, 2> evicted_bytes{};
   std::uint64_t prefetch_files = 0, prefetch_bytes = 0;

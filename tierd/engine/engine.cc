@@ -141,8 +141,9 @@ void Engine::NoteAccess(SessionId session, ObjectId object, std::uint8_t tier) {
   const FileId file = catalogue_->object(object).file;
   SourceUnit& unit = *sources_[catalogue_->file(file).source];
   unit.policy.Accessed({Raw(object), static_cast<std::uint32_t>(session), clock_.MonotonicNs(), tier});
-  foresights_[unit.index]->OnAccess(session, file);
   forerunners_[unit.index]->OnAccess(object);
+  if (!visits_.Begins(session, file, object)) return;
+  foresights_[unit.index]->OnAccess(session, file);
   observers_[unit.index]->OnAccess(session, file);
 }
 
@@ -156,6 +157,7 @@ AccessWatch::Tiers Engine::TiersForWatch() const {
 }
 
 void Engine::OnSessionEnd(SessionId session) {
+  visits_.OnSessionEnd(session);
   for (const auto& unit : sources_) {
     unit->read_ahead.ForgetSession(static_cast<std::uint64_t>(session));
     foresights_[unit->index]->OnSessionEnd(session);

@@ -23,6 +23,7 @@
 #include "tierd/engine/catalogue.h"
 #include "tierd/engine/counters.h"
 #include "tierd/engine/fetcher.h"
+#include "tierd/engine/file_visits.h"
 #include "tierd/engine/forerunner.h"
 #include "tierd/engine/foresight.h"
 #include "tierd/engine/jobs.h"
@@ -173,8 +174,18 @@ class Engine {
     NoteLost();
     return true;
   }
-  bool DrainSources(std::int64_t begin_ns);
+  // The steps of a turn: true when there is more to do at once.
+  bool DrainSources();
+  bool StepSsd();
+  bool StepFetcher() { return fetcher_->ResumeRest(); }
+  bool StepJobs();
+  bool StepSweeps() { return sweeps_->Step(); }
+  bool StepPlacement() { return placement_->Turn(); }
+  bool StepRefresher() { return refresher_->Step(); }
   bool StepIndex();
+  bool StepPolicies();
+  bool StepForesight();
+  bool StepForerunners();
   bool TellPolicy(SourceUnit& unit);
   bool RenewPolicy(SourceUnit& unit);
   void NoteAccess(SessionId session, ObjectId object, std::uint8_t tier);
@@ -222,6 +233,7 @@ class Engine {
   std::vector<std::unique_ptr<Foresight>> foresights_;  // by SourceUnit::index
   std::vector<std::unique_ptr<Forerunner>> forerunners_;
   std::vector<std::unique_ptr<Observer>> observers_;
+  FileVisits visits_;
   std::uint64_t last_plan_ = 0;
   std::vector<std::unique_ptr<Watched>> watched_;
   boost::asio::steady_timer timer_;
@@ -240,6 +252,7 @@ class Engine {
   const std::shared_ptr<TimerWaits> timer_waits_ = std::make_shared<TimerWaits>();  // shared with handlers, which may lie in the loop after this object
   bool armed_idle_ = false;  // the timer is set for a daemon with nothing to do
   bool failed_ = false;      // memory ran out in the last turn
+  std::size_t next_step_ = 0;  // of the next turn, the first
   bool index_growth_under_way_ = false;
   std::int64_t grow_index_again_ns_ = 0;
   bool stopping_ = false;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "tierd/engine/engine.h"
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::size_t kCompletionsPerTurn = 256;
 constexpr std::size_t kCompletionsAtOnce = 16;
-constexpr std::int64_t kTurnNs = 2'000'000;
+constexpr std::int64_t kTurnNs = 1'000'000;
 constexpr std::size_t kWalkBatchesPerTurn = 4;
 constexpr std::uint32_t kGrowSlotsPerTurn = 8192;   // ~0.5 ms
 constexpr std::int64_t kGrowPauseNs = 2'000'000'000;  // after an index could not be made
@@ -99,7 +100,8 @@ void Engine::NoteLost() {
   });
 }
 
-bool Engine::DrainSources(std::int64_t begin_ns) {
+bool Engine::DrainSources() {
+  const std::int64_t begin_ns = clock_.PreciseNs();
   bool more = false;
   // A completion may mean copying and summing a whole chunk: the clock is looked at in between (HAZARDS 5).
   const auto drain = [&](source::SourceReader& reader) {
@@ -132,36 +134,60 @@ bool Engine::StepIndex() {
   return false;
 }
 
+// Each step keeps to about a millisecond. When they have taken as much together, the others come first in the next turn: somebody may have asked for something
+// meanwhile (HAZARDS 5).
 void Engine::Turn() {
+  using Step = bool (Engine::*)();
+  static constexpr Step kSteps[] = {&Engine::DrainSources, &Engine::StepSsd, &Engine::StepFetcher, &Engine::StepJobs, &Engine::StepSweeps, &Engine::StepPlacement,
+                                    &Engine::StepRefresher, &Engine::StepIndex, &Engine::StepPolicies, &Engine::StepForesight, &Engine::StepForerunners};
   const std::int64_t begin = clock_.PreciseNs();
   bool more = false;
   failed_ = false;
-  const auto part = [this](auto&& work) {
-    const bool fails = Fails(work);
-    failed_ |= fails;
-    return fails;
-  };
-  part([&] { more |= DrainSources(begin); });
-  if (ssd_) {
-    part([&] {
-      more |= ssd_->Poll(kCompletionsPerTurn) == kCompletionsPerTurn;
-      more |= ssd_->more_work();
-      more |= fetcher_->ResumeWrites();
-    });
-  }
-  part([&] { more |= fetcher_->ResumeRest(); });
-  if (part([&] { more |= jobs_->Pump(); })) jobs_->Abandon();
-  part([&] { more |= sweeps_->Step(); });
-  part([&] { more |= placement_->Turn(); });
-  part([&] { more |= refresher_->Step(); });
-  part([&] { more |= StepIndex(); });
-  for (const auto& unit : sources_) part([&] { more |= TellPolicy(*unit); });
-  for (const auto& foresight : foresights_) part([&] { more |= foresight->Step(); });
-  for (const auto& forerunner : forerunners_) part([&] { forerunner->Step(); });
-  if (on_turn) part(on_turn);
-  part([&] { EndTurn(); });
+  std::size_t taken = 0;
+  do {
+    const Step step = kSteps[next_step_];
+    next_step_ = (next_step_ + 1) % std::size(kSteps);
+    failed_ |= Fails([&] { more |= (this->*step)(); });
+  } while (++taken < std::size(kSteps) && clock_.PreciseNs() - begin < kTurnNs);
+  if (taken < std::size(kSteps)) more = true;
+  else next_step_ = 0;
+  if (on_turn) failed_ |= Fails(on_turn);
+  failed_ |= Fails([&] { EndTurn(); });
   NoteLag(begin);
   if (more && !failed_) ScheduleTurn();  // without memory the next tick is soon enough: trying at once would keep a processor busy
+}
+
+bool Engine::StepSsd() {
+  if (!ssd_) return false;
+  const bool many = ssd_->Poll(kCompletionsPerTurn) == kCompletionsPerTurn;
+  const bool more = ssd_->more_work();
+  return fetcher_->ResumeWrites() || many || more;
+}
+
+bool Engine::StepJobs() {
+  bool more = false;
+  if (Fails([&] { more = jobs_->Pump(); })) {
+    failed_ = true;
+    jobs_->Abandon();
+  }
+  return more;
+}
+
+bool Engine::StepPolicies() {
+  bool more = false;
+  for (const auto& unit : sources_) more |= TellPolicy(*unit);
+  return more;
+}
+
+bool Engine::StepForesight() {
+  bool more = false;
+  for (const auto& foresight : foresights_) more |= foresight->Step();
+  return more;
+}
+
+bool Engine::StepForerunners() {
+  for (const auto& forerunner : forerunners_) forerunner->Step();
+  return false;
 }
 
 void Engine::NoteLag(std::int64_t begin_ns) {

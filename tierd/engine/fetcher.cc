@@ -113,6 +113,14 @@ void Fetcher::ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Pr
     catalogue_.Remove(file);
     return Discover(unit, key, path, std::move(waiter), priority);
   }
+  // Known as a link because somebody asked for just that, or walked past it; who follows it finds its alias from now on. (Asked for itself, it is the source's again.)
+  const bool follows = waiter->op == abi::FetchOp::kChunk || (waiter->is_client() && (waiter->flags & abi::kFetchNoFollow) == 0);
+  if ((flags & kFileSymlink) != 0 && follows) {
+    const std::string path = catalogue_.PathOf(file);
+    const abi::FileKey key = catalogue_.file(file).key;
+    catalogue_.Remove(file);
+    return Discover(unit, key, path, std::move(waiter), priority);
+  }
   const bool ours = !waiter->is_client() && (flags & kFileUnproven) != 0;  // to have it is enough
   if (!ours && NowTicks() >= catalogue_.DeadlineOf(file)) {
     const ObjectId only = catalogue_.ChunkCount(file) == 1 ? catalogue_.ObjectOf(file, 0) : kNoObject;

@@ -123,9 +123,11 @@ class Fetcher {
   void Reap();
 
   struct Fill;
+  struct SourceRead;
   struct Discovery;
   struct Listing;
   using FillPtr = std::shared_ptr<Fill>;            // shared with the callbacks of its I/O, which may outlive its place in fills_
+  using SourceReadPtr = std::shared_ptr<SourceRead>;  // see there
   using DiscoveryPtr = std::shared_ptr<Discovery>;  // likewise
 
   void Serve(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter, source::Priority priority);
@@ -170,9 +172,12 @@ class Fetcher {
   bool SsdIsSlower(const SourceUnit& unit, const Fill& fill);
   bool HungFramesFull() const { return hung_bytes_ > 0 && hung_bytes_ >= placement_.ram_capacity() / 8; }
   void FillFromSource(SourceUnit& unit, const FillPtr& fill);
+  bool JoinNeighbour(const FillPtr& fill);
+  bool AcquireAll(SourceUnit& unit, SourceRead& read, source::ReadRequest& request);
+  void Compose(const SourceUnit& unit, SourceRead& read, source::ReadRequest& request);
   void OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadResult& result);
-  void OnSourceRead(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result);
-  void OnLateRead(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result);
+  void OnSourceRead(SourceUnit& unit, const SourceReadPtr& read, const source::ReadResult& result);
+  void OnLateRead(SourceUnit& unit, const SourceReadPtr& read, const source::ReadResult& result);
   void OnFilled(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result);
   bool AcquireFor(const FillPtr& fill, io::AlignedBuffer* filled = nullptr);
   // The source's bytes are all there; some are looked at twice (SourceOptions::check_reads) before the fill is completed.

@@ -152,9 +152,10 @@ void Fetcher::DiscoverByRead(SourceUnit& unit, const DiscoveryPtr& discovery, so
   request.rest = discovery->rest;
   request.priority = priority;
   request.deadline_ns = discovery->waiters.front()->deadline_ns;
-  request.acquire_buffer = [this, discovery]() -> std::byte* {
+  request.acquire = [this, discovery](source::ReadRequest& sent) {
     if (discovery->staging.size() == 0) Guard([&] { discovery->staging = staging_->Take(discovery->capacity); });
-    return discovery->staging.size() == 0 ? nullptr : discovery->staging.data();
+    sent.buffer = discovery->staging.data();
+    return discovery->staging.size() != 0;
   };
   discovery->timing = {unit.pace.Begin(), 0, clock_.PreciseNs()};
   request.done = [this, &unit, discovery](const source::ReadResult& result) {

@@ -32,7 +32,7 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
     if (waiter->is_client() && !fill->has_client()) ++counters_.prefetch_late;
     if (waiter->is_client()) {
       fill->priority = std::min(fill->priority, priority);  // also of what is asked of the source later
-      unit.reader->Promote(fill->request, priority, waiter->deadline_ns);
+      if (const auto read = fill->read.lock()) unit.reader->Promote(read->request, priority, waiter->deadline_ns);
     }
     if (waiter->is_client() && placement_.OnSsd(object)) ssd_->Hasten(catalogue_.object(object).ssd);
     fill->evict |= waiter->evict;
@@ -164,59 +164,6 @@ void Fetcher::OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadRe
   placement_.EvictSsd(fill->object, EvictCause::kDamaged);
   fill->skip_ssd = true;
   FillFromSource(unit, fill);  // that read is completed from the source (F05, F12)
-}
-
-void Fetcher::FillFromSource(SourceUnit& unit, const FillPtr& fill) {
-  if (HungFramesFull() && fill->priority != source::Priority::kPrefetch) return Fail(fill, abi::Fallback::kSourceSlow, BringOutcome::kFailed);
-  const ObjectRecord& record = catalogue_.object(fill->object);
-  const bool chunked = (catalogue_.file(fill->file).flags & kFileChunked) != 0;
-  source::ReadRequest request;
-  request.path = catalogue_.PathOf(fill->file);
-  request.offset = std::uint64_t{record.chunk} * unit.options.chunk_bytes + fill->head;
-  request.capacity = record.bytes - fill->head;
-  if (fill->head == 0 && record.bytes >= 64 * 1024) request.capacity = (request.capacity + 4095) & ~std::size_t{4095};  // room for O_DIRECT
-  if (chunked || fill->head != 0) request.expected = catalogue_.StatOf(fill->file);
-  request.priority = fill->priority;
-  for (const Waiter& waiter : fill->waiters) {
-    if (waiter->is_client()) request.deadline_ns = std::max(request.deadline_ns, waiter->deadline_ns);
-  }
-  fill->generation = GenerationOf(unit);
-  request.acquire_buffer = [this, fill]() -> std::byte* {
-    bool acquired = false;
-    if (fill->orphan || HungFramesFull() || !Survives([&] { acquired = AcquireFor(fill); }) || !acquired) return nullptr;
-    return (fill->staging.size() != 0 ? fill->staging.data() : placement_.FrameSpan(fill->grant.frame).data()) + fill->head;
-  };
-  request.done = [this, &unit, fill](const source::ReadResult& result) { Guard([&] { OnSourceRead(unit, fill, result); }); };
-  request.on_buffer_free = [this, &unit, fill](const source::ReadResult& result) { Guard([&] { OnLateRead(unit, fill, result); }); };
-  fill->timing = {unit.pace.Begin(), record.bytes, clock_.PreciseNs()};
-  fill->request = unit.reader->Read(std::move(request));
-}
-
-void Fetcher::OnSourceRead(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result) {
-  fill->timing.End(unit.pace, result.error, clock_.PreciseNs());
-  if (result.buffer_held) {
-    // The I/O goes on without anybody waiting; a late success may still be published (OnLateRead).
-    fill->late = true;
-    if (fill->grant.outcome == Placement::Outcome::kGranted) {
-      fill->hung_bytes = placement_.FrameSpan(fill->grant.frame).size();
-      hung_bytes_ += fill->hung_bytes;
-      ++hung_frames_;
-    }
-    Waiters waiters = std::move(fill->waiters);
-    fill->waiters.clear();
-    for (const Waiter& waiter : waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, fill->orphan ? kNoFile : fill->file);
-    return;
-  }
-  OnFilled(unit, fill, result);
-}
-
-void Fetcher::OnLateRead(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result) {
-  fill->late = false;
-  if (fill->hung_bytes != 0) {
-    hung_bytes_ -= std::exchange(fill->hung_bytes, 0);
-    --hung_frames_;
-  }
-  OnFilled(unit, fill, result);
 }
 
 void Fetcher::OnFilled(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result) {

@@ -1,10 +1,27 @@
 // Freshness: how long what is known of a file is believed, when the source is asked again, and what becomes of it when the source says something else.
 #include <algorithm>
+#include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "tierd/engine/fetcher_impl.h"
 
 namespace tierd::engine {
+namespace {
+
+constexpr std::int64_t kUnreachableNs = 5'000'000'000;  // so long nobody is made to wait for another attempt
+
+// What is on the SSD is served even if the source cannot say that it is still so.
+bool OfflineOk(const SourceUnit& unit) { return unit.options.offline_ok && unit.options.staleness == abi::Staleness::kImmutable; }
+
+// Nobody has answered for the source: not "it is another kind of file" or "it lies outside", which are answers.
+bool Unreachable(const source::StatReply& reply) {
+  if (reply.error != source::ReadError::kErrno) return reply.error == source::ReadError::kTimeout || reply.error == source::ReadError::kHung;
+  constexpr int kErrors[] = {EIO, ENOTCONN, ETIMEDOUT, ECONNREFUSED, ECONNRESET, ECONNABORTED, EHOSTDOWN, EHOSTUNREACH, ENETDOWN, ENETUNREACH, ESHUTDOWN};
+  return std::find(std::begin(kErrors), std::end(kErrors), reply.sys_errno) != std::end(kErrors);
+}
+
+}  // namespace
 
 std::uint32_t Fetcher::DeadlineFor(const SourceUnit& unit, std::int64_t stat_sent_ns, bool racy) const {
   if (unit.options.staleness == abi::Staleness::kImmutable && !racy) return abi::kDeadlineNever;
@@ -55,8 +72,17 @@ void Fetcher::Prove(SourceUnit& unit, FileId file, const source::StatReply& repl
 }
 
 void Fetcher::Revalidate(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority) {
+  const std::int64_t now_ns = clock_.MonotonicNs();
+  std::int64_t deadline_ns = waiter->deadline_ns;
+  if (OfflineOk(unit)) {
+    if (now_ns < unit.unreachable_until_ns) {
+      Confirm(unit, file, now_ns, (catalogue_.file(file).flags & kFileRacy) != 0);
+      if (++waiter->attempts > kMaxAttempts) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, file);
+      return ServeFile(unit, file, std::move(waiter), priority);
+    }
+    if (deadline_ns != 0) deadline_ns = now_ns + (deadline_ns - now_ns) / 2;  // who waits is still there when it is known that there is no answer
+  }
   auto [it, first] = revalidations_.try_emplace(Raw(file));
-  const std::int64_t deadline_ns = waiter->deadline_ns;
   it->second.waiters.push_back(std::move(waiter));
   if (!first) return unit.reader->Promote(it->second.request, priority, deadline_ns);
   ++counters_.revalidations;
@@ -79,10 +105,11 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
   Waiters waiters = std::move(it->second.waiters);
   revalidations_.erase(it);
   const FileRecord& record = catalogue_.file(file);
-  const bool offline = unit.options.offline_ok && unit.options.staleness == abi::Staleness::kImmutable;
   if (reply.error != source::ReadError::kNone) {
-    if (offline && reply.error != source::ReadError::kErrno) {
-      Confirm(unit, file, clock_.MonotonicNs(), (record.flags & kFileRacy) != 0);
+    if (OfflineOk(unit) && Unreachable(reply)) {
+      const std::int64_t now_ns = clock_.MonotonicNs();
+      unit.unreachable_until_ns = now_ns + kUnreachableNs;
+      Confirm(unit, file, now_ns, (record.flags & kFileRacy) != 0);
     } else {
       for (const Waiter& waiter : waiters) {
         // An ENOENT is passed on, never believed (HAZARDS 2.15): what is cached stays, unserved, until a stat confirms it.

@@ -42,8 +42,8 @@ struct Fetcher::Fill {
   std::uint8_t rereads = 0;
   std::size_t head = 0;     // bytes that are in the frame already (discovery's read)
   std::uint64_t generation = 0;  // of the dataset when the bytes were asked for
-  source::RequestId request{};
-  Timing timing;
+  std::weak_ptr<SourceRead> read;  // while the source is asked
+  Timing timing;                 // of a read of the SSD
   std::uint64_t hung_bytes = 0;  // of its frame, while late
   // Where the bytes go: a frame, or a staging buffer for the SSD tier alone.
   Placement::Grant grant;
@@ -55,6 +55,19 @@ struct Fetcher::Fill {
       if (waiter->is_client()) return true;
     return false;
   }
+};
+
+// One request to the source: a chunk, or neighbours in one file that were asked for while it stood in the reader's line. Shared with its callbacks, which alone keep it.
+struct Fetcher::SourceRead {
+  struct Piece {
+    FillPtr fill;
+    std::size_t bytes = 0;
+  };
+  std::vector<Piece> pieces;  // by chunk; those of a request that was sent follow one another
+  std::uint64_t bytes = 0;    // of them all
+  bool sent = false;
+  source::RequestId request{};
+  Timing timing;
 };
 
 // A path that the catalogue does not know yet.

@@ -17,7 +17,7 @@ constexpr std::int64_t kRestNs = 1'000'000'000; // between two beginnings
 constexpr double kPaceMemory = 0.2;             // weight of the latest second
 constexpr double kOutpaced = 1.5;
 constexpr double kTolerated = 0.25;             // share of the latest accesses that are not as foretold
-constexpr orders::ReaderTag kGuest{.tag = 1, .own = false};
+constexpr std::size_t kSmallEpoch = 4 * orders::PlanFollower::kWindowLeast;  // a window is more than a quarter of it
 
 }  // namespace
 
@@ -63,7 +63,9 @@ Status Foresight::Add(Consumer consumer) {
     return Status(Code::kInvalid, "the plan says " + std::to_string(consumer.plan.samples) + " samples, the list has " + std::to_string(consumer.list.size()) + " paths");
   Result<orders::PlanOrders> orders = orders::PlanOrders::Create(consumer.plan);
   if (!orders.ok()) return orders.status();
+  std::vector<orders::SampleAccess> read = std::move(consumer.read);
   auto followed = std::make_unique<Followed>(SampleMap::Parts{unit_, catalogue_, fetcher_, clock_}, std::move(consumer), std::move(orders).value());
+  followed->follower.HasBeenRead(std::move(read));
   followed->last_reader_ns = clock_.MonotonicNs();
   consumers_.push_back(std::move(followed));
   return Status::Ok();
@@ -125,17 +127,17 @@ void Foresight::OnSessionEnd(SessionId session) {
   readers_.erase(at);
 }
 
-Foresight::Followed* Foresight::WhoExpects(FileId file) const {
+Foresight::Followed* Foresight::WhoExpects(FileId file, std::uint8_t tag) const {
   for (const auto& one : consumers_) {
     const std::uint32_t sample = one->map.SampleOf(file);
-    if (sample != SampleMap::kNone && one->follower.Expects(sample, kGuest)) return one.get();
+    if (sample != SampleMap::kNone && one->follower.Expects(sample, {.tag = tag, .own = false})) return one.get();
   }
   return nullptr;
 }
 
 void Foresight::OnAccess(SessionId session, FileId file) {
   if (consumers_.empty()) return;
-  const auto tag = static_cast<std::uint8_t>(static_cast<std::uint32_t>(session) % 255 + 1);
+  const auto tag = orders::PlanFollower::TagOf(static_cast<std::uint32_t>(session));
   Reader& reader = readers_[static_cast<std::uint32_t>(session)];
   Followed* const own = reader.consumer;
   const std::uint32_t sample = own == nullptr ? SampleMap::kNone : own->map.SampleOf(file);
@@ -144,7 +146,7 @@ void Foresight::OnAccess(SessionId session, FileId file) {
     if (sample != SampleMap::kNone) ObserveOwn(reader, sample, tag);
     return;
   }
-  Followed* const likely = WhoExpects(file);
+  Followed* const likely = WhoExpects(file, tag);
   if (likely == nullptr) {
     if (own != nullptr) return ObserveOwn(reader, sample, tag);
     if (reader.votes > 0) --reader.votes;
@@ -179,28 +181,34 @@ orders::PlanFollower::Verdict Foresight::Observe(Followed& consumer, std::uint32
   const orders::OrderFollower* const before = consumer.follower.current().get();
   const std::size_t from = before == nullptr ? 0 : before->frontier(), length = before == nullptr ? 0 : before->order().size();
   const std::uint32_t window = before == nullptr ? 0 : before->window();
+  // Nearly all of a small epoch is in the window, whatever its order: there a reader has to go forward, as it did when the order was found.
+  const bool back = !consumer.told && length < kSmallEpoch && before != nullptr && before->GoesBack(sample, who);
   const Verdict verdict = consumer.follower.Observe(sample, who);
   // Resumed, or on to the next epoch in the middle of one: what the policy still waits for will not come.
   const auto& now = consumer.follower.current();
   const std::size_t passed = before == nullptr ? 0 : (now.get() == before ? now->frontier() : length) - from;
   if (consumer.in_future && passed > window) outpaced_ = true;
-  if (verdict == Verdict::kExpected || verdict == Verdict::kFound) {
-    consumer.read = true;
-    last_expected_ns_ = clock_.MonotonicNs();
-    ++consumer.expected;
-    if (consumer.in_future) ++consumed_;
-  }
+  if (verdict == Verdict::kExpected || verdict == Verdict::kFound) CountExpected(consumer, 1);
   // An epoch that is through: what is read again is not what comes next.
   const bool repeated = verdict == Verdict::kRepeated && !now->finished();
   // Nor is what one reader reads again, while the plan's other readers do as they should.
   const bool strange = verdict == Verdict::kAgain && reader != nullptr && consumer.right > (reader->wrong == 0 ? 1u : 0u);
   if (verdict != Verdict::kHeld && !repeated && !strange) {
     const double weight = 1.0 / std::clamp<std::uint32_t>(now->window() / 4, 16, 256);
-    consumer.doubt += weight * ((verdict == Verdict::kExpected || verdict == Verdict::kShared ? 0.0 : 1.0) - consumer.doubt);
+    const bool right = (verdict == Verdict::kExpected && !(back && now.get() == before)) || verdict == Verdict::kShared;
+    consumer.doubt += weight * ((right ? 0.0 : 1.0) - consumer.doubt);
   }
   if (verdict == Verdict::kFound) consumer.doubt = 0;  // the accesses that looked wrong were right
   consumer.trusted = consumer.doubt < kTolerated;
   return verdict;
+}
+
+void Foresight::CountExpected(Followed& consumer, std::uint64_t accesses) {
+  if (accesses == 0) return;
+  consumer.read = true;
+  last_expected_ns_ = clock_.MonotonicNs();
+  consumer.expected += accesses;
+  if (consumer.in_future) consumed_ += accesses;
 }
 
 // ---- the future ------------------------------------------------------------------------------------------------------------
@@ -208,7 +216,7 @@ orders::PlanFollower::Verdict Foresight::Observe(Followed& consumer, std::uint32
 void Foresight::Prepare(Followed& consumer) {
   const bool handed = workers_.Run([orders = consumer.follower.Ask()] { return orders::PlanFollower::Prepare(orders); },
                                    [this, id = consumer.id](std::optional<orders::PlanFollower::Epoch> epoch) {
-                                     if (Followed* const one = Find(id)) one->follower.Add(std::move(epoch));
+                                     if (Followed* const one = Find(id)) CountExpected(*one, one->follower.Add(std::move(epoch)));
                                      wake_();
                                    });
   if (!handed) Remove(consumer.id);  // no memory for a plan

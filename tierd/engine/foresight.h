@@ -79,6 +79,7 @@ class Foresight {
     std::string document;
     SampleMap::List list;
     bool told = true;
+    std::vector<orders::SampleAccess> read;  // of its first epoch, before it is told; by sessions
     bool keep = false;        // also when its readers are long gone
     UniqueFd process;         // a pidfd: the plan ends with that process; none: by kIdleNs without a reader
   };
@@ -120,8 +121,9 @@ class Foresight {
   };
   static constexpr std::uint32_t kNever = 0xffffffffu;
   Followed* Find(std::uint64_t id) const;
-  Followed* WhoExpects(FileId file) const;
+  Followed* WhoExpects(FileId file, std::uint8_t tag) const;
   orders::PlanFollower::Verdict Observe(Followed& consumer, std::uint32_t sample, orders::ReaderTag who, const Reader* reader = nullptr);
+  void CountExpected(Followed& consumer, std::uint64_t accesses);
   void ObserveOwn(Reader& reader, std::uint32_t sample, std::uint8_t tag);
   void ObserveStranger(FileId file, std::uint8_t tag);
   // The reader is that consumer's from now on, or nobody's.

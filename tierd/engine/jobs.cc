@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <numeric>
 #include <utility>
 
 namespace tierd::engine {
@@ -12,8 +13,9 @@ constexpr std::uint64_t kBytesAhead = std::uint64_t{64} << 20;  // on their way 
 constexpr std::size_t kMinAhead = 16;
 constexpr std::size_t kMaxAhead = 1536;
 constexpr std::size_t kPerTurn = 256;
-constexpr std::size_t kChunksAhead = 4;       // of one large file
+constexpr std::size_t kChunksAhead = 8;       // of one large file: two requests of four chunks
 constexpr std::size_t kQueueHigh = 100'000;   // names waiting before the walk pauses
+constexpr std::size_t kDroppedPerTurn = 4096;  // names of jobs that are over: below half a millisecond
 constexpr std::uint64_t kRefusalsToStop = 256;  // warm-up ends when the tiers have been full for so many files in a row
 }  // namespace
 
@@ -97,7 +99,7 @@ void Jobs::WalkItem(const JobPtr& job, const Item& item) {
 
 bool Jobs::Pump() {
   std::size_t queued = 0;
-  bool more = false, unplaced = false;
+  bool more = DropNames(), unplaced = false;
   std::vector<JobPtr> active;
   for (auto& [id, job] : jobs_) {
     if (!job->over()) active.push_back(job);
@@ -117,6 +119,24 @@ bool Jobs::Pump() {
   }
   walks_paused_ = queued > kQueueHigh || unplaced;
   return more;
+}
+
+// A cancelled job may leave a hundred thousand of them (HAZARDS 5). True: there are more.
+bool Jobs::DropNames() {
+  if (!names_left_) return false;
+  std::size_t dropped = 0;
+  for (const auto& [id, job] : jobs_) {
+    if (!job->over()) continue;
+    for (; !job->queue.empty(); job->queue.pop_front(), ++dropped) {
+      if (dropped == kDroppedPerTurn) return true;
+    }
+  }
+  names_left_ = false;
+  return false;
+}
+
+std::size_t Jobs::names_waiting() const {
+  return std::accumulate(jobs_.begin(), jobs_.end(), std::size_t{0}, [](std::size_t sum, const auto& entry) { return sum + entry.second->queue.size(); });
 }
 
 // A dataset that does not fit is not warmed: its readers promote it by themselves, in their order.
@@ -231,7 +251,7 @@ void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
       break;
     }
     case BringOutcome::kNoRoom:
-      if (job->options.ssd_only && job->requeued < 4 * status.files_total && placement_.SsdFree() > kBytesAhead) {
+      if (job->options.ssd_only && !job->over() && job->requeued < 4 * status.files_total && placement_.SsdFree() > kBytesAhead) {
         ++job->requeued;  // staging buffers ran out for a moment, not regions
         job->queue.emplace_back(file->unit, file->path);
         return;
@@ -307,7 +327,7 @@ void Jobs::End(const JobPtr& job) {
   JobStatus& status = job->status;
   status.ended_ns = std::max<std::int64_t>(1, clock_.MonotonicNs());
   status.walking = false;
-  job->queue.clear();
+  names_left_ |= !job->queue.empty();
   CancelWalks(*job);
   const bool complete = job->status.kind != JobKind::kPrefetch
                             ? status.files_failed + status.files_no_room == 0 && status.error.empty()
@@ -315,7 +335,7 @@ void Jobs::End(const JobPtr& job) {
   status.state = complete ? JobState::kDone : JobState::kPartial;
   --running_;
   while (jobs_.size() > kRememberedJobs + running_) {
-    const auto oldest = std::find_if(jobs_.begin(), jobs_.end(), [](const auto& entry) { return entry.second->over(); });
+    const auto oldest = std::find_if(jobs_.begin(), jobs_.end(), [](const auto& entry) { return entry.second->over() && entry.second->queue.empty(); });
     if (oldest == jobs_.end() || oldest->second == job) break;
     jobs_.erase(oldest);
   }
@@ -345,7 +365,7 @@ void Jobs::Abandon(const JobPtr& job) {
   job->status.ended_ns = std::max<std::int64_t>(1, clock_.MonotonicNs());
   job->status.walking = false;
   job->status.state = JobState::kPartial;
-  job->queue.clear();
+  names_left_ |= !job->queue.empty();
   job->unplaced.clear();
   --running_;
 }

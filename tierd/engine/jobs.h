@@ -79,7 +79,9 @@ class Jobs {
 
   // Starts what limits allow; every turn. True: another turn has work at once.
   bool Pump();
-  bool idle() const { return running_ == 0; }
+  bool idle() const { return running_ == 0 && !names_left_; }
+  // Names of files that are still to be asked for. Those of a job that has ended go some at a turn.
+  std::size_t names_waiting() const;
   // Too many names wait: let the job walkers rest.
   bool walks_paused() const { return walks_paused_; }
 
@@ -119,6 +121,7 @@ class Jobs {
   void End(const JobPtr& job);
   static void CancelWalks(const Job& job);
   bool OutgrowsTiers(const Job& job) const;
+  bool DropNames();
 
   Catalogue& catalogue_;
   Placement& placement_;
@@ -130,6 +133,7 @@ class Jobs {
   std::uint64_t next_id_ = 1;
   std::size_t running_ = 0;
   bool walks_paused_ = false;
+  bool names_left_ = false;  // of jobs that are over
 };
 
 }  // namespace tierd::engine

@@ -86,10 +86,11 @@ std::uint64_t Jobs::VerifyRecords(std::vector<Item> items) {
   return job->status.id;
 }
 
-// The records to read are looked up a slice at a time.
+// The records to read are looked up a slice at a time: each is compared with all that was asked for, which may be thousands of paths.
 void Jobs::FindRecords(const JobPtr& job) {
   const std::size_t objects = catalogue_.object_slots();
-  const std::size_t end = std::min(objects, job->looked_at + kLookedAtPerTurn);
+  const std::size_t slice = std::max<std::size_t>(1, kLookedAtPerTurn / std::max<std::size_t>(1, job->items.size()));
+  const std::size_t end = std::min(objects, job->looked_at + slice);
   for (; job->looked_at < end; ++job->looked_at) {
     const auto id = static_cast<ObjectId>(job->looked_at);
     if (!placement_.OnSsd(id)) continue;

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
+#include "policies/orders/evidence.h"
 #include "policies/orders/file_list.h"
 
 namespace tierd::engine {
@@ -45,6 +45,7 @@ std::string Ordered(std::vector<std::string> paths, const std::string& root, con
 void Observer::OnAccess(SessionId session, FileId file) {
   if (parts_.unit.options.mode == OrderMode::kBlind) return;
   read_ = true;
+  ++reads_;
   if (recording_ && beginnings_.back().accesses.size() < orders::EpochWatcher::kKept) beginnings_.back().accesses.emplace_back(session, file);
   if (stage_ != Stage::kWatching) return;
   const std::uint32_t sample = map_->SampleOf(file);
@@ -85,7 +86,8 @@ void Observer::Tick() {
   if (right_) return FindPlace();
   // The watcher's first epoch was under way when it came: only from the next on is the beginning seen.
   if (stage_ != Stage::kWatching || hunt_ != nullptr || HuntBeginning()) return;
-  if (watcher_->epoch() > 0 && watcher_->epoch() != hunted_epoch_ && SeenEnough()) Hunt();
+  if (watcher_->epoch() == 0) return;
+  if (const Look look = WorthALook(); look > (watcher_->epoch() == hunted_epoch_ ? hunted_ : Look::kNone)) Hunt(look);
 }
 
 // All of it; or, by ranks that see another part of it in each epoch, so much that half of the reads more were of files that had been read.
@@ -93,8 +95,7 @@ bool Observer::ReadForAnEpoch() const {
   const EpochCounter& epochs = parts_.unit.epochs;
   if (epochs.count() == 0) return false;
   const EpochCounter::Epoch first = epochs.epoch(0);
-  const std::uint64_t reads = std::accumulate(first.reads.begin(), first.reads.end(), std::uint64_t{0});
-  return first.files >= kLeastSamples && (epochs.count() >= 2 || 2 * reads >= 3 * first.files);
+  return first.files >= kLeastSamples && (epochs.count() >= 2 || 2 * reads_ >= 3 * first.files);
 }
 
 void Observer::ListFiles() {
@@ -134,13 +135,20 @@ void Observer::Watch(Result<SampleMap::List> list) {
 
 // ---- seeds -----------------------------------------------------------------------------------------------------------------
 
-bool Observer::SeenEnough() const { return watcher_->observation().accesses.size() >= std::min<std::size_t>(kEnough, map_->samples() / 4); }
+// Of a rank, an epoch is as long as its last one was.
+Observer::Look Observer::WorthALook() const {
+  const std::size_t seen = watcher_->observation().accesses.size();
+  const std::uint64_t epoch = std::min<std::uint64_t>(watcher_->length(), map_->samples());
+  if (seen < std::clamp<std::uint64_t>(epoch / 4, kLeastEarly, kMostEarly) || !orders::MayTell(watcher_->observation(), orders::SeedSearch::LogTried(false))) return Look::kNone;
+  return seen >= std::min<std::uint64_t>(kEnough, epoch - epoch / 4) ? Look::kFull : Look::kEarly;
+}
 
 // And one more: epochs are told apart with some delay.
 std::uint64_t Observer::EpochsSince(std::uint64_t ended) const { return std::min(parts_.unit.epochs.ended() - ended + 3, kMostGuessed); }
 
-void Observer::Hunt() {
+void Observer::Hunt(Look look) {
   hunted_epoch_ = watcher_->epoch();
+  hunted_ = look;
   hunting_beginning_ = false;
   hunted_since_ = parts_.unit.epochs.ended() - std::min<std::uint64_t>(parts_.unit.epochs.ended(), 1);
   std::vector<orders::PlanSearch> guesses;
@@ -153,13 +161,13 @@ void Observer::Hunt() {
     if (last_->fit.stride == 1) guesses.push_back({.plan = GeneratorOf(*last_), .like = whole, .from = 1, .epochs = passed});
   }
   // All seeds take an hour: not of the first epochs, which may be odd ones, nor while a guess may be right in the next.
-  const orders::SeedSearch::Options options{.all_seeds = guesses.empty() && watcher_->epoch() > kQuickEpochs};
+  const orders::SeedSearch::Options options{.all_seeds = guesses.empty() && look == Look::kFull && watcher_->epoch() > kQuickEpochs};
   hunt_ = std::make_unique<SeedHunt>(watcher_->observation(), options, std::move(guesses), kShareOfCore);
 }
 
 // What the first accesses are of is known now.
 bool Observer::HuntBeginning() {
-  const std::size_t enough = std::min<std::size_t>(kEnough, map_->samples() / 4);
+  const std::size_t enough = std::min<std::size_t>(kEnough, map_->samples() - map_->samples() / 4);
   const auto is_short = [&] { return beginnings_.front().accesses.size() < enough; };
   while (!beginnings_.empty() && !(recording_ && beginnings_.size() == 1) && is_short()) beginnings_.erase(beginnings_.begin());
   if (beginnings_.empty() || is_short()) return false;
@@ -189,6 +197,7 @@ void Observer::TakeHunted() {
   if (found.guess) right_ = Right{.search = *found.guess, .epoch = hunted_epoch_};
   else if (found.order && hunting_beginning_) OnFirstSeed(*found.order);
   else if (found.order) OnSeed(*found.order);
+  if (!hunting_beginning_ && (found.guess || found.order)) hunted_ = Look::kFull;
 }
 
 // Its thread may compute an epoch, or rest: nobody waits for that here.
@@ -246,18 +255,18 @@ void Observer::OnSeed(const orders::RecoveredOrder& found) {
 
 // ---- plans -----------------------------------------------------------------------------------------------------------------
 
-// Its readers may have gone on to other epochs meanwhile.
+// Its readers may have gone on to other epochs meanwhile, also while it is computed: then it is looked for again.
 void Observer::FindPlace() {
-  if (placing_ || !SeenEnough()) return;
+  if (placing_ || WorthALook() == Look::kNone) return;
   if (++right_->attempts > kMostAttempts) return right_.reset();
   orders::PlanSearch search = right_->search;
   search.epochs = watcher_->epoch() - right_->epoch + 3;
   const double log_tried = std::log(static_cast<double>(search.epochs));
   placing_ = parts_.workers.Run([search, log_tried, observation = watcher_->observation()] { return orders::Locate(search, observation, log_tried, [] { return true; }); },
-                                [this, alive = alive_](const std::optional<orders::Plan>& plan) {
+                                [this, epoch = watcher_->epoch(), alive = alive_](const std::optional<orders::Plan>& plan) {
                                   if (!*alive) return;
                                   placing_ = false;
-                                  if (plan && stage_ == Stage::kWatching && right_) MakePlans(*plan, right_->search.like);
+                                  if (plan && stage_ == Stage::kWatching && right_ && watcher_->epoch() == epoch) MakePlans(*plan, right_->search.like);
                                 });
 }
 
@@ -275,6 +284,7 @@ void Observer::MakePlans(const orders::Plan& plan, const orders::OrderFit& like)
     consumer.document = orders::PlanToJson(consumer.plan);
     consumer.list = list_;
     consumer.told = false;
+    consumer.read = watcher_->observation().accesses;
     if (!parts_.foresight.Add(std::move(consumer)).ok()) return Restart();
     plans_.push_back(parts_.last_plan);
   }

@@ -27,6 +27,7 @@
 #include "policies/orders/plan_location.h"
 #include "tierd/base/clock.h"
 #include "tierd/engine/catalogue.h"
+#include "tierd/engine/epoch_counter.h"
 #include "tierd/engine/foresight.h"
 #include "tierd/engine/sample_map.h"
 #include "tierd/engine/seed_hunt.h"
@@ -49,6 +50,7 @@ class Observer {
   explicit Observer(const Parts& parts) : parts_(parts) {}
   ~Observer() { *alive_ = false; }
 
+  // A reader has begun to read a file.
   void OnAccess(SessionId session, FileId file);
   // Once a second.
   void Tick();
@@ -59,14 +61,19 @@ class Observer {
   std::uint32_t same_orders() const { return watcher_ ? watcher_->same_orders() : same_orders_; }
 
   static constexpr double kShareOfCore = 0.1;
-  static constexpr std::uint32_t kLeastSamples = 256;   // smaller sets are not worth it
+  // Of smaller sets epochs cannot be told apart; of less than half as many an order says too little of its seed (orders::LeastSamples).
+  static constexpr std::uint32_t kLeastSamples = EpochCounter::kLeastFiles;
   static constexpr std::uint32_t kMostSamples = 1 << 22;
-  static constexpr std::size_t kEnough = 256;           // accesses of an epoch, to look for its seed
+  // An epoch is looked at twice: with a quarter of its accesses, 16 to 64, which are enough where few workers read (policies/orders/evidence.h); and if they were not,
+  // with three quarters, at most kEnough. All seeds are gone through for the latter alone, and nothing for what cannot be told by it.
+  static constexpr std::size_t kLeastEarly = 16, kMostEarly = 64;
+  static constexpr std::size_t kEnough = 256;
   static constexpr std::uint32_t kQuietTicks = 10;      // without a read, before a job begins: 10 to 15 s, as an idle daemon ticks later
   static constexpr std::uint32_t kDoubtedTicks = 10;    // seconds with reads, all plans doubted, until they are taken back
 
  private:
   enum class Stage : std::uint8_t { kWaiting, kListing, kWatching, kFound };
+  enum class Look : std::uint8_t { kNone, kEarly, kFull };
   // The first accesses behind a time without any: of a job's first epoch, maybe.
   struct Beginning {
     std::uint64_t since = 0;  // epochs that had ended by then
@@ -87,8 +94,9 @@ class Observer {
   bool ReadForAnEpoch() const;
   void ListFiles();
   void Watch(Result<SampleMap::List> list);
-  bool SeenEnough() const;
-  void Hunt();
+  // What the accesses of the present epoch are enough for.
+  Look WorthALook() const;
+  void Hunt(Look look);
   bool HuntBeginning();
   void TakeHunted();
   void EndHunt();
@@ -117,12 +125,14 @@ class Observer {
   bool hunting_beginning_ = false;             // hunt_ is about one
   std::uint64_t hunted_since_ = 0;             // what is hunted began when so many epochs had ended
   std::uint32_t hunted_epoch_ = 0;             // of the watcher
+  Look hunted_ = Look::kNone;                  // of that epoch: the last look; kFull also if it was found
   std::optional<orders::RecoveredOrder> last_; // of the last epoch whose seed was found
   std::uint64_t last_since_ = 0;
   std::vector<Beginning> beginnings_ = std::vector<Beginning>(1);  // not looked at yet; at most kMostKept
   bool recording_ = true;                      // the last of these
   bool read_ = false;                          // since the last tick
   std::uint32_t quiet_ticks_ = 0;
+  std::uint64_t reads_ = 0;                    // of files, since the start
   std::vector<Generator> generators_;          // at most kMostKept
   std::optional<Right> right_;
   bool placing_ = false;                       // a worker looks for its readers

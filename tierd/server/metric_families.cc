@@ -132,6 +132,7 @@ void AddMovement(Table& table, engine::Engine& engine) {
       .Add(c.promotion_bytes_ssd_ram, {{"from", "ssd"}, {"to", "ram"}})
       .Add(c.promotion_bytes_ram_ssd, {{"from", "ram"}, {"to", "ssd"}});
   table.Gauge("tierd_promotions_inflight", "Objects on their way now.").Add(static_cast<std::uint64_t>(engine.fetcher().fills_in_flight()));
+  table.Counter("tierd_source_joined_chunks_total", "Chunks read from a source in the request of their neighbour in the file.").Add(c.source_joined);
   table.Counter("tierd_evictions_total", "Objects that left a tier, by cause.");
   for (std::size_t tier = 0; tier < 2; ++tier)
     for (std::size_t cause = 0; cause < engine::kEvictCauses; ++cause)
