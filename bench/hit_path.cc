@@ -1,6 +1,6 @@
 // The hit path alone, without a daemon process: nanoseconds per get + release and per copy, on an index and segments made in this process.
 // usage: hit_path [--files N] [--rounds N] [--threads N]     one line per measurement on stdout
-//        hit_path --copy                      memcpy against copies that ask for their source ahead, by size of the destination
+//        hit_path --copy                      GB/s of memcpy and of the three copies of libtier, by size of the destination; which of those is used here
 // For tuning; bars are measured against the real daemon (bench/lookup.cc, bench/hit.cc).
 #include <signal.h>
 #include <sys/wait.h>
@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -57,24 +58,29 @@ Percentiles Measure(std::size_t calls, Op op) {
 
 void CopyTable() {
   const std::size_t source_bytes = std::size_t{256} << 20;
-  std::vector<char> source(source_bytes, 's');
-  std::printf("%12s %12s %12s %7s\n", "destination", "memcpy GB/s", "ahead GB/s", "ratio");
-  for (std::size_t bytes = 64 << 10; bytes <= std::size_t{128} << 20; bytes *= 2) {
+  // At the begin of a page, as frames lie; destinations are where malloc puts them.
+  auto* const source = static_cast<char*>(std::aligned_alloc(4096, source_bytes));
+  std::memset(source, 's', source_bytes);
+  using Copy = void (*)(void*, const void*, std::size_t);
+  constexpr Copy kCopies[] = {[](void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }, tierd::client::CopyAhead, tierd::client::CopyByString, tierd::client::CopyStreaming};
+  std::printf("used here from %zu KiB: %s\n", tierd::client::kCopyLargeFrom >> 10, tierd::client::StringsAreFast() ? "string; from 32 MiB: streaming" : "ahead");
+  std::printf("%12s %9s %9s %9s %9s\n", "destination", "memcpy", "ahead", "string", "streaming");
+  for (std::size_t bytes = 16 << 10; bytes <= std::size_t{128} << 20; bytes *= 2) {
     std::vector<char> to(bytes, 't');
-    double best[2] = {0, 0};
+    double best[std::size(kCopies)] = {};
     for (int round = 0; round < 5; ++round) {
-      for (int kind = 0; kind < 2; ++kind) {
+      for (std::size_t kind = 0; kind < std::size(kCopies); ++kind) {
         const std::uint64_t start = NowNs();
         for (std::size_t at = 0; at + bytes <= source_bytes; at += bytes) {
-          if (kind == 0) std::memcpy(to.data(), source.data() + at, bytes);
-          else tierd::client::CopyAhead(to.data(), source.data() + at, bytes);
+          kCopies[kind](to.data(), source + at, bytes);
           __asm__ volatile("" : : "r"(to.data()) : "memory");
         }
         best[kind] = std::max(best[kind], static_cast<double>(source_bytes) / static_cast<double>(NowNs() - start));
       }
     }
-    std::printf("%10zuKi %12.2f %12.2f %7.2f\n", bytes >> 10, best[0], best[1], best[1] / best[0]);
+    std::printf("%10zuKi %9.2f %9.2f %9.2f %9.2f\n", bytes >> 10, best[0], best[1], best[2], best[3]);
   }
+  std::free(source);
 }
 
 }  // namespace

@@ -172,7 +172,7 @@ void MeasurePattern(Bench& bench, const Pattern& pattern) {
   if (!bench.Wants(id + ".calls")) return;
   const auto calls = [&](bool preloaded) { return [&, preloaded] { return CallsPerSample(bench, preloaded, pattern, directory); }; };
   RowText text{id + ".calls", what + "kernel calls of a sample", "calls"};
-  const Comparison measured = Interleave(std::min(bench.rounds(1), 1), calls(true), calls(false));
+  const Comparison measured = Interleave(std::min(bench.rounds(3), 3), calls(true), calls(false));
   if (pattern.least != nullptr && !measured.baseline.values.empty()) {
     Pattern lock = pattern;
     lock.kind = pattern.least;

@@ -88,11 +88,11 @@ double ReadThroughReader(source::SourceReader* reader, const SystemClock& clock,
     request.path = path;
     request.capacity = kBuffer;
     request.priority = source::Priority::kPrefetch;
-    request.acquire_buffer = [&free] {
-      if (free.empty()) return new std::byte[kBuffer];
-      std::byte* buffer = free.back().release();
+    request.acquire = [&free](source::ReadRequest& sent) {
+      if (free.empty()) free.emplace_back(new std::byte[kBuffer]);
+      sent.buffer = free.back().release();
       free.pop_back();
-      return buffer;
+      return true;
     };
     request.done = [&](const source::ReadResult& result) {
       ++done;

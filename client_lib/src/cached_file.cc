@@ -95,6 +95,10 @@ class Finder {
         cached_.piece.Free();
         look = Look::kMiss;
       }
+      if (look == Look::kAlias) {  // whoever means the link itself: of that the source knows more
+        cached_.reason = abi::Fallback::kNotRegular;
+        return;
+      }
       if (look != Look::kMiss) {
         cached_.reason = Overcome(call_, cached_.target, cached_.text, look, cached_.piece);
         if (cached_.reason != abi::Fallback::kNone) return;
@@ -126,8 +130,9 @@ class Finder {
   Look LookInMemory() {
     Target& target = cached_.target;
     const LookUp look_up{*target.session, *target.session->index.load(std::memory_order_acquire), call_.now_ns, check_, &cached_.facts};
-    if (wish_.bytes) return LookUpPath(look_up, target, wish_.use, cached_.piece);
-    return LookUpFacts(look_up, target.path_key, wish_.follow);
+    const Look look = wish_.bytes ? LookUpPath(look_up, target, wish_.use, cached_.piece) : LookUpFacts(look_up, target.path_key, wish_.follow);
+    // The facts of the link itself, which somebody asked for, are not those of what it names.
+    return look == Look::kOther && wish_.follow && cached_.facts.kind == abi::SlotKind::kSymlink ? Look::kMiss : look;
   }
 
   bool Answers(Look look, Outcome& outcome) const {

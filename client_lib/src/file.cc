@@ -73,7 +73,7 @@ int File::Keep(const Call& call) {
     if (kept_) return 0;
     copy_ = std::malloc(first_.bytes);
     if (copy_ == nullptr) return -ENOMEM;
-    CopyOut(copy_, first_.data, first_.bytes);
+    CopyOut(copy_, first_.data, first_.bytes, first_.bytes);
     first_.data = static_cast<const std::byte*>(copy_);
     first_.Free();
     return 0;
@@ -184,7 +184,7 @@ File::Done File::ReadHere(void* buffer, std::size_t count, std::uint64_t offset)
     }
     std::size_t part = count - copied;
     if (mode_ == Mode::kChunked && part > chunk_bytes_ - begin) part = static_cast<std::size_t>(chunk_bytes_ - begin);
-    CopyOut(static_cast<char*>(buffer) + copied, bytes->data + begin, part);
+    CopyOut(static_cast<char*>(buffer) + copied, bytes->data + begin, part, count);
     const bool revoked = piece.held() && piece.session->page->revoked.load(std::memory_order_acquire) != 0;  // HAZARDS 2.5
     if (!revoked) NoteChunk(*bytes, tier, chunk);
     piece.Free();
@@ -216,7 +216,7 @@ File::Done File::Read(const Call& call, void* buffer, std::size_t count, std::ui
     std::size_t part = count - copied;
     if (mode_ == Mode::kChunked && part > chunk_bytes_ - begin) part = static_cast<std::size_t>(chunk_bytes_ - begin);
     if (reason == abi::Fallback::kNone) {
-      CopyOut(static_cast<char*>(buffer) + copied, bytes->data + begin, part);
+      CopyOut(static_cast<char*>(buffer) + copied, bytes->data + begin, part, count);
       const abi::Tier tier = TierOf(*bytes, chunk);
       if (tier > done.tier) done.tier = tier;
       if (piece.held() && piece.session->page->revoked.load(std::memory_order_acquire) != 0) reason = abi::Fallback::kRevoked;  // HAZARDS 2.5

@@ -61,8 +61,8 @@ Look LookUpFacts(const LookUp& look_up, abi::FileKey key, bool follow) {
   const SlotRef ref = FindSlot(look_up.index, key);
   if (!ref) return look_up.index.Retired() ? Look::kRetired : Look::kMiss;
   abi::FileKey target;
-  const Look look = lookup_detail::LookUpOther(look_up, ref, follow ? &target : nullptr);
-  if (look == Look::kAlias) {
+  const Look look = lookup_detail::LookUpOther(look_up, ref, &target);
+  if (look == Look::kAlias && follow) {
     const SlotRef next = FindSlot(look_up.index, target);
     if (!next) return Look::kMiss;
     const Look there = lookup_detail::LookUpOther(look_up, next, nullptr);

@@ -126,7 +126,7 @@ inline Look LookUpFile(const LookUp& look_up, abi::FileKey key, Piece& piece, ab
 // last. With any_age (an open file keeps its version whatever its age) the deadline does not matter. kMiss also when the file has another version.
 Look LookUpChunk(const LookUp& look_up, abi::FileKey file, std::uint32_t chunk, const FileFacts& version, LeaseUse use, Piece& piece);
 
-// Valid facts of whatever has that key, without its bytes; an alias is followed. kKnown/kEmpty/kChunked/kOther: known.
+// Valid facts of whatever has that key, without its bytes. kKnown/kEmpty/kChunked/kOther: known. An alias is followed, or else is kAlias.
 Look LookUpFacts(const LookUp& look_up, abi::FileKey key, bool follow);
 
 }  // namespace tierd::client

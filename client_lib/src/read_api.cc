@@ -40,7 +40,7 @@ inline ssize_t HitCopy(Client& client, const char* path, void* buffer, std::size
   std::size_t bytes = 0;
   if (offset < piece.bytes) {
     bytes = piece.bytes - offset < count ? static_cast<std::size_t>(piece.bytes - offset) : count;
-    CopyOut(buffer, piece.data + offset, bytes);
+    CopyOut(buffer, piece.data + offset, bytes, bytes);
   }
   const bool revoked = session->page->revoked.load(std::memory_order_acquire) != 0;  // HAZARDS 2.5: after the copy
   FreeLease(*session->page, piece.lease);

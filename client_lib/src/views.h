@@ -30,9 +30,11 @@ inline bool Account(Session& session, std::uint64_t bytes) {
 }
 
 inline void GiveLeaseBack(Session& session, std::uint32_t slot, std::uint32_t epoch, std::uint64_t bytes) {
-  if (!SameProcess() || session.fork_generation != ForkGeneration() || MayBeInAChild(epoch)) {
+  const bool same_process = SameProcess();
+  if (!same_process || session.fork_generation != ForkGeneration() || MayBeInAChild(epoch)) {
     // Held over a fork: the lease stays for whoever else has the view (HAZARDS 2.6).
     session.frozen_released.fetch_add(1, std::memory_order_release);
+    if (same_process && !session.serves()) SweepClosed();
     return;
   }
   if (bytes >= session.account_from) session.page->leased_bytes.fetch_sub(bytes, std::memory_order_relaxed);

@@ -77,7 +77,7 @@ int PieceView(const Call& call, Piece& piece, tier_view& view) {
     return 0;
   }
   void* const block = std::malloc(piece.bytes);
-  if (block != nullptr) CopyOut(block, piece.data, piece.bytes);
+  if (block != nullptr) CopyOut(block, piece.data, piece.bytes, piece.bytes);
   const bool revoked = piece.session->page->revoked.load(std::memory_order_acquire) != 0;
   piece.Free();
   if (block == nullptr) return -ENOMEM;
@@ -100,7 +100,7 @@ bool MapPiece(const Piece& piece, char* place) {
 bool CopyPiece(const Piece& piece, char* place) {
   void* const memory = ::mmap(place, piece.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
   if (memory == MAP_FAILED) return false;
-  CopyOut(memory, piece.data, piece.bytes);
+  CopyOut(memory, piece.data, piece.bytes, piece.bytes);
   return piece.session->page->revoked.load(std::memory_order_acquire) == 0;  // HAZARDS 2.5
 }
 
