@@ -282,6 +282,11 @@ other nodes are seen within the staleness bound of the data set.""")),
 Real from the start are: files opened with other flags than those listed; all files of a process that has loaded liburing or libaio or entered cuFile, whose descriptors leave the
 library's sight; what is opened while 0, 1 or 2 is free; files that the process has open for writing.
 
+A name that goes through symbolic links is served, too: below a source, and from outside (~/data -> /pfs/data), where the library learns a link from one of the first files or directories
+that are opened through it. A link that is changed is seen at once; another one that it leads through, changed by another process, within the staleness bound of the data set. Calls that
+mean the link itself (lstat, readlink, O_NOFOLLOW) are the kernel's. Read from the source are: names with "..", links out of a source, and most of a directory of links to single
+files from outside.
+
 Not covered are static programs, Go, and system calls made by hand other than by syscall(2): a name reads the source there, a number of a served file gives EBADF, never other bytes.
 
 A served file's descriptor is 768 or more (from three quarters of the limit where that is lower), /proc/self/fd shows a socket behind it, st_blocks is what the size takes and st_atime

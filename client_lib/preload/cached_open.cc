@@ -161,6 +161,7 @@ namespace {
 
 // What is neither held nor in shared memory. -ESTALE: the file has been written to, and no chunk of its version is there any more.
 __attribute__((noinline)) ssize_t ReadElsewhere(Description& d, void* buffer, std::size_t count, std::uint64_t offset) {
+  const client::KeepErrno keep;  // a new segment is mapped here, with advice that kernels and filters may refuse
   const bool small = StackIsSmall();
   const SlowPath slow;
   client::Call call(*process.client, d.path, 0);
@@ -197,7 +198,7 @@ ssize_t ReadCached(Description& d, void* buffer, std::size_t count, std::uint64_
   if (count > kMost) count = kMost;
   if (count == 0) return 0;
   if (!d.whole) return ReadFile(d, buffer, count, offset);
-  client::CopyOut(buffer, d.piece.data + offset, count);
+  client::CopyOut(buffer, d.piece.data + offset, count, count);
   CountPieceRead(d, count);
   return static_cast<ssize_t>(count);
 }
@@ -258,6 +259,7 @@ bool StatPath(const char* path, bool follow, struct stat& st) {
       Count(counters.stats);
       return true;
     }
+    if (look == client::Look::kAlias) return false;  // the link itself is meant
   }
   if (!StatSlow(path, follow, st)) return false;
   Count(counters.stats);

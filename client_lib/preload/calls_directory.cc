@@ -42,7 +42,7 @@ __attribute__((noinline)) DIR* TryListing(const char* path) {
     plain->text[bytes] = '\0';
     path = plain->text;
   }
-  const char* const located = Locate(AT_FDCWD, path, room);
+  const char* const located = Locate(AT_FDCWD, path, true, room);
   if (located == nullptr || (AnyUntold() && !TellUntold())) return nullptr;
   return AsDir(OpenDirectory(located));
 }
@@ -53,7 +53,9 @@ TIERD_EXPORT(DIR*, opendir, const char* path) {
   if (Active() && path != nullptr && path[0] != '\0' && MayBeInside(AT_FDCWD, path)) {
     if (DIR* const ours = TryListing(path); ours != nullptr) return ours;
   }
-  return Next_opendir()(path);
+  DIR* const directory = Next_opendir()(path);
+  if (directory != nullptr && Active() && IsWorthALook(path)) [[unlikely]] LearnLink(path, Next_dirfd()(directory));
+  return directory;
 }
 
 namespace {

@@ -8,7 +8,9 @@
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/changes.h"
+#include "client_lib/preload/links.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/reopened.h"
@@ -42,9 +44,10 @@ bool AllowsFlags(const char* path, int flags) {
 // A descriptor of ours for a path that may be below a source, or -1. errno stays as it was.
 __attribute__((noinline)) int TryCached(int directory, const char* path, int flags, NotServed& not_served) {
   Room room;
-  const char* const located = Locate(directory, path, room);
+  bool outside = false;
+  const char* const located = Locate(directory, path, (flags & O_NOFOLLOW) == 0, room, &outside);
   if (located == nullptr) {
-    not_served.why = RealOpen::kPath;
+    if (!outside) not_served.why = RealOpen::kPath;
     return -1;
   }
   if (process.standard_free.load(std::memory_order_relaxed)) {
@@ -71,16 +74,21 @@ __attribute__((noinline)) int TryCached(int directory, const char* path, int fla
   return -1;
 }
 
-inline int CachedOrNothing(int directory, const char* path, int flags, NotServed& not_served) {
-  if (path == nullptr) return -1;
-  if (MayReopen(path)) [[unlikely]] RealIfReopened(path);
-  if (Writes(flags) || !MayBeInside(directory, path)) return -1;
+__attribute__((noinline)) int CachedIfServed(int directory, const char* path, int flags, NotServed& not_served) {
   if ((flags & ~kServed) != 0 || !MayMakeDescriptors()) {
     not_served.why = (flags & ~kServed) != 0 ? RealOpen::kFlags : RealOpen::kMode;
     return -1;
   }
   const tierd::client::KeepErrno keep;
   return TryCached(directory, path, flags, not_served);
+}
+
+// Inlined, and nothing but comparisons for a name outside: such calls are the most, and are to cost next to nothing.
+__attribute__((always_inline)) inline int CachedOrNothing(int directory, const char* path, int flags, NotServed& not_served) {
+  if (path == nullptr) return -1;
+  if (MayReopen(path)) [[unlikely]] RealIfReopened(path);
+  if (Writes(flags) || !MayBeInside(directory, path)) [[likely]] return -1;
+  return CachedIfServed(directory, path, flags, not_served);
 }
 
 }  // namespace
@@ -98,12 +106,42 @@ namespace {
 inline int AfterReal(int fd, int flags, const NotServed& not_served) {
   if (fd < 0) return fd;
   NewNumber(fd);
-  CountNotServed(not_served);
+  if (not_served.why != RealOpen::kCount) CountNotServed(not_served);
   if (Writes(flags)) [[unlikely]] {
     const tierd::client::KeepErrno keep;
     NoteWriter(fd);
   }
   return fd;
+}
+
+// The file just opened by a name outside may be one below a source: then the link that led there is learnt, and this one is served already. -1: it stays as it is.
+__attribute__((noinline)) int TryBehindLink(int directory, const char* path, int flags, int fd) {
+  const tierd::client::KeepErrno keep;
+  Room room;
+  tierd::client::PathText* const found = room.Get();
+  if (found == nullptr || !LearnLink(directory, path, fd, *found) || (flags & ~kServed) != 0 || !MayMakeDescriptors()) return -1;
+  NotServed not_served;
+  const int ours = TryCached(AT_FDCWD, found->text, flags, not_served);
+  if (ours < 0) {
+    CountNotServed(not_served);
+    return -1;
+  }
+  bool same = false;
+  if (const Using use(ours); use) same = VersionBehind(use->facts, fd) == SourceVersion::kOpened;
+  if (!same) {
+    CloseNumber(ours);
+    return -1;
+  }
+  Count(counters.links);
+  CloseOwnFile(fd);
+  return ours;
+}
+
+inline int AfterOpen(int fd, int directory, const char* path, int flags, const NotServed& not_served) {
+  if (fd >= 0 && not_served.why == RealOpen::kCount && !Writes(flags) && IsWorthALook(path)) [[unlikely]] {
+    if (const int ours = TryBehindLink(directory, path, flags, fd); ours >= 0) return ours;
+  }
+  return AfterReal(fd, flags, not_served);
 }
 
 }  // namespace
@@ -119,7 +157,7 @@ TIERD_EXPORT(int, open, const char* path, int flags, ...) {
   if (!Active()) return Next_open()(path, flags, mode);
   NotServed not_served;
   if (const int fd = CachedOrNothing(AT_FDCWD, path, flags, not_served); fd >= 0) return fd;
-  return AfterReal(Next_open()(path, flags, mode), flags, not_served);
+  return AfterOpen(Next_open()(path, flags, mode), AT_FDCWD, path, flags, not_served);
 }
 TIERD_ALIAS(int, open64, open, const char*, int, ...)
 
@@ -134,7 +172,7 @@ TIERD_EXPORT(int, openat, int directory, const char* path, int flags, ...) {
   if (!Active()) return Next_openat()(directory, path, flags, mode);
   NotServed not_served;
   if (const int fd = CachedOrNothing(directory, path, flags, not_served); fd >= 0) return fd;
-  return AfterReal(Next_openat()(directory, path, flags, mode), flags, not_served);
+  return AfterOpen(Next_openat()(directory, path, flags, mode), directory, path, flags, not_served);
 }
 TIERD_ALIAS(int, openat64, openat, int, const char*, int, ...)
 
@@ -142,7 +180,7 @@ TIERD_EXPORT(int, __open_2, const char* path, int flags) {
   if (!Active()) return Next___open_2()(path, flags);
   NotServed not_served;
   if (const int fd = CachedOrNothing(AT_FDCWD, path, flags, not_served); fd >= 0) return fd;
-  return AfterReal(Next___open_2()(path, flags), flags, not_served);  // it checks that O_CREAT came with a mode
+  return AfterOpen(Next___open_2()(path, flags), AT_FDCWD, path, flags, not_served);  // it checks that O_CREAT came with a mode
 }
 TIERD_ALIAS(int, __open64_2, __open_2, const char*, int)
 
@@ -150,7 +188,7 @@ TIERD_EXPORT(int, __openat_2, int directory, const char* path, int flags) {
   if (!Active()) return Next___openat_2()(directory, path, flags);
   NotServed not_served;
   if (const int fd = CachedOrNothing(directory, path, flags, not_served); fd >= 0) return fd;
-  return AfterReal(Next___openat_2()(directory, path, flags), flags, not_served);
+  return AfterOpen(Next___openat_2()(directory, path, flags), directory, path, flags, not_served);
 }
 TIERD_ALIAS(int, __openat64_2, __openat_2, int, const char*, int)
 

@@ -58,15 +58,31 @@ TIERD_EXPORT(pid_t, _Fork, void) {
 
 namespace {
 
-struct SharedMemoryChild {
+struct Child {
   int (*run)(void*);
   void* argument;
 };
 
+// On our memory, with descriptors of its own.
 int RunMarked(void* argument) {
-  const SharedMemoryChild child = *static_cast<SharedMemoryChild*>(argument);
+  const Child child = *static_cast<Child*>(argument);
   ++vfork_depth;
   return child.run(child.argument);
+}
+
+// On a copy of our memory. libc ends it with a system call when it returns.
+int RunAsProcess(void* argument) {
+  const Child child = *static_cast<Child*>(argument);
+  if (Active()) {
+    process.forking.store(0, std::memory_order_relaxed);  // the parent's
+    BeginInChild();
+  }
+  const int status = child.run(child.argument);
+  if (Active()) {
+    EndWriters(Streams::kLeave);
+    WriteReport();
+  }
+  return status;
 }
 
 }  // namespace
@@ -78,17 +94,18 @@ TIERD_EXPORT(int, clone, int (*run)(void*), void* stack, int flags, void* argume
   for (void*& word : more) word = va_arg(arguments, void*);
   va_end(arguments);
   NoteClone(static_cast<unsigned long>(flags));
+  Child child{run, argument};
+  if ((flags & CLONE_VM) == 0) {
+    const NewProcess begins(Conversion::kFork);
+    const NewMemory inherited;
+    return Next_clone()(&RunAsProcess, stack, flags, &child, more[0], more[1], more[2]);
+  }
   if ((flags & CLONE_FILES) != 0) return Next_clone()(run, stack, flags, argument, more[0], more[1], more[2]);
   const NewProcess begins(Conversion::kFork);
-  if ((flags & CLONE_VM) == 0) {
-    const NewMemory inherited;
-    return Next_clone()(run, stack, flags, argument, more[0], more[1], more[2]);
-  }
   // Its own descriptors, our memory: the tables are not its own, as in a vfork child. While the parent waits a mark will do; if both run on, we keep out of it.
   if ((flags & CLONE_VFORK) == 0) {
     process.active.store(false, std::memory_order_seq_cst);
   } else if ((flags & CLONE_SETTLS) != 0) {
-    SharedMemoryChild child{run, argument};
     return Next_clone()(&RunMarked, stack, flags, &child, more[0], more[1], more[2]);
   }
   ++vfork_depth;

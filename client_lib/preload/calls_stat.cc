@@ -42,7 +42,7 @@ bool StatOurs(int fd, struct stat* st) {
 __attribute__((noinline)) bool TryStat(int directory, const char* path, bool follow, struct stat* st) {
   const tierd::client::KeepErrno keep;
   Room room;
-  const char* const located = Locate(directory, path, room);
+  const char* const located = Locate(directory, path, follow, room);
   if (located == nullptr || (AnyUntold() && !TellUntold()) || !StatPath(located, follow, *st)) return false;
   return !BeingWritten(st->st_ino);
 }

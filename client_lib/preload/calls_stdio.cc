@@ -97,7 +97,9 @@ TIERD_EXPORT(FILE*, fopen, const char* path, const char* mode) {
   } else if (Active() && path != nullptr && !ModeWrites(mode) && MayBeInside(AT_FDCWD, path)) {
     Count(RealOpen::kStdio);
   }
-  return AfterOpen(Next_fopen()(path, mode), mode);
+  FILE* const stream = Next_fopen()(path, mode);
+  if (stream != nullptr && Active() && !ModeWrites(mode) && IsWorthALook(path)) [[unlikely]] LearnLink(path, NumberOf(stream));
+  return AfterOpen(stream, mode);
 }
 TIERD_ALIAS(FILE*, fopen64, fopen, const char*, const char*)
 

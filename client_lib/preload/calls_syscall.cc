@@ -244,9 +244,7 @@ TIERD_EXPORT(long, syscall, long number, ...) {
   if (number == SYS_clone || number == SYS_clone3) [[unlikely]] {
     const unsigned long flags = CloneFlags(number, args);
     NoteClone(flags);
-    if ((flags & (CLONE_FILES | CLONE_VM)) == 0) {
-      return PassFork(number, args);
-    }
+    if ((flags & CLONE_VM) == 0) return PassFork(number, args);
     if ((flags & CLONE_FILES) == 0) MaterialiseAll(Conversion::kFork);
     return Pass(number, args);
   }

@@ -11,6 +11,7 @@
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/root_names.h"
 #include "client_lib/src/clock.h"
 #include "client_lib/src/process.h"
 #include "tier/tier.h"
@@ -174,17 +175,22 @@ ChangedName::What ChangedName::NameOfEntry(int directory, const char* path) {
   return What::kNamed;
 }
 
-ChangedName::ChangedName(int directory, const char* path, Changes what) {
+ChangedName::ChangedName(int directory, const char* path, Changes what) : is_entry_(what == Changes::kEntry) {
   if (!Active() || path == nullptr) return;
   what_ = what == Changes::kEntry ? NameOfEntry(directory, path) : NameOfTarget(directory, path);
-  if (what_ == What::kNamed && !BelowRoots(name_.Get()->text)) what_ = What::kOutside;
+  if (what_ == What::kNamed && !NameInSource(*name_.Get())) what_ = What::kOutside;
 }
 
 ChangedName::ChangedName(int fd) {
   if (!Active() || fd < 0) return;
   client::PathText* const name = name_.Get();
   if (name == nullptr) what_ = What::kUnknown;
-  else if (NameOfDescriptor(fd, *name) && BelowRoots(name->text)) what_ = What::kNamed;
+  else if (NameOfDescriptor(fd, *name) && NameInSource(*name)) what_ = What::kNamed;
+}
+
+// Any name may be one that a link leads through.
+ChangedName::~ChangedName() {
+  if (is_entry_) DoubtLinks();
 }
 
 void ChangedName::Tell(bool recursive) const {

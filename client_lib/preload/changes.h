@@ -26,6 +26,9 @@ class ChangedName {
  public:
   ChangedName(int directory, const char* path, Changes what);
   explicit ChangedName(int fd);
+  ~ChangedName();
+  ChangedName(const ChangedName&) = delete;
+  ChangedName& operator=(const ChangedName&) = delete;
   // After the change. `recursive`: everything below it too.
   void Tell(bool recursive) const;
   bool inside() const { return what_ != What::kOutside; }
@@ -35,6 +38,7 @@ class ChangedName {
   What NameOfTarget(int directory, const char* path);
   What NameOfEntry(int directory, const char* path);
   What what_ = What::kOutside;
+  bool is_entry_ = false;
   mutable Room name_;
 };
 

@@ -89,7 +89,7 @@ void AddPlain(Line& line) {
   const struct {
     const char* name;
     std::atomic<std::uint64_t>& value;
-  } plain[] = {{"opened", counters.opened}, {"stats", counters.stats}, {"listings", counters.listings}, {"maps", counters.maps},
+  } plain[] = {{"opened", counters.opened}, {"stats", counters.stats}, {"listings", counters.listings}, {"links", counters.links}, {"maps", counters.maps},
                {"memory_copies", counters.memory_copies}, {"invalidations", counters.invalidations}};
   for (const auto& counter : plain)
     line.Add(",\"%s\":%llu", counter.name, static_cast<unsigned long long>(counter.value.exchange(0, std::memory_order_relaxed)));

@@ -30,6 +30,7 @@ struct Counters {
   std::atomic<std::uint64_t> opened;        // descriptors of ours
   std::atomic<std::uint64_t> stats;         // stat calls answered from the index
   std::atomic<std::uint64_t> listings;      // opendir answered from the index
+  std::atomic<std::uint64_t> links;         // names that went through a link from outside (links.h)
   std::atomic<std::uint64_t> maps;          // mmap answered from the cache
   std::atomic<std::uint64_t> memory_copies; // conversions whose file was gone: a sealed copy in memory
   std::atomic<std::uint64_t> invalidations; // told to the daemon

@@ -11,9 +11,10 @@
 
 namespace tierd::preload {
 
-// Before a clone with these flags: the child may run on our memory beside us, without libc's knowing.
+// Before a clone with these flags: the child may run on our memory beside us, without libc's knowing; or have our descriptors and a table of its own of what they are.
 inline void NoteClone(unsigned long flags) {
   if ((flags & (CLONE_VM | CLONE_VFORK)) == CLONE_VM) client::foreign_threads.store(true, std::memory_order_seq_cst);
+  if ((flags & (CLONE_VM | CLONE_FILES)) == CLONE_FILES) process.real_from_now.store(true, std::memory_order_seq_cst);
 }
 
 class NewProcess {

@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 
+#include "client_lib/preload/links.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/room.h"
 #include "client_lib/src/target.h"
@@ -16,20 +17,28 @@ bool BelowPrefixes(const char* path);
 bool BelowKnownSources(const char* path);
 inline bool BelowRoots(const char* path) { return process.roots.count != 0 ? BelowPrefixes(path) : BelowKnownSources(path); }
 
+// What programs look at before they look at data: the system's own directories.
+bool IsSystem(const char* path);
+
 // A hint that never says "outside" for a call that must be right about it: callers that write ask Locate with `sure`.
 bool WorkingDirectoryMayBeInside();
 bool DirectoryMayBeInside(int fd);
 void ForgetWorkingDirectory();
 void ForgetDirectory(int fd);  // its number names something else from now on
+void ForgetDirectories();
 
 inline bool MayBeInside(int directory, const char* path) {
-  if (path[0] == '/') return BelowRoots(path);
+  if (path[0] == '/') return BelowRoots(path) || MayGoThroughLink(path);
   if (directory == AT_FDCWD) return WorkingDirectoryMayBeInside();
   return DirectoryMayBeInside(directory);
 }
 
 // Of a path for which MayBeInside holds: the canonical absolute one, in `room` or `path` itself; null when it is below no source, or only who follows links can tell ("..").
-const char* Locate(int directory, const char* path, Room& room);
+// A link from outside (links.h) is followed, but not as the last component by a call that means the link itself. `outside`: below no source, for all that is known.
+const char* Locate(int directory, const char* path, bool follow, Room& room, bool* outside = nullptr);
+
+// The canonical absolute name; false: only who follows links can tell.
+bool AbsoluteName(int directory, const char* path, client::PathText& name);
 
 // What the kernel calls a descriptor: absolute, without links; false for what has no path (any more).
 bool NameOfDescriptor(int fd, client::PathText& room);

@@ -15,6 +15,7 @@ struct Process {
   const char* report = nullptr;  // TIERD_REPORT: file that the counts are appended to
   client::Client* client = nullptr;
   client::Prefixes roots;    // TIERD_PREFIX
+  std::atomic<std::uint32_t> links{0};  // from outside, that are known (links.h); here, since every open looks at both
   char root_text[4096] = {};
   char report_path[4096] = {};
   // Changed later.

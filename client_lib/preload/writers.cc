@@ -7,6 +7,7 @@
 #include "client_lib/preload/changes.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/process.h"
+#include "client_lib/preload/root_names.h"
 #include "client_lib/src/process.h"
 
 namespace tierd::preload {
@@ -66,7 +67,7 @@ void NoteWriter(int fd) {
   if (client::PathText* const text = name.Get(); text == nullptr) {
     TellEverything();
   } else {
-    if (!NameOfDescriptor(fd, *text) || !BelowRoots(text->text)) return;
+    if (!NameOfDescriptor(fd, *text) || !NameInSource(*text)) return;
     Mark(fd, st.st_ino);
     TellChange(text->text, false);
     return;

@@ -4,6 +4,8 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pty.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/sendfile.h>
@@ -259,9 +261,50 @@ static int check_other_names(void) { /* eight */
   return lseek(fd, 0, SEEK_CUR) != 4 || close(fd) != 0;
 }
 
+/* Each child reads one file by itself, and once what it has inherited; what is reported of it is that. */
+static int reads_one(void *argument) {
+  char byte;
+  int inherited = *(int *)argument, fd = open_one();
+  return read(inherited, &byte, 1) != 1 || read(fd, &byte, 1) != 1 || close(fd) != 0;
+}
+static int reads_one_and_ends(void *argument) { _exit(reads_one(argument)); }
+static int check_counted(void) { /* two */
+  static char stack[262144] __attribute__((aligned(16)));
+  int (*const runs[])(void *) = {reads_one, reads_one_and_ends};
+  for (int i = 0; i < 2; ++i) {
+    char byte;
+    int status, fd = open_one();
+    CHECK(read(fd, &byte, 1) == 1);
+    pid_t child = clone(runs[i], stack + sizeof stack, SIGCHLD, &fd);
+    CHECK(child > 0 && waitpid(child, &status, 0) == child && status == 0 && lseek(fd, 0, SEEK_CUR) == 2 && close(fd) == 0);
+  }
+  return 0;
+}
+
+/* A child with our descriptors and a memory of its own knows nothing of what becomes of our numbers: from then on all are real. */
+static int looks_again(void *argument) {
+  int *ends = argument;
+  char byte;
+  if (read(ends[0], &byte, 1) != 1) return 1; /* the parent has another file under that number by now */
+  return read(ends[2], &byte, 1) != 1 || byte != '1';
+}
+static int check_shared_numbers(void) { /* one */
+  static char stack[262144] __attribute__((aligned(16)));
+  char text[4096];
+  int ends[3], status;
+  snprintf(text, sizeof text, "%s.words", path);
+  CHECK(pipe(ends) == 0 && (ends[2] = open_one()) >= 0);
+  pid_t child = clone(looks_again, stack + sizeof stack, CLONE_FILES | SIGCHLD, ends);
+  CHECK(child > 0 && close(ends[2]) == 0);
+  int other = open(text, O_RDONLY);
+  CHECK(other >= 0 && (other == ends[2] || dup2(other, ends[2]) == ends[2]) && write(ends[1], "x", 1) == 1);
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  return 0;
+}
+
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"asked", check_asked}, {"real_first", check_real_first}, {"changes", check_changes}, {"wide", check_wide},
-                                        {"executed", check_executed}, {"other_names", check_other_names}};
+                                        {"executed", check_executed}, {"other_names", check_other_names}, {"counted", check_counted}, {"shared_numbers", check_shared_numbers}};
   if (argc < 3) return 64;
   self = argv[0], path = argv[1];
   if (argc == 4 && strcmp(argv[2], "goes_on") == 0) return goes_on(atoi(argv[3]));

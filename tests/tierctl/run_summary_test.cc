@@ -53,6 +53,13 @@ TEST_F(RunSummaryTest, HitsPerTierAndEpochAndWhatWasSaved) {
   EXPECT_EQ(Summary(facts_)["source_saved_bytes"], 200'000);
 }
 
+TEST_F(RunSummaryTest, AdvisesToNameFilesByTheSource) {
+  facts_.reports["fallback"] = {{"path", 60}};
+  EXPECT_EQ(Line(5).find("named through"), std::string::npos) << Line(5);
+  facts_.reports["real_opens"] = {{"path", 60}};
+  EXPECT_NE(Line(5).find("named through"), std::string::npos) << Line(5);
+}
+
 TEST_F(RunSummaryTest, ManyUnlikeEpochsStayInOneLine) {
   json epochs = json::array();
   for (std::uint64_t i = 0; i < 50; ++i) epochs.push_back(Epoch(50 + i, 50 - i, 0));

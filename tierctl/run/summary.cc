@@ -123,6 +123,8 @@ std::string Advice(const JobFacts& facts, const json& summary) {
   if (facts.after.is_null() || NumberOf(fallback, "no_daemon") + NumberOf(fallback, "timeout") > 0) return "the daemon was not always there: see its log with --keep";
   if (Sum(conversions) > SumOf(reads, "count") / 10 && Sum(conversions) > 100)
     return "many descriptors had to become real (" + Listed(conversions) + "): read before forking, or use libtier directly";
+  if (const std::uint64_t names = NumberOf(fallback, "path") + NumberOf(Part(summary, "real_opens"), "path"); names > 10 && names > NumberOf(summary, "opened") / 4)
+    return "many files were named through \"..\", or through links out of a source: name them by the source's own path";
   if (part("bypass") > all / 4) return "a good part was read around the cache: a larger --ram or --ssd holds more";
   if (part("ssd") > all / 2) return "most came from the SSD: a larger --ram is faster";
   if (part("source") > all / 2) return "most was read for the first time: a second epoch, or tierctl prefetch before the first, is faster";
@@ -184,7 +186,7 @@ json Summary(const JobFacts& facts) {
   summary["reads"] = Reads(facts);
   summary["epochs"] = Epochs(facts);
   summary["fallback"] = Fallbacks(facts);
-  for (const char* name : {"processes", "opened", "stats", "listings", "maps", "memory_copies", "invalidations"}) summary[name] = NumberOf(facts.reports, name);
+  for (const char* name : {"processes", "opened", "stats", "listings", "links", "maps", "memory_copies", "invalidations"}) summary[name] = NumberOf(facts.reports, name);
   for (const char* name : {"conversions", "real_opens", "source_uses"}) summary[name] = Part(facts.reports, name);
   const std::uint64_t earlier = SourceBytes(facts.before), later = SourceBytes(facts.after);
   const std::uint64_t given = later >= earlier ? later - earlier : later;

@@ -1,0 +1,13 @@
+// Sources that are named through a link (--source ~/data): the kernel calls what is below them something else. What is changed there must be told by the name that the source has.
+//
+// The roots are looked at when something is changed outside of all of them, once; again after a second where there is such a source. Any thread; errno is left alone.
+#pragma once
+
+#include "client_lib/preload/room.h"
+
+namespace tierd::preload {
+
+// Whether the kernel's `name` of something is below a source; then it is made the one that begins as the source's root does.
+bool NameInSource(client::PathText& name);
+
+}  // namespace tierd::preload
