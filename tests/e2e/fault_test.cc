@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 
 #include <chrono>
+#include <cstdio>
 #include <functional>
 #include <memory>
 #include <set>
@@ -91,6 +92,51 @@ TEST_F(FaultTest, ReadersGoOnWhenTheDaemonIsKilledAndMeetTheNextOne) {  // F22, 
   ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
   EXPECT_TRUE(Eventually(8000, [&] { return Get(client.get(), Path(0)).origin != TIER_FROM_BYPASS || daemon.Status()["sessions"] == 1; }));
   ExpectAll(client, 30);
+}
+
+// Of the memory of daemons' segments, what this process maps; with pages of 4 KiB these are memfds.
+std::uint64_t MappedSegmentBytes() {
+  std::ifstream maps("/proc/self/maps");
+  std::uint64_t sum = 0;
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long from = 0, to = 0;
+    if (line.find("memfd:tierd-segment") != std::string::npos && std::sscanf(line.c_str(), "%lx-%lx", &from, &to) == 2) sum += to - from;
+  }
+  return sum;
+}
+
+// HAZARDS 2.8; LAYOUT 3, "a daemon that dies": nobody takes its memory from who has a view of it, and all but that is given up at the next calls.
+TEST_F(FaultTest, AViewHeldOverAKillAndARestartShowsItsBytes) {
+  constexpr int kFiles = 40;
+  MakeFiles(kFiles, 20'000);
+  auto options = Options();
+  options.more.insert(options.more.end(), {"--set", "ram.pages=4k"});
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  Client client(daemon.socket());
+  ExpectAll(client, kFiles);
+  tier_view held{};
+  ASSERT_EQ(tier_get(client.get(), Path(3).c_str(), &held, 0), 0);
+  ASSERT_EQ(held.origin, static_cast<std::uint32_t>(TIER_FROM_RAM));
+  const auto shows_its_bytes = [&] { return std::string(static_cast<const char*>(held.data), held.size) == Content(Path(3), 20'000); };
+  const auto meets_the_next_one = [&] {
+    daemon.Kill(SIGKILL);
+    ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+    EXPECT_TRUE(Eventually(10'000, [&] { return Get(client.get(), Path(0)).origin != TIER_FROM_BYPASS && daemon.Status()["sessions"] == 1; }));
+    for (int round = 0; round < 2; ++round) ExpectAll(client, kFiles);
+  };
+  const auto mapped_by_the_session = [&] {
+    tier_statistics statistics{};
+    statistics.size = sizeof statistics;
+    EXPECT_EQ(tier_stats(client.get(), &statistics), 0);
+    return statistics.mapped_bytes;
+  };
+  ASSERT_NO_FATAL_FAILURE(meets_the_next_one());  // which it starts by fork: the view's lease is frozen
+  EXPECT_TRUE(shows_its_bytes());
+  EXPECT_GT(MappedSegmentBytes(), mapped_by_the_session()) << "the dead one's is kept for the view";
+  tier_release(&held);
+  EXPECT_EQ(MappedSegmentBytes(), mapped_by_the_session()) << "and no longer";
+  ASSERT_NO_FATAL_FAILURE(meets_the_next_one());
+  EXPECT_EQ(MappedSegmentBytes(), mapped_by_the_session()) << "nor where there is no view";
 }
 
 TEST_F(FaultTest, WithoutADaemonEverythingIsPlain) {  // F56

@@ -167,6 +167,43 @@ TEST_F(SessionEndTest, ParentIsCutOffWhileItsChildHasAView) {
   });
 }
 
+// HAZARDS 2.5: the end of the socket is not the end of the process.
+TEST_F(SessionEndTest, AReaderThatClosedEveryDescriptorKeepsItsView) {
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  const pid_t reader = ::fork();
+  if (reader == 0) {
+    Client client(daemon.socket());
+    tier_view view{};
+    if (tier_get(client.get(), Path(0).c_str(), &view, 0) != 0 || view.origin == TIER_FROM_BYPASS) ::_exit(1);
+    ::dup2(go[0], 0);
+    ::dup2(up[1], 1);
+    ::close_range(3, ~0u, 0);
+    char c = 'c';
+    (void)!::write(1, &c, 1);
+    (void)!::read(0, &c, 1);  // frames are reused meanwhile
+    c = std::string(static_cast<const char*>(view.data), view.size) == Content(Path(0), kBytes) ? 'r' : 'w';
+    const Got again = Get(client.get(), Path(1));
+    if (again.bytes != Content(Path(1), kBytes)) c = 'w';
+    (void)!::write(1, &c, 1);
+    (void)!::read(0, &c, 1);
+    ::_exit(0);
+  }
+  char verdict = 'a';
+  ASSERT_EQ(::read(up[0], &verdict, 1), 1);
+  ASSERT_EQ(verdict, 'c');
+  EXPECT_TRUE(Eventually(2000, [&] { return Lingering() == 1; })) << "without a socket, and not at its end";
+  EXPECT_EQ(daemon.Status()["leases"], 1);
+  ReuseFrames();
+  ASSERT_EQ(::write(go[1], &verdict, 1), 1);
+  ASSERT_EQ(::read(up[0], &verdict, 1), 1);
+  EXPECT_EQ(verdict, 'r');
+  ASSERT_EQ(::write(go[1], &verdict, 1), 1);
+  int status = 0;
+  ASSERT_EQ(::waitpid(reader, &status, 0), reader);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(Eventually(1000, [&] { return daemon.Status()["leases"] == 0 && Lingering() == 0; })) << daemon.Status().dump();
+}
+
 TEST_F(SessionEndTest, SessionsThatWereLeftDoNotLinger) {
   ASSERT_TRUE(daemon.Start(options)) << daemon.output();
   for (int i = 0; i < 200; ++i) {

@@ -12,6 +12,7 @@ from tierd.plan import Plan
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, RandomSampler
 
 FILES = 1003
+FEW = 168  # UNet3D's
 MOST_EPOCHS = 15
 LATER = 5
 
@@ -42,12 +43,18 @@ class RecoveredTest(unittest.TestCase):
         for name, (kind, how) in LOADERS.items():
             for workers in (0, 2):
                 with self.subTest(name, workers=workers):
-                    self.find(kind, how, workers)
+                    self.find(FILES, kind, how, workers)
 
-    def find(self, kind, how, workers):
+    def test_orders_of_small_sets_are_found(self):
+        for name in ("distributed", "shuffle, manual_seed"):
+            for workers in (0, 2):
+                with self.subTest(name, workers=workers):
+                    self.find(FEW, *LOADERS[name], workers)
+
+    def find(self, files, kind, how, workers):
         own = rig.Rig()
         try:
-            paths = sorted(own.write(f"files/c{i % 5}/{i:04}.jpg", 500) for i in range(FILES))  # as ImageFolder numbers them
+            paths = sorted(own.write(f"files/c{i % 5}/{i:04}.jpg", 500) for i in range(files))  # as ImageFolder numbers them
             own.start("--set", "source.mode=observed")
             with tierd.Client(own.socket) as client:
                 torch.manual_seed(42)
@@ -92,7 +99,8 @@ class RecoveredTest(unittest.TestCase):
             self.assertTrue(eventually(lambda: plans()[0]["epoch"] == number and plans()[0]["position"] == plans()[0]["epoch_samples"], 10), plans())
             plan = plans()[0]
             self.assertEqual(plan["state"], "followed")
-        self.assertGreater(min(plan["recall_ratio"], plan["precision_ratio"]), 0.98, plan)
+        # But for some that say that the epoch that was found is over.
+        self.assertGreater(min(plan["recall_ratio"], plan["precision_ratio"]), min(0.98, 1 - 30 / (LATER * plan["epoch_samples"])), plan)
 
 
 if __name__ == "__main__":

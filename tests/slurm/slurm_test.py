@@ -227,7 +227,7 @@ class Scripts(unittest.TestCase):
         except ProcessLookupError:
             pass
         self.assertEqual((script.returncode, err), (0, ""), name)
-        self.assertLess(took, 2, name)
+        self.assertLess(took, 6, name)  # two seconds by its own clock, on a node with more to do than it can; what hangs, hangs for 100
         return out
 
     def program(self, name, text):
