@@ -168,7 +168,7 @@ bool RamTier::WantsCompaction() const {
 // ---- segments and budget ------------------------------------------------------------------------------------------------------
 
 SegmentTicket RamTier::ReserveSegment() {
-  const std::uint64_t used = segment_bytes() + reserved_bytes_ + lingering_bytes_;
+  const std::uint64_t used = segment_bytes() + reserved_bytes_ + leaving_bytes_ + lingering_bytes_;
   if (used >= options_.budget_bytes || shrinking()) return {};
   std::uint64_t bytes = std::min(options_.segment_bytes, options_.budget_bytes - used);
   bytes = bytes >= kHugePage ? bytes / kHugePage * kHugePage : bytes / kPage * kPage;
@@ -258,15 +258,15 @@ std::optional<Segment> RamTier::TakeEmptySegment() {
     if (!allocator_.in_use(index) || !allocator_.closed(index) || allocator_.frames_in(index) != 0) continue;
     allocator_.RemoveSegment(index);
     --closed_segments_;
-    reserved_bytes_ += segments_[i].bytes();
+    leaving_bytes_ += segments_[i].bytes();
     return std::exchange(segments_[i], Segment{});
   }
   return std::nullopt;
 }
 
 void RamTier::SegmentDestroyed(std::uint64_t bytes) {
-  TIERD_CHECK(bytes <= reserved_bytes_);
-  reserved_bytes_ -= bytes;
+  TIERD_CHECK(bytes <= leaving_bytes_);
+  leaving_bytes_ -= bytes;
 }
 
 void RamTier::SegmentLingers(std::uint64_t bytes) {
@@ -303,7 +303,7 @@ RamTierStats RamTier::stats() const {
   RamTierStats stats;
   stats.allocator = allocator_.stats();
   stats.budget_bytes = options_.budget_bytes;
-  stats.reserved_bytes = reserved_bytes_;
+  stats.reserved_bytes = reserved_bytes_ + leaving_bytes_;
   stats.lingering_bytes = lingering_bytes_;
   for (const Segment& segment : segments_) stats.segments += segment.data() != nullptr ? 1 : 0;
   stats.leased_limbo_bytes = leased_limbo_bytes_;

@@ -115,7 +115,7 @@ class RamTier final : private FrameMover {
   // A smaller budget takes effect by Shrink; a larger one by ReserveSegment.
   void set_budget(std::uint64_t bytes) { options_.budget_bytes = bytes; }
   std::uint64_t budget() const { return options_.budget_bytes; }
-  // Bytes of segments above the budget.
+  // Bytes of segments above the budget, without those that have left the tier and are being destroyed.
   std::uint64_t OverBudget() const;
   // Closes segments, emptiest first, until closed ones hold >= bytes (all of them if need be). Returns the bytes that will come back.
   std::uint64_t Shrink(std::uint64_t bytes);
@@ -166,7 +166,8 @@ class RamTier final : private FrameMover {
   std::vector<Segment> segments_;     // by SegmentIndex
   std::deque<FrameId> limbo_;         // oldest first
   std::uint64_t fills_ = 0;
-  std::uint64_t reserved_bytes_ = 0;
+  std::uint64_t reserved_bytes_ = 0;  // of segments in the making
+  std::uint64_t leaving_bytes_ = 0;   // of those taken out, until they are destroyed
   struct Lingering {
     std::uint64_t bytes;
     std::uint64_t until_serial;  // of the oldest session
