@@ -29,7 +29,6 @@ TEST_F(DoubtTest, BytesThatWaitForAFrameAreReadAgainAfterAnInvalidation) {
   constexpr int kFiles = 80;
   options_.ram.capacity_bytes = 256 << 20;
   options_.ram.segment_bytes = 64 << 20;
-  source_options().demand_timeout_ms = 20'000;
   std::vector<std::string> names;
   for (int i = 0; i < kFiles; ++i) names.push_back(Write("f" + std::to_string(i), Bytes("f" + std::to_string(i), 1 << 20)));
   StartEngine();

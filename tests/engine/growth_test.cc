@@ -139,7 +139,6 @@ TEST_F(GrowthTest, WithSealedSegmentsTheTierGrowsAgainWhenClientsHaveGone) {
 TEST_F(GrowthTest, ReadersWithoutAStagingBufferReadIntoAFrame) {
   constexpr std::size_t kBytes = 3'000'000;
   options_.ram.capacity_bytes = std::uint64_t{192} << 20;
-  source_options().demand_timeout_ms = 5000;
   const auto large = MakeFiles(16, kBytes);  // files are thought to be large from here on
   std::vector<std::string> names;
   for (int i = 0; i < 40; ++i) names.push_back(Write("small" + std::to_string(i), Bytes("small" + std::to_string(i), 5000)));

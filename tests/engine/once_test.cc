@@ -21,7 +21,6 @@ class OnceTest : public EngineTest, public testing::WithParamInterface<EngineCho
     source_options().path = rig_->mount();
     source_options().engine = GetParam();
     source_options().chunk_bytes = kChunk;
-    source_options().demand_timeout_ms = 30'000;
     options_.ram.capacity_bytes = 160 << 20;
   }
   void TearDown() override { StopEngine(); }

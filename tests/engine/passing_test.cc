@@ -20,7 +20,7 @@ class PassingTest : public EngineTest {
 TEST_F(PassingTest, ResidentsYieldToReadersOfTheSsd) {
   std::vector<std::string> names;
   for (int i = 0; i < 60; ++i) names.push_back(Write("f" + std::to_string(i), Bytes("f" + std::to_string(i), kBytes)));
-  source_io_.delay_us[static_cast<std::size_t>(io::Step::kRead)] = 20'000;  // the slower of the two, however busy the machine is (F08)
+  source_io_.delay_us[static_cast<std::size_t>(io::Step::kRead)] = 100'000;  // the slower of the two, however busy the machine is (F08)
   StartEngine();
   const std::uint64_t job = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true});
   engine().EndTurn();
@@ -32,17 +32,20 @@ TEST_F(PassingTest, ResidentsYieldToReadersOfTheSsd) {
   const auto others = [&] { return source_io_.count(io::Step::kOpen) - engine().counters().ssd_slow_bypass; };
   const std::uint64_t others_before = others();
 
+  // All have a frame at a time, while none has been read.
+  constexpr std::size_t kAtATime = 12;
+  const std::uint64_t passing_before = engine().counters().transit_frames;
   ssd_io_.Hold(io::Step::kReadv);
   std::map<std::uint64_t, std::string> asked;
   for (const std::string& name : names) {
-    if (!InRam(name) && asked.size() < 20) asked.emplace(Ask(name), name);
+    if (!InRam(name) && asked.size() < kAtATime) asked.emplace(Ask(name), name);
   }
-  ASSERT_EQ(asked.size(), 20u);
-  ASSERT_TRUE(RunUntil([&] { return ssd_io_.waiting > 0; }));
+  ASSERT_EQ(asked.size(), kAtATime);
+  ASSERT_TRUE(RunUntil([&] { return engine().counters().transit_frames - passing_before == kAtATime && ssd_io_.waiting > 0; }));
   ssd_io_.Release();
   for (const auto& [id, name] : asked) {
     ASSERT_TRUE(RunUntil([&] { return answers().contains(id); })) << name;
-    EXPECT_EQ(answers()[id].status(), abi::FetchStatus::kFrame) << name;
+    EXPECT_EQ(answers()[id].status(), abi::FetchStatus::kFrame) << name << " reason " << int{answers()[id].reply.reason};
     EXPECT_TRUE(answers()[id].bytes == Bytes(name, kBytes)) << name;
   }
   EXPECT_EQ(others(), others_before);

@@ -14,7 +14,6 @@ class WarmTest : public EngineTest {
  protected:
   WarmTest() {
     source_options().warm = true;
-    source_options().demand_timeout_ms = 30'000;
     options_.ram.capacity_bytes = 16 << 20;  // 4,096 files at most
     options_.ram.segment_bytes = 16 << 20;
   }
