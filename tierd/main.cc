@@ -162,7 +162,7 @@ class Daemon {
         sessions_(loop_, engine_, clock_, {.socket_path = inputs.resolved.socket, .max_sessions = inputs.resolved.limits.sessions}),
         config_(std::move(inputs), engine_),
         api_(engine_, sessions_, clock_, config_),
-        control_(loop_, api_, resolved_.limits.control_connections),
+        control_(loop_, api_, {.max_connections = resolved_.limits.control_connections}),
         metrics_(loop_, engine_, sessions_, static_cast<double>(clock_.RealtimeNs()) * 1e-9),
         service_manager_(loop_),
         signals_(loop_, SIGTERM, SIGINT, SIGHUP),

@@ -121,6 +121,25 @@ TEST_F(CliTest, EveryVerbAnswersAsItsSchemaSays) {
   EXPECT_EQ(valid.exit_code, 0) << valid.err;
 }
 
+// Three characters stand for each of their bytes in a query.
+TEST_F(CliTest, PathsOfFourThousandBytesThatAreNotAscii) {
+  std::string path = source;
+  while (path.size() + 201 < 4000) {
+    path += '/';
+    for (int i = 0; i < 100; ++i) path += "\xc3\xa4";
+  }
+  std::filesystem::create_directories(path);
+  path += '/';
+  while (path.size() < 4090) path += '\xa4';
+  Write(path, "far");
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  EXPECT_EQ(Ctl({"prefetch", "--wait", path}).exit_code, 0);
+  EXPECT_EQ(CtlJson({"stat", path})["files"][0]["ram_bytes"], 3);
+  EXPECT_THAT(Ctl({"explain", path}).out, HasSubstr("In RAM: yes"));
+  EXPECT_EQ(Du(path)["files"], 1);
+  EXPECT_EQ(CtlJson({"ls", path.substr(0, path.rfind('/'))})["entries"].size(), 1u);
+}
+
 TEST_F(CliTest, DuAgreesWithTheRegionFilesAndWithTheSource) {
   constexpr int kFiles = 60;
   std::string why;

@@ -24,7 +24,7 @@ UniqueFd ConnectTo(const std::string& path) {
 
 TEST(ControlAccept, WhoComesWhileDescriptorsAreShortIsServedLater) {
   fuzz::InProcessDaemon daemon;
-  Control control(daemon.loop(), daemon.api(), 8);
+  Control control(daemon.loop(), daemon.api(), {.max_connections = 8});
   const std::string path = daemon.socket() + ".control";
   ASSERT_TRUE(control.Listen(path).ok());
   daemon.Turn();

@@ -177,7 +177,7 @@ std::string Ask(const std::string& path, const std::string& method, const std::s
 // The JSON library allocates in destructors: the first failure is made up for by the reserve.
 TEST_F(OutOfMemory, TheControlPlaneHangsUpAndComesBack) {
   test::handler_is_asked = true;
-  Control control(daemon.loop(), daemon.api(), 8);
+  Control control(daemon.loop(), daemon.api(), {.max_connections = 8});
   const std::string path = daemon.socket() + ".control";
   ASSERT_TRUE(control.Listen(path).ok());
   const std::string paths = "{\"paths\": [\"" + daemon.data() + "\"]}";

@@ -20,16 +20,14 @@ namespace http = beast::http;
 using local = asio::local::stream_protocol;
 
 namespace {
-constexpr auto kIoTimeout = std::chrono::seconds(5);
-constexpr auto kIdleTimeout = std::chrono::seconds(60);
 constexpr auto kAcceptPause = std::chrono::milliseconds(100);
 }  // namespace
 
 // One connection: read a request, answer, again. Owns itself through the handlers that are pending.
 class Control::Connection : public std::enable_shared_from_this<Control::Connection> {
  public:
-  Connection(local::socket socket, ControlApi& api, std::shared_ptr<std::size_t> count, ControlApi::Caller caller)
-      : stream_(std::move(socket)), api_(api), count_(std::move(count)), caller_(caller) {
+  Connection(local::socket socket, ControlApi& api, std::shared_ptr<std::size_t> count, ControlApi::Caller caller, const Options& options)
+      : stream_(std::move(socket)), api_(api), count_(std::move(count)), caller_(caller), options_(options) {
     ++*count_;
   }
   ~Connection() { --*count_; }
@@ -37,10 +35,12 @@ class Control::Connection : public std::enable_shared_from_this<Control::Connect
   void Read() {
     parser_.emplace();
     parser_->body_limit(kMaxBodyBytes);
-    stream_.expires_after(kIdleTimeout);
+    parser_->header_limit(kMaxHeaderBytes);
+    stream_.expires_after(options_.request_timeout);
     http::async_read(stream_, buffer_, *parser_, [self = shared_from_this()](beast::error_code error, std::size_t) {
       if (!error) return self->Handle();
       if (error == http::error::body_limit) return self->Answer(ControlApi::Error(413, "too_large", "the body is over 1 MiB"), false);
+      if (error == http::error::header_limit) return self->Answer(ControlApi::Error(413, "too_large", "the header is over 32 KiB"), false);
       const bool gone = error == http::error::end_of_stream || error == beast::error::timeout;
       if (!gone && error.category() == beast::error_code(http::error::bad_target).category())
         self->Answer(ControlApi::Error(400, "bad_request", "not an HTTP request: " + error.message()), false);
@@ -66,7 +66,7 @@ class Control::Connection : public std::enable_shared_from_this<Control::Connect
     response_.body() = std::move(response.body);
     response_.keep_alive(keep_alive);
     response_.prepare_payload();
-    stream_.expires_after(kIoTimeout);
+    stream_.expires_after(options_.answer_timeout);
     http::async_write(stream_, response_, [self = shared_from_this(), keep_alive](beast::error_code error, std::size_t) {
       if (!error && keep_alive) return self->Read();
       beast::error_code ignored;
@@ -78,7 +78,8 @@ class Control::Connection : public std::enable_shared_from_this<Control::Connect
   ControlApi& api_;
   std::shared_ptr<std::size_t> count_;
   const ControlApi::Caller caller_;
-  beast::flat_buffer buffer_{kMaxBodyBytes + 64 * 1024};
+  const Options options_;
+  beast::flat_buffer buffer_{kMaxBodyBytes + kMaxHeaderBytes};
   std::optional<http::request_parser<http::string_body>> parser_;
   http::response<http::string_body> response_;
 };
@@ -127,8 +128,8 @@ bool Control::AcceptOne() {
   socklen_t length = sizeof peer;
   const bool known = ::getsockopt(socket.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
   if (!known || peer.uid != ::geteuid()) return true;
-  const bool full = *connections_ >= max_connections_;
-  auto connection = std::make_shared<Connection>(std::move(socket), api_, connections_, ControlApi::Caller{peer.pid});
+  const bool full = *connections_ >= options_.max_connections;
+  auto connection = std::make_shared<Connection>(std::move(socket), api_, connections_, ControlApi::Caller{peer.pid}, options_);
   if (full) connection->RefuseBusy();
   else connection->Read();
   return true;

@@ -8,6 +8,7 @@
 #include <boost/asio/local/stream_protocol.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -21,9 +22,14 @@ namespace tierd::server {
 class Control {
  public:
   static constexpr std::size_t kMaxBodyBytes = 1 << 20;
+  static constexpr std::size_t kMaxHeaderBytes = 32 * 1024;  // a path of 4,096 bytes is three times as long in a query
 
-  // More than `max_connections` at a time are told to come back (429).
-  Control(boost::asio::io_context& loop, ControlApi& api, std::size_t max_connections) : loop_(loop), api_(api), max_connections_(max_connections), pause_(loop) {}
+  struct Options {
+    std::size_t max_connections = 16;                   // more at a time are told to come back (429)
+    std::chrono::milliseconds request_timeout{60'000};  // until a whole request has come; then the connection is closed
+    std::chrono::milliseconds answer_timeout{5'000};    // until the whole answer has been taken; likewise
+  };
+  Control(boost::asio::io_context& loop, ControlApi& api, const Options& options) : loop_(loop), api_(api), options_(options), pause_(loop) {}
   ~Control() { Close(); }
 
   // Binds `path` (0600). The runtime directory has been prepared; a socket file nobody listens on is replaced.
@@ -39,7 +45,7 @@ class Control {
 
   boost::asio::io_context& loop_;
   ControlApi& api_;
-  const std::size_t max_connections_;
+  const Options options_;
   std::unique_ptr<boost::asio::local::stream_protocol::acceptor> acceptor_;
   boost::asio::steady_timer pause_;
   engine::HandlerMemory accept_memory_;
