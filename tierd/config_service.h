@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "policies/policy_instance.h"
+#include "tierd/config/check.h"
 #include "tierd/config/config.h"
 #include "tierd/config/host.h"
 #include "tierd/config/resolve.h"
@@ -29,6 +30,8 @@ class ConfigService final : public server::ConfigHost {
   ConfigService(Inputs inputs, engine::Engine& engine)
       : inputs_(std::move(inputs)), started_(inputs_.config), effective_(started_.Values()), engine_(engine) {}
 
+  // What only the loaded policies can tell, beside config::Check of the start: a source that names none of them. kInvalid.
+  Status Check(const policies::Registry& policies) const { return config::Check(inputs_.config, &policies); }
   void SetMetricsAddress(std::string address) { metrics_address_ = std::move(address); }
   std::function<void(config::LogLevel)> on_log_level;
 

@@ -183,6 +183,7 @@ class Daemon {
       if (Status status = server::PrepareRuntimeDirectory(directory); !status.ok()) return status;
     }
     LoadPolicies();
+    if (Status status = config_.Check(policies_); !status.ok()) return status;
     if (Status status = engine_.Start(sessions_); !status.ok()) return status;
     if (!resolved_.metrics_address.empty()) {
       // A second job of the same user, or somebody else's exporter, may have the port: no reason not to serve reads.
