@@ -11,7 +11,9 @@ namespace {
 constexpr std::size_t kMaxPaths = 10'000;
 constexpr std::size_t kMaxPage = 10'000;
 constexpr std::size_t kDefaultPage = 1000;
-constexpr std::size_t kScanPerPage = 20'000;  // catalogue entries looked at per page: a page may come short, `next` goes on
+constexpr std::int64_t kPageNs = 500'000;     // then a page ends, however short it is; to write it takes as long again
+constexpr std::size_t kCostPerLook = 512;     // at the clock, in catalogue entries passed by
+constexpr std::size_t kCostPerEntry = 16;     // a listed one: about 5 us
 constexpr const char* kStalenessNames[] = {"immutable", "ttl", "open"};
 
 ControlApi::Response Ok(const nlohmann::json& body, unsigned status = 200) { return {status, body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", ""}; }
@@ -141,13 +143,19 @@ ControlApi::Response ControlApi::Files(const Query& query) {
     position = slots;
   }
   // The cursor is a position in the catalogue: a file that stays keeps its place.
-  std::size_t looked = 0;
-  for (; position < slots && entries.size() < limit && looked < kScanPerPage; ++position, ++looked) {
+  const std::int64_t end_ns = clock_.PreciseNs() + kPageNs;
+  std::size_t cost = 0;
+  for (bool in_time = true; position < slots && entries.size() < limit && in_time; ++position) {
+    if (++cost >= kCostPerLook) {
+      cost = 0;
+      in_time = clock_.PreciseNs() < end_ns;
+    }
     const auto id = static_cast<engine::FileId>(position);
     const engine::FileRecord& record = catalogue.file(id);
-    if ((record.flags & engine::kFileUsed) == 0 || record.source != place.unit->index) continue;
-    const bool listed = recursive ? catalogue.IsBelow(id, place.relative) : catalogue.IsChild(id, place.relative);
-    if (listed && id != exact) entries.push_back(EntryJson(*place.unit, id));
+    if ((record.flags & engine::kFileUsed) == 0 || record.source != place.unit->index || id == exact) continue;
+    if (!(recursive ? catalogue.IsBelow(id, place.relative) : catalogue.IsChild(id, place.relative))) continue;
+    entries.push_back(EntryJson(*place.unit, id));
+    cost += kCostPerEntry;
   }
   Json answer{{"entries", entries}, {"walked", place.unit->Walked(place.relative, clock_.MonotonicNs())}};
   PutPath(answer, place.absolute);

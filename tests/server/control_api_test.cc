@@ -1,0 +1,143 @@
+// What the end points answer, as CONTROL.md says, on a whole daemon in this process.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "tests/fuzz/daemon_fixture.h"
+
+namespace tierd::server {
+namespace {
+
+using nlohmann::json;
+
+// Each precise look costs so much; all else stands still.
+class TickingClock final : public Clock {
+ public:
+  explicit TickingClock(std::int64_t step_ns) : step_ns_(step_ns) {}
+  std::int64_t MonotonicNs() const override { return 1'000'000'000; }
+  std::int64_t RealtimeNs() const override { return 1'700'000'000'000'000'000; }
+  std::int64_t PreciseNs() const override { return now_ns_ += step_ns_; }
+
+ private:
+  const std::int64_t step_ns_;
+  mutable std::int64_t now_ns_ = 1'000'000'000;
+};
+
+class ControlApiTest : public testing::Test {
+ protected:
+  struct Said {
+    unsigned status = 0;  // 0: not answered
+    json body;
+    std::string allow;
+  };
+  // Answered within the call, or after some turns of the loop.
+  Said Ask(ControlApi& api, const std::string& method, const std::string& target, const std::string& body = "") {
+    Said said;
+    api.Handle(method, target, body, [&said](ControlApi::Response response) { said = {response.status, json::parse(response.body, nullptr, false), response.allow}; });
+    for (int i = 0; i < 5000 && said.status == 0; ++i) Turn();
+    return said;
+  }
+  Said Ask(const std::string& method, const std::string& target, const std::string& body = "") { return Ask(daemon.api(), method, target, body); }
+  void Turn() {
+    daemon.loop().restart();
+    daemon.loop().run_for(std::chrono::milliseconds(1));
+  }
+  engine::SourceUnit& unit() { return *daemon.engine().sources().front(); }
+  // As if a walk had come by it.
+  void Insert(const std::string& relative) {
+    io::FileStat stat{};
+    stat.mode = S_IFREG | 0644;
+    stat.ino = ++inode;
+    stat.size = 100;
+    stat.mtime_ns = stat.ctime_ns = 1'000'000'000;
+    auto observed = engine::Fetcher::Observed::kLater;
+    for (int i = 0; i < 5000 && observed == engine::Fetcher::Observed::kLater; ++i) {
+      observed = daemon.engine().fetcher().Observe(unit(), relative, stat, 0);
+      if (observed == engine::Fetcher::Observed::kLater) Turn();
+    }
+    EXPECT_EQ(observed, engine::Fetcher::Observed::kKnown);
+  }
+  void Remove(const std::string& relative) {
+    engine::Catalogue& catalogue = daemon.engine().catalogue();
+    daemon.engine().fetcher().Forget(unit(), catalogue.Find(catalogue.KeyOf(unit().wire_id, relative)));
+  }
+  std::string Path(const std::string& relative) const { return daemon.data() + "/" + relative; }
+
+  fuzz::InProcessDaemon daemon;
+  std::uint64_t inode = 1'000'000;
+};
+
+// ---- listings --------------------------------------------------------------------------------------------------------------
+
+constexpr int kFiles = 2500;
+std::string Name(int i) { return "many/f" + std::to_string(i); }
+
+class Listing : public ControlApiTest {
+ protected:
+  void SetUp() override {
+    for (int i = 0; i < kFiles; ++i) Insert(Name(i));
+  }
+  struct Pages {
+    std::map<std::string, int> listed;  // how often
+    std::size_t pages = 0, largest = 0;
+  };
+  // `between` runs after each page but the last.
+  template <typename Between>
+  Pages List(ControlApi& api, const std::string& query, Between between) {
+    Pages pages;
+    for (std::string after; pages.pages < 10'000;) {
+      const Said page = Ask(api, "GET", "/v1/files?path=" + daemon.data() + query + (after.empty() ? "" : "&after=" + after));
+      EXPECT_EQ(page.status, 200u) << page.body;
+      if (page.status != 200) break;
+      for (const json& entry : page.body["entries"]) ++pages.listed[entry["path"]];
+      ++pages.pages;
+      pages.largest = std::max(pages.largest, page.body["entries"].size());
+      if (page.body["next"].is_null()) break;
+      after = page.body["next"];
+      between(pages.pages);
+    }
+    return pages;
+  }
+};
+
+TEST_F(Listing, APageEndsOnTimeWhateverItsLimit) {
+  fuzz::FixedConfig config;
+  const TickingClock clock(150'000);
+  ControlApi api(daemon.engine(), daemon.hub(), clock, config);
+  const Pages all = List(api, "&recursive=1&limit=10000", [](std::size_t) {});
+  EXPECT_EQ(all.listed.size(), std::size_t{kFiles});
+  EXPECT_LE(all.largest, 150u) << "four looks at the clock are over half a millisecond";
+  EXPECT_GE(all.pages, std::size_t{kFiles} / 150);
+  // Nor does what is passed by take longer.
+  Insert("alone");
+  const Pages few = List(api, "", [](std::size_t) {});
+  EXPECT_EQ(few.listed, (std::map<std::string, int>{{Path("alone"), 1}}));
+  EXPECT_GT(few.pages, 1u);
+}
+
+TEST_F(Listing, WhatStaysIsListedOnceWhileOthersComeAndGo) {
+  int came = 0, went = 0;
+  for (const std::size_t limit : {7, 1000}) {
+    const std::size_t pages_between = limit == 7 ? 5 : 1;
+    const Pages pages = List(daemon.api(), "&recursive=1&limit=" + std::to_string(limit), [&](std::size_t page) {
+      if (page % pages_between != 0) return;
+      // Those with odd numbers go, from both ends; what comes takes their places, and new ones.
+      for (const int i : {2 * went + 1, kFiles - 2 * went - 1}) Remove(Name(i));
+      for (int i = 0; i < 3; ++i) Insert("new/f" + std::to_string(came++));
+      ++went;
+    });
+    ASSERT_LT(2 * went, kFiles / 2);
+    EXPECT_LE(pages.largest, limit);
+    EXPECT_GT(went, 0);
+    for (int i = 0; i < kFiles; i += 2) {
+      const auto listed = pages.listed.find(Path(Name(i)));
+      EXPECT_EQ(listed == pages.listed.end() ? 0 : listed->second, 1) << Name(i) << ", limit " << limit;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tierd::server
