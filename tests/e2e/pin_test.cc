@@ -1,0 +1,73 @@
+// tier_pin and tier_unpin against a real daemon: what a program pins stays in RAM whatever is read past it, until it lets go.
+#include <gtest/gtest.h>
+
+#include "tests/e2e/daemon_process.h"
+#include "tests/e2e/reading.h"
+
+namespace tierd::e2e {
+namespace {
+
+constexpr int kOthers = 80;  // of half a megabyte: 40 MB through 16 MiB of RAM
+
+class PinTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const std::string& path : pinned) Write(path, Content(path, kBytes));
+    for (int i = 0; i < kOthers; ++i) Write(Other(i), Content(Other(i), kBytes));
+    DaemonProcess::Options options;
+    options.source = source;
+    options.ram = "16 MiB";
+    options.ssd = "off";
+    options.more = {"--set", "source.racy_window=0s", "--set", "source.warm=off", "--policy", "lru"};
+    ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  }
+  std::string Other(int i) const { return source + "/others/f" + std::to_string(i); }
+  // Forty megabytes go by; none is wrong.
+  void ReadOthers(const Client& client) const {
+    for (int i = 0; i < kOthers; ++i) ASSERT_TRUE(Get(client.get(), Other(i)).bytes == Content(Other(i), kBytes)) << i;
+  }
+  // How many of the pinned have `error` when only RAM is asked; those that are there are right.
+  int Count(const Client& client, int error) const {
+    int count = 0;
+    for (const std::string& path : pinned) {
+      const Got got = Get(client.get(), path, TIER_NOWAIT);
+      EXPECT_TRUE(got.error != 0 || got.bytes == Content(path, kBytes)) << path;
+      count += got.error == error;
+    }
+    return count;
+  }
+  bool NoJobRuns() const {
+    for (const auto& job : daemon.Control("GET", "/v1/jobs")["jobs"])
+      if (job["state"] != "done") return false;
+    return true;
+  }
+
+  static constexpr std::size_t kBytes = 500'000;
+  ScratchDir scratch;
+  std::string source = scratch.path() + "/data";
+  std::vector<std::string> pinned{source + "/read", source + "/new", source + "/dir/a", source + "/dir/b", source + "/dir/below/c"};
+  DaemonProcess daemon{scratch.path()};
+};
+
+TEST_F(PinTest, PinnedFilesStayUntilTheyAreLetGo) {
+  const Client client(daemon.socket());
+  ASSERT_EQ(Get(client.get(), pinned[0]).error, 0);  // the daemon knows this one, and none of the others
+  const char* files[] = {pinned[0].c_str(), pinned[1].c_str()};
+  const std::string directory = source + "/dir";
+  const char* directories[] = {directory.c_str()};
+  EXPECT_EQ(tier_pin(client.get(), files, 2, 0), 2);
+  EXPECT_EQ(tier_pin(client.get(), directories, 1, TIER_RECURSIVE), 1);
+  ASSERT_TRUE(Eventually(10'000, [&] { return NoJobRuns(); })) << daemon.Control("GET", "/v1/jobs").dump();
+  ReadOthers(client);
+  EXPECT_TRUE(Eventually(5000, [&] { return Count(client, 0) == 5; }));  // where memory is may come late, what is in it not
+
+  EXPECT_EQ(tier_unpin(client.get(), files, 2, 0), 2);
+  ReadOthers(client);
+  EXPECT_TRUE(Eventually(5000, [&] { return Count(client, 0) == 3; })) << "the directory is pinned still, and nothing else";
+  EXPECT_EQ(tier_unpin(client.get(), directories, 1, TIER_RECURSIVE), 3);
+  ReadOthers(client);
+  EXPECT_EQ(Count(client, -ENODATA), 5);
+}
+
+}  // namespace
+}  // namespace tierd::e2e
