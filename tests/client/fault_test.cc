@@ -49,6 +49,26 @@ TEST_F(FaultTest, NoDaemon) {
   EXPECT_EQ(nullptr, other);
 }
 
+// F56: a daemon that comes later is found, and looked for no more often than every 5 s.
+TEST_F(FaultTest, IsLookedForEveryFiveSeconds) {
+  const auto start = Clock::now();
+  Client();
+  GetAll(0, 1, TIER_FROM_BYPASS);
+  StartDaemon();
+  while (SecondsSince(start) < 4.5) {
+    GetAll(0, 20);
+    const auto sessions = Stats().sessions;
+    ASSERT_TRUE(sessions == 0 || SecondsSince(start) > 4.9) << "after " << SecondsSince(start) << " s";
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  while (SecondsSince(start) < 9 && Stats().connected == 0) {
+    GetAll(0, 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(1u, Stats().connected);
+  EXPECT_EQ(1u, Stats().sessions);
+}
+
 TEST_F(FaultTest, CountsFromBeforeTheDaemonReachIt) {
   options_.staleness = abi::Staleness::kTtl;
   Client();
