@@ -41,6 +41,14 @@ class ControlApiTest : public testing::Test {
     return said;
   }
   Said Ask(const std::string& method, const std::string& target, const std::string& body = "") { return Ask(daemon.api(), method, target, body); }
+  bool JobEnds(const Said& started) {
+    if (started.status != 202) return false;
+    for (int i = 0; i < 5000; ++i) {
+      if (daemon.engine().jobs().Find(started.body["job"])->ended_ns != 0) return true;
+      Turn();
+    }
+    return false;
+  }
   void Turn() {
     daemon.loop().restart();
     daemon.loop().run_for(std::chrono::milliseconds(1));
@@ -137,6 +145,28 @@ TEST_F(Listing, WhatStaysIsListedOnceWhileOthersComeAndGo) {
       EXPECT_EQ(listed == pages.listed.end() ? 0 : listed->second, 1) << Name(i) << ", limit " << limit;
     }
   }
+}
+
+// ---- du ----------------------------------------------------------------------------------------------------------------------
+
+TEST_F(ControlApiTest, DuTellsOfAWalkOfItsOwnTreeOnly) {
+  ASSERT_TRUE(JobEnds(Ask("POST", "/v1/prefetch", json{{"paths", {Path("a"), Path("b")}}}.dump())));
+  const auto du = [&](const std::string& relative) { return Ask("GET", "/v1/du?path=" + Path(relative)).body; };
+  EXPECT_EQ(du("a")["walk"], "none");
+  // Of files that are known du answers at once: the walk does not get on meanwhile.
+  const Said walk = Ask("POST", "/v1/walk", json{{"paths", {Path("b")}}}.dump());
+  ASSERT_EQ(walk.status, 202u);
+  EXPECT_EQ(du("a")["walk"], "none") << "another tree's";
+  EXPECT_TRUE(du("a")["job"].is_null());
+  EXPECT_EQ(du("b/c")["walk"], "running");
+  EXPECT_EQ(du("b/c")["job"], walk.body["job"]);
+  ASSERT_TRUE(JobEnds(walk));
+  EXPECT_EQ(du("b/c")["walk"], "complete");
+  const Said again = Ask("POST", "/v1/walk", json{{"paths", {daemon.data()}}}.dump());
+  EXPECT_EQ(du("b/c")["walk"], "complete") << "it is complete, whoever looks again";
+  EXPECT_TRUE(du("b/c")["job"].is_null());
+  EXPECT_EQ(du("a")["job"], again.body["job"]);
+  ASSERT_TRUE(JobEnds(again));
 }
 
 }  // namespace

@@ -335,13 +335,7 @@ ObjectId Catalogue::ObjectAt(std::uint8_t generation_low, std::uint32_t ordinal)
 }
 
 bool Catalogue::IsBelow(FileId id, std::string_view path) const {
-  if (path.empty()) return true;
-  const FileRecord& record = file(id);
-  const std::string& dir = dirs_[record.dir];
-  const auto at_or_below = [path](std::string_view candidate) {
-    return candidate.size() >= path.size() && candidate.compare(0, path.size(), path) == 0 && (candidate.size() == path.size() || candidate[path.size()] == '/');
-  };
-  return at_or_below(dir) || PathOf(id) == path;
+  return AtOrBelow(dirs_[file(id).dir], path) || PathOf(id) == path;
 }
 
 void Catalogue::CompleteAttributes(FileId id, const io::FileStat& stat) {

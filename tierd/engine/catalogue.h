@@ -66,6 +66,11 @@ struct ObjectRecord {
 };
 static_assert(sizeof(FileRecord) == 40 && sizeof(ObjectRecord) == 48, "a million files cost what A9 allows");
 
+// Whether `path` is `above` or below it; "" is above everything.
+inline bool AtOrBelow(std::string_view path, std::string_view above) {
+  return above.empty() || (path.starts_with(above) && (path.size() == above.size() || path[above.size()] == '/'));
+}
+
 class Catalogue {
  public:
   // `index` is filled in before the first call and outlives the catalogue.

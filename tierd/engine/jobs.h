@@ -75,6 +75,8 @@ class Jobs {
   void Abandon();
   // Null when unknown (or forgotten).
   const JobStatus* Find(std::uint64_t id) const;
+  // The walk under way that comes by all of `path`; 0: there is none.
+  std::uint64_t WalkOf(const SourceUnit& unit, std::string_view path) const;
   std::vector<JobStatus> List() const;
 
   // Starts what limits allow; every turn. True: another turn has work at once.

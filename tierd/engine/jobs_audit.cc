@@ -12,7 +12,7 @@ namespace {
 constexpr std::size_t kReadsAhead = 8;
 constexpr std::size_t kPlacedPerTurn = 1024;
 constexpr std::size_t kLookedAtPerTurn = 4096;
-}
+}  // namespace
 
 std::uint64_t Jobs::Walk(std::vector<Item> items) {
   if (running_ >= kRunningJobs) return 0;
@@ -23,6 +23,14 @@ std::uint64_t Jobs::Walk(std::vector<Item> items) {
     PumpWalk(job);
   });
   return job->status.id;
+}
+
+std::uint64_t Jobs::WalkOf(const SourceUnit& unit, std::string_view path) const {
+  const auto comes_by = [&](const Item& item) { return item.unit == &unit && AtOrBelow(path, item.path); };
+  for (const auto& [id, job] : jobs_) {
+    if (job->status.kind == JobKind::kWalk && !job->over() && std::any_of(job->items.begin(), job->items.end(), comes_by)) return id;
+  }
+  return 0;
 }
 
 void Jobs::StatTree(const JobPtr& job, const Item& item) {

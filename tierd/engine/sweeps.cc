@@ -14,10 +14,6 @@ constexpr std::size_t kCostPerVisit = 32;
 constexpr std::size_t kCostPerChunk = 16;
 constexpr unsigned kFailuresToGiveUp = 100;
 
-bool AtOrBelow(std::string_view path, std::string_view above) {
-  return above.empty() || (path.starts_with(above) && (path.size() == above.size() || path[above.size()] == '/'));
-}
-
 }  // namespace
 
 void Sweeps::Start(Request request) {

@@ -244,14 +244,12 @@ void ControlApi::DiskUse(const Query& query, Answer answer) {
 
 ControlApi::Response ControlApi::DiskUseJson(const Place& place, const Usage& usage) const {
   Json answer{{"source", place.unit->options.name}, {"files", usage.files}, {"size_bytes", usage.sum.size}, {"ram_bytes", usage.sum.ram}, {"ssd_bytes", usage.sum.ssd},
-              {"missing_bytes", usage.sum.missing}, {"files_missing", usage.files_missing}, {"job", nullptr}};
+              {"missing_bytes", usage.sum.missing}, {"files_missing", usage.files_missing}};
   PutPath(answer, place.absolute);
-  answer["walk"] = place.unit->Walked(place.relative, clock_.MonotonicNs()) ? "complete" : "none";
-  for (const engine::JobStatus& job : engine_.jobs().List()) {
-    if (job.kind != engine::JobKind::kWalk || job.ended_ns != 0) continue;
-    answer["walk"] = "running";
-    answer["job"] = job.id;
-  }
+  const bool complete = place.unit->Walked(place.relative, clock_.MonotonicNs());
+  const std::uint64_t job = complete ? 0 : engine_.jobs().WalkOf(*place.unit, place.relative);
+  answer["walk"] = complete ? "complete" : job != 0 ? "running" : "none";
+  answer["job"] = job != 0 ? Json(job) : Json(nullptr);
   return Ok(answer);
 }
 
