@@ -5,6 +5,7 @@
 # TIERD_QUICKSTART_BUILD: a build tree that is there, instead of build/quick; TIERD_QUICKSTART_IMAGES: so many of the images of each set only (its test).
 # exit 0 when tierd kept its promises; 1 when the source was opened after the first epoch, a result differs in any digit, or tierd was not faster.
 set -euo pipefail
+unset TIERD_DISABLE TIERD_PREFIX  # the user's own, and so is a configuration file: none is read
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 epochs=4
@@ -99,7 +100,7 @@ start_tierd() {
       ssd=(--ssd off)
       ;;
   esac
-  "$build/tierd/tierd" --source "$source" --ram "256 MiB" "${ssd[@]}" --socket "$work/run/tierd.sock" \
+  "$build/tierd/tierd" --config none --source "$source" --ram "256 MiB" "${ssd[@]}" --socket "$work/run/tierd.sock" \
     --metrics off >"$work/tierd.out" 2>"$work/tierd.log" &
   tierd_pid=$!
   local i
@@ -134,12 +135,13 @@ train() {
   results=() opened=() missed=() total=0
   count_source
   # The trainer waits for a line after each epoch, so that no read of the next one is in the counters.
-  coproc TRAINER { exec env TIERD_SOCKET="$work/run/tierd.sock" "$build/examples/trainer/tier_trainer" "$source" --reader "$reader" \
-    --epochs $epochs --threads $threads --json --step 2>"$work/trainer.log"; }
-  trainer_pid=$TRAINER_PID
-  # Descriptors of our own: bash closes its pair when the coprocess ends, which may be before the last line is read.
+  rm -f "$work/to" "$work/from"
+  mkfifo "$work/to" "$work/from"
+  TIERD_SOCKET="$work/run/tierd.sock" "$build/examples/trainer/tier_trainer" "$source" --reader "$reader" \
+    --epochs $epochs --threads $threads --json --step <"$work/to" >"$work/from" 2>"$work/trainer.log" &
+  trainer_pid=$!
   local from to
-  exec {from}<&"${TRAINER[0]}" {to}>&"${TRAINER[1]}"
+  exec {to}>"$work/to" {from}<"$work/from"
   printf '  %5s %8s %10s %9s %12s %8s %8s %8s %8s  %s\n' epoch seconds samples/s "src opens" "src bytes" RAM SSD source direct "accuracy (loss)"
   while IFS= read -r line <&"$from"; do
     epoch=$(number epoch "$line")
