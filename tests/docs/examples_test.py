@@ -1,4 +1,4 @@
-"""Every example of the documents is run: blocks of sh, C, C++ and Python of README.md, CONTRIBUTING.md, docs/*.md and the READMEs of folders, against a daemon of the test's with a source at /pfs/train (a directory of
+"""Every example of the documents is run: blocks of sh, C, C++ and Python of README.md, CONTRIBUTING.md, CONTROL.md, docs/*.md and the READMEs of folders, against a daemon of the test's with a source at /pfs/train (a directory of
 the test's stands in for it). A block that cannot be run here says why in a comment above it: <!-- not run here: REASON -->. Output and figures are blocks of text. Blocks by indentation are not allowed: nobody
 knows what they are."""
 
@@ -18,7 +18,7 @@ sys.path.insert(0, str(ROOT / "tests/monitoring"))
 from rig import Daemon  # noqa: E402
 
 FOLDERS = ("systemd", "client_lib/python", "client_lib/examples/python", "policies", "policies/orders", "tests/pfs_sim", "tests/fuzz")
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / folder / "README.md" for folder in FOLDERS), *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "tierd/server/CONTROL.md", *(ROOT / folder / "README.md" for folder in FOLDERS), *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^(?:<!-- not run here: (?P<reason>.+?) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
 C_MAIN = "static void decode(const void* data, size_t size) {{ (void)data; if (size != 3000) exit(9); }}\nint main(void) {{\n{body}\nreturn error;\n}}\n"
 CPP_MAIN = "static std::size_t decoded;\nstatic void Decode(const void*, std::size_t size) {{ decoded = size; }}\nint main(int, char** argv) {{\nconst char* const path = argv[1];\n{body}\nreturn decoded == 3000 ? 0 : 9;\n}}\n"

@@ -405,6 +405,7 @@ TEST_F(CliTest, DoctorLooksAtEverythingAndNamesRemedies) {
   for (const char* name : {"kernel", "io_uring", "memory.pages", "limits.memlock", "limits.files", "ssd.directory", "ssd.speed", "source.type", "memory.room", "daemon", "daemon.ram",
                            "daemon.ssd", "daemon.source.data"})
     EXPECT_TRUE(checks.contains(name)) << name;
+  EXPECT_THAT(checks["daemon.ram"]["detail"].get<std::string>(), HasSubstr("; memory bound by "));
   // With a daemon it is the daemon's directories that are looked at.
   EXPECT_THAT(checks["ssd.directory"]["detail"].get<std::string>(), HasSubstr(daemon.ssd_directory()));
   EXPECT_THAT(checks["source.type"]["detail"].get<std::string>(), HasSubstr(source));

@@ -223,7 +223,7 @@ void ControlRequests() {
       {"prefetch", "POST /v1/prefetch\n{\"paths\": [\"@/b\"], \"tier\": \"ram\", \"pin\": true, \"evict\": false}"},
       {"walk", "POST /v1/walk\n{\"paths\": [\"@\"]}"}, {"evict", "POST /v1/evict\n{\"paths\": [\"@/a\"], \"invalidate\": true}"},
       {"pin", "POST /v1/pin\n{\"paths\": [{\"b64\": \"L2RhdGE=\"}, \"@/b/d\"]}"}, {"unpin", "POST /v1/unpin\n{\"paths\": [\"@/b/d\"]}"},
-      {"verify", "POST /v1/verify\n{}"}, {"reload", "POST /v1/config/reload\n"},
+      {"verify", "POST /v1/verify\n{}"}, {"reload", "POST /v1/config/reload\n{}"},
       {"set", "PATCH /v1/config\n{\"key\": \"ram.capacity\", \"value\": \"1 GiB\"}"}, {"part_of_a_method", "ET /v1/status\n{\"paths\": []}"},
       {"outside", "POST /v1/evict\n{\"paths\": [\"/etc/passwd\", \"@/../x\", 7]}"}};
   for (const auto& [name, request] : requests) Save("control_request", name, request);

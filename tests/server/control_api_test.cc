@@ -1,172 +1,238 @@
 // What the end points answer, as CONTROL.md says, on a whole daemon in this process.
-#include <gtest/gtest.h>
-#include <sys/stat.h>
-
+#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
+#include <sstream>
 
-#include "tests/fuzz/daemon_fixture.h"
+#include "tests/server/control_api_fixture.h"
 
 namespace tierd::server {
 namespace {
 
 using nlohmann::json;
 
-// Each precise look costs so much; all else stands still.
-class TickingClock final : public Clock {
- public:
-  explicit TickingClock(std::int64_t step_ns) : step_ns_(step_ns) {}
-  std::int64_t MonotonicNs() const override { return 1'000'000'000; }
-  std::int64_t RealtimeNs() const override { return 1'700'000'000'000'000'000; }
-  std::int64_t PreciseNs() const override { return now_ns_ += step_ns_; }
+// ---- refusals --------------------------------------------------------------------------------------------------------------
 
- private:
-  const std::int64_t step_ns_;
-  mutable std::int64_t now_ns_ = 1'000'000'000;
+// "@" stands for the directory of the source.
+struct Row {
+  std::string method, target, body;
+  unsigned status;
+  std::string code = "", allow = "";
 };
 
-class ControlApiTest : public testing::Test {
- protected:
-  struct Said {
-    unsigned status = 0;  // 0: not answered
-    json body;
-    std::string allow;
-  };
-  // Answered within the call, or after some turns of the loop.
-  Said Ask(ControlApi& api, const std::string& method, const std::string& target, const std::string& body = "") {
-    Said said;
-    api.Handle(method, target, body, [&said](ControlApi::Response response) { said = {response.status, json::parse(response.body, nullptr, false), response.allow}; });
-    for (int i = 0; i < 5000 && said.status == 0; ++i) Turn();
-    return said;
-  }
-  Said Ask(const std::string& method, const std::string& target, const std::string& body = "") { return Ask(daemon.api(), method, target, body); }
-  bool JobEnds(const Said& started) {
-    if (started.status != 202) return false;
-    for (int i = 0; i < 5000; ++i) {
-      if (daemon.engine().jobs().Find(started.body["job"])->ended_ns != 0) return true;
-      Turn();
-    }
-    return false;
-  }
-  void Turn() {
-    daemon.loop().restart();
-    daemon.loop().run_for(std::chrono::milliseconds(1));
-  }
-  engine::SourceUnit& unit() { return *daemon.engine().sources().front(); }
-  // As if a walk had come by it.
-  void Insert(const std::string& relative) {
-    io::FileStat stat{};
-    stat.mode = S_IFREG | 0644;
-    stat.ino = ++inode;
-    stat.size = 100;
-    stat.mtime_ns = stat.ctime_ns = 1'000'000'000;
-    auto observed = engine::Fetcher::Observed::kLater;
-    for (int i = 0; i < 5000 && observed == engine::Fetcher::Observed::kLater; ++i) {
-      observed = daemon.engine().fetcher().Observe(unit(), relative, stat, 0);
-      if (observed == engine::Fetcher::Observed::kLater) Turn();
-    }
-    EXPECT_EQ(observed, engine::Fetcher::Observed::kKnown);
-  }
-  void Remove(const std::string& relative) {
-    engine::Catalogue& catalogue = daemon.engine().catalogue();
-    daemon.engine().fetcher().Forget(unit(), catalogue.Find(catalogue.KeyOf(unit().wire_id, relative)));
-  }
-  std::string Path(const std::string& relative) const { return daemon.data() + "/" + relative; }
-
-  fuzz::InProcessDaemon daemon;
-  std::uint64_t inode = 1'000'000;
-};
-
-// ---- listings --------------------------------------------------------------------------------------------------------------
-
-constexpr int kFiles = 2500;
-std::string Name(int i) { return "many/f" + std::to_string(i); }
-
-class Listing : public ControlApiTest {
- protected:
-  void SetUp() override {
-    for (int i = 0; i < kFiles; ++i) Insert(Name(i));
-  }
-  struct Pages {
-    std::map<std::string, int> listed;  // how often
-    std::size_t pages = 0, largest = 0;
-  };
-  // `between` runs after each page but the last.
-  template <typename Between>
-  Pages List(ControlApi& api, const std::string& query, Between between) {
-    Pages pages;
-    for (std::string after; pages.pages < 10'000;) {
-      const Said page = Ask(api, "GET", "/v1/files?path=" + daemon.data() + query + (after.empty() ? "" : "&after=" + after));
-      EXPECT_EQ(page.status, 200u) << page.body;
-      if (page.status != 200) break;
-      for (const json& entry : page.body["entries"]) ++pages.listed[entry["path"]];
-      ++pages.pages;
-      pages.largest = std::max(pages.largest, page.body["entries"].size());
-      if (page.body["next"].is_null()) break;
-      after = page.body["next"];
-      between(pages.pages);
-    }
-    return pages;
-  }
-};
-
-TEST_F(Listing, APageEndsOnTimeWhateverItsLimit) {
-  fuzz::FixedConfig config;
-  const TickingClock clock(150'000);
-  ControlApi api(daemon.engine(), daemon.hub(), clock, config);
-  const Pages all = List(api, "&recursive=1&limit=10000", [](std::size_t) {});
-  EXPECT_EQ(all.listed.size(), std::size_t{kFiles});
-  EXPECT_LE(all.largest, 150u) << "four looks at the clock are over half a millisecond";
-  EXPECT_GE(all.pages, std::size_t{kFiles} / 150);
-  // Nor does what is passed by take longer.
-  Insert("alone");
-  const Pages few = List(api, "", [](std::size_t) {});
-  EXPECT_EQ(few.listed, (std::map<std::string, int>{{Path("alone"), 1}}));
-  EXPECT_GT(few.pages, 1u);
+std::string Many(const std::string& element, int count) {
+  std::string list;
+  for (int i = 0; i < count; ++i) list += (i == 0 ? "" : ",") + element;
+  return "[" + list + "]";
 }
 
-TEST_F(Listing, WhatStaysIsListedOnceWhileOthersComeAndGo) {
-  int came = 0, went = 0;
-  for (const std::size_t limit : {7, 1000}) {
-    const std::size_t pages_between = limit == 7 ? 5 : 1;
-    const Pages pages = List(daemon.api(), "&recursive=1&limit=" + std::to_string(limit), [&](std::size_t page) {
-      if (page % pages_between != 0) return;
-      // Those with odd numbers go, from both ends; what comes takes their places, and new ones.
-      for (const int i : {2 * went + 1, kFiles - 2 * went - 1}) Remove(Name(i));
-      for (int i = 0; i < 3; ++i) Insert("new/f" + std::to_string(came++));
-      ++went;
-    });
-    ASSERT_LT(2 * went, kFiles / 2);
-    EXPECT_LE(pages.largest, limit);
-    EXPECT_GT(went, 0);
-    for (int i = 0; i < kFiles; i += 2) {
-      const auto listed = pages.listed.find(Path(Name(i)));
-      EXPECT_EQ(listed == pages.listed.end() ? 0 : listed->second, 1) << Name(i) << ", limit " << limit;
-    }
+TEST_F(ControlApiTest, EachRequestIsAnsweredAsThePageSays) {
+  const std::string ours = R"("paths": ["@/a"])";
+  const std::vector<Row> rows = {
+      {"GET", "/v1/version", "", 200},
+      {"GET", "/v1/status", "", 200},
+      {"GET", "/v1/file?path=@/a", "", 200},
+      {"GET", "/v1/du?path=@/", "", 200},
+      {"GET", "/v1/jobs", "", 200},
+      {"GET", "/v1/plans", "", 200},
+      {"GET", "/v1/policies", "", 200},
+      {"GET", "/v1/config", "", 200},
+      {"GET", "/v1/doctor", "", 200},
+      {"POST", "/v1/gc", "{}", 200},
+      {"POST", "/v1/policies/priorities", "{" + ours + R"(, "priorities": [0.5]})", 200},
+
+      {"GET", "/v1", "", 404, "not_found"},
+      {"GET", "/v1/nothing", "", 404, "not_found"},
+      {"GET", "/v1/status/", "", 404, "not_found"},
+      {"GET", "/v1/metrics", "", 404, "not_found"},  // this daemon has none
+      {"GET", "/v1/jobs/99", "", 404, "not_found"},
+      {"DELETE", "/v1/jobs/99", "", 404, "not_found"},
+      {"GET", "/v1/plans/99", "", 404, "not_found"},
+      {"DELETE", "/v1/plans/99", "", 404, "not_found"},
+      {"GET", "/v1/file?path=/etc/passwd", "", 404, "outside"},
+      {"GET", "/v1/file?path=@x", "", 404, "outside"},
+      {"POST", "/v1/pin", R"({"paths": ["@/a", "/etc"]})", 404, "outside"},
+      {"POST", "/v1/trace", R"({"source": "other", "stop": true})", 404, "not_found"},
+
+      {"POST", "/v1/status", "{}", 405, "method", "GET"},
+      {"get", "/v1/status", "", 405, "method", "GET"},
+      {"GET, PATCH", "/v1/config", "", 405, "method", "GET, PATCH"},
+      {"DELETE", "/v1/config", "", 405, "method", "GET, PATCH"},
+      {"PUT", "/v1/plans", "", 405, "method", "GET, POST"},
+      {"POST", "/v1/jobs/1", "{}", 405, "method", "GET, DELETE"},
+      {"GET", "/v1/evict", "", 405, "method", "POST"},
+
+      {"GET", "/v1/file", "", 400, "bad_request"},
+      {"GET", "/v1/file?path=a", "", 400, "bad_request"},
+      {"GET", "/v1/file?path=@/../x", "", 400, "bad_request"},
+      {"GET", "/v1/file?path=@/a%2", "", 400, "bad_request"},
+      {"GET", "/v1/file?path=@/a%00", "", 400, "bad_request"},
+      {"GET", "/v1/file?path=@/a&path=@/a", "", 400, "bad_request"},
+      {"GET", "/v1/file?path=@/a&limit=1", "", 400, "bad_request"},
+      {"GET", "/v1/status?verbose=1", "", 400, "bad_request"},
+      {"DELETE", "/v1/jobs/99?now=1", "", 400, "bad_request"},
+      {"POST", "/v1/walk?path=@", "{" + ours + "}", 400, "bad_request"},
+      {"GET", "/v1/files?path=@&deep=1", "", 400, "bad_request"},
+      {"GET", "/v1/files?path=@&recursive=yes", "", 400, "bad_request"},
+      {"GET", "/v1/files?path=@&recursive", "", 400, "bad_request"},
+      {"GET", "/v1/files?path=@&recursive=0&limit=10000&after=0", "", 200},
+      {"GET", "/v1/files?path=@&limit=0", "", 400, "bad_request"},
+      {"GET", "/v1/files?path=@&limit=10001", "", 400, "bad_request"},
+      {"GET", "/v1/files?path=@&limit=7x", "", 400, "bad_request"},
+      {"GET", "/v1/files?path=@&after=next", "", 400, "bad_request"},
+      {"GET", "/v1/jobs/one", "", 400, "bad_request"},
+      {"GET", "/v1/plans/", "", 400, "bad_request"},
+
+      {"POST", "/v1/walk", "", 400, "bad_request"},
+      {"POST", "/v1/walk", "{", 400, "bad_request"},
+      {"POST", "/v1/walk", "[]", 400, "bad_request"},
+      {"POST", "/v1/walk", "{}", 400, "bad_request"},
+      {"POST", "/v1/walk", R"({"paths": []})", 400, "bad_request"},
+      {"POST", "/v1/walk", R"({"paths": "@"})", 400, "bad_request"},
+      {"POST", "/v1/walk", R"({"paths": [7]})", 400, "bad_request"},
+      {"POST", "/v1/walk", R"({"paths": [{"b64": "*"}]})", 400, "bad_request"},
+      {"POST", "/v1/walk", R"({"paths": ["@", "b"]})", 400, "bad_request"},
+      {"POST", "/v1/walk", "{" + ours + R"(, "depth": 1})", 400, "bad_request"},
+      {"POST", "/v1/walk", R"({"paths": )" + Many("\"@/a\"", 10'001) + "}", 413, "too_large"},
+      {"POST", "/v1/prefetch", "{" + ours + R"(, "tier": "tape"})", 400, "bad_request"},
+      {"POST", "/v1/prefetch", "{" + ours + R"(, "tier": 1})", 400, "bad_request"},
+      {"POST", "/v1/prefetch", "{" + ours + R"(, "pin": "yes"})", 400, "bad_request"},
+      {"POST", "/v1/prefetch", "{" + ours + R"(, "tier": "ssd"})", 409, "conflict"},  // there is none
+      {"POST", "/v1/evict", "{" + ours + R"(, "invalidate": 1})", 400, "bad_request"},
+      {"POST", "/v1/unpin", "{}", 400, "bad_request"},
+      {"POST", "/v1/verify", "{}", 409, "conflict"},
+      {"POST", "/v1/gc", R"({"all": true})", 400, "bad_request"},
+      {"POST", "/v1/policies/priorities", "{" + ours + R"(, "priorities": []})", 400, "bad_request"},
+      {"POST", "/v1/policies/priorities", "{" + ours + R"(, "priorities": [-1]})", 400, "bad_request"},
+      {"POST", "/v1/policies/priorities", R"({"paths": )" + Many("\"@/a\"", 1001) + R"(, "priorities": )" + Many("1", 1001) + "}", 413, "too_large"},
+      {"POST", "/v1/policies/try", R"({"policy": 1})", 400, "bad_request"},
+      {"POST", "/v1/policies/try", R"({"policy": "lru", "stop": false})", 400, "bad_request"},
+      {"POST", "/v1/policies/try", R"({"policy": "lru", "stop": true})", 404, "not_found"},
+      {"POST", "/v1/trace", R"({"path": "t.trc"})", 400, "bad_request"},
+      {"POST", "/v1/trace", R"({"path": "/tmp/t.trc", "most_bytes": 0})", 400, "bad_request"},
+      {"POST", "/v1/trace", R"({"stop": 1})", 400, "bad_request"},
+      {"POST", "/v1/plans", "{}", 400, "bad_request"},
+      {"POST", "/v1/plans", R"({"plan": {}, "list": "../x.list", "path": "@/a"})", 400, "bad_request"},
+
+      {"PATCH", "/v1/config", R"({"key": "ram.capacity"})", 400, "bad_request"},
+      {"PATCH", "/v1/config", R"({"key": "ram.capacity", "value": 7})", 400, "bad_request"},
+      {"PATCH", "/v1/config", R"({"key": "ram.capacity", "value": "1 GiB", "keep": true})", 400, "bad_request"},
+      {"PATCH", "/v1/config", R"({"key": "ram.capacty", "value": "1 GiB"})", 400, "bad_request"},
+      {"POST", "/v1/config/reload", "", 400, "bad_request"},
+      {"POST", "/v1/config/reload", R"({"force": true})", 400, "bad_request"},
+      {"POST", "/v1/config/reload", "{}", 422, "invalid_config"}};
+  for (const Row& row : rows) {
+    const Said said = Ask(row.method, Placed(row.target), Placed(row.body));
+    const std::string what = row.method + " " + row.target + " " + row.body.substr(0, 100) + " -> " + said.body.dump();
+    EXPECT_EQ(said.status, row.status) << what;
+    EXPECT_EQ(said.allow, row.allow) << what;
+    ASSERT_TRUE(said.body.is_object()) << what;
+    EXPECT_EQ(said.body.contains("error"), row.status >= 400) << what;
+    if (!said.body.contains("error")) continue;
+    EXPECT_EQ(said.body["error"]["code"], row.code) << what;
+    EXPECT_GT(said.body["error"]["message"].get<std::string>().size(), 10u) << what;
+    EXPECT_EQ(said.body["error"].contains("details"), row.status == 422) << what;
   }
+  EXPECT_EQ(daemon.engine().jobs().List().size(), 0u) << "what is refused starts nothing";
 }
 
-// ---- du ----------------------------------------------------------------------------------------------------------------------
+TEST_F(ControlApiTest, JobsHaveALimitAndAnEnd) {
+  const std::string body = Placed(R"({"paths": ["@"]})");
+  for (std::size_t i = 0; i < engine::Jobs::kRunningJobs; ++i) ASSERT_EQ(Ask("POST", "/v1/walk", body).status, 202u) << i;
+  const Said full = Ask("POST", "/v1/prefetch", body);
+  EXPECT_EQ(full.status, 429u);
+  EXPECT_EQ(full.body["error"]["code"], "busy");
+  const Said cancelled = Ask("DELETE", "/v1/jobs/1");
+  EXPECT_EQ(cancelled.status, 200u);
+  EXPECT_EQ(cancelled.body["state"], "cancelled");
+  const Said again = Ask("DELETE", "/v1/jobs/1");
+  EXPECT_EQ(again.status, 409u);
+  EXPECT_EQ(again.body["error"]["code"], "conflict");
+  const Said next = Ask("POST", "/v1/walk", body);
+  EXPECT_EQ(next.status, 202u);
+  EXPECT_TRUE(JobEnds(next));
+}
 
-TEST_F(ControlApiTest, DuTellsOfAWalkOfItsOwnTreeOnly) {
-  ASSERT_TRUE(JobEnds(Ask("POST", "/v1/prefetch", json{{"paths", {Path("a"), Path("b")}}}.dump())));
-  const auto du = [&](const std::string& relative) { return Ask("GET", "/v1/du?path=" + Path(relative)).body; };
-  EXPECT_EQ(du("a")["walk"], "none");
-  // Of files that are known du answers at once: the walk does not get on meanwhile.
-  const Said walk = Ask("POST", "/v1/walk", json{{"paths", {Path("b")}}}.dump());
-  ASSERT_EQ(walk.status, 202u);
-  EXPECT_EQ(du("a")["walk"], "none") << "another tree's";
-  EXPECT_TRUE(du("a")["job"].is_null());
-  EXPECT_EQ(du("b/c")["walk"], "running");
-  EXPECT_EQ(du("b/c")["job"], walk.body["job"]);
-  ASSERT_TRUE(JobEnds(walk));
-  EXPECT_EQ(du("b/c")["walk"], "complete");
-  const Said again = Ask("POST", "/v1/walk", json{{"paths", {daemon.data()}}}.dump());
-  EXPECT_EQ(du("b/c")["walk"], "complete") << "it is complete, whoever looks again";
-  EXPECT_TRUE(du("b/c")["job"].is_null());
-  EXPECT_EQ(du("a")["job"], again.body["job"]);
-  ASSERT_TRUE(JobEnds(again));
+// ---- names that are no text ------------------------------------------------------------------------------------------------
+
+TEST_F(ControlApiTest, BytesThatAreNoTextAreTakenAsTheyWereGiven) {
+  std::ofstream(Path("b/odd \xff")) << "odd";
+  ASSERT_TRUE(JobEnds(Ask("POST", "/v1/prefetch", Placed(R"({"paths": ["@/b"]})"))));
+  const auto odd = [&] { return Ask("GET", "/v1/file?path=" + Path("b/odd+%FF")).body; };
+  EXPECT_EQ(odd()["path"], Path("b/odd \xef\xbf\xbd"));
+  EXPECT_EQ(odd()["ram_bytes"], 3);
+  EXPECT_EQ(odd()["pinned"], false);
+  const std::string body = json{{"paths", {{{"b64", odd()["path_b64"]}}}}}.dump();
+  EXPECT_EQ(Ask("POST", "/v1/pin", body).body["files"], 1);
+  EXPECT_EQ(odd()["pinned"], true);
+  EXPECT_EQ(Ask("POST", "/v1/unpin", body).body["files"], 1);
+  EXPECT_EQ(odd()["pinned"], false);
+  EXPECT_EQ(Ask("POST", "/v1/evict", body).body["files"], 1);
+  EXPECT_EQ(odd()["ram_bytes"], 0);
+  EXPECT_EQ(Ask("GET", "/v1/file?path=" + Path("b/c")).body["ram_bytes"], 3000) << "the others stay";
+}
+
+// ---- the page --------------------------------------------------------------------------------------------------------------
+
+std::string TextOf(const char* file) {
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  return text.str();
+}
+
+std::set<std::string> Matches(const std::string& text, const char* pattern) {
+  const std::regex regex(pattern);
+  std::set<std::string> found;
+  for (auto it = std::sregex_iterator(text.begin(), text.end(), regex); it != std::sregex_iterator(); ++it) found.insert((*it)[1]);
+  return found;
+}
+
+// "### GET /v1/a?path=P   ·   POST /v1/b, POST /v1/c `{"paths": [...]}` → ..." as its parts between the dots, without what is answered.
+std::vector<std::string> HeadingParts(const std::string& page) {
+  std::vector<std::string> parts;
+  for (std::string line : Matches(page, "(?:^|\n)### ([^\n]*)")) {
+    for (std::size_t dot = 0; dot != std::string::npos;) {
+      dot = line.find("·");
+      parts.push_back(line.substr(0, dot));
+      parts.back().resize(std::min(parts.back().find("→"), parts.back().size()));
+      if (dot != std::string::npos) line.erase(0, dot + 2);
+    }
+  }
+  return parts;
+}
+
+TEST_F(ControlApiTest, ThePageHasEachEndPointWithItsMethodsAndMembers) {
+  std::map<std::string, std::set<std::string>> documented;  // methods by path
+  std::set<std::string> posted;                             // end points of the part before
+  for (const std::string& part : HeadingParts(TextOf(TIERD_CONTROL_PAGE))) {
+    for (const char* method : {"GET", "POST", "PATCH", "DELETE"}) {
+      const std::set<std::string> paths = Matches(part, (std::string("\\b") + method + " (/v1/[a-z0-9/]+)").c_str());
+      for (const std::string& path : paths) documented[path].insert(method);
+      if (!paths.empty()) posted = paths;
+      for (const std::string& name : Matches(part, "[?&]([a-z]+)=")) {
+        for (const std::string& path : paths) EXPECT_EQ(Ask(method, path + "?" + name + "=").body.dump().find("unknown member"), std::string::npos) << path << " " << name;
+      }
+    }
+    for (const std::string& name : Matches(part, "\"([a-z_0-9]+)\":")) {
+      for (const std::string& path : posted) {
+        const std::string method = documented[path].contains("PATCH") ? "PATCH" : "POST";
+        const Said said = Ask(method, path, json{{name, nullptr}}.dump());
+        EXPECT_EQ(said.status, 400u) << path << " " << name;
+        EXPECT_EQ(said.body.dump().find("unknown member"), std::string::npos) << path << " " << name;
+      }
+    }
+  }
+  EXPECT_GE(documented.size(), 24u);
+  for (const auto& [path, methods] : documented) {
+    const Said said = Ask("TRY", path);
+    ASSERT_EQ(said.status, 405u) << path;
+    EXPECT_EQ(Matches(said.allow, "([A-Z]+)"), methods) << path;
+  }
+  for (const std::string& path : Matches(TextOf(TIERD_CONTROL_CODE), "\"(/v1/[a-z/]+)\"")) {
+    const auto at = documented.lower_bound(path);
+    EXPECT_TRUE(at != documented.end() && at->first.starts_with(path) && (at->first == path || path.ends_with('/'))) << path << " is not in the page";
+  }
 }
 
 }  // namespace

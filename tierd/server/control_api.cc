@@ -80,33 +80,74 @@ ControlApi::Response ControlApi::Error(unsigned status, const char* code, const 
 
 // ---- routing ---------------------------------------------------------------------------------------------------------------
 
+namespace {
+
+struct EndPoint {
+  std::string_view methods;
+  std::vector<std::string_view> query;    // names that a query may have
+  std::vector<std::string_view> members;  // and the body
+};
+
+constexpr std::string_view kJobPrefix = "/v1/jobs/", kPlanPrefix = "/v1/plans/";
+
+const EndPoint* Find(std::string_view path) {
+  static const std::map<std::string_view, EndPoint> kEndPoints = {
+      {"/v1/version", {"GET", {}, {}}},
+      {"/v1/status", {"GET", {}, {}}},
+      {"/v1/files", {"GET", {"path", "recursive", "limit", "after"}, {}}},
+      {"/v1/file", {"GET", {"path"}, {}}},
+      {"/v1/du", {"GET", {"path"}, {}}},
+      {"/v1/walk", {"POST", {}, {"paths"}}},
+      {"/v1/prefetch", {"POST", {}, {"paths", "tier", "pin", "evict"}}},
+      {"/v1/jobs", {"GET", {}, {}}},
+      {kJobPrefix, {"GET, DELETE", {}, {}}},
+      {"/v1/evict", {"POST", {}, {"paths", "invalidate"}}},
+      {"/v1/pin", {"POST", {}, {"paths"}}},
+      {"/v1/unpin", {"POST", {}, {"paths"}}},
+      {"/v1/verify", {"POST", {}, {"paths"}}},
+      {"/v1/gc", {"POST", {}, {}}},
+      {"/v1/policies", {"GET", {}, {}}},
+      {"/v1/policies/try", {"POST", {}, {"source", "policy", "parameters", "stop"}}},
+      {"/v1/policies/priorities", {"POST", {}, {"paths", "priorities"}}},
+      {"/v1/trace", {"POST", {}, {"source", "path", "most_bytes", "stop"}}},
+      {"/v1/plans", {"GET, POST", {}, {"plan", "list", "path", "keep", "follow", "process"}}},
+      {kPlanPrefix, {"GET, DELETE", {}, {}}},
+      {"/v1/metrics", {"GET", {}, {}}},
+      {"/v1/config", {"GET, PATCH", {}, {"key", "value"}}},
+      {"/v1/config/reload", {"POST", {}, {}}},
+      {"/v1/doctor", {"GET", {}, {}}}};
+  const auto known = kEndPoints.find(path.starts_with(kJobPrefix) ? kJobPrefix : path.starts_with(kPlanPrefix) ? kPlanPrefix : path);
+  return known == kEndPoints.end() ? nullptr : &known->second;
+}
+
+bool Has(const std::vector<std::string_view>& names, std::string_view name) { return std::find(names.begin(), names.end(), name) != names.end(); }
+
+}  // namespace
+
 void ControlApi::Handle(std::string_view method, std::string_view target, std::string_view body, const Caller& caller, Answer answer) {
   const auto parsed = ParseTarget(target);
   if (!parsed) return answer(Error(400, "bad_request", "the query of " + std::string(target) + " cannot be decoded"));
   const std::string& path = parsed->path;
-  static const std::map<std::string, std::string, std::less<>> kMethods = {
-      {"/v1/version", "GET"}, {"/v1/status", "GET"},  {"/v1/files", "GET"},   {"/v1/file", "GET"},    {"/v1/du", "GET"},
-      {"/v1/jobs", "GET"},    {"/v1/doctor", "GET"},  {"/v1/metrics", "GET"}, {"/v1/policies", "GET"}, {"/v1/plans", "GET, POST"},
-      {"/v1/config", "GET, PATCH"}, {"/v1/config/reload", "POST"}, {"/v1/walk", "POST"},
-      {"/v1/prefetch", "POST"}, {"/v1/evict", "POST"}, {"/v1/pin", "POST"},   {"/v1/unpin", "POST"},  {"/v1/verify", "POST"},
-      {"/v1/gc", "POST"},
-      {"/v1/trace", "POST"},  {"/v1/policies/try", "POST"}, {"/v1/policies/priorities", "POST"}};
-  constexpr std::string_view kJobPrefix = "/v1/jobs/", kPlanPrefix = "/v1/plans/";
-  const bool one_job = path.starts_with(kJobPrefix), one_plan = path.starts_with(kPlanPrefix);
-  const auto known = kMethods.find(path);
-  if (!one_job && !one_plan && known == kMethods.end()) return answer(Error(404, "not_found", "no end point " + path));
-  const std::string allowed = one_job || one_plan ? "GET, DELETE" : known->second;
-  if (!Lists(allowed, method)) {
-    Response response = Error(405, "method", path + " answers " + allowed);
-    response.allow = allowed;
+  const EndPoint* const end_point = Find(path);
+  if (end_point == nullptr) return answer(Error(404, "not_found", "no end point " + path));
+  if (!Lists(end_point->methods, method)) {
+    Response response = Error(405, "method", path + " answers " + std::string(end_point->methods));
+    response.allow = end_point->methods;
     return answer(std::move(response));
   }
-  if (one_job) return answer(OneJob(std::string_view(path).substr(kJobPrefix.size()), method == "DELETE"));
-  if (one_plan) return answer(OnePlan(std::string_view(path).substr(kPlanPrefix.size()), method == "DELETE"));
+  for (const auto& [name, value] : parsed->query) {
+    if (!Has(end_point->query, name)) return answer(Error(400, "bad_request", "unknown member \"" + name + "\" of the query"));
+  }
+  if (path.starts_with(kJobPrefix)) return answer(OneJob(std::string_view(path).substr(kJobPrefix.size()), method == "DELETE"));
+  if (path.starts_with(kPlanPrefix)) return answer(OnePlan(std::string_view(path).substr(kPlanPrefix.size()), method == "DELETE"));
   if (path == "/v1/du") return DiskUse(parsed->query, std::move(answer));
   if (method == "GET") return answer(Get(path, parsed->query));
-  if (method == "PATCH") return answer(PatchConfig(body));
-  return Post(path, body, caller, std::move(answer));
+  const Json document = Json::parse(body, nullptr, false);
+  if (document.is_discarded() || !document.is_object()) return answer(Error(400, "bad_request", "the body is not a JSON object"));
+  for (const auto& [name, value] : document.items()) {
+    if (!Has(end_point->members, name)) return answer(Error(400, "bad_request", "unknown member \"" + name + "\""));
+  }
+  return Order(path, document, caller, std::move(answer));
 }
 
 ControlApi::Response ControlApi::Get(std::string_view path, const Query& query) {
@@ -122,21 +163,9 @@ ControlApi::Response ControlApi::Get(std::string_view path, const Query& query) 
   return Config();
 }
 
-void ControlApi::Post(std::string_view path, std::string_view text, const Caller& caller, Answer answer) {
+void ControlApi::Order(std::string_view path, const Json& body, const Caller& caller, Answer answer) {
+  if (path == "/v1/config") return answer(PatchConfig(body));
   if (path == "/v1/config/reload") return answer(Reload());
-  const Json body = Json::parse(text, nullptr, false);
-  if (body.is_discarded() || !body.is_object()) return answer(Error(400, "bad_request", "the body is not a JSON object"));
-  static const std::map<std::string, std::vector<std::string>, std::less<>> kMembers = {
-      {"/v1/walk", {"paths"}}, {"/v1/prefetch", {"paths", "tier", "pin", "evict"}}, {"/v1/evict", {"paths", "invalidate"}},
-      {"/v1/pin", {"paths"}},  {"/v1/unpin", {"paths"}},                            {"/v1/verify", {"paths"}},
-      {"/v1/gc", {}},
-      {"/v1/trace", {"source", "path", "most_bytes", "stop"}}, {"/v1/policies/try", {"source", "policy", "parameters", "stop"}},
-      {"/v1/policies/priorities", {"paths", "priorities"}},
-      {"/v1/plans", {"plan", "list", "path", "keep", "follow", "process"}}};
-  const std::vector<std::string>& members = kMembers.find(path)->second;
-  for (const auto& [name, value] : body.items()) {
-    if (std::find(members.begin(), members.end(), name) == members.end()) return answer(Error(400, "bad_request", "unknown member \"" + name + "\""));
-  }
   if (path == "/v1/plans") return TellPlan(body, caller, std::move(answer));
   if (path == "/v1/walk") return answer(Walk(body));
   if (path == "/v1/prefetch") return answer(Prefetch(body));
@@ -280,7 +309,8 @@ ControlApi::Response ControlApi::Doctor() {
   };
   engine::Placement& placement = engine_.placement();
   const bool huge = placement.page_kind() != abi::PageKind::k4KiB;
-  add("daemon.ram", huge ? "ok" : "warn", std::string(ram::PageKindName(placement.page_kind())) + " pages: " + placement.page_reason(),
+  const std::string bound_by = placement.memory_bound_by().empty() ? "" : "; memory bound by " + placement.memory_bound_by();
+  add("daemon.ram", huge ? "ok" : "warn", std::string(ram::PageKindName(placement.page_kind())) + " pages: " + placement.page_reason() + bound_by,
       huge ? "" : "as root: echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled");
   if (!placement.segment_failure().empty()) add("daemon.memory", "warn", placement.segment_failure(), "lower ram.capacity, or free memory on the node");
   if (ssd::SsdTier* ssd = engine_.ssd()) {
@@ -360,9 +390,8 @@ ControlApi::Response ControlApi::Config() const {
   return Ok({{"file", config_.file().empty() ? Json(nullptr) : Json(config_.file())}, {"values", values}});
 }
 
-ControlApi::Response ControlApi::PatchConfig(std::string_view text) {
-  const Json body = Json::parse(text, nullptr, false);
-  if (body.is_discarded() || !body.is_object() || body.size() != 2 || !body.contains("key") || !body.contains("value") || !body["key"].is_string() || !body["value"].is_string())
+ControlApi::Response ControlApi::PatchConfig(const Json& body) {
+  if (!body.contains("key") || !body.contains("value") || !body["key"].is_string() || !body["value"].is_string())
     return Error(400, "bad_request", "the body must be {\"key\": \"...\", \"value\": \"...\"}");
   return AppliedOrError(config_.Set(body["key"].get<std::string>(), body["value"].get<std::string>()));
 }

@@ -82,7 +82,7 @@ class ControlApi {
   void EvictOne(const Place& place, bool invalidate, const std::shared_ptr<Tally>& tally);
 
   Response Get(std::string_view path, const Query& query);
-  void Post(std::string_view path, std::string_view body, const Caller& caller, Answer answer);
+  void Order(std::string_view path, const Json& body, const Caller& caller, Answer answer);
   Response Status();
   Response Version() const;
   Response Files(const Query& query);
@@ -95,7 +95,7 @@ class ControlApi {
   Response OnePlan(std::string_view id, bool remove);
   void TellPlan(const Json& body, const Caller& caller, Answer answer);
   Response Config() const;
-  Response PatchConfig(std::string_view body);
+  Response PatchConfig(const Json& body);
   Response Reload();
   Response Doctor();
   Response Policies() const;

@@ -132,6 +132,7 @@ ControlApi::Response ControlApi::Files(const Query& query) {
   if (!number("limit", 10, &limit) || limit < 1 || limit > kMaxPage) return Error(400, "bad_request", "limit must be 1..10000");
   if (!number("after", 16, &position)) return Error(400, "bad_request", "after must be the `next` of a page before");
   const auto recursive_it = query.find("recursive");
+  if (recursive_it != query.end() && recursive_it->second != "0" && recursive_it->second != "1") return Error(400, "bad_request", "recursive must be 0 or 1");
   const bool recursive = recursive_it != query.end() && recursive_it->second == "1";
   engine::Catalogue& catalogue = engine_.catalogue();
   const engine::FileId exact = catalogue.Find(catalogue.KeyOf(place.unit->wire_id, place.relative));
