@@ -54,7 +54,7 @@ fi
 if [ "$suite" = restricted ] || [ "$suite" = all ]; then
   under=("$root/plain/tests/restricted/restricted_exec")
   export TIERD_CRASH_KILLS=24 TIERD_ORACLE_MB=60 TIERD_ORACLE_SAMPLE_MB=30
-  run plain restricted --exclude-regex '^(floors|slot_model_test|session_model_test|pfs_sim_selftest)$'
+  run plain restricted --exclude-regex '^(floors|fuzz_clang|slot_model_test|session_model_test|pfs_sim_selftest)$'
   unset TIERD_CRASH_KILLS TIERD_ORACLE_MB TIERD_ORACLE_SAMPLE_MB
   under=()
 fi

@@ -225,6 +225,15 @@ void ControlRequests() {
       {"pin", "POST /v1/pin\n{\"paths\": [{\"b64\": \"L2RhdGE=\"}, \"@/b/d\"]}"}, {"unpin", "POST /v1/unpin\n{\"paths\": [\"@/b/d\"]}"},
       {"verify", "POST /v1/verify\n{}"}, {"reload", "POST /v1/config/reload\n{}"},
       {"set", "PATCH /v1/config\n{\"key\": \"ram.capacity\", \"value\": \"1 GiB\"}"}, {"part_of_a_method", "ET /v1/status\n{\"paths\": []}"},
+      {"metrics", "GET /v1/metrics\n"}, {"policies", "GET /v1/policies\n"}, {"gc", "POST /v1/gc\n{}"},
+      {"prefetch_ssd", "POST /v1/prefetch\n{\"paths\": [\"@\"], \"tier\": \"ssd\"}"},
+      {"policies_priorities", "POST /v1/policies/priorities\n{\"paths\": [\"@/a\", \"@/b/c\"], \"priorities\": [1, 2.5]}"},
+      {"policies_try", "POST /v1/policies/try\n{\"source\": \"data\", \"policy\": \"lru\", \"parameters\": \"\"}"},
+      {"policies_try_stop", "POST /v1/policies/try\n{\"policy\": \"lru\", \"stop\": true}"},
+      {"trace", "POST /v1/trace\n{\"source\": \"data\", \"path\": \"@/../trace\", \"most_bytes\": 65536}"}, {"trace_stop", "POST /v1/trace\n{\"stop\": true}"},
+      {"plan_tell", "POST /v1/plans\n{\"plan\": {\"tierd_plan\": 1, \"kind\": \"torch.distributed\", \"samples\": 3, \"seed\": 7, \"world\": 1, \"rank\": 0, \"epochs\": 4}, "
+                    "\"list\": \"told.list\", \"path\": \"@\", \"keep\": true, \"follow\": false}"},
+      {"plans", "GET /v1/plans\n"}, {"plans_one", "GET /v1/plans/1\n"}, {"plans_remove", "DELETE /v1/plans/1\n"},
       {"outside", "POST /v1/evict\n{\"paths\": [\"/etc/passwd\", \"@/../x\", 7]}"}};
   for (const auto& [name, request] : requests) Save("control_request", name, request);
 }
