@@ -1,4 +1,4 @@
-// tierctl against the real daemon: each verb, its schema, its exit code, and sums that agree with the disk and with the source to the byte.
+// tierctl against the real daemon: its verbs, their exit codes, and sums that agree with the disk and with the source to the byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -7,11 +7,9 @@
 #include <fstream>
 #include <regex>
 
-#include "tests/e2e/daemon_process.h"
-#include "tests/e2e/reading.h"
+#include "tests/e2e/cli_fixture.h"
 #include "tests/e2e/region_walk.h"
 #include "tests/pfs_sim/rig.h"
-#include "tests/tierctl/run_tierctl.h"
 
 namespace tierd::e2e {
 namespace {
@@ -31,94 +29,6 @@ std::uint64_t SmallBytesRead(const pfs_sim::Rig& rig) {
   std::uint64_t bytes = 0;
   for (const auto& [path, counters] : rig.PathCounters("dir")) bytes += counters.bytes;
   return bytes;
-}
-
-class CliTest : public testing::Test {
- protected:
-  std::string Path(int i) const { return source + "/dir" + std::to_string(i % 3) + "/f" + std::to_string(i); }
-  static std::size_t SizeOf(int i) { return 2000 + static_cast<std::size_t>(i) * 331; }
-  // Returns the sum of the sizes.
-  std::uint64_t MakeFiles(int count) {
-    std::uint64_t bytes = 0;
-    for (int i = 0; i < count; ++i) {
-      Write(Path(i), Content(std::to_string(i), SizeOf(i)));
-      bytes += SizeOf(i);
-    }
-    return bytes;
-  }
-  DaemonProcess::Options Options() const {
-    DaemonProcess::Options options;
-    options.source = source;
-    options.more = kTrustStamps;
-    options.more.insert(options.more.end(), {"--set", "source.warm=off"});
-    return options;
-  }
-  Ran Ctl(const std::vector<std::string>& arguments, const std::string& input = "") const { return tierctl::RunTierctl(arguments, {"TIERD_SOCKET=" + daemon.socket()}, input); }
-  json CtlJson(std::vector<std::string> arguments) const {
-    arguments.push_back("--json");
-    const Ran ran = Ctl(arguments);
-    return json::parse(ran.out, nullptr, false);
-  }
-  json Du(const std::string& path) const {
-    const json document = CtlJson({"du", path});
-    return document.is_object() && document["paths"].size() == 1 ? document["paths"][0] : json::object();
-  }
-
-  ScratchDir scratch;
-  std::string source = scratch.path() + "/data";
-  DaemonProcess daemon{scratch.path()};
-};
-
-TEST_F(CliTest, EveryVerbAnswersAsItsSchemaSays) {
-  MakeFiles(12);
-  Write(source + "/dir0/odd \xff name", "x");
-  Write(scratch.path() + "/t.toml", "[ram]\ncapacity = \"96 MiB\"\n");
-  auto options = Options();
-  options.config = scratch.path() + "/t.toml";
-  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
-  struct Row {
-    const char* schema;
-    std::vector<std::string> arguments;
-  };
-  const std::vector<Row> rows{{"status", {"status"}},
-                              {"version", {"version"}},
-                              {"stat", {"stat", Path(1)}},
-                              {"du", {"du", source}},
-                              {"prefetch", {"prefetch", source + "/dir1"}},
-                              {"prefetch", {"prefetch", "--wait", source}},
-                              {"ls", {"ls", "-r", source}},
-                              {"stat", {"stat", Path(1), source, source + "/dir0/odd \xff name"}},
-                              {"stat", {"explain", Path(1)}},
-                              {"affected", {"pin", Path(1), Path(2)}},
-                              {"affected", {"unpin", Path(1)}},
-                              {"verify", {"verify"}},
-                              {"verify", {"verify", source + "/dir2"}},
-                              {"jobs", {"jobs"}},
-                              {"jobs", {"wait", "1"}},
-                              {"affected", {"evict", source + "/dir1"}},
-                              {"config_get", {"config", "get"}},
-                              {"config_get", {"config", "get", "ram"}},
-                              {"config_changes", {"config", "set", "ssd.min_free", "2 MiB"}},
-                              {"config_changes", {"config", "reload"}},
-                              {"doctor", {"doctor", "--no-speed"}},
-                              {"top", {"top", "-n", "1"}},
-                              {"gc", {"gc"}},
-                              {"bench", {"bench", "--seconds", "0.2", source}}};
-  std::vector<std::string> command{"/usr/bin/python3", TIERCTL_VALIDATE};
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    std::vector<std::string> arguments = rows[i].arguments;
-    arguments.push_back("--json");
-    const Ran ran = Ctl(arguments);
-    EXPECT_EQ(ran.exit_code, 0) << arguments[0] << ": " << ran.err;
-    const std::string document = scratch.path() + "/" + std::to_string(i) + "-" + arguments[0] + ".json";
-    Write(document, ran.out);
-    command.insert(command.end(), {std::string(TIERCTL_SCHEMAS) + "/" + rows[i].schema + ".json", document});
-    const Ran human = Ctl(rows[i].arguments);
-    EXPECT_EQ(human.exit_code, 0) << arguments[0] << ": " << human.err;
-    EXPECT_FALSE(human.out.empty() && rows[i].arguments[0] != "config") << arguments[0];
-  }
-  const Ran valid = tierctl::RunProgram(command, {}, "");
-  EXPECT_EQ(valid.exit_code, 0) << valid.err;
 }
 
 // Three characters stand for each of their bytes in a query.
