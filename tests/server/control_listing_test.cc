@@ -53,7 +53,7 @@ class Listing : public ControlApiTest {
 };
 
 TEST_F(Listing, APageEndsOnTimeWhateverItsLimit) {
-  fuzz::FixedConfig config;
+  fuzz::FixedConfig config("/run");
   const TickingClock clock(150'000);
   ControlApi api(daemon.engine(), daemon.hub(), clock, config);
   const Pages all = List(api, "&recursive=1&limit=10000", [](std::size_t) {});
