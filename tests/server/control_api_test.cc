@@ -45,7 +45,7 @@ TEST_F(ControlApiTest, EachRequestIsAnsweredAsThePageSays) {
       {"GET", "/v1", "", 404, "not_found"},
       {"GET", "/v1/nothing", "", 404, "not_found"},
       {"GET", "/v1/status/", "", 404, "not_found"},
-      {"GET", "/v1/metrics", "", 404, "not_found"},  // this daemon has none
+      {"GET", "/v1/metrics", "", 404, "not_found"},  // as set below
       {"GET", "/v1/jobs/99", "", 404, "not_found"},
       {"DELETE", "/v1/jobs/99", "", 404, "not_found"},
       {"GET", "/v1/plans/99", "", 404, "not_found"},
@@ -122,6 +122,7 @@ TEST_F(ControlApiTest, EachRequestIsAnsweredAsThePageSays) {
       {"POST", "/v1/config/reload", "", 400, "bad_request"},
       {"POST", "/v1/config/reload", R"({"force": true})", 400, "bad_request"},
       {"POST", "/v1/config/reload", "{}", 422, "invalid_config"}};
+  daemon.api().metrics_text = nullptr;
   for (const Row& row : rows) {
     const Said said = Ask(row.method, Placed(row.target), Placed(row.body));
     const std::string what = row.method + " " + row.target + " " + row.body.substr(0, 100) + " -> " + said.body.dump();
@@ -135,6 +136,14 @@ TEST_F(ControlApiTest, EachRequestIsAnsweredAsThePageSays) {
     EXPECT_EQ(said.body["error"].contains("details"), row.status == 422) << what;
   }
   EXPECT_EQ(daemon.engine().jobs().List().size(), 0u) << "what is refused starts nothing";
+}
+
+TEST_F(ControlApiTest, MetricsAreText) {
+  ControlApi::Response said;
+  daemon.api().Handle("GET", "/v1/metrics", "", [&said](ControlApi::Response response) { said = std::move(response); });
+  EXPECT_EQ(said.status, 200u);
+  EXPECT_EQ(said.type, "text/plain; version=0.0.4");
+  EXPECT_NE(said.body.find("# TYPE tierd_"), std::string::npos);
 }
 
 TEST_F(ControlApiTest, JobsHaveALimitAndAnEnd) {
