@@ -10,7 +10,8 @@
  *  4. Tiers are TIERD_TIER_RAM and TIERD_TIER_SSD. One instance serves one dataset and sees both tiers.
  *  5. An answer is advice: the host may be unable to follow it (a leased frame, a full disk) and says what really happened through
  *     the events. It never trusts a policy: ids out of range, duplicates and objects not in the tier are ignored and counted.
- *  6. A call should take below 10 microseconds; a policy that does not is named in the log and replaced by `freeze`.
+ *  6. A call should take below 10 microseconds: whoever waits for the daemon waits for it, too. Nothing enforces that; a policy that takes longer is seen in
+ *     tierd_loop_lag_seconds.
  */
 #ifndef TIERD_POLICY_H_
 #define TIERD_POLICY_H_
