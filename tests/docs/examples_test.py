@@ -152,6 +152,12 @@ class Words(unittest.TestCase):
             self.assertEqual(missing, set(), document)
         self.assertGreater(len(set(re.findall(r"`(\w+_test)`", (ROOT / "docs/faults.md").read_text()))), 20)
 
+    def test_faults_that_are_survived_are_listed(self):
+        """Each of these has a row that names it, what happens, and a test."""
+        wanted = "F01 F02 F05 F09 F11 F12 F13 F15 F17 F18 F22 F24 F25 F28 F30 F31 F32 F36 F38 F39 F40 F41 F42 F43 F45 F47 F50 F53 F54 F56".split()
+        rows = re.findall(r"^\|([F0-9 ]*)\|[^|]+\|[^|]+\|.*`\w+_test`.*\|$", (ROOT / "docs/faults.md").read_text(), re.M)
+        self.assertEqual(set(wanted) - set(" ".join(rows).split()), set())
+
     def test_the_readme_lists_the_verbs_that_there_are(self):
         def below(*verb):
             text = subprocess.run([BUILD / "tierctl/tierctl", *verb, "--help"], capture_output=True, text=True, check=True).stdout

@@ -147,7 +147,7 @@ TEST_F(FaultTest, WithoutADaemonEverythingIsPlain) {  // F56
   EXPECT_EQ(Get(client.get(), source + "/missing").error, -ENOENT);
 }
 
-TEST_F(FaultTest, DamagedRecordsAreReadFromTheSource) {  // F12: a bit of every 4 KiB of the region files
+TEST_F(FaultTest, DamagedRecordsAreReadFromTheSource) {  // F12: a bit of every 12 KiB of the region files
   MakeFiles(60, 50'000);
   ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
   ASSERT_EQ(daemon.Prefetch(source)["files_verified"], 60);

@@ -2,8 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
 #include "tests/e2e/daemon_process.h"
@@ -82,6 +84,10 @@ TEST_F(InstallTest, PkgConfigIsEnoughToBuildWith) {
   EXPECT_EQ(c.exit_code, 0) << c.err;
   const Ran cpp = Shell("c++ -std=c++17 -fno-exceptions -pthread " + examples + "/tier_epochs.cc" + flags + "/epochs", {"PKG_CONFIG_PATH=" + prefix() + "/lib/pkgconfig"});
   EXPECT_EQ(cpp.exit_code, 0) << cpp.err;
+  for (const char* name : {"/tier_cat.c", "/tier_epochs.cc"}) {
+    std::ifstream text(examples + name);
+    EXPECT_LE(std::count(std::istreambuf_iterator<char>(text), {}, '\n'), 60) << name << ": an example is read at a glance";
+  }
   Write(scratch_->path() + "/hello", "hello\n");
   const Ran ran = Shell(scratch_->path() + "/cat_c " + scratch_->path() + "/hello", {"LD_LIBRARY_PATH=" + prefix() + "/lib", "TIERD_SOCKET=" + scratch_->path() + "/none"});
   EXPECT_EQ(ran.out, "hello\n") << ran.err;
