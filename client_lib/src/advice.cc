@@ -105,7 +105,7 @@ bool NotDone(std::int64_t result) { return result == -ENOTCONN || result == -ETI
 
 }  // namespace
 
-bool ConfirmInvalidation(Session& session, const PendingInvalidation& said, std::int64_t deadline_ns) {
+bool ConfirmInvalidation(Session& session, const Invalidation& said, std::int64_t deadline_ns) {
   const SourceTable& sources = *session.sources.load(std::memory_order_acquire);
   const char* const path = said.path;
   const Word word{abi::AdviseOp::kInvalidate, said.recursive || path == nullptr, abi::TicksOf(said.said_ns) + 1};
@@ -176,7 +176,7 @@ class Advice {
     return result >= 0 && error != 0 ? error : result;
   }
 
-  // Nobody has heard it. An invalidation must not be lost: hits stop, and the next daemon is told first of all.
+  // Nobody has heard it. An invalidation must not be lost: hits stop, of all clients of this process, and the next daemon is told first of all.
   std::int64_t Unheard(const char* const* paths, std::size_t count, std::int64_t now_ns, std::int64_t error) {
     if (op_ != abi::AdviseOp::kInvalidate) return error;
     if (client_.settings().disabled) return 0;
@@ -189,8 +189,9 @@ class Advice {
         understood = false;
         continue;
       }
-      client_.PostponeInvalidation({canonical ? paths[i] : text.text, recursive_, said_ns_, nullptr}, now_ns);
+      RememberInvalidation(client_.settings().socket, {canonical ? paths[i] : text.text, recursive_, said_ns_});
     }
+    for (Client* any = FirstClient(); any != nullptr; any = any->next_client) any->Distrust(client_.settings().socket, now_ns);
     if (error != -ENOTCONN) return error;
     return understood ? 0 : -EINVAL;
   }

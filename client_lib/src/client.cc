@@ -7,9 +7,9 @@
 #include <new>
 
 #include "client_lib/src/accounting.h"
-#include "client_lib/src/advice.h"
 #include "client_lib/src/clock.h"
 #include "client_lib/src/fork_mark.h"
+#include "client_lib/src/invalidations.h"
 #include "client_lib/src/shared_mapping.h"
 
 namespace tierd::client {
@@ -19,7 +19,6 @@ constexpr std::int64_t kProbeEveryNs = 5'000'000'000;      // looking for a daem
 constexpr std::int64_t kLookEveryNs = 500'000'000;         // at a daemon that nobody needs to ask, since all are hits
 constexpr std::int64_t kFirstPauseNs = 100'000'000;        // of the breaker, doubled at each further timeout
 constexpr std::int64_t kLongestPauseNs = kProbeEveryNs;
-constexpr std::uint32_t kMaxPending = 256;                 // more unconfirmed invalidations become one of everything
 
 std::atomic<Client*> all_clients{nullptr};
 pthread_once_t fork_handlers_once = PTHREAD_ONCE_INIT;
@@ -45,6 +44,7 @@ void BeforeFork() {
 }
 
 void TakeOver(bool counted) {
+  TakeOverInvalidations();
   for (Client* client = FirstClient(); client != nullptr; client = client->next_client) client->TakeOverInChild(counted);
   EndTakeOver();
 }
@@ -70,13 +70,16 @@ void NoticeFork() {
 // ---- life ------------------------------------------------------------------------------------------------------------------
 
 void Client::Init(const Settings& settings) {
-  settings_ = settings;
-  disabled_ = settings.disabled;
-  // The prefixes point into the settings they came with.
-  for (std::size_t i = 0; i < settings_.prefixes.count; ++i)
-    settings_.prefixes.text[i] = settings_.prefix_text + (settings.prefixes.text[i] - settings.prefix_text);
   // Made anew after Shutdown it has its lock, which a view of its former life that is given back now may hold.
   if (!in_use.load(std::memory_order_acquire)) ::pthread_mutex_init(&mutex_, nullptr);
+  {
+    const Lock lock(mutex_);  // another client may be looking whose socket it is (Distrust)
+    settings_ = settings;
+    disabled_ = settings.disabled;
+    // The prefixes point into the settings they came with.
+    for (std::size_t i = 0; i < settings_.prefixes.count; ++i)
+      settings_.prefixes.text[i] = settings_.prefix_text + (settings.prefixes.text[i] - settings.prefix_text);
+  }
   next_probe_ns_.store(0, std::memory_order_relaxed);
   timeouts_.store(0, std::memory_order_relaxed);
   closed_until_ns_.store(0, std::memory_order_relaxed);
@@ -100,13 +103,6 @@ void Client::EndAll() {
   const Lock lock(mutex_);
   if (Session* const session = session_.exchange(nullptr, std::memory_order_acq_rel); session != nullptr) Close(*session);
   Sweep();
-  while (pending_ != nullptr) {
-    PendingInvalidation* const first = pending_;
-    pending_ = first->next;
-    std::free(const_cast<char*>(first->path));
-    std::free(first);
-  }
-  pending_count_ = 0;
   alone_reads_.Forget();
   std::memset(static_cast<void*>(&own_), 0, sizeof own_);
   std::memset(static_cast<void*>(&past_), 0, sizeof past_);
@@ -154,7 +150,7 @@ int Client::ConnectNow() {
 int Client::Connect(std::int64_t now_ns) {
   Sweep();
   OpenResult opened = OpenSession(settings_, &Client::ReuseArena, this);
-  if (opened.session != nullptr && !TellPending(*opened.session)) {
+  if (opened.session != nullptr && !TellInvalidations(settings_.socket, *opened.session, settings_.timeout_ms)) {
     // What this process has changed is not known there yet: nothing may be served from it.
     Add(*opened.session);
     Close(*opened.session);
@@ -207,41 +203,14 @@ Arena* Client::ReuseArena(void* context, const std::uint8_t instance[16]) {
   return arena;
 }
 
-bool Client::TellPending(Session& session) {
-  for (PendingInvalidation* link = pending_; link != nullptr; link = link->next) {
-    if (!ConfirmInvalidation(session, *link, PreciseNs() + std::int64_t{settings_.timeout_ms} * 1'000'000)) return false;
-  }
-  while (pending_ != nullptr) {
-    PendingInvalidation* const first = pending_;
-    pending_ = first->next;
-    std::free(const_cast<char*>(first->path));
-    std::free(first);
-  }
-  pending_count_ = 0;
-  return true;
-}
-
-void Client::PostponeInvalidation(const PendingInvalidation& said, std::int64_t now_ns) {
+void Client::Distrust(const char* socket, std::int64_t now_ns) {
   const Lock lock(mutex_);
-  auto* const pending = static_cast<PendingInvalidation*>(std::calloc(1, sizeof(PendingInvalidation)));
-  char* const copy = pending_count_ < kMaxPending ? ::strdup(said.path) : nullptr;
-  if (pending != nullptr && (copy != nullptr || pending_ == nullptr || pending_->path != nullptr)) {
-    pending->path = copy;  // null, also when there is no memory for the text: everything
-    pending->recursive = said.recursive;
-    pending->said_ns = said.said_ns;
-    pending->next = pending_;
-    pending_ = pending;
-    ++pending_count_;
-  } else {
-    if (pending_ != nullptr) pending_->said_ns = said.said_ns;
-    std::free(pending);
-    std::free(copy);
-  }
+  if (std::strcmp(settings_.socket, socket) != 0) return;
+  Session* const session = session_.exchange(nullptr, std::memory_order_acq_rel);
+  if (session == nullptr) return;  // a daemon is looked for as before: who changes files all the time finds one, too
   next_probe_ns_.store(now_ns + kProbeEveryNs, std::memory_order_release);
-  if (Session* const session = session_.exchange(nullptr, std::memory_order_acq_rel); session != nullptr) {
-    Close(*session);
-    Sweep();
-  }
+  Close(*session);
+  Sweep();
 }
 
 // ---- whether to ask --------------------------------------------------------------------------------------------------------

@@ -16,8 +16,6 @@
 
 namespace tierd::client {
 
-struct PendingInvalidation;
-
 // Reads of the source for want of a daemon: what a process without one counts, in one place, since each cache line that is touched between two system calls
 // costs more than all that is done with it. One in kLatencySampling is timed.
 class AloneReads {
@@ -83,8 +81,8 @@ class Client {
   void AddUp(abi::SessionCounters& sum);
   std::uint64_t sessions_opened() const { return sessions_opened_.load(std::memory_order_relaxed); }
 
-  // An invalidation could not be confirmed: remembers it and drops the session.
-  void PostponeInvalidation(const PendingInvalidation& said, std::int64_t now_ns);
+  // The daemon at that socket may not know what this process has changed (invalidations.h): if it is this client's, the session is dropped.
+  void Distrust(const char* socket, std::int64_t now_ns);
 
   // Around fork().
   void CountFrozenLeases();
@@ -100,7 +98,6 @@ class Client {
   int Connect(std::int64_t now_ns);  // under the lock
   void LookAtDaemon(Session& session, std::int64_t now_ns);
   void NoteOutcome(Session& session, abi::Fallback outcome, bool patient);
-  bool TellPending(Session& session);
   void EndAll();
   void Add(Session& session);
   void Close(Session& session);
@@ -126,8 +123,6 @@ class Client {
   abi::SessionCounters past_{};  // of sessions that are unmapped
   std::atomic<Session*> sessions_{nullptr};  // grows at its head only; read by the fork handlers without the lock
   Arena* arenas_ = nullptr;
-  PendingInvalidation* pending_ = nullptr;
-  std::uint32_t pending_count_ = 0;
 };
 
 // Every client of the process, for the fork handlers.

@@ -430,6 +430,49 @@ TEST_F(FaultTest, InvalidationIsConfirmedOrNothingIsServed) {
   EXPECT_EQ(ContentOf(Name(1), 3000, 3), Get(path));
 }
 
+// What one client could not tell is not lost with it, and another client of the process does not serve it.
+TEST_F(FaultTest, AnInvalidationOutlivesItsClient) {
+  StartDaemon();
+  daemon_->CacheAll();
+  Client(0, 100);
+  GetAll(0, 3, TIER_FROM_RAM);
+  tier_client* const teller = std::exchange(client_, nullptr);
+  Client(0, 100);
+  GetAll(0, 3, TIER_FROM_RAM);
+  const std::string path = Path(Name(1));
+  const char* paths[] = {path.c_str()};
+  Write(Name(1), ContentOf(Name(1), 3000, 2));
+  daemon_->mischief = Mischief::kSilent;
+  EXPECT_EQ(-ETIMEDOUT, tier_invalidate(teller, paths, 1, 0));
+  daemon_->mischief = Mischief::kNone;
+  const std::uint32_t before = daemon_->invalidations;
+  EXPECT_EQ(ContentOf(Name(1), 3000, 2), Get(path, TIER_FROM_BYPASS)) << "of a session that was there before";
+  tier_disconnect(teller);
+  tier_disconnect(std::exchange(client_, nullptr));
+  Client(0, 100);
+  EXPECT_EQ(ContentOf(Name(1), 3000, 2), Get(path));
+  EXPECT_EQ(1u, Stats().connected);
+  EXPECT_EQ(before + 1, daemon_->invalidations);
+}
+
+// A process that changes files all the time, and could not tell anybody once.
+TEST_F(FaultTest, WhoInvalidatesWithoutADaemonFindsOne) {
+  StartDaemon();
+  Client(0, 100);
+  GetAll(0, 1);
+  const std::string path = Path(Name(1));
+  const char* paths[] = {path.c_str()};
+  daemon_->mischief = Mischief::kSilent;
+  EXPECT_EQ(-ETIMEDOUT, tier_invalidate(client_, paths, 1, 0));
+  daemon_->mischief = Mischief::kNone;
+  int told = 0;
+  for (int tries = 0; tries < 700 && told == 0; ++tries) {
+    told = static_cast<int>(tier_invalidate(client_, paths, 1, 0));
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(1, told);
+}
+
 TEST_F(FaultTest, Advice) {
   StartDaemon();
   Client();

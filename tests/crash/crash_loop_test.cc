@@ -194,7 +194,13 @@ TEST_F(CrashLoop, NoWrongByteAndNoFailedRead) {
     std::printf("  %-32s hits=%d tries=%d\n", point.name.c_str(), point.hits, point.tries);
     EXPECT_GE(point.hits, wanted_hits) << point.name << " was not hit";
   }
-  EXPECT_EQ(tally->wrong, 0u) << "of file " << tally->first_wrong - 1;
+  EXPECT_EQ(tally->wrong, 0u);
+  for (std::uint64_t i = 0; i < std::min<std::uint64_t>(tally->wrong, Tally::kKept); ++i) {
+    const Tally::Wrong& wrong = tally->first_wrong[i];
+    std::printf("wrong: reader %u, file %d (of reader %d), origin %u, %llu bytes, version %llu; newest %llu, for %lld ms; connected %lld ms ago\n", wrong.reader, wrong.file,
+                wrong.file % kCrashReaders, wrong.origin, static_cast<unsigned long long>(wrong.bytes), static_cast<unsigned long long>(wrong.version),
+                static_cast<unsigned long long>(wrong.newest), static_cast<long long>(wrong.age_ms), static_cast<long long>(wrong.connected_ms));
+  }
   EXPECT_EQ(tally->failed, 0u);
   EXPECT_EQ(tally->slow, 0u);
   EXPECT_GE(kills, wanted_kills);

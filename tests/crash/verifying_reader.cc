@@ -83,14 +83,21 @@ class Reader {
     if (got.error != 0) {
       ++tally_.failed;
     } else if (!IsRight(file, got.bytes, newest, may_be_older)) {
-      ++tally_.wrong;
-      tally_.first_wrong = static_cast<std::uint32_t>(file) + 1;
+      KeepWrong(file, got, newest, begin);
     }
     if (took > kSlowNs) ++tally_.slow;
     if (static_cast<std::uint64_t>(took / kMs) > tally_.slowest_ms) tally_.slowest_ms = static_cast<std::uint64_t>(took / kMs);
     if (got.origin != TIER_FROM_BYPASS) return;
     SleepMs(2);  // plain reads are fast: while no daemon is there they would outnumber the rest
     if (begin - connected_ns_ > kLookAgainNs) Connect();
+  }
+
+  void KeepWrong(int file, const Got& got, std::uint32_t newest, std::int64_t begin) {
+    const std::uint64_t number = tally_.wrong++;
+    if (number >= Tally::kKept) return;
+    std::uint64_t version = 0;
+    if (got.bytes.size() >= sizeof version) std::memcpy(&version, got.bytes.data(), sizeof version);
+    tally_.first_wrong[number] = {file, number_, got.origin, got.bytes.size(), version, newest, (begin - tally_.since_ns[file]) / kMs, (begin - connected_ns_) / kMs};
   }
 
   bool IsRight(int file, const std::string& bytes, std::uint32_t newest, bool may_be_older) const {

@@ -25,7 +25,17 @@ struct Tally {
   std::atomic<std::uint64_t> slowest_ms;
   std::atomic<std::uint64_t> rewrites;
   std::atomic<bool> stop;
-  std::atomic<std::uint32_t> first_wrong;  // number of the file + 1
+  // The wrong ones, as far as there is room: what was read, beside what had to be.
+  struct Wrong {
+    int file;
+    unsigned reader;
+    std::uint32_t origin;
+    std::uint64_t bytes, version, newest;  // version: as the bytes say it
+    std::int64_t age_ms;                   // of the newest
+    std::int64_t connected_ms;             // so long ago
+  };
+  static constexpr std::uint64_t kKept = 16;
+  Wrong first_wrong[kKept];
   // Per file: the newest version on the source, and since when it is there.
   std::atomic<std::uint32_t> version[kCrashFiles];
   std::atomic<std::int64_t> since_ns[kCrashFiles];
