@@ -15,6 +15,9 @@ constexpr double kJump = 5;
 // Where earlier epochs ended, less will do.
 constexpr double kNear = 0.02;
 constexpr double kUnlikelyThere = 1e-3;
+// Times the dataset, without a boundary: what was left of an epoch when the watcher came, or put its boundary too early, is read again all over the next one, and hides where that one ends. From
+// another place on it will not: no multiple of 1/2, 1/3 ..., so that ranks are not met at the same place again.
+constexpr double kHidden = 1.3;
 
 // Chance of `count` events or more where `mean` are expected (Poisson).
 double TailOf(double mean, std::size_t count) {
@@ -60,6 +63,7 @@ bool EpochWatcher::Observe(SampleAccess access) {
   }
   if (!IsBoundary()) {
     Keep(access);
+    if (static_cast<double>(accesses_) > kHidden * samples_) Forget();
     return false;
   }
   Begin(repeats_.front().at);
@@ -85,12 +89,6 @@ bool EpochWatcher::IsBoundary() {
   return false;
 }
 
-bool EpochWatcher::StreamsChanged() {
-  if (accesses_ == 0) return false;
-  Begin(accesses_);
-  return true;
-}
-
 // The epoch that began `at` accesses after the last one: those of it that have come already are read again.
 void EpochWatcher::Begin(std::uint64_t at) {
   CompareOrders();
@@ -100,19 +98,24 @@ void EpochWatcher::Begin(std::uint64_t at) {
   length_ = at;
   previous_.clear();
   for (std::size_t i = 0; i < std::min(first_.accesses.size(), kCompared); ++i) previous_.push_back(first_.accesses[i].index);
-  first_.accesses.clear();
   compared_ = false;
-  std::fill(read_.begin(), read_.end(), false);
-  latest_.clear();
-  repeats_.clear();
-  repeats_before_ = 0;
-  accesses_ = 0;
+  Forget();
   for (const SampleAccess& access : begun) {
     ++accesses_;
     latest_.push_back(access);
     read_[access.index] = true;
     Keep(access);
   }
+}
+
+// What has been read of the present epoch.
+void EpochWatcher::Forget() {
+  first_.accesses.clear();
+  std::fill(read_.begin(), read_.end(), false);
+  latest_.clear();
+  repeats_.clear();
+  repeats_before_ = 0;
+  accesses_ = 0;
 }
 
 void EpochWatcher::Keep(SampleAccess access) {

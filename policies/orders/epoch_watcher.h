@@ -4,7 +4,7 @@
 //
 // The first epoch's end is noticed after its first few repeats (3k accesses later for one of k ranks that see a new part each epoch);
 // repeats that come at a steady rate (a sampler with replacement, samples read twice) are no epoch. Later epochs end where the length of
-// the earlier ones says, if repeats confirm it.
+// the earlier ones says, if repeats confirm it. Where none is noticed for long, the watcher begins anew at another place.
 //
 // Owner: whoever follows a consumer. One thread at a time. Memory: 1 bit per sample, and 8 bytes for each access kept.
 #pragma once
@@ -33,9 +33,6 @@ class EpochWatcher {
 
   // True: a new epoch has begun, with this access or a few before it; observation() holds what has been seen of it.
   bool Observe(SampleAccess access);
-  // The consumer's processes have ended and others began (workers live for one epoch): the same as a boundary that was noticed.
-  // False if nothing was read since the last boundary.
-  bool StreamsChanged();
 
   std::uint32_t epoch() const { return epoch_; }
   // Accesses of the last epoch that has ended, 0 in the first.
@@ -53,6 +50,7 @@ class EpochWatcher {
   };
   bool IsBoundary();
   void Begin(std::uint64_t at);
+  void Forget();
   void Keep(SampleAccess access);
   void CompareOrders();
 

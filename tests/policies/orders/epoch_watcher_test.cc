@@ -45,6 +45,31 @@ TEST(EpochWatcher, NoticesTheEpochsOfRanksThatSeeANewPartEachTime) {
   }
 }
 
+// What is left of an epoch when the watcher comes is read again all over the next one, as if at a steady rate.
+TEST(EpochWatcher, NoticesEpochsWhereverItBegins) {
+  for (const std::uint32_t samples : {168u, 1003u, 16'000u}) {
+    // The place it begins at anew suits powers of two.
+    for (const auto& [world, passes] : {std::pair{1u, 3u}, {2u, 3u}, {3u, 8u}, {4u, 3u}}) {
+      const std::size_t each = (samples + world - 1) / world;
+      if (each < 64) continue;
+      for (std::size_t tenth = 0; tenth < 10; ++tenth) {
+        const std::size_t left = 1 + tenth * (each - 1) / 10;
+        std::mt19937 random(static_cast<unsigned>(left));
+        EpochWatcher watcher(samples);
+        std::vector<SampleAccess> before = Load(Epoch(samples, 7, world, 0), {.workers = 2, .batch = 7}, random);
+        before.erase(before.begin(), before.end() - static_cast<std::ptrdiff_t>(left));
+        Boundaries(watcher, before);
+        std::uint32_t epoch = 0;
+        while (watcher.epoch() == 0 && epoch < 8 * world) Boundaries(watcher, Load(Epoch(samples, 8 + epoch++, world, 0), {.workers = 2, .batch = 7}, random));
+        EXPECT_LT(epoch, passes * world + 2) << samples << " samples, world " << world << ", " << left << " left";
+        const std::uint32_t known = watcher.epoch();
+        for (std::uint32_t more = 0; more < 3 * world + 6; ++more) Boundaries(watcher, Load(Epoch(samples, 8 + epoch++, world, 0), {.workers = 2, .batch = 7}, random));
+        EXPECT_GE(watcher.epoch(), known + 3) << samples << " samples, world " << world << ", " << left << " left";
+      }
+    }
+  }
+}
+
 TEST(EpochWatcher, SaysThatTheOrderNeverChanges) {
   constexpr std::uint32_t kSamples = 8000;
   std::mt19937 random(1);
@@ -75,18 +100,6 @@ TEST(EpochWatcher, RepeatsAtASteadyRateAreNoEpoch) {
   accesses.clear();
   for (std::uint32_t i = 0; i < kSamples; ++i) accesses.push_back({0, static_cast<std::uint32_t>(random() % kSamples)});
   EXPECT_LE(Boundaries(replacement, accesses).size(), 1u);
-}
-
-TEST(EpochWatcher, NewWorkersAreANewEpoch) {
-  EpochWatcher watcher(100);
-  EXPECT_FALSE(watcher.StreamsChanged());
-  watcher.Observe({1, 5});
-  EXPECT_TRUE(watcher.StreamsChanged());
-  EXPECT_EQ(watcher.length(), 1u);
-  EXPECT_TRUE(watcher.observation().accesses.empty());
-  EXPECT_FALSE(watcher.Observe({2, 5}));
-  EXPECT_FALSE(watcher.Observe({2, 500})) << "no sample of this dataset";
-  EXPECT_EQ(watcher.observation().accesses.size(), 1u);
 }
 
 TEST(RuleOf, SeedsOfEpochs) {
