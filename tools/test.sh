@@ -28,9 +28,9 @@ run() {  # build, name of the log, ctest options...; one test more at a time tha
   local name=$1 log="$root/$2.tests"
   echo "== test $2 (after $SECONDS s)"
   shift 2
-  # A test that fails is tried once more, so that one hiccup of a noisy machine does not cost the whole run; it is named at the end either way.
+  # A test that fails is tried again, twice at most, so that hiccups of a noisy machine do not cost the whole run; it is named at the end either way.
   local status=0
-  "${under[@]}" ctest --test-dir "$root/$name" -j $((jobs + 1)) --output-on-failure --no-tests=error --repeat until-pass:2 "$@" 2>&1 | tee "$log" || status=$?
+  "${under[@]}" ctest --test-dir "$root/$name" -j $((jobs + 1)) --output-on-failure --no-tests=error --repeat until-pass:3 "$@" 2>&1 | tee "$log" || status=$?
   grep -E '\*\*\*(Failed|Timeout|Exception)' "$log" | sed 's/^/failed at least once: /' || true
   grep -E '\*\*\*Skipped' "$log" | sed 's/^/skipped: /' || true
   [ "$status" = 0 ] || failed=1
