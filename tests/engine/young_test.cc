@@ -64,12 +64,12 @@ TEST_F(YoungTest, AlsoWhenItTakesThePlaceOfAnother) {
 }
 
 TEST_F(YoungTest, IsEmptyForGoodOnceItIsOld) {
-  source_options().racy_window_ms = 200;
-  const std::string name = Write("file", "");
+  source_options().racy_window_ms = 3000;
   StartEngine();
+  const std::string name = Write("file", "");
   ASSERT_EQ(Fetch(name).reply.size, 0u);
   EXPECT_NE(DeadlineOf(name), abi::kDeadlineNever);
-  Pause(400);
+  Pause(3400);
   ASSERT_EQ(Fetch(name).reply.size, 0u);
   EXPECT_EQ(DeadlineOf(name), abi::kDeadlineNever);
 }
