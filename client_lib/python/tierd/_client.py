@@ -245,14 +245,14 @@ class Client:
     # -- advice ---------------------------------------------------------------------------------------------------------------------
 
     def prefetch(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = False) -> int:
-        """Has the daemon bring files (with `recursive` all below directories) up in the background. The number of files concerned; 0 without a daemon.
+        """Has the daemon bring files (with `recursive` all below directories) up in the background. The number of paths taken up; 0 without a daemon.
 
         FileNotFoundError for a path below no source, TimeoutError when the daemon did not answer.
         """
         return self._advise("prefetch", paths, recursive)
 
     def evict(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = False) -> int:
-        """Drops files from RAM and SSD; the source is never touched. Otherwise as prefetch."""
+        """Drops files from RAM and SSD; the source is never touched. The number of files concerned; otherwise as prefetch."""
         return self._advise("evict", paths, recursive)
 
     def pin(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = False) -> int:
@@ -260,7 +260,7 @@ class Client:
         return self._advise("pin", paths, recursive)
 
     def unpin(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = False) -> int:
-        """Lets go of pinned files. Otherwise as prefetch."""
+        """Lets go of pinned files. The number of files concerned; otherwise as prefetch."""
         return self._advise("unpin", paths, recursive)
 
     def invalidate(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = False) -> int:
