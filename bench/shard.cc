@@ -228,6 +228,19 @@ std::uint64_t OwnRss() {
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
+// When it has not changed for a second: what the daemon still writes to its SSD tier it maps page by page, whatever is opened meanwhile.
+std::uint64_t SettledRss(const Daemon& daemon) {
+  std::uint64_t rss = daemon.rss_bytes();
+  int still = 0;
+  for (int looks = 0; looks < 300 && still < 10; ++looks) {
+    ::usleep(100'000);
+    const std::uint64_t now = daemon.rss_bytes();
+    still = now == rss ? still + 1 : 0;
+    rss = now;
+  }
+  return rss;
+}
+
 void MeasureOpens(Bench& bench, const std::string& root, const std::vector<std::string>& paths) {
   // Without warm-up, which would still fill the RAM tier between the two looks: what is asked is what opens leave behind.
   const auto daemon = Daemon::Start(bench, {.source = root, .more = {"--set", "source.warm=off"}});
@@ -242,12 +255,12 @@ void MeasureOpens(Bench& bench, const std::string& root, const std::vector<std::
     tier_file_pread(file, &byte, 1, 0);
     tier_close(file);
     if (i == 100'000) {
-      daemon_at = daemon->rss_bytes();
+      daemon_at = SettledRss(*daemon);
       own_at = OwnRss();
     }
   }
   const auto growth = [](std::uint64_t now, std::uint64_t then) { return now > then ? static_cast<double>(now - then) / (1 << 20) : 0.0; };
-  const double daemon_growth = growth(daemon->rss_bytes(), daemon_at);
+  const double daemon_growth = growth(SettledRss(*daemon), daemon_at);
   const double own_growth = growth(OwnRss(), own_at);
   char note[64];
   std::snprintf(note, sizeof note, "daemon %.2f, client %.2f", daemon_growth, own_growth);
