@@ -17,7 +17,6 @@ namespace {
 using namespace bench;  // NOLINT: a program of one file
 
 constexpr int kCheckers = 16;
-constexpr unsigned kOldEnoughSeconds = 11;  // behind the racy window: copies of younger files are not kept over a restart
 
 // Each of kCheckers processes reads its share and compares bytes.
 class CheckSide final : public Side {
@@ -123,7 +122,7 @@ void Measure(Bench& bench) {
   ::mkdir(backing.c_str(), 0755);
   std::string why = "no tree";
   const bool made = !MakeTreeIn(bench, "source/all", all).empty() && !MakeTreeIn(bench, "source/some", some).empty();
-  if (made) ::sleep(kOldEnoughSeconds);
+  if (made) ::sleep(kOldEnoughSeconds);  // copies of younger files are not kept over a restart
   const auto rig = made ? pfs_sim::Rig::Start({.backing = backing, .latency_us = 1000, .bandwidth = 200'000'000}, &why) : nullptr;
   if (rig == nullptr) return skip(why);
   Prefetch prefetch(bench, *rig, all);

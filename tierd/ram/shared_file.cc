@@ -29,8 +29,8 @@ namespace tierd::ram {
 namespace {
 
 constexpr std::uint64_t kSmallPage = 4096;
-// Pages are made in pieces, so that a signal or a shortage shows early.
-constexpr std::uint64_t kTouchStep = 16 << 20;
+// Pages are made in pieces: the kernel holds the lock of the whole address space for one, and the loop, which may have to map something, waits.
+constexpr std::uint64_t kTouchStep = 2 << 20;
 
 }  // namespace
 
