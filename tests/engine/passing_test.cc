@@ -32,16 +32,17 @@ TEST_F(PassingTest, ResidentsYieldToReadersOfTheSsd) {
   const auto others = [&] { return source_io_.count(io::Step::kOpen) - engine().counters().ssd_slow_bypass; };
   const std::uint64_t others_before = others();
 
-  // All have a frame at a time, while none has been read.
+  // All have a frame at a time, while none has been read; but for those that a busy SSD is too slow for.
   constexpr std::size_t kAtATime = 12;
-  const std::uint64_t passing_before = engine().counters().transit_frames;
+  const auto passing = [&] { return engine().counters().transit_frames + engine().counters().ssd_slow_bypass; };
+  const std::uint64_t passing_before = passing();
   ssd_io_.Hold(io::Step::kReadv);
   std::map<std::uint64_t, std::string> asked;
   for (const std::string& name : names) {
     if (!InRam(name) && asked.size() < kAtATime) asked.emplace(Ask(name), name);
   }
   ASSERT_EQ(asked.size(), kAtATime);
-  ASSERT_TRUE(RunUntil([&] { return engine().counters().transit_frames - passing_before == kAtATime && ssd_io_.waiting > 0; }));
+  ASSERT_TRUE(RunUntil([&] { return passing() - passing_before >= kAtATime && ssd_io_.waiting > 0; }));
   ssd_io_.Release();
   for (const auto& [id, name] : asked) {
     ASSERT_TRUE(RunUntil([&] { return answers().contains(id); })) << name;
