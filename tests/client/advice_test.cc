@@ -1,0 +1,121 @@
+// What a process tells the daemon of files, and what becomes of it when there is nobody to hear it.
+#include <errno.h>
+
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "tests/client/client_rig.h"
+
+namespace tierd::testing {
+namespace {
+
+class AdviceTest : public ClientRig {
+ protected:
+  void SetUp() override {
+    ClientRig::SetUp();
+    for (int i = 0; i < 10; ++i) Write(Name(i), ContentOf(Name(i), 3000));
+  }
+  static std::string Name(int i) { return "f" + std::to_string(i); }
+  void GetAll(int from, int to, int origin = -1) {
+    for (int i = from; i < to; ++i) EXPECT_EQ(ContentOf(Name(i), 3000), Get(Path(Name(i)), origin));
+  }
+};
+
+TEST_F(AdviceTest, InvalidationIsConfirmedOrNothingIsServed) {
+  StartDaemon();
+  daemon_->CacheAll();
+  Client(0, 100);
+  GetAll(0, 3, TIER_FROM_RAM);
+  const std::string path = Path(Name(1));
+  const char* paths[] = {path.c_str()};
+  Write(Name(1), ContentOf(Name(1), 3000, 2));
+  EXPECT_EQ(1, tier_invalidate(client_, paths, 1, 0));
+  EXPECT_EQ(ContentOf(Name(1), 3000, 2), Get(path));
+  Write(Name(1), ContentOf(Name(1), 3000, 3));
+  daemon_->mischief = Mischief::kSilent;
+  EXPECT_EQ(-ETIMEDOUT, tier_invalidate(client_, paths, 1, 0));
+  EXPECT_EQ(ContentOf(Name(1), 3000, 3), Get(path, TIER_FROM_BYPASS));
+  GetAll(5, 6, TIER_FROM_BYPASS);  // this process is served nothing until a daemon has confirmed
+  daemon_->mischief = Mischief::kNone;
+  const std::uint32_t before = daemon_->invalidations;
+  for (int tries = 0; tries < 700 && Stats().connected == 0; ++tries) {
+    GetAll(5, 6);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(before + 1, daemon_->invalidations);
+  EXPECT_EQ(ContentOf(Name(1), 3000, 3), Get(path));
+}
+
+// What one client could not tell is not lost with it, and another client of the process does not serve it.
+TEST_F(AdviceTest, AnInvalidationOutlivesItsClient) {
+  StartDaemon();
+  daemon_->CacheAll();
+  Client(0, 100);
+  GetAll(0, 3, TIER_FROM_RAM);
+  tier_client* const teller = std::exchange(client_, nullptr);
+  Client(0, 100);
+  GetAll(0, 3, TIER_FROM_RAM);
+  const std::string path = Path(Name(1));
+  const char* paths[] = {path.c_str()};
+  Write(Name(1), ContentOf(Name(1), 3000, 2));
+  daemon_->mischief = Mischief::kSilent;
+  EXPECT_EQ(-ETIMEDOUT, tier_invalidate(teller, paths, 1, 0));
+  daemon_->mischief = Mischief::kNone;
+  const std::uint32_t before = daemon_->invalidations;
+  EXPECT_EQ(ContentOf(Name(1), 3000, 2), Get(path, TIER_FROM_BYPASS)) << "of a session that was there before";
+  tier_disconnect(teller);
+  tier_disconnect(std::exchange(client_, nullptr));
+  Client(0, 100);
+  EXPECT_EQ(ContentOf(Name(1), 3000, 2), Get(path));
+  EXPECT_EQ(1u, Stats().connected);
+  EXPECT_EQ(before + 1, daemon_->invalidations);
+}
+
+// A process that changes files all the time, and could not tell anybody once.
+TEST_F(AdviceTest, WhoInvalidatesWithoutADaemonFindsOne) {
+  StartDaemon();
+  Client(0, 100);
+  GetAll(0, 1);
+  const std::string path = Path(Name(1));
+  const char* paths[] = {path.c_str()};
+  daemon_->mischief = Mischief::kSilent;
+  EXPECT_EQ(-ETIMEDOUT, tier_invalidate(client_, paths, 1, 0));
+  daemon_->mischief = Mischief::kNone;
+  int told = 0;
+  for (int tries = 0; tries < 700 && told == 0; ++tries) {
+    told = static_cast<int>(tier_invalidate(client_, paths, 1, 0));
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_EQ(1, told);
+}
+
+TEST_F(AdviceTest, Advice) {
+  StartDaemon();
+  Client();
+  const std::string path = Path(Name(1));
+  const std::string outside = base_ + "/outside";
+  const char* paths[] = {path.c_str(), path.c_str()};
+  const char* strangers[] = {outside.c_str()};
+  EXPECT_EQ(2, tier_prefetch(client_, paths, 2, 0));
+  EXPECT_EQ(1, tier_evict(client_, paths, 1, 0));
+  EXPECT_EQ(1, tier_pin(client_, paths, 1, TIER_RECURSIVE));
+  EXPECT_EQ(1, tier_unpin(client_, paths, 1, 0));
+  EXPECT_EQ(-ENOENT, tier_prefetch(client_, strangers, 1, 0));
+  EXPECT_EQ(0, tier_invalidate(client_, strangers, 1, 0));
+  EXPECT_EQ(0, tier_prefetch(client_, nullptr, 0, 0));
+  EXPECT_EQ(-EINVAL, tier_prefetch(client_, nullptr, 1, 0));
+  std::vector<const char*> many(1000, path.c_str());
+  EXPECT_EQ(1000, tier_prefetch(client_, many.data(), many.size(), 0));
+  EXPECT_EQ(1005u, daemon_->advices);
+  daemon_->Stop();
+  daemon_.reset();
+  EXPECT_EQ(-ENOTCONN, tier_prefetch(client_, paths, 1, 0));
+  EXPECT_EQ(0, tier_invalidate(client_, paths, 1, 0));
+  const std::string upwards = Path("x/../" + Name(1));
+  const char* unresolved[] = {path.c_str(), upwards.c_str()};
+  EXPECT_EQ(-EINVAL, tier_invalidate(client_, unresolved, 2, 0));
+}
+
+}  // namespace
+}  // namespace tierd::testing
