@@ -24,11 +24,13 @@ Remembered* first = nullptr;
 std::uint32_t count = 0;
 std::int64_t lost_ns = 0;  // there was no memory for one that was said then; 0: for each there was
 
-// Of everything below that socket, if there is one.
-Remembered* Everything(const char* socket) {
-  Remembered* link = first;
-  while (link != nullptr && (link->said.path != nullptr || std::strcmp(link->socket, socket) != 0)) link = link->next;
-  return link;
+// One that says it already: of everything at that socket, or of the same path.
+Remembered* Covering(const char* socket, const Invalidation& said) {
+  for (Remembered* link = first; link != nullptr; link = link->next) {
+    if (std::strcmp(link->socket, socket) != 0) continue;
+    if (link->said.path == nullptr || (link->said.recursive == said.recursive && std::strcmp(link->said.path, said.path) == 0)) return link;
+  }
+  return nullptr;
 }
 
 void Free(Remembered* gone) {
@@ -77,7 +79,7 @@ bool Tell(const char* socket, Session& session, std::uint32_t timeout_ms) {
 
 void RememberInvalidation(const char* socket, const Invalidation& said) {
   ::pthread_mutex_lock(&mutex);
-  if (Remembered* const everything = Everything(socket); everything != nullptr) everything->said.said_ns = said.said_ns;
+  if (Remembered* const covering = Covering(socket, said); covering != nullptr) covering->said.said_ns = said.said_ns;
   else if (!Add(socket, said, count >= kMost)) lost_ns = said.said_ns;
   ::pthread_mutex_unlock(&mutex);
 }

@@ -82,12 +82,14 @@ TEST_F(AdviceTest, WhoInvalidatesWithoutADaemonFindsOne) {
   daemon_->mischief = Mischief::kSilent;
   EXPECT_EQ(-ETIMEDOUT, tier_invalidate(client_, paths, 1, 0));
   daemon_->mischief = Mischief::kNone;
+  const std::uint32_t before = daemon_->invalidations;
   int told = 0;
   for (int tries = 0; tries < 700 && told == 0; ++tries) {
     told = static_cast<int>(tier_invalidate(client_, paths, 1, 0));
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   }
   EXPECT_EQ(1, told);
+  EXPECT_EQ(before + 2, daemon_->invalidations) << "what was said of one file hundreds of times is remembered once, and of nothing else";
 }
 
 TEST_F(AdviceTest, Advice) {
