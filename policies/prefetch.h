@@ -1,17 +1,13 @@
-// Cache lines that are about to be read and written, asked for ahead. Pure hints.
+// What a policy keeps between two soon().
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
-namespace tierd::policies {
+#include "tierd/base/prefetch.h"
 
-inline void PrefetchLine(const void* line) {
-  __builtin_prefetch(line, 1);
-  // A function that does nothing but prefetch passes for one without effect, and GCC drops calls of it: a use that it cannot drop.
-  asm volatile("" : : "r"(line));
-}
+namespace tierd::policies {
 
 // The objects of the last soon(): at the next one their own lines are there, and say which further ones will be needed. Belongs to one policy instance.
 class Announced {

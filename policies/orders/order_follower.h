@@ -18,6 +18,8 @@
 #include <span>
 #include <vector>
 
+#include "tierd/base/prefetch.h"
+
 namespace tierd::orders {
 
 // Whose access it is.
@@ -56,6 +58,10 @@ class OrderFollower {
   bool Expects(std::uint32_t index, ReaderTag reader = {}) const {
     const std::uint32_t entry = index < entry_of_.size() ? entry_of_[index] : kAbsent;
     return entry != kAbsent && (entry < std::uint64_t{frontier_} + window_ || GoesOn(entry, reader)) && (!read_[entry] || Shared(entry, reader));
+  }
+  // A hint: it will be asked about soon.
+  void Soon(std::uint32_t index) const {
+    if (index < entry_of_.size()) PrefetchToRead(&entry_of_[index]);
   }
   // An entry that has not been read, but lies before one that this reader has: readers go forward.
   bool GoesBack(std::uint32_t index, ReaderTag reader) const {

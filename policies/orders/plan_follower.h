@@ -61,6 +61,11 @@ class PlanFollower {
   // Whether Observe would say kExpected or kShared. Changes nothing.
   bool Expects(std::uint32_t sample, ReaderTag reader = {}) const;
 
+  // A hint: it will be asked about soon.
+  void Soon(std::uint32_t sample) const {
+    if (now_ != nullptr) now_->Soon(sample);
+  }
+
   // The epoch that is being read; null before the first one is there.
   const std::shared_ptr<OrderFollower>& current() const { return now_; }
   std::uint64_t epoch() const { return number_; }

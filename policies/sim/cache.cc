@@ -71,7 +71,7 @@ void Cache::Read(std::span<const std::uint32_t> ids, std::uint32_t consumer, std
     const auto soon = ids.subspan(std::min(from, ids.size()), std::min(kSoon, ids.size() - std::min(from, ids.size())));
     policy_.Soon(soon);
     if (all_alike_ != 0) return;
-    for (const std::uint32_t id : soon) policies::PrefetchLine(&sizes_[id]);
+    for (const std::uint32_t id : soon) PrefetchLine(&sizes_[id]);
   };
   for (std::size_t from = 0; from < kAhead; from += kSoon) announce(from);
   for (std::size_t i = 0; i < ids.size(); ++i) {

@@ -4,9 +4,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 
 #include "client_lib/abi/path_hash.h"
 #include "tierd/base/check.h"
+#include "tierd/base/prefetch.h"
 
 namespace tierd::engine {
 namespace {
@@ -321,8 +323,8 @@ std::uint32_t Catalogue::ChunkCount(FileId id) const {
 
 abi::SlotKind Catalogue::KindOf(FileId id) const { return KindFor(file(id)); }
 
-ObjectId Catalogue::ObjectAt(std::uint8_t generation_low, std::uint32_t ordinal) const {
-  const auto owner = index_->OwnerAt(generation_low, ordinal);
+ObjectId Catalogue::ObjectAt(SlotPlace place) const {
+  const auto owner = index_->OwnerAt(place.generation, place.ordinal);
   if (!owner) return kNoObject;
   if ((*owner & kOwnerIsObject) != 0) {
     const std::uint32_t object_id = *owner & ~kOwnerIsObject;
@@ -332,6 +334,33 @@ ObjectId Catalogue::ObjectAt(std::uint8_t generation_low, std::uint32_t ordinal)
   const FileRecord& record = files_[*owner];
   if ((record.flags & kFileUsed) == 0 || (record.flags & kFileChunked) != 0) return kNoObject;
   return static_cast<ObjectId>(record.objects);
+}
+
+// Each look says where the next one has to look: all places go one step, then all of them the next.
+std::size_t Catalogue::PrefetchObjects(std::span<const SlotPlace> places, std::span<std::uint32_t> objects) const {
+  std::array<ram::OwnerId, kMostAtOnce> files;
+  std::size_t file_count = 0, object_count = 0;
+  const auto note = [&](std::uint32_t object) {
+    if (object >= objects_.size()) return;
+    PrefetchAll(objects_[object]);
+    objects[object_count++] = object;
+  };
+  for (const SlotPlace& place : places) index_->PrefetchOwnerAt(place.generation, place.ordinal);
+  for (const SlotPlace& place : places) {
+    const auto owner = index_->OwnerAt(place.generation, place.ordinal);
+    if (!owner) continue;
+    if ((*owner & kOwnerIsObject) != 0) {
+      note(*owner & ~kOwnerIsObject);
+    } else if (*owner < files_.size()) {
+      PrefetchAll(files_[*owner]);
+      files[file_count++] = *owner;
+    }
+  }
+  for (std::size_t i = 0; i < file_count; ++i) {
+    const FileRecord& record = files_[files[i]];
+    if ((record.flags & kFileUsed) != 0 && (record.flags & kFileChunked) == 0) note(record.objects);
+  }
+  return object_count;
 }
 
 bool Catalogue::IsBelow(FileId id, std::string_view path) const {

@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -71,6 +72,12 @@ inline bool AtOrBelow(std::string_view path, std::string_view above) {
   return above.empty() || (path.starts_with(above) && (path.size() == above.size() || path[above.size()] == '/'));
 }
 
+// A slot as a ring entry names it (hostile).
+struct SlotPlace {
+  std::uint8_t generation = 0;  // the lowest byte
+  std::uint32_t ordinal = 0;
+};
+
 class Catalogue {
  public:
   // `index` is filled in before the first call and outlives the catalogue.
@@ -130,7 +137,11 @@ class Catalogue {
   bool growing() const { return index_->growing() || (index_->WantsGrowth() && !growth_failed_); }
   void set_growth_failed(bool failed) { growth_failed_ = failed; }
   // What an index slot belongs to; kNoObject when the slot is empty or metadata only.
-  ObjectId ObjectAt(std::uint8_t generation_low, std::uint32_t ordinal) const;
+  ObjectId ObjectAt(SlotPlace place) const;
+  // Asks memory for all that ObjectAt of these (at most kMostAtOnce) and a look at their objects and files read, side by side. Writes which objects are meant
+  // (as many as places at most) and returns how many: hints, which hold until anything changes.
+  static constexpr std::size_t kMostAtOnce = 32;
+  std::size_t PrefetchObjects(std::span<const SlotPlace> places, std::span<std::uint32_t> objects) const;
   // Whether the file's path is `path` or below it; "" is above everything.
   bool IsBelow(FileId file, std::string_view path) const;
   // The path that FileRecord::dir names.

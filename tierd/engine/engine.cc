@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <limits>
 #include <utility>
@@ -11,6 +12,8 @@ namespace {
 
 // A worker's: it may wait for the file system. False: it was not there.
 bool RemoveList(const std::string& path) { return ::unlink(path.c_str()) == 0; }
+
+SlotPlace PlaceIn(std::uint64_t ring_entry) { return {static_cast<std::uint8_t>(ring_entry >> 32), static_cast<std::uint32_t>(ring_entry)}; }
 
 }  // namespace
 
@@ -79,12 +82,30 @@ void Engine::Sweep(Sweeps::Request request) {
   ScheduleTurn();
 }
 
+// Hints for what OnAccess of each of these looks at.
+void Engine::PrefetchFor(std::span<const RingAccess> accesses) {
+  std::array<SlotPlace, kAccessesAtOnce> places;
+  std::array<std::uint32_t, kAccessesAtOnce> objects;
+  const std::size_t count = std::min(accesses.size(), kAccessesAtOnce);
+  for (std::size_t i = 0; i < count; ++i) places[i] = PlaceIn(accesses[i].entry);
+  const std::size_t known = catalogue_->PrefetchObjects({places.data(), count}, objects);
+  for (const auto& unit : sources_) unit->policy.Soon({objects.data(), known});
+  std::array<FileId, kAccessesAtOnce> files;
+  for (std::size_t i = 0; i < known; ++i) files[i] = catalogue_->object(static_cast<ObjectId>(objects[i])).file;
+  for (const auto& foresight : foresights_) foresight->Soon({files.data(), known});
+}
+
+void Engine::OnAccesses(std::span<const RingAccess> accesses) {
+  if (accesses.size() > 1) PrefetchFor(accesses);  // for one alone there is nothing to come side by side
+  for (const RingAccess& access : accesses) {
+    if (!Survives([&] { OnAccess(access.session, access.entry); })) CountRingLost(1);
+  }
+}
+
 void Engine::OnAccess(SessionId session, std::uint64_t entry) {
-  const auto ordinal = static_cast<std::uint32_t>(entry);
-  const auto generation = static_cast<std::uint8_t>(entry >> 32);
   const auto tier = static_cast<std::uint8_t>((entry >> 52) & 3);
   ++counters_.ring_entries;
-  const ObjectId object = catalogue_->ObjectAt(generation, ordinal);
+  const ObjectId object = catalogue_->ObjectAt(PlaceIn(entry));
   if (object == kNoObject) {
     ++counters_.ring_stale;
     return;

@@ -83,6 +83,14 @@ class Engine {
   bool Prefetch(std::vector<Jobs::Item> items, bool pin);
   // An entry of a session's access ring (hostile).
   void OnAccess(SessionId session, std::uint64_t ring_entry);
+  // Several, in their order; at most kAccessesAtOnce. Together they cost less: what each will look at comes from memory side by side. One that there is no memory
+  // for is lost (counted).
+  struct RingAccess {
+    SessionId session;
+    std::uint64_t entry;
+  };
+  static constexpr std::size_t kAccessesAtOnce = Catalogue::kMostAtOnce;
+  void OnAccesses(std::span<const RingAccess> accesses);
   void CountRingLost(std::uint64_t entries);
   void OnSessionEnd(SessionId session);
   // Memory ran out inside one of the above: what it had begun is looked for and dropped (F16).
@@ -188,6 +196,7 @@ class Engine {
   bool StepForerunners();
   bool TellPolicy(SourceUnit& unit);
   bool RenewPolicy(SourceUnit& unit);
+  void PrefetchFor(std::span<const RingAccess> accesses);
   void NoteAccess(SessionId session, ObjectId object, std::uint8_t tier);
   void NoteLag(std::int64_t begin_ns);
   AccessWatch::Tiers TiersForWatch() const;

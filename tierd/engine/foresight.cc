@@ -135,6 +135,15 @@ Foresight::Followed* Foresight::WhoExpects(FileId file, std::uint8_t tag) const 
   return nullptr;
 }
 
+void Foresight::Soon(std::span<const FileId> files) const {
+  for (const auto& one : consumers_) {
+    for (const FileId file : files) one->map.Soon(file);
+    for (const FileId file : files) {
+      if (const std::uint32_t sample = one->map.KnownSampleOf(file); sample != SampleMap::kNone) one->follower.Soon(sample);
+    }
+  }
+}
+
 void Foresight::OnAccess(SessionId session, FileId file) {
   if (consumers_.empty()) return;
   const auto tag = orders::PlanFollower::TagOf(static_cast<std::uint32_t>(session));

@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -93,6 +94,8 @@ class Foresight {
   bool active() const { return last_expected_ns_ != 0 && clock_.MonotonicNs() - last_expected_ns_ < 1'000'000'000; }
 
   void OnAccess(SessionId session, FileId file);
+  // Accesses of these files follow: no change of state, only cache lines.
+  void Soon(std::span<const FileId> files) const;
   void OnSessionEnd(SessionId session);
   // Every turn: hands work to workers, tells the policy a slice. True: there is more to do at once.
   bool Step();

@@ -37,6 +37,10 @@ class PolicySeat {
   std::uint32_t incarnation() const { return incarnation_; }
 
   // ---- events. An instance drops what it has not been told about yet.
+  void Soon(std::span<const std::uint32_t> ids) {
+    policy_->Soon(ids);
+    if (next_) next_->Soon(ids);
+  }
   void ObjectKnown(const policies::PolicyInstance::Object& object) {
     policy_->ObjectKnown(object);
     if (next_) next_->ObjectKnown(object);

@@ -153,7 +153,7 @@ void SampleMap::Settle(std::uint32_t sample, FileId file) {
 }
 
 std::uint32_t SampleMap::SampleOf(FileId file) {
-  if (Raw(file) < sample_of_.size() && sample_of_[Raw(file)] != kNone) return sample_of_[Raw(file)];
+  if (const std::uint32_t known = KnownSampleOf(file); known != kNone) return known;
   if (complete()) return kNone;
   const abi::FileKey key = catalogue_.file(file).key;
   for (auto at = std::lower_bound(list_.keys.begin(), list_.keys.end(), std::pair(key.lo, 0u)); at != list_.keys.end() && at->first == key.lo; ++at) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "client_lib/abi/layout.h"
+#include "tierd/base/prefetch.h"
 #include "tierd/base/status.h"
 #include "tierd/engine/catalogue.h"
 #include "tierd/engine/fetcher.h"
@@ -66,6 +67,11 @@ class SampleMap {
   static constexpr std::uint32_t kNone = 0xffffffffu;
   // kNone: none of these samples.
   std::uint32_t SampleOf(FileId file);
+  // A hint: SampleOf will be asked soon. And what it will say if that is known already, else kNone.
+  void Soon(FileId file) const {
+    if (Raw(file) < sample_of_.size()) PrefetchToRead(&sample_of_[Raw(file)]);
+  }
+  std::uint32_t KnownSampleOf(FileId file) const { return Raw(file) < sample_of_.size() ? sample_of_[Raw(file)] : kNone; }
   FileId FileOf(std::uint32_t sample) const { return static_cast<FileId>((*names_)[sample]); }
   // Path of a sample whose file is not known; empty when it will never be.
   std::string PathOf(std::uint32_t sample) const;

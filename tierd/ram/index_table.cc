@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tierd/base/check.h"
+#include "tierd/base/prefetch.h"
 #include "tierd/ram/shared_file.h"
 #include "tierd/ram/tmpfs_helper.h"
 
@@ -201,6 +202,12 @@ SlotValues IndexTable::Read(std::uint32_t ordinal) const {
 
 abi::FileKey IndexTable::KeyAt(std::uint32_t ordinal) const {
   return {slots_[ordinal].key_lo.load(kRelaxed), slots_[ordinal].key_hi.load(kRelaxed)};
+}
+
+void IndexTable::PrefetchOwner(std::uint32_t ordinal) const {
+  if (ordinal >= total_slots()) return;
+  PrefetchToRead(&slots_[ordinal]);  // readers have it too
+  PrefetchToRead(&owners_[ordinal]);
 }
 
 bool IndexTable::Occupied(std::uint32_t ordinal) const { return ordinal < total_slots() && KindAt(slots_[ordinal]) > abi::SlotKind::kTombstone; }

@@ -61,6 +61,7 @@ class IndexTable {
   abi::FileKey KeyAt(std::uint32_t ordinal) const;
   bool Occupied(std::uint32_t ordinal) const;  // neither empty nor tombstone
   OwnerId owner(std::uint32_t ordinal) const { return owners_[ordinal]; }
+  void PrefetchOwner(std::uint32_t ordinal) const;  // and its slot: a hint, of any ordinal
   void set_owner(std::uint32_t ordinal, OwnerId owner) { owners_[ordinal] = owner; }
 
   abi::IndexHeader* header() const { return header_; }

@@ -107,6 +107,12 @@ std::optional<OwnerId> SharedIndex::OwnerAt(std::uint8_t generation_low, std::ui
   return std::nullopt;
 }
 
+void SharedIndex::PrefetchOwnerAt(std::uint8_t generation_low, std::uint32_t ordinal) const {
+  for (const IndexTable* table : {current_.get(), retired_.get()}) {
+    if (table != nullptr && (table->header()->generation & 0xffu) == generation_low) return table->PrefetchOwner(ordinal);
+  }
+}
+
 std::uint32_t SharedIndex::AttrClass(const abi::AttrClass& attrs) {
   if (const auto known = classes_.find(attrs); known != classes_.end()) return known->second;
   if (next_class_ >= abi::kMaxAttrClasses) return 0;

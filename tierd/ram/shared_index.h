@@ -55,6 +55,8 @@ class SharedIndex {
   // Owner named by a ring entry (hostile): none when the generation is neither the current nor the last one, the ordinal is out of range or
   // the slot is empty. An entry of a just retired generation answers as of its retirement.
   std::optional<OwnerId> OwnerAt(std::uint8_t generation_low, std::uint32_t ordinal) const;
+  // A hint: OwnerAt will be asked soon.
+  void PrefetchOwnerAt(std::uint8_t generation_low, std::uint32_t ordinal) const;
 
   // The id of that class of attributes, made when new; 0 ("unknown": clients stat the source) when all 4095 are taken.
   std::uint32_t AttrClass(const abi::AttrClass& attrs);

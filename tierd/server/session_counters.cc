@@ -3,6 +3,8 @@
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 #include "tierd/server/session_impl.h"
 
@@ -31,7 +33,14 @@ void SessionHub::RemoveRing(Session& session) {
 }
 
 bool SessionHub::ReadRings(std::size_t most) {
-  const auto result = drain_.Run(clock_.MonotonicNs(), most, [this](std::uint32_t session, std::uint64_t entry) { engine_.OnAccess(static_cast<engine::SessionId>(session), entry); });
+  std::array<engine::Engine::RingAccess, engine::Engine::kAccessesAtOnce> accesses;
+  std::size_t count = 0;
+  const auto hand_over = [&] { engine_.OnAccesses({accesses.data(), std::exchange(count, 0)}); };
+  const auto result = drain_.Run(clock_.MonotonicNs(), most, [&](std::uint32_t session, std::uint64_t entry) {
+    accesses[count++] = {static_cast<engine::SessionId>(session), entry};
+    if (count == accesses.size()) hand_over();
+  });
+  hand_over();
   if (result.lost != 0) engine_.CountRingLost(result.lost);
   return result.more;
 }
