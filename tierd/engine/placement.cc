@@ -88,10 +88,15 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
     frame = TryAllocate(object, false);
   }
   if (frame == ram::kNoFrame && MemoryIsComing()) return {Outcome::kWait};
-  if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, false);
-  if (frame == ram::kNoFrame && OnSsd(object) && ResidentsYield(bytes)) {
-    frame = TryAllocate(object, false);
+  const auto join_pieces = [&] {
     if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, false);
+  };
+  join_pieces();
+  // What is missing; then, where there is enough in all but in pieces that cannot be joined, as much again.
+  for (const bool again : {false, true}) {
+    if (frame != ram::kNoFrame || !OnSsd(object) || !ResidentsYield(again ? ram_.free_bytes() + bytes : bytes)) break;
+    frame = TryAllocate(object, false);
+    join_pieces();
   }
   if (frame == ram::kNoFrame) return {};
   ++counters_.transit_frames;
