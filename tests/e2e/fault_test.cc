@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <thread>
 
 #include "tests/e2e/daemon_process.h"
 #include "tests/e2e/exposition.h"
@@ -80,6 +81,23 @@ TEST_F(FaultTest, ReadersGoOnWithinASecondWhenTheDaemonStops) {  // F24
     EXPECT_TRUE(Eventually(8000, [&] { return Get(client.get(), Path(files + 5)).origin != TIER_FROM_BYPASS; }));
   }
   EXPECT_LT(took, 1) << "one wait for the process, not one per file, and no longer than the heart takes to be missed";
+}
+
+// It has said ahead that it would be quiet (LAYOUT, heartbeat): no reader waits longer for that.
+TEST_F(FaultTest, ReadersGoOnWithinASecondWhenAnIdleDaemonStops) {  // F24
+  MakeFiles(60, 20'000);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  Client client(daemon.socket());
+  double took = 10;
+  for (int files = 10; files < 60 && took >= 1; files += 10) {  // a busy machine gets further tries
+    for (int i = 0; i < files; ++i) ASSERT_EQ(Get(client.get(), Path(i)).error, 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    daemon.Kill(SIGSTOP);
+    took = SecondsOf([&] { ExpectAll(client, files + 10); });
+    daemon.Kill(SIGCONT);
+    EXPECT_TRUE(Eventually(8000, [&] { return Get(client.get(), Path(files + 5)).origin != TIER_FROM_BYPASS; }));
+  }
+  EXPECT_LT(took, 1);
 }
 
 TEST_F(FaultTest, ReadersGoOnWhenTheDaemonIsKilledAndMeetTheNextOne) {  // F22, F35

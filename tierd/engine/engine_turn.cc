@@ -248,6 +248,7 @@ void Engine::ArmTimer() {
   armed_idle_ = !busy;
   const auto arm = [&] {
     timer_.expires_after(std::chrono::nanoseconds(busy ? kBusyTick : hits > 0 ? kHitsTick : kIdleTick));
+    if (!busy && hits == 0) index_->Heartbeat(clock_.MonotonicNs() + (std::int64_t{abi::kHeartbeatAheadTicks} << abi::kTickShift));
     timer_.async_wait(boost::asio::bind_allocator(timer_memory_.allocator(), on_time));
     ++timer_waits_->pending;
   };
