@@ -15,6 +15,7 @@
 #include "bench/harness.h"
 #include "bench/limited_loop.h"
 #include "bench/sides.h"
+#include "tests/pfs_sim/rig.h"
 #include "tierd/base/crc32c.h"
 
 namespace {
@@ -62,11 +63,16 @@ class SsdSide final : public Side {
     result.ssd = after.reads[TIER_FROM_SSD] - before_.reads[TIER_FROM_SSD];
     result.ssd_bytes = after.bytes[TIER_FROM_SSD] - before_.bytes[TIER_FROM_SSD];
     result.ram = after.reads[TIER_FROM_RAM] - before_.reads[TIER_FROM_RAM];
-    if (result.ssd + result.ram != result.files) {  // something came from the source
-      ++result.errors;
+    // What came from the source counts as nothing. A device that hangs for a moment leaves some reads to it (FAULTS F08); more than that would be no measurement.
+    const std::uint64_t others = result.files - result.ssd - result.ram;
+    if (others != 0) {
+      Note(std::to_string(others) + " of " + std::to_string(result.files) + " reads went to the source");
+      if (others * 50 > result.files) ++result.errors;
       for (std::uint32_t reason = 0; reason < TIER_FALLBACKS; ++reason) {
         const std::uint64_t count = after.fallback[reason] - before_.fallback[reason];
-        if (count > 0) Note(std::to_string(count) + " of " + std::to_string(result.files) + " reads went to the source: " + tier_fallback_name(reason));
+        if (count == 0) continue;
+        ++result.errors;  // not the device's hiccup, but ours
+        Note("of them " + std::to_string(count) + ": " + tier_fallback_name(reason));
       }
     }
     return result;
@@ -147,6 +153,11 @@ double ChecksumCpuPerGb() {
   return (Now() - from) / (static_cast<double>(memory.size()) / 1e9);
 }
 
+// The same files, by the source that the daemon has and on the disk below it.
+struct Paths {
+  std::vector<std::string> source, local;
+};
+
 struct Place {
   std::string name;       // "loop" or "disk"
   std::string directory;  // for the SSD tier and fio's file
@@ -159,7 +170,7 @@ bool FillSsd(const Daemon& daemon, const std::string& root) {
   return answer.is_object() && answer.contains("job") && WaitForJob(daemon, answer["job"].get<int>(), 600);
 }
 
-void MeasurePair(Bench& bench, const Place& place, const Size& size, const Daemon& daemon, const std::vector<std::string>& paths, const std::string& fio_file) {
+void MeasurePair(Bench& bench, const Place& place, const Size& size, const Daemon& daemon, const Paths& paths, const std::string& fio_file) {
   for (const bool blocking : {false, true}) {
     const std::string bar_id = blocking ? "A5b" : "A5";
     Samples blocking_cpu;
@@ -172,7 +183,7 @@ void MeasurePair(Bench& bench, const Place& place, const Size& size, const Daemo
       Samples fio_cpu;
       std::uint64_t seed = 1;
       const auto ours = [&]() -> std::optional<double> {
-        SsdSide side(paths, reads, blocking ? 1 : kBatch, ++seed);
+        SsdSide side(paths.source, reads, blocking ? 1 : kBatch, ++seed);
         const double before = daemon.cpu_seconds();
         const RunResult result = RunReaders(readers, side);
         if (!result.good) return std::nullopt;
@@ -198,7 +209,7 @@ void MeasurePair(Bench& bench, const Place& place, const Size& size, const Daemo
       }
       Comparison cpus{.ours = cpu, .baseline = {}, .ratio = {}};
       for (const double own : cpu.values) {
-        ColdSide cold(paths, reads, size.bytes);
+        ColdSide cold(paths.local, reads, size.bytes);
         const RunResult result = RunReaders(1, cold);
         cpus.baseline.values.push_back(result.cpu_seconds / (static_cast<double>(result.bytes) / 1e9));
         cpus.ratio.values.push_back(own / cpus.baseline.values.back());
@@ -215,13 +226,20 @@ void MeasureSize(Bench& bench, const Place& place, const Size& size, const std::
   if (Shell("fio --name=fill --filename='" + fio_file + "' --rw=write --bs=1m --size=" + std::to_string(kDataBytes) + " --end_fsync=1 --output=/dev/null") != 0) {
     return bench.Fail("fio cannot write " + fio_file);
   }
-  const auto daemon = Daemon::Start(bench, {.source = root, .ram = std::to_string(kDataBytes / 20) + " B", .ssd = cache, .ssd_capacity = "3 GiB",
+  // A source that no SSD is slower than: what is in the page cache of a local disk answers sooner than the device, and is asked instead (FAULTS F08).
+  std::string why;
+  const auto rig = pfs_sim::Rig::Start({.backing = root, .latency_us = 1000, .bandwidth = 200'000'000}, &why);
+  if (rig == nullptr) {
+    for (const char* bar : {"A5.", "A5b."}) bench.Emit(SkippedRow({bar + place.name + "." + size.name, "SSD tier", "MB/s"}, why));
+    return;
+  }
+  const auto daemon = Daemon::Start(bench, {.source = rig->mount(), .ram = std::to_string(kDataBytes / 20) + " B", .ssd = cache, .ssd_capacity = "3 GiB",
                                             .more = {"--set", "source.staleness=immutable", "--set", "ssd.min_free=0"}});
   if (daemon == nullptr) return bench.Fail("A5: no daemon");
   ::setenv("TIERD_SOCKET", daemon->socket().c_str(), 1);
-  if (!FillSsd(*daemon, root)) return bench.Fail("A5: the SSD tier was not filled");
+  if (!FillSsd(*daemon, rig->mount())) return bench.Fail("A5: the SSD tier was not filled");
   bench.SetPages(daemon->pages());
-  MeasurePair(bench, place, size, *daemon, TreePaths(root, tree), fio_file);
+  MeasurePair(bench, place, size, *daemon, {TreePaths(rig->mount(), tree), TreePaths(root, tree)}, fio_file);
   daemon->Get("/v1/status");
   ::unlink(fio_file.c_str());
 }
