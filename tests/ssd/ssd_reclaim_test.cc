@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <random>
 
 #include "tests/ssd/tier_fixture.h"
 
@@ -142,6 +144,95 @@ TEST(SsdReclaim, ATurnAsksAboutAFewThousandRecordsAtMost) {
   EXPECT_GE(life.gone[SsdGone::kReclaimed], 500) << "of " << count;
   EXPECT_LE(most_asked, 2048u);
   EXPECT_LE(most_gone, 1024);
+}
+
+// Files of all sizes, most of them worth keeping, come and go in the middle of moves. What is new must not take the room of what is moved.
+class Turnover {
+ public:
+  explicit Turnover(Life& life, std::size_t bytes = 6'000) : life_(life), bytes_(bytes) {
+    life_.no_retry = true;
+    life_.worth_of = [](const Item& item) { return std::stoi(item.path.substr(1)) % 10 == 0 ? 0.0 : 1.0; };
+  }
+  // Until so many regions more have been reclaimed.
+  bool Run(std::uint64_t regions) {
+    const std::uint64_t end = life_.tier->counters().regions_reclaimed + regions;
+    return life_.RunUntil([&] {
+      while (life_.Put(Name(next_), 1, 100 + random_() % (random_() % 4 == 0 ? 10 * bytes_ : bytes_)).ok()) ++next_;
+      for (int i = 0; i < 4 && life_.tier->status().live_bytes > life_.tier->status().capacity_bytes * 6 / 10; ++i) ForgetOne();
+      return life_.tier->counters().regions_reclaimed >= end;
+    }, 600);
+  }
+
+ private:
+  void ForgetOne() {
+    auto at = life_.items.begin();
+    std::advance(at, static_cast<std::ptrdiff_t>(random_() % life_.items.size()));
+    life_.tier->Forget(at->second.location);
+    life_.items.erase(at);
+  }
+
+  Life& life_;
+  const std::size_t bytes_;
+  std::mt19937_64 random_{5};
+  int next_ = 0;
+};
+
+TEST(SsdReclaim, WhatIsWorthKeepingIsMovedAndNotLost) {
+  TempDirectory dir;
+  SsdOptions options = SmallOptions(dir.path() + "/c");
+  options.region_bytes = 4u << 20;  // moved in several turns
+  options.capacity_bytes = 16 * options.region_bytes;
+  Life life(options);
+  ASSERT_TRUE(life.Start().status.ok());
+  EXPECT_TRUE(Turnover(life, 90'000).Run(60)) << life.tier->counters().regions_reclaimed;
+  EXPECT_GT(life.moved, 500);
+  EXPECT_EQ(life.gone[SsdGone::kNoRoom], 0);
+  life.Settle();
+  life.ExpectAllReadable();
+}
+
+// F11: the region that waited for the mover is free again at the next start.
+TEST(SsdReclaim, AFullTierThatWasKilledLosesNothingWorthKeeping) {
+  TempDirectory dir;
+  const SsdOptions options = SmallOptions(dir.path() + "/c");
+  for (int life_number = 0; life_number < 6; ++life_number) {
+    Life life(options);
+    ASSERT_TRUE(life.Start().status.ok());
+    Turnover turnover(life);
+    EXPECT_TRUE(turnover.Run(life_number == 0 ? 40 : 20)) << life_number;
+    EXPECT_EQ(life.gone[SsdGone::kNoRoom], 0) << life_number;
+    // Ended without a word, at a moment at which the last region is not being filled.
+    ASSERT_TRUE(life.RunUntil([&] { return life.tier->FreeBytes() > 0; }));
+  }
+}
+
+// Without its index no region is known to be free: it gets going all the same, at the cost of what is worth least.
+TEST(SsdReclaim, ATierWithoutASpareRegionMakesOne) {
+  TempDirectory dir;
+  const SsdOptions options = SmallOptions(dir.path() + "/c");
+  {
+    Life life(options);
+    ASSERT_TRUE(life.Start().status.ok());
+    ASSERT_TRUE(Turnover(life).Run(40));
+    life.Settle();
+  }
+  std::filesystem::remove_all(options.directory + "/index");
+  Life life(options);
+  ASSERT_TRUE(life.Start().status.ok());
+  std::vector<std::string> precious;
+  for (const auto& [name, item] : life.items) {
+    if (precious.size() < 5 && name.first.ends_with("7")) precious.push_back(name.first);
+  }
+  Turnover turnover(life);
+  life.worth_of = [&](const Item& item) { return std::count(precious.begin(), precious.end(), item.path) > 0 ? 1000.0 : 1.0; };
+  for (const std::string& path : precious) life.items.at({path, 0}).worth = 1000;
+  EXPECT_TRUE(turnover.Run(3));
+  EXPECT_GT(life.gone[SsdGone::kNoRoom], 0) << "all its regions were taken";
+  const int lost = life.gone[SsdGone::kNoRoom];
+  EXPECT_TRUE(turnover.Run(10));
+  EXPECT_EQ(life.gone[SsdGone::kNoRoom], lost) << "once";
+  life.Settle();
+  life.ExpectAllReadable();
 }
 
 // A read that began before its region is reclaimed gets its own bytes; the region waits for it.

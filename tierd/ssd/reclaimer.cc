@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::size_t kLeastLive = 3;
 constexpr std::size_t kInTurn = 5;
+constexpr std::size_t kInTurnStuck = 61;  // what is worth keeping may be lost
 // Of a turn, each below a millisecond: records whose worth is asked, bytes copied. A record costs as much as a kilobyte.
 constexpr std::size_t kAskedPerTurn = 2048;
 constexpr std::uint32_t kMoveQuantum = 1u << 20;
@@ -38,7 +39,7 @@ void Reclaimer::Step(bool wanted, bool shrink) {
 }
 
 void Reclaimer::Look(bool shrink) {
-  const std::vector<std::uint32_t> regions = context_.regions.Candidates(kLeastLive, kInTurn, &cursor_);
+  const std::vector<std::uint32_t> regions = context_.regions.Candidates(kLeastLive, IsStuck() ? kInTurnStuck : kInTurn, &cursor_);
   if (regions.empty()) return;
   chosen_ = Candidate();
   next_ = 0;
@@ -70,22 +71,35 @@ bool Reclaimer::Ask() {
     const double worth = context_.owner.Worth({records[c.record].identity, records[c.record].location});
     if (worth <= 0) continue;
     c.value += worth;
-    const std::uint64_t bytes = context_.RecordBytesOf(records[c.record].location);
+    const std::uint64_t bytes = context_.RecordBytesOf(records[c.record].location) + TocBuilder::EntryBytes(records[c.record].path.size());
     c.kept_bytes += bytes;
     c.longest_kept = std::max(c.longest_kept, bytes);
   }
   return c.record == records.size();
 }
 
+bool Reclaimer::IsStuck() const {
+  const RegionTable& r = context_.regions;
+  return !writer_.has_spare() && r.Count(RegionState::kAllocating) + r.Count(RegionState::kDraining) == 0;
+}
+
+// The candidate that was asked about with the best one before it.
+void Reclaimer::Compare() {
+  Choice& c = *choice_;
+  const bool keeps = c.kept_bytes > 0 && !drop_all_ && HasRoomFor(c.kept_bytes + c.longest_kept);
+  const bool loses = c.kept_bytes > 0 && !keeps;
+  if (!drop_all_ && (!WorthReclaiming(c.kept_bytes, c.longest_kept, context_.format.region_bytes) || (loses && !IsStuck()))) return;
+  if (std::pair(loses, c.value) >= c.least) return;
+  c.least = {loses, c.value};
+  c.best = c.candidate;
+  c.best_keeps = keeps;
+}
+
 void Reclaimer::Choose() {
   Choice& c = *choice_;
   if (c.candidate < c.candidates.size()) {
     if (!Ask()) return;
-    if ((drop_all_ || WorthReclaiming(c.kept_bytes, c.longest_kept, context_.format.region_bytes)) && c.value < c.least) {
-      c.least = c.value;
-      c.best = c.candidate;
-      c.best_keeps = c.kept_bytes > 0;
-    }
+    Compare();
     ++c.candidate;
     c.record = 0;
     c.value = 0;
@@ -93,9 +107,9 @@ void Reclaimer::Choose() {
     return;
   }
   phase_ = Phase::kIdle;
-  const bool found = c.least < std::numeric_limits<double>::infinity();
+  const bool found = c.least.second < std::numeric_limits<double>::infinity();
   if (found) chosen_ = std::move(c.candidates[c.best]);
-  const bool drop_all = drop_all_ || !c.best_keeps;
+  const bool drop_all = !c.best_keeps;
   context_.maintenance.Post([choice = std::exchange(choice_, nullptr)] { choice->candidates.clear(); });  // tens of megabytes
   if (!found) return;
   context_.regions.Set(chosen_.region, RegionState::kReclaiming);

@@ -1,6 +1,7 @@
 // Gets regions back: looks at the few with the fewest live bytes and at some others in turn, asks the owner what their records are
 // worth, takes the one of least future value, moves what is worth keeping into the open region and, when that is on the device, frees the
-// region. Reads go on until the end.
+// region. Reads go on until the end. It begins with nothing that there is no room to move, unless no region will ever come otherwise: a tier that was
+// killed while the last one was being filled, or that lost its index, has none to spare. Then the region of least value of many is dropped.
 //
 // Part of the tier; loop thread only. Regions are read on the maintenance worker; records are asked about and copied some at a turn (HAZARDS 5).
 #pragma once
@@ -42,9 +43,10 @@ class Reclaimer {
     std::vector<Candidate> candidates;
     std::size_t candidate = 0, record = 0;  // asked about next
     double value = 0;                       // of this candidate's records so far
-    std::uint64_t kept_bytes = 0, longest_kept = 0;
+    std::uint64_t kept_bytes = 0, longest_kept = 0;  // what they will take
     std::size_t best = 0;
-    double least = std::numeric_limits<double>::infinity();
+    // Of the best one: records worth keeping are lost, and what the records are worth.
+    std::pair<bool, double> least{true, std::numeric_limits<double>::infinity()};
     bool best_keeps = false;
   };
   struct Image {
@@ -53,9 +55,14 @@ class Reclaimer {
   };
 
   void Look(bool shrink);
+  // There is a place for so many bytes of records that are moved.
+  bool HasRoomFor(std::uint64_t bytes) const { return writer_.has_spare() || bytes <= writer_.room(RegionWriter::Use::kMove); }
+  // Nor will one come without a region that is reclaimed.
+  bool IsStuck() const;
   // The next of the candidates' records. False: the turn has had its share.
   bool Ask();
   void Choose();
+  void Compare();
   void Load(bool shrink);
   void Move();
   bool IsSound(const SsdRecord& record) const;

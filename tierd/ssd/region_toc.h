@@ -77,6 +77,8 @@ struct TocCursor {
 class TocBuilder {
  public:
   void Reset(std::uint32_t region, std::uint64_t epoch);
+  // What a record with such a path adds to it, at most.
+  static std::size_t EntryBytes(std::size_t path_bytes) { return sizeof(TocEntry) + path_bytes; }
   // Bytes at the end of the region (multiple of `alignment`) if one more record with such a path were added.
   std::uint32_t BytesWith(std::size_t path_bytes, std::uint32_t alignment) const;
   // False if the table is full (65,535 scopes); the region is then closed.

@@ -49,6 +49,7 @@ bool RegionWriter::Fits(const Buffer& buffer, std::uint32_t payload_bytes, std::
 Result<SsdLocation> RegionWriter::Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload, Use use) {
   const auto bytes = static_cast<std::uint32_t>(payload.size());
   if (!writable_) return Status(Code::kBusy, "SSD tier is read-only");
+  if (use == Use::kNew && IsMovers()) return NoRoomForNew();
   if (current_ != nullptr && !Fits(*current_, bytes, path.size())) {
     if (current_->fill == 0) return Status(Code::kInvalid, "record of " + std::to_string(bytes) + " bytes is larger than a region");
     CloseBuffer(*current_);
@@ -60,12 +61,14 @@ Result<SsdLocation> RegionWriter::Append(const RecordIdentity& identity, std::st
   return Place(*current_, identity, path, payload);
 }
 
+// The last region is the mover's; another may be on its way.
+Status RegionWriter::NoRoomForNew() const {
+  return context_.regions.Count(RegionState::kAllocating) > 0 ? Status(Code::kBusy, "a region is being allocated") : Status(Code::kNoSpace, "SSD tier is full");
+}
+
 Status RegionWriter::TakeRegion(Use use) {
   const bool last = context_.regions.Count(RegionState::kFree) == 0 && !growable_;
-  // The last one is the mover's; another may be on its way.
-  if (last && use == Use::kNew) {
-    return context_.regions.Count(RegionState::kAllocating) > 0 ? Status(Code::kBusy, "a region is being allocated") : Status(Code::kNoSpace, "SSD tier is full");
-  }
+  if (last && use == Use::kNew) return NoRoomForNew();
   const auto free = std::find_if(buffers_.begin(), buffers_.end(), [](const auto& b) { return !b->used; });
   if (free == buffers_.end()) return Status(Code::kBusy, "all region buffers are being written");
   if (!prepared_) {
@@ -80,6 +83,7 @@ Status RegionWriter::TakeRegion(Use use) {
   buffer.closing = buffer.toc_submitted = buffer.failed = buffer.lost = false;
   buffer.forgotten.clear();
   buffer.used = true;
+  buffer.movers = last;
   current_ = &buffer;
   prepared_.reset();
   context_.regions.Set(buffer.region, RegionState::kOpen);
@@ -291,8 +295,8 @@ bool RegionWriter::behind() const {
   return current_ == nullptr && std::all_of(buffers_.begin(), buffers_.end(), [](const auto& buffer) { return buffer->used; });
 }
 
-std::uint64_t RegionWriter::room() const {
-  if (current_ == nullptr) return 0;
+std::uint64_t RegionWriter::room(Use use) const {
+  if (current_ == nullptr || (use == Use::kNew && IsMovers())) return 0;
   const std::uint64_t taken = std::uint64_t{current_->fill} + current_->toc.BytesWith(0, context_.format.alignment);
   return taken >= context_.format.region_bytes ? 0 : context_.format.region_bytes - taken;
 }

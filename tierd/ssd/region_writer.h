@@ -28,7 +28,7 @@ class RegionWriter {
   void TouchBuffers();
 
   enum class Use : std::uint8_t { kNew, kMove };
-  // kMove may take the last region, which is kept for the mover.
+  // kMove may take the last region, which is kept for the mover: while there is none behind it, nothing else goes there.
   Result<SsdLocation> Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload, Use use);
   // The record (header first) if its region still has a buffer, else empty. Valid until the next call of any method.
   std::span<const std::byte> RecordInBuffer(const SsdLocation& location) const;
@@ -53,8 +53,10 @@ class RegionWriter {
   // Ends the open region and lets go of the prepared one; again, until idle(): then everything is on the device.
   void Close();
   bool idle() const;
-  // What the open region still takes.
-  std::uint64_t room() const;
+  // What the open region still takes of that use, in bytes.
+  std::uint64_t room(Use use) const;
+  // A whole region is there for what is moved, besides the open one.
+  bool has_spare() const { return prepared_ || preparing_ || growable_ || context_.regions.Count(RegionState::kFree) > 0; }
   // Every buffer is being written: nothing can be taken before one is done.
   bool behind() const;
 
@@ -73,6 +75,7 @@ class RegionWriter {
     std::uint32_t submitted = 0;     // bytes handed to the device, from the start
     unsigned in_flight = 0;
     bool used = false;
+    bool movers = false;  // it was the last one
     bool closing = false;
     bool toc_submitted = false;
     bool failed = false;
@@ -86,6 +89,8 @@ class RegionWriter {
     std::function<void(Status)> done;
   };
 
+  bool IsMovers() const { return current_ != nullptr && current_->movers && !has_spare(); }
+  Status NoRoomForNew() const;
   Status TakeRegion(Use use);
   Result<SsdLocation> Place(Buffer& buffer, const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload);
   static std::uint32_t StartOf(const TierContext& context, const Buffer& buffer, std::uint32_t payload_bytes);

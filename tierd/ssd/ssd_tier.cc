@@ -223,7 +223,7 @@ std::uint64_t SsdTier::Impl::FreeBytes() const {
                           regions_.Count(RegionState::kPrepared);
   if (space_.growable()) regions += space_.target() - allocated;
   // One stays with the mover.
-  return writer_.room() + (regions > 0 ? regions - 1 : 0) * context_.format.region_bytes;
+  return writer_.room(RegionWriter::Use::kNew) + (regions > 0 ? regions - 1 : 0) * context_.format.region_bytes;
 }
 
 void SsdTier::Impl::InvalidateDataset(std::uint64_t dataset_id, std::function<void(Status)> done) {

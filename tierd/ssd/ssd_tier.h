@@ -86,7 +86,7 @@ struct SsdRecord {
 
 enum class SsdGone : std::uint8_t {
   kReclaimed,    // its region is reused and Worth() said that it may go
-  kNoRoom,       // worth keeping, but there was no region to move it to (capacity was cut)
+  kNoRoom,       // worth keeping, but there was no region to move it to (capacity was cut; killed while the last one was being filled)
   kWriteFailed,  // it never reached the device
   kDamaged,      // its bytes on the device do not verify
 };
