@@ -22,15 +22,16 @@ namespace {
 
 using namespace bench;  // NOLINT: a program of one file
 
-constexpr std::uint64_t kDataBytes = std::uint64_t{2} << 30;
 constexpr int kBatch = 32;
 
 struct Size {
   const char* name;
   std::uint64_t bytes;
-  double cpu_bar;  // CPU-s/GB of A5
+  std::uint64_t data_bytes;  // in all: a batch is less than a reader may hold, a quarter of the RAM tier; what is beyond is copied
+  double cpu_bar;            // CPU-s/GB of A5
 };
-constexpr Size kSizes[] = {{"110k", 110'592, 0.12}, {"1m", 1 << 20, 0.10}};
+constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
+constexpr Size kSizes[] = {{"110k", 110'592, 2 * kGiB, 0.12}, {"1m", 1 << 20, 4 * kGiB, 0.10}};
 
 class SsdSide final : public Side {
  public:
@@ -223,7 +224,7 @@ void MeasureSize(Bench& bench, const Place& place, const Size& size, const std::
   const std::string cache = place.directory + "/cache-" + size.name;
   const std::string fio_file = place.directory + "/fio-" + size.name;
   ::mkdir(cache.c_str(), 0700);
-  if (Shell("fio --name=fill --filename='" + fio_file + "' --rw=write --bs=1m --size=" + std::to_string(kDataBytes) + " --end_fsync=1 --output=/dev/null") != 0) {
+  if (Shell("fio --name=fill --filename='" + fio_file + "' --rw=write --bs=1m --size=" + std::to_string(size.data_bytes) + " --end_fsync=1 --output=/dev/null") != 0) {
     return bench.Fail("fio cannot write " + fio_file);
   }
   // A source that no SSD is slower than: what is in the page cache of a local disk answers sooner than the device, and is asked instead (FAULTS F08).
@@ -233,8 +234,10 @@ void MeasureSize(Bench& bench, const Place& place, const Size& size, const std::
     for (const char* bar : {"A5.", "A5b."}) bench.Emit(SkippedRow({bar + place.name + "." + size.name, "SSD tier", "MB/s"}, why));
     return;
   }
-  const auto daemon = Daemon::Start(bench, {.source = rig->mount(), .ram = std::to_string(kDataBytes / 20) + " B", .ssd = cache, .ssd_capacity = "3 GiB",
-                                            .more = {"--set", "source.staleness=immutable", "--set", "ssd.min_free=0"}});
+  // Orders that nobody told are looked for with a tenth of a core, whatever is read: not here.
+  const auto daemon = Daemon::Start(bench, {.source = rig->mount(), .ram = std::to_string(size.data_bytes / 20) + " B", .ssd = cache,
+                                            .ssd_capacity = std::to_string(size.data_bytes + kGiB) + " B",
+                                            .more = {"--set", "source.staleness=immutable", "--set", "ssd.min_free=0", "--set", "source.mode=blind"}});
   if (daemon == nullptr) return bench.Fail("A5: no daemon");
   ::setenv("TIERD_SOCKET", daemon->socket().c_str(), 1);
   if (!FillSsd(*daemon, rig->mount())) return bench.Fail("A5: the SSD tier was not filled");
@@ -245,7 +248,7 @@ void MeasureSize(Bench& bench, const Place& place, const Size& size, const std::
 }
 
 void MeasureAll(Bench& bench, const Size& size) {
-  const pfs_sim::TreeOptions tree{.files = kDataBytes / size.bytes, .dirs = 16, .size = {.mean = static_cast<double>(size.bytes)}, .seed = 6};
+  const pfs_sim::TreeOptions tree{.files = size.data_bytes / size.bytes, .dirs = 16, .size = {.mean = static_cast<double>(size.bytes)}, .seed = 6};
   const std::string root = MakeTreeIn(bench, std::string("ssd-") + size.name, tree);
   if (root.empty()) return bench.Fail("A5: no room");
   Shell("sync");  // cold reads need clean pages
