@@ -11,7 +11,7 @@ namespace bench {
 
 LimitedLoop::LimitedLoop(const Bench& bench, std::uint64_t bytes_per_second) : image_(bench.directory() + "/loop.img"), mount_(bench.directory() + "/loop") {
   group_ = "/sys/fs/cgroup/blkio/tierd-bench-" + std::to_string(::getpid());
-  const std::string make = "truncate -s 8G '" + image_ + "' && mkfs.ext4 -q -F '" + image_ + "' && mkdir '" + mount_ + "'" +
+  const std::string make = "truncate -s 12G '" + image_ + "' && mkfs.ext4 -q -F '" + image_ + "' && mkdir '" + mount_ + "'" +
                            " && losetup --direct-io=on -f '" + image_ + "' && mount $(losetup -n -O NAME -j '" + image_ + "') '" + mount_ + "' && mkdir " + group_;
   struct stat st {};
   if (Shell(make) != 0 || ::stat(mount_.c_str(), &st) != 0) return;

@@ -1,4 +1,4 @@
-// A mounted loop device with ext4 whose reads this process and its later children get at a limited rate (root, cgroup v1 blkio.throttle). Undone at the end;
+// A mounted loop device of 12 GiB with ext4 whose reads this process and its later children get at a limited rate (root, cgroup v1 blkio.throttle). Undone at the end;
 // tools/bench.sh undoes it when the process is killed.
 #pragma once
 
