@@ -145,7 +145,7 @@ void GrowDescriptorTable() {
 }
 
 // Bursts (the names of a walk, a batch for the SSD index) must not stay with the daemon, spread over an arena per thread and below what is kept: 1 M files
-// cost 360 MB with glibc's defaults, of which 55 MB were free. The loop has one arena, all other threads share the second.
+// cost 360 MB with glibc's defaults, of which 55 MB were free.
 void TuneAllocator() {
   ::mallopt(M_ARENA_MAX, 2);
   ::mallopt(M_TRIM_THRESHOLD, 1 << 20);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tierd/base/check.h"
+#include "tierd/base/handoff.h"
 #include "tierd/io/completion_event.h"
 #include "tierd/io/file_access.h"
 
@@ -24,6 +25,11 @@ namespace {
 constexpr std::size_t kStackBytes = std::size_t{512} << 10;
 // How long the destructor lets busy workers finish, so that only hung ones are left behind.
 constexpr auto kGrace = std::chrono::milliseconds(200);
+
+template <typename Item>
+void Move(Handoff<Item>& from, RequestQueue<Item>& to) {
+  for (Item* at = from.TakeAll(); at != nullptr;) to.Push(std::exchange(at, at->next));
+}
 
 }  // namespace
 
@@ -56,28 +62,6 @@ struct ThreadEngine::Request {
   Request* next = nullptr;
 };
 
-// Requests on their way from one side to the other. Any thread.
-class ThreadEngine::Handoff {
- public:
-  // True: it was empty.
-  bool Push(Request* request) {
-    Request* before = newest_.load();
-    do request->next = before;
-    while (!newest_.compare_exchange_weak(before, request));
-    return before == nullptr;
-  }
-  bool empty() const { return newest_.load() == nullptr; }
-  // All that is there, to the end of the queue, the oldest first.
-  void MoveTo(RequestQueue<Request>* queue) {
-    Request* oldest = nullptr;
-    for (Request* at = newest_.exchange(nullptr); at != nullptr;) oldest = std::exchange(at, std::exchange(at->next, oldest));
-    while (oldest != nullptr) queue->Push(std::exchange(oldest, oldest->next));
-  }
-
- private:
-  std::atomic<Request*> newest_{nullptr};
-};
-
 // The loop takes no lock that a worker holds: one that was put off its processor just then would keep it waiting for milliseconds (measured, with 64 of them on two processors).
 struct ThreadEngine::State {
   State() { ::sem_init(&wake, 0, 0); }
@@ -90,8 +74,8 @@ struct ThreadEngine::State {
   // Memory of all requests. Take and Give on the loop thread only.
   RequestPool<Request> pool;
 
-  Handoff sent;                      // from the loop to the workers
-  Handoff done;                      // and back
+  Handoff<Request> sent;             // from the loop to the workers
+  Handoff<Request> done;             // and back
   sem_t wake;                        // a turn for each of the idle that was claimed
   std::atomic<unsigned> idle{0};     // workers that sleep, or are about to look once more and sleep, and are not claimed
   std::atomic<unsigned> live{0};
@@ -236,7 +220,7 @@ std::size_t ThreadEngine::Poll(std::size_t budget) {
 }
 
 bool ThreadEngine::MoreReady() {
-  if (ready_.empty()) state_->done.MoveTo(&ready_);
+  if (ready_.empty()) Move(state_->done, ready_);
   return !ready_.empty();
 }
 
@@ -360,7 +344,7 @@ void ThreadEngine::Work(const std::shared_ptr<State>& state) {
   std::unique_lock lock(s.mutex);
   bool surplus = false;
   while (!s.stop && !(surplus = s.IsSurplus())) {
-    s.sent.MoveTo(&s.queue);
+    Move(s.sent, s.queue);
     if (s.queue.empty()) {
       // What is sent after this look finds an idle worker.
       ++s.idle;

@@ -35,7 +35,6 @@ class ThreadEngine final : public IoEngine {
 
  private:
   struct Request;
-  class Handoff;
   struct State;
 
   explicit ThreadEngine(const EngineOptions& options);

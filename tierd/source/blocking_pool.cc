@@ -2,8 +2,6 @@
 
 #include <pthread.h>
 #include <signal.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -19,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "tierd/base/unique_fd.h"
+#include "tierd/base/mailbox.h"
 
 namespace tierd::source {
 namespace {
@@ -44,50 +42,31 @@ struct BlockingPool::Shared {
   // Constant after construction.
   const Clock* clock;  // not touched once `stopping` is set: it may be gone
   const PoolOptions options;
-  UniqueFd event;
+  Mailbox posted;  // guards itself
 
   std::mutex mutex;
   std::condition_variable work;      // tasks or stopping
-  std::condition_variable room;      // posted shrank or stopping
   std::condition_variable farewell;  // a worker left
   // Guarded by `mutex`.
   std::deque<Waiting> waiting;
-  std::deque<std::function<void()>> posted;
   std::unordered_map<std::uint64_t, Worker> workers;
   std::uint64_t last_worker = 0;
   std::size_t idle = 0;
   std::size_t hung = 0;
-  bool signalled = false;
   std::atomic<bool> stopping{false};
 
   static bool MaybeStartWorker(const std::shared_ptr<Shared>& shared);
   static void Run(const std::shared_ptr<Shared>& shared, std::uint64_t number);
   bool Next(std::unique_lock<std::mutex>& lock, std::uint64_t number, Waiting* next);
-  bool TakePosted(std::function<void()>* closure);
-  void SignalLocked();
+  // It waits for the loop from here on, or has done with that. False: stopping.
+  bool Pause(std::uint64_t number, bool pause);
 };
 
-void BlockingPool::Shared::SignalLocked() {
-  if (signalled) return;
-  signalled = true;
-  const std::uint64_t one = 1;
-  [[maybe_unused]] const ssize_t wrote = ::write(event.get(), &one, sizeof one);  // an eventfd takes it
-}
-
-bool BlockingPool::Shared::TakePosted(std::function<void()>* closure) {
+bool BlockingPool::Shared::Pause(std::uint64_t number, bool pause) {
   const std::lock_guard lock(mutex);
-  const bool taken = !posted.empty();
-  if (taken) {
-    *closure = std::move(posted.front());
-    posted.pop_front();
-    room.notify_all();
-  }
-  if (posted.empty() && signalled) {
-    std::uint64_t value = 0;
-    [[maybe_unused]] const ssize_t got = ::read(event.get(), &value, sizeof value);
-    signalled = false;
-  }
-  return taken;
+  if (stopping) return false;
+  workers[number].started_ns = pause ? 0 : clock->MonotonicNs();
+  return true;
 }
 
 // With the mutex held. False: no worker exists and none could be started.
@@ -156,18 +135,15 @@ void BlockingPool::Shared::Run(const std::shared_ptr<Shared>& shared, std::uint6
 
 BlockingPool::BlockingPool(const Clock& clock, const PoolOptions& options)
     : shared_(std::make_shared<Shared>(clock, options)) {
-  shared_->event.Reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
 }
 
 BlockingPool::~BlockingPool() {
   std::deque<Shared::Waiting> waiting;
-  std::deque<std::function<void()>> posted;
   std::unique_lock lock(shared_->mutex);
   shared_->stopping = true;
   waiting.swap(shared_->waiting);
-  posted.swap(shared_->posted);
   shared_->work.notify_all();
-  shared_->room.notify_all();
+  shared_->posted.Close();
   shared_->farewell.wait_for(lock, kFarewell, [this] { return shared_->workers.size() <= shared_->hung; });
   lock.unlock();
 }
@@ -183,18 +159,9 @@ Status BlockingPool::Submit(std::uint64_t tag, Task task) {
   return Status::Ok();
 }
 
-void BlockingPool::Post(std::function<void()> closure) {
-  const std::lock_guard lock(shared_->mutex);
-  shared_->posted.push_back(std::move(closure));
-  shared_->SignalLocked();
-}
+void BlockingPool::Post(std::function<void()> closure) { shared_->posted.Post(std::move(closure)); }
 
-std::size_t BlockingPool::Poll(std::size_t budget) {
-  // One by one: where a closure throws, those behind it are still there for the next Poll.
-  std::size_t ran = 0;
-  for (std::function<void()> closure; ran < budget && shared_->TakePosted(&closure); ++ran) closure();
-  return ran;
-}
+std::size_t BlockingPool::Poll(std::size_t budget) { return shared_->posted.Run(budget); }
 
 void BlockingPool::Tick(std::int64_t now_ns) {
   const std::lock_guard lock(shared_->mutex);
@@ -211,7 +178,7 @@ void BlockingPool::Tick(std::int64_t now_ns) {
   }
 }
 
-int BlockingPool::event_fd() const { return shared_->event.get(); }
+int BlockingPool::event_fd() const { return shared_->posted.fd(); }
 
 std::size_t BlockingPool::pending() const {
   const std::lock_guard lock(shared_->mutex);
@@ -244,23 +211,11 @@ void TaskContext::PostSurely(const std::function<void()>& closure) {
 }
 
 bool TaskContext::Post(std::function<void()> closure) {
-  BlockingPool::Shared& shared = *shared_;
-  std::unique_lock lock(shared.mutex);
-  if (!shared.stopping && shared.posted.size() >= shared.options.max_posted) {
-    shared.workers[worker_].started_ns = 0;
-    shared.room.wait(lock, [&] { return shared.stopping || shared.posted.size() < shared.options.max_posted; });
-  }
-  if (shared.stopping) return false;
-  shared.workers[worker_].started_ns = shared.clock->MonotonicNs();
-  shared.posted.push_back(std::move(closure));
-  shared.SignalLocked();
-  return true;
+  if (!shared_->Pause(worker_, true) || !shared_->posted.PostBounded(std::move(closure), shared_->options.max_posted)) return false;
+  return shared_->Pause(worker_, false);
 }
 
-void TaskContext::Alive() {
-  const std::lock_guard lock(shared_->mutex);
-  if (!shared_->stopping) shared_->workers[worker_].started_ns = shared_->clock->MonotonicNs();
-}
+void TaskContext::Alive() { (void)shared_->Pause(worker_, false); }
 
 void TaskContext::Submit(std::uint64_t tag, Task task) {
   const std::lock_guard lock(shared_->mutex);

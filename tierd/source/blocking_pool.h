@@ -40,7 +40,7 @@ class BlockingPool {
   Status Submit(std::uint64_t tag, Task task);
   // Has `closure` run by a later Poll(), after all that were posted before.
   void Post(std::function<void()> closure);
-  // Runs at most `budget` posted closures; returns how many ran. What a closure throws ends the call; those behind it wait for the next one.
+  // Runs at most `budget` posted closures, without a lock (mailbox.h); returns how many ran. What a closure throws ends the call; those behind it wait for the next one.
   std::size_t Poll(std::size_t budget);
   // Finds workers that hang and starts replacements.
   void Tick(std::int64_t now_ns);

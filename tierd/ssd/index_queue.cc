@@ -38,7 +38,7 @@ constexpr std::size_t kRemovalsPerBatch = 1024;
 constexpr std::size_t kMostRemovals = 65'536;  // waiting for room in the queue
 }  // namespace
 
-IndexQueue::IndexQueue(const SsdOptions& options, std::string index_path, LoopMailbox& mailbox, SsdCounters& counters)
+IndexQueue::IndexQueue(const SsdOptions& options, std::string index_path, Mailbox& mailbox, SsdCounters& counters)
     : options_(options), mailbox_(mailbox), counters_(counters), shared_(std::make_unique<Shared>()), worker_("tierd-index", 1) {
   shared_->path = std::move(index_path);
   shared_->env = options.index_env;

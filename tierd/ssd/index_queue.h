@@ -18,7 +18,7 @@ namespace tierd::ssd {
 
 class IndexQueue {
  public:
-  IndexQueue(const SsdOptions& options, std::string index_path, LoopMailbox& mailbox, SsdCounters& counters);
+  IndexQueue(const SsdOptions& options, std::string index_path, Mailbox& mailbox, SsdCounters& counters);
   ~IndexQueue();
 
   // Runs the recovery on the worker and keeps the index that it opens. `done` runs on the loop, unless StopRecovery() was faster.
@@ -42,7 +42,7 @@ class IndexQueue {
   void Ended(std::size_t bytes, bool ok);
 
   const SsdOptions& options_;
-  LoopMailbox& mailbox_;
+  Mailbox& mailbox_;
   SsdCounters& counters_;
   std::vector<IndexKey> removals_;
   std::unique_ptr<Shared> shared_;

@@ -93,7 +93,7 @@ class SsdTier::Impl {
   RegionTable regions_;
   Health health_;
   SsdCounters counters_;
-  LoopMailbox mailbox_;
+  Mailbox mailbox_;
   Worker maintenance_;
   Worker checksums_;
   IndexQueue index_;

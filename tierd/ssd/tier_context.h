@@ -25,7 +25,7 @@ struct TierContext {
   RegionTable& regions;
   IndexQueue& index;
   Worker& maintenance;
-  LoopMailbox& mailbox;
+  Mailbox& mailbox;
   Health& health;
   SsdCounters& counters;
   ScanFormat format;

@@ -1,12 +1,8 @@
 #include "tierd/ssd/worker.h"
 
 #include <pthread.h>
-#include <sys/eventfd.h>
 
-#include <cstdint>
 #include <utility>
-
-#include "tierd/base/check.h"
 
 namespace tierd::ssd {
 namespace {
@@ -24,59 +20,6 @@ bool Try(const Job& job) {
 }
 
 }  // namespace
-
-LoopMailbox::LoopMailbox() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { TIERD_CHECK(fd_.valid()); }
-
-void LoopMailbox::Post(Job job) {
-  std::lock_guard lock(mutex_);
-  if (closed_) return;
-  jobs_.push_back(std::move(job));
-  if (jobs_.size() == 1) ::eventfd_write(fd_.get(), 1);
-}
-
-bool LoopMailbox::PostBounded(Job job, std::size_t limit) {
-  std::unique_lock lock(mutex_);
-  room_.wait(lock, [&] { return closed_ || jobs_.size() < limit; });
-  if (closed_) return false;
-  jobs_.push_back(std::move(job));
-  if (jobs_.size() == 1) ::eventfd_write(fd_.get(), 1);
-  return true;
-}
-
-std::size_t LoopMailbox::Run(std::size_t budget) {
-  std::size_t ran = 0;
-  while (ran < budget) {
-    Job job;
-    {
-      std::lock_guard lock(mutex_);
-      if (jobs_.empty()) break;
-      job = std::move(jobs_.front());
-      jobs_.pop_front();
-      if (jobs_.empty()) {
-        eventfd_t ignored;
-        ::eventfd_read(fd_.get(), &ignored);
-      }
-    }
-    room_.notify_one();
-    job();
-    ++ran;
-  }
-  return ran;
-}
-
-bool LoopMailbox::empty() const {
-  std::lock_guard lock(mutex_);
-  return jobs_.empty();
-}
-
-void LoopMailbox::Close() {
-  {
-    std::lock_guard lock(mutex_);
-    closed_ = true;
-    jobs_.clear();
-  }
-  room_.notify_all();
-}
 
 Worker::Worker(const std::string& name, unsigned threads) {
   for (unsigned i = 0; i < threads; ++i) {

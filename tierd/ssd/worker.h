@@ -1,6 +1,6 @@
-// Threads that take closures, and the mailbox through which they answer the loop thread.
+// Threads that take closures, and answer the loop thread through a mailbox.
 //
-// Owner: SsdTier's parts. LoopMailbox::Post and Worker::Post are thread-safe; LoopMailbox::Run belongs to the loop thread.
+// Owner: SsdTier's parts. Worker::Post is thread-safe.
 // Jobs carry values: they touch nothing that the loop thread owns.
 #pragma once
 
@@ -15,33 +15,11 @@
 #include <thread>
 #include <vector>
 
-#include "tierd/base/unique_fd.h"
+#include "tierd/base/mailbox.h"
 
 namespace tierd::ssd {
 
 using Job = std::function<void()>;
-
-class LoopMailbox {
- public:
-  LoopMailbox();
-  // Readable while something waits.
-  int fd() const { return fd_.get(); }
-  void Post(Job job);
-  // Like Post, but waits while `limit` jobs are there already (backpressure for scans). False after Close().
-  bool PostBounded(Job job, std::size_t limit);
-  // Runs at most `budget` jobs.
-  std::size_t Run(std::size_t budget);
-  bool empty() const;
-  // Wakes every PostBounded; from then on posts are dropped.
-  void Close();
-
- private:
-  UniqueFd fd_;
-  mutable std::mutex mutex_;
-  std::condition_variable room_;
-  std::deque<Job> jobs_;  // guarded by mutex_
-  bool closed_ = false;   // guarded by mutex_
-};
 
 // Until there is memory for it, again and again; for worker threads, which may wait. `work` can be done twice.
 template <typename Work>
