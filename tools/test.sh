@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds with warnings as errors, and runs every test: plain, in a restricted environment, under the systemd unit's filter and limits, ASan+UBSan, TSan.
 # usage: tools/test.sh [plain|restricted|unit|asan|tsan|all]     default: all      build trees: $TIERD_BUILD or ./build
+# With all, a sanitizer's suite that would begin more than $TIERD_TEST_LATEST seconds (default: no limit) after the start is left out, and named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 tools/deps.sh test
@@ -19,9 +20,10 @@ build() {  # name, target, cmake options...
   shift 2
   echo "== build $name (after $SECONDS s)"
   cmake -S . -B "$root/$name" -G Ninja "${launcher[@]}" "$@" >"$root/$name.cmake.log" 2>&1 || { cat "$root/$name.cmake.log"; exit 1; }
-  ninja -C "$root/$name" -j "$jobs" --quiet "$target" >"$root/$name.log" 2>&1 || { tail -n 60 "$root/$name.log"; exit 1; }
+  "${politely[@]}" ninja -C "$root/$name" -j "$jobs" --quiet "$target" >"$root/$name.log" 2>&1 || { tail -n 60 "$root/$name.log"; exit 1; }
 }
 
+politely=()  # how a compiler is started
 failed=0  # suites; the rest still runs
 under=()  # a program that the tests are started by
 run() {  # build, name of the log, ctest options...; one test more at a time than processors, as many wait
@@ -41,10 +43,24 @@ sanitizer() {  # name, kind, target, -O
   local flags="$4 -g1 -Wno-error=maybe-uninitialized"
   build "$1" "$3" -DTIERD_SANITIZE="$2" -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="$flags" -DCMAKE_C_FLAGS="$flags" -DTIERD_BENCH=OFF -DTIERD_KILL_POINTS=ON
 }
+build_asan() { sanitizer asan address sanitizer_tests -O0; }
+build_tsan() { sanitizer tsan thread tsan_tests -O1; }
+is_late() {  # name: whether it is left out
+  [ "$SECONDS" -ge "${TIERD_TEST_LATEST:-999999}" ] || return 1
+  echo "left out after $SECONDS s: $1 (tools/test.sh $1)"
+}
 mkdir -p "$root"
 case "$suite" in plain | restricted | unit | asan | tsan | all) ;; *) echo "usage: tools/test.sh [plain|restricted|unit|asan|tsan|all]" >&2; exit 64 ;; esac
 if [ "$suite" != asan ] && [ "$suite" != tsan ]; then
   build plain all -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -g1 -DNDEBUG" -DTIERD_KILL_POINTS=ON  # -g1: names and lines, and less to compile
+fi
+# Tests wait a third of their time: what the sanitizers need is compiled meanwhile, by whatever no test wants of the processors.
+if [ "$suite" = all ]; then
+  set -m  # a group of its own, which ends with this script
+  (politely=(chrt --idle 0 nice -n 19); build_tsan; build_asan) >"$root/sanitizers.log" 2>&1 &
+  ahead=$!
+  set +m
+  trap 'kill -- -"$ahead" 2>/dev/null || true' EXIT
 fi
 if [ "$suite" = plain ] || [ "$suite" = all ]; then
   run plain plain
@@ -71,12 +87,17 @@ if [ "$suite" = unit ] || [ "$suite" = all ]; then
   unset TIERD_UNDER TIERD_CRASH_KILLS TIERD_ORACLE_MB TIERD_ORACLE_SAMPLE_MB
 fi
 # Sanitizers run what is labelled unit (every component, both I/O engines) and san (end-to-end cases sized for them).
-if [ "$suite" = asan ] || [ "$suite" = all ]; then
-  sanitizer asan address sanitizer_tests -O0
-  run asan asan -L 'unit|san' --exclude-regex '^slot_model_test$'  # all schedules of a model: a quarter of an hour there, and no memory to misuse
+if [ "$suite" = all ]; then
+  echo "== build sanitizers, the rest (after $SECONDS s)"
+  wait "$ahead" || { cat "$root/sanitizers.log"; exit 1; }
+  trap - EXIT
 fi
-if [ "$suite" = tsan ] || [ "$suite" = all ]; then
-  sanitizer tsan thread tsan_tests -O1
+if { [ "$suite" = tsan ] || [ "$suite" = all ]; } && ! is_late tsan; then
+  build_tsan
   run tsan tsan -L 'tsan'
+fi
+if { [ "$suite" = asan ] || [ "$suite" = all ]; } && ! is_late asan; then
+  build_asan
+  run asan asan -L 'unit|san' --exclude-regex '^slot_model_test$'  # all schedules of a model: a quarter of an hour there, and no memory to misuse
 fi
 exit "$failed"
