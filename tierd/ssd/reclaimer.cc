@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kLeastLive = 3;
 constexpr std::size_t kInTurn = 5;
-constexpr std::size_t kInTurnStuck = 61;  // what is worth keeping may be lost
+constexpr std::size_t kInTurnStuck = 13;  // what is worth keeping may be lost
 // Of a turn, each below a millisecond: records whose worth is asked, bytes copied. A record costs as much as a kilobyte.
 constexpr std::size_t kAskedPerTurn = 2048;
 constexpr std::uint32_t kMoveQuantum = 1u << 20;
