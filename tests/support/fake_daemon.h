@@ -96,6 +96,7 @@ class FakeDaemon {
   std::atomic<bool> heartbeat{true};
   std::atomic<std::uint32_t> bypass_reason{0};  // != 0: every fetch is bypassed
   std::atomic<std::uint32_t> fetches{0};
+  std::atomic<std::uint32_t> most_fetches{0};  // that one message asked for
   std::atomic<std::uint32_t> segments_sent{0};
   std::atomic<std::uint32_t> invalidations{0};
   std::atomic<std::uint32_t> advices{0};

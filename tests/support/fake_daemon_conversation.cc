@@ -70,6 +70,7 @@ void FakeDaemon::SendSegment(Connection& connection, std::uint64_t request_id, s
 }
 
 void FakeDaemon::AnswerFetch(Connection& connection, std::span<const std::byte> body, std::uint32_t count) {
+  most_fetches = std::max(most_fetches.load(), count);
   for (std::size_t at = 0; count > 0; --count) {
     abi::FetchEntry entry;
     std::memcpy(&entry, body.data() + at, sizeof entry);
