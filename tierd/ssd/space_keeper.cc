@@ -15,6 +15,7 @@ namespace {
 // Free regions that wait for the writer.
 constexpr std::uint32_t kAhead = 2;
 constexpr std::int64_t kMeasureEveryNs = 1'000'000'000;
+constexpr std::int64_t kMeasureQuietEveryNs = 4'000'000'000;  // where nothing was appended since, and nothing is wrong: an idle daemon is not woken for it
 
 // The directory under its name is still the one that is open.
 bool DirectoryIsThere(int dir_fd, const std::string& path) {
@@ -109,8 +110,11 @@ void SpaceKeeper::Tick() {
   } else if (error == EROFS) {
     OnReadOnly();
   }
-  if (measuring_ || (measured_ns_ != 0 && now - measured_ns_ < kMeasureEveryNs)) return;
+  const std::uint64_t asked = context_.counters.appends + context_.counters.appends_refused_no_space;
+  const bool quiet = asked == measured_asked_ && !full_ && !refused_;
+  if (measuring_ || (measured_ns_ != 0 && now - measured_ns_ < (quiet ? kMeasureQuietEveryNs : kMeasureEveryNs))) return;
   measuring_ = true;
+  measured_asked_ = asked;
   measured_ns_ = now;
   context_.maintenance.Post([this, dir = context_.directory.dir.get(), path = context_.directory.path, refused = refused_] {
     const RegionFiles::Space space = RegionFiles::MeasureSpace(dir);

@@ -21,7 +21,7 @@ class SpaceKeeper {
   void Step(bool give_back);
   // Nothing is being allocated or punched, and no free region is surplus.
   bool at_rest() const;
-  // Asks the file system how full it is; a few times a second.
+  // Asks the file system how full it is, once a second where somebody writes, else every four; called a few times a second.
   void Tick();
 
   // How many regions may hold space now.
@@ -53,6 +53,7 @@ class SpaceKeeper {
   bool measuring_ = false;
   bool refused_ = false;    // a write met EROFS; until a touch of the directory succeeds
   std::int64_t measured_ns_ = 0;
+  std::uint64_t measured_asked_ = 0;  // appends by then, refused ones too
 };
 
 }  // namespace tierd::ssd
