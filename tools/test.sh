@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds with warnings as errors, and runs every test: plain, in a restricted environment, under the systemd unit's filter and limits, ASan+UBSan, TSan.
 # usage: tools/test.sh [plain|restricted|unit|asan|tsan|all]     default: all      build trees: $TIERD_BUILD or ./build
+#        tools/test.sh sanitizers      only compiles for asan and tsan, with what nobody else wants of the processors
 # With all, a sanitizer's suite that would begin more than $TIERD_TEST_LATEST seconds (default: no limit) after the start is left out, and named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -50,16 +51,21 @@ is_late() {  # name: whether it is left out
   echo "left out after $SECONDS s: $1 (tools/test.sh $1)"
 }
 mkdir -p "$root"
-case "$suite" in plain | restricted | unit | asan | tsan | all) ;; *) echo "usage: tools/test.sh [plain|restricted|unit|asan|tsan|all]" >&2; exit 64 ;; esac
+case "$suite" in plain | restricted | unit | asan | tsan | sanitizers | all) ;; *) echo "usage: tools/test.sh [plain|restricted|unit|asan|tsan|sanitizers|all]" >&2; exit 64 ;; esac
+if [ "$suite" = sanitizers ]; then
+  echo 19 2>/dev/null >/proc/self/autogroup || true  # a session of its own is a group to the scheduler: SCHED_IDLE counts inside it only
+  politely=(chrt --idle 0 nice -n 19)
+  build_tsan
+  build_asan
+  exit 0
+fi
 if [ "$suite" != asan ] && [ "$suite" != tsan ]; then
   build plain all -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O2 -g1 -DNDEBUG" -DTIERD_KILL_POINTS=ON  # -g1: names and lines, and less to compile
 fi
-# Tests wait a third of their time: what the sanitizers need is compiled meanwhile, by whatever no test wants of the processors.
+# Tests wait a third of their time.
 if [ "$suite" = all ]; then
-  set -m  # a group of its own, which ends with this script
-  (politely=(chrt --idle 0 nice -n 19); build_tsan; build_asan) >"$root/sanitizers.log" 2>&1 &
+  setsid tools/test.sh sanitizers >"$root/sanitizers.log" 2>&1 &
   ahead=$!
-  set +m
   trap 'kill -- -"$ahead" 2>/dev/null || true' EXIT
 fi
 if [ "$suite" = plain ] || [ "$suite" = all ]; then
