@@ -133,6 +133,9 @@ TEST_F(ThreadTest, MissesShareOneSocket) {
 }
 
 TEST_F(ThreadTest, ForksWhileOthersRead) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "GCC 12's AddressSanitizer leaves its allocator locked in the child of a process whose other threads allocate";
+#endif
   for (int i = 0; i < kFiles; ++i) Write(Name(i), ContentOf(Name(i), Size(i)));
   StartDaemon();
   daemon_->CacheAll();
