@@ -22,6 +22,7 @@ import time
 BUILD = pathlib.Path(__file__).resolve().parent.parent
 FILES, DOUBLES = 2000, 110 * 1024 // 8
 BAR = 1.5
+OLD_ENOUGH_SECONDS = 11  # after which files are older than the racy window, as datasets are
 
 
 def hardware():
@@ -117,6 +118,7 @@ def main():
         data = np.random.default_rng(0).random(DOUBLES)
         for number, path in enumerate(paths):
             (data + number).tofile(path)
+        time.sleep(OLD_ENOUGH_SECONDS)
         daemon = Daemon(work, work / "source")
         try:
             os.environ["TIERD_SOCKET"] = daemon.socket
