@@ -197,7 +197,7 @@ void MeasurePair(Bench& bench, const Place& place, const Size& size, const Daemo
         fio_cpu.values.push_back(fio->cpu_per_gb);
         return fio->bytes_per_second / 1e6;
       };
-      const std::string what = std::string("SSD tier, ") + size.name + (blocking ? ", one blocking read at a time, " : ", batch 32, ") +
+      const std::string what = std::string("SSD tier, blind, ") + size.name + (blocking ? ", one blocking read at a time, " : ", batch 32, ") +
                                std::to_string(readers) + (readers == 1 ? " reader" : " readers") + ", against fio " +
                                (blocking ? "psync" : "io_uring") + (place.name == "loop" ? ", loop device at 800 MB/s" : ", disk");
       const double bar = !blocking ? 0.90 : readers == 1 ? 0.80 : 0.55;

@@ -94,6 +94,7 @@ if [ "$suite" = unit ] || [ "$suite" = all ]; then
 fi
 # Sanitizers run what is labelled unit (every component, both I/O engines) and san (end-to-end cases sized for them).
 if [ "$suite" = all ]; then
+  if is_late tsan && is_late asan; then exit "$failed"; fi
   echo "== build sanitizers, the rest (after $SECONDS s)"
   wait "$ahead" || { cat "$root/sanitizers.log"; exit 1; }
   trap - EXIT

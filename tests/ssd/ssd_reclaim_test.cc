@@ -167,6 +167,7 @@ class Turnover {
   void ForgetOne() {
     auto at = life_.items.begin();
     std::advance(at, static_cast<std::ptrdiff_t>(random_() % life_.items.size()));
+    if (life_.worth_of(at->second) > 1) return;
     life_.tier->Forget(at->second.location);
     life_.items.erase(at);
   }
@@ -225,12 +226,13 @@ TEST(SsdReclaim, ATierWithoutASpareRegionMakesOne) {
   }
   Turnover turnover(life);
   life.worth_of = [&](const Item& item) { return std::count(precious.begin(), precious.end(), item.path) > 0 ? 1000.0 : 1.0; };
-  for (const std::string& path : precious) life.items.at({path, 0}).worth = 1000;
   EXPECT_TRUE(turnover.Run(3));
   EXPECT_GT(life.gone[SsdGone::kNoRoom], 0) << "all its regions were taken";
   const int lost = life.gone[SsdGone::kNoRoom];
   EXPECT_TRUE(turnover.Run(10));
   EXPECT_EQ(life.gone[SsdGone::kNoRoom], lost) << "once";
+  EXPECT_EQ(precious.size(), 5u);
+  for (const std::string& path : precious) EXPECT_TRUE(life.items.contains({path, 0})) << path;
   life.Settle();
   life.ExpectAllReadable();
 }

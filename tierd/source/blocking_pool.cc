@@ -42,8 +42,8 @@ struct BlockingPool::Shared {
   // Constant after construction.
   const Clock* clock;  // not touched once `stopping` is set: it may be gone
   const PoolOptions options;
-  Mailbox posted;  // guards itself
 
+  Mailbox posted;  // guards itself
   std::mutex mutex;
   std::condition_variable work;      // tasks or stopping
   std::condition_variable farewell;  // a worker left

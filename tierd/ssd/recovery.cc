@@ -86,43 +86,37 @@ class Recovery {
     std::fill(epochs_.begin(), epochs_.end(), 0);
     entries_ = 0;
     std::vector<bool> known(in_.regions.size(), false);
-    struct ToRead {
-      std::uint32_t region;
-      std::uint64_t epoch;  // with which it was opened; 0: the index does not know it
-    };
-    std::vector<ToRead> to_read;
+    std::vector<std::pair<std::uint32_t, bool>> to_read;  // region, walk it
     Status status = out_.index->VisitRegions([&](const IndexedRegion& r) {
       if (r.region >= in_.regions.size() || in_.regions[r.region].fd < 0) return;
       known[r.region] = true;
       if (r.closed) {
         epochs_[r.region] = r.epoch;
         entries_ += r.entries;
-      } else {
+      } else if (FirstEpoch(in_.format, r.region, in_.regions[r.region]) == r.epoch) {
         // It was being overwritten: a table of contents there may be that of its former life.
-        to_read.push_back({r.region, r.epoch});
-      }
+        to_read.emplace_back(r.region, true);
+      }  // else it was about to be: what it held had been moved or dropped. It is free; a full tier has no other for what it moves.
     });
     if (!status.ok()) return status;
     // An index that lost the news of a region being opened must not hide it.
     for (std::uint32_t i = 0; i < in_.regions.size(); ++i) {
-      if (!known[i] && in_.regions[i].fd >= 0 && StartsWithRecord(in_.format, i, in_.regions[i])) to_read.push_back({i, 0});
+      if (!known[i] && in_.regions[i].fd >= 0 && FirstEpoch(in_.format, i, in_.regions[i]) != 0) to_read.emplace_back(i, false);
     }
-    for (const auto& [region, epoch] : to_read) {
+    for (const auto& [region, walk] : to_read) {
       if (*in_.stop) return Status(Code::kStopped, "recovery was stopped");
-      status = ReadRegionInto(region, epoch);
+      status = ReadRegionInto(region, walk);
       if (!status.ok()) return status;
     }
     return Status::Ok();
   }
 
-  Status ReadRegionInto(std::uint32_t region, std::uint64_t opened_with) {
+  Status ReadRegionInto(std::uint32_t region, bool walk) {
     TIERD_KILL_POINT("ssd.recover.during_rebuild");
-    const auto read = opened_with != 0 ? ReadAndWalkRegion : ReadRegionContents;
+    const auto read = walk ? ReadAndWalkRegion : ReadRegionContents;
     const RegionContents contents = read(in_.format, region, in_.regions[region], &scratch_);
     // A region that cannot be read holds nothing for us; the rest may be fine.
     if (!contents.status.ok() || contents.epoch == 0) return Status::Ok();
-    // Opened, and not written yet: what it held had been moved or dropped before that. It is free; a full tier has no other for what it moves.
-    if (opened_with != 0 && contents.epoch != opened_with) return Status::Ok();
     ++(contents.from_toc ? out_.report.regions_from_toc : out_.report.regions_walked);
     epochs_[region] = contents.epoch;
     entries_ += contents.records.size();

@@ -135,11 +135,12 @@ RegionContents ReadRegionContents(const ScanFormat& format, std::uint32_t region
   return ReadAndWalkRegion(format, region, address, scratch);
 }
 
-bool StartsWithRecord(const ScanFormat& format, std::uint32_t region, RegionAddress address) {
+std::uint64_t FirstEpoch(const ScanFormat& format, std::uint32_t region, RegionAddress address) {
   io::AlignedBuffer head(kLongestHeader);
-  if (head.empty() || !RegionFiles::ReadRegion(address, 0, head.span()).ok()) return false;
+  if (head.empty() || !RegionFiles::ReadRegion(address, 0, head.span()).ok()) return 0;
+  const std::uint64_t epoch = ClaimedEpoch(head.span());
   DecodedHeader decoded;
-  return DecodeHeader(format.salt, head.span(), {region, 0, ClaimedEpoch(head.span()), 0}, &decoded) == HeaderCheck::kOk;
+  return DecodeHeader(format.salt, head.span(), {region, 0, epoch, 0}, &decoded) == HeaderCheck::kOk ? epoch : 0;
 }
 
 }  // namespace tierd::ssd

@@ -61,7 +61,7 @@ struct RegionContents {
 RegionContents ReadRegionContents(const ScanFormat& format, std::uint32_t region, RegionAddress address, io::AlignedBuffer* scratch);
 // The walk alone; `scratch` holds the region's image afterwards.
 RegionContents ReadAndWalkRegion(const ScanFormat& format, std::uint32_t region, RegionAddress address, io::AlignedBuffer* scratch);
-// True if the region starts with a sound record header.
-bool StartsWithRecord(const ScanFormat& format, std::uint32_t region, RegionAddress address);
+// That of the record header with which the region starts; 0 if that is not sound.
+std::uint64_t FirstEpoch(const ScanFormat& format, std::uint32_t region, RegionAddress address);
 
 }  // namespace tierd::ssd

@@ -55,7 +55,7 @@ class RegionWriter {
   bool idle() const;
   // What the open region still takes of that use, in bytes.
   std::uint64_t room(Use use) const;
-  // A whole region is there for what is moved, besides the open one.
+  // A whole region is there for what is moved, or can be had, besides the open one.
   bool has_spare() const { return prepared_ || preparing_ || growable_ || context_.regions.Count(RegionState::kFree) > 0; }
   // Every buffer is being written: nothing can be taken before one is done.
   bool behind() const;

@@ -111,7 +111,7 @@ void SpaceKeeper::Tick() {
     OnReadOnly();
   }
   const std::uint64_t asked = context_.counters.appends + context_.counters.appends_refused_no_space;
-  const bool quiet = asked == measured_asked_ && !full_ && !refused_;
+  const bool quiet = asked == measured_asked_ && !full_ && writer_.writable();
   if (measuring_ || (measured_ns_ != 0 && now - measured_ns_ < (quiet ? kMeasureQuietEveryNs : kMeasureEveryNs))) return;
   measuring_ = true;
   measured_asked_ = asked;
