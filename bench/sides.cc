@@ -1,6 +1,9 @@
 #include "bench/sides.h"
 
+#define XXH_INLINE_ALL
+#include <sys/mman.h>
 #include <tier/tier.h>
+#include <xxhash.h>
 
 #include <cinttypes>
 #include <cstring>
@@ -119,17 +122,36 @@ void BareSide::Prepare(int reader) {
   orders_ = Orders(options_, reader);
   buffer_.assign(options_.buffer_bytes, 0);
   latencies_.reserve(options_.paths->size() * static_cast<std::size_t>(options_.epochs));
-  place_of_ = Permutation(options_.paths->size() * 2, 9);
+  // In 2 MiB pages, as the index is.
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  places_.reserve(options_.paths->size() * 2 + kHugePage / sizeof(Place));
+  ::madvise(reinterpret_cast<void*>((reinterpret_cast<std::uintptr_t>(places_.data()) + kHugePage - 1) / kHugePage * kHugePage),
+            options_.paths->size() * 2 * sizeof(Place) / kHugePage * kHugePage, MADV_HUGEPAGE);
+  places_.resize(options_.paths->size() * 2);
   place_of_.resize(options_.paths->size());
-  places_.resize(place_of_.size() * 2);
   for (std::size_t i = 0; i < place_of_.size(); ++i) {
-    Place& place = places_[place_of_[i]];
+    const char* const path = (*options_.paths)[i].c_str();
+    const std::uint64_t hash = HashOf(path);
+    Place& place = FindByHash(hash);
+    place_of_[i] = static_cast<std::uint32_t>(&place - places_.data());
+    place.hash = hash;
     tier_view view;
-    if (tier_get(nullptr, (*options_.paths)[i].c_str(), &view, 0) != 0) continue;
-    if (view.origin == TIER_FROM_RAM) place = {view.data, view.size};
+    if (tier_get(nullptr, path, &view, 0) != 0) continue;
+    if (view.origin == TIER_FROM_RAM) place = {view.data, view.size, hash};
     tier_release(&view);
     if (options_.warm && place.data != nullptr) std::memcpy(buffer_.data(), place.data, place.bytes);
   }
+}
+
+std::uint64_t BareSide::HashOf(const char* path) {
+  const std::uint64_t hash = XXH3_64bits(path, std::strlen(path));
+  return hash == 0 ? 1 : hash;
+}
+
+BareSide::Place& BareSide::FindByHash(std::uint64_t hash) {
+  std::size_t at = static_cast<std::size_t>((static_cast<unsigned __int128>(hash) * places_.size()) >> 64);
+  while (places_[at].hash != hash && places_[at].hash != 0) at = at + 1 == places_.size() ? 0 : at + 1;
+  return places_[at];
 }
 
 ReaderResult BareSide::Run(int /*reader*/) {
@@ -137,8 +159,7 @@ ReaderResult BareSide::Run(int /*reader*/) {
   for (const auto& order : orders_) {
     double last = Now();
     for (const std::uint32_t i : order) {
-      if (find_ == Find::kByPath && std::strlen((*options_.paths)[i].c_str()) == 0) continue;
-      const Place& place = places_[place_of_[i]];
+      const Place& place = find_ == Find::kByPath ? FindByHash(HashOf((*options_.paths)[i].c_str())) : places_[place_of_[i]];
       if (place.data == nullptr) {
         ++result.errors;
         continue;

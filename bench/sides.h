@@ -32,8 +32,8 @@ class TierSide final : public Side {
 };
 
 // What the machine allows: copies each file's bytes straight out of the mappings that this process has of the cache, found once before. kKnown looks
-// nothing up; kByPath does what nobody who is given a path gets around: it reads the text of the path, and one cache line, of a table of two lines a
-// file, that says where the bytes are. The files must be in RAM and stay where they are.
+// nothing up; kByPath does what nobody who is given a path gets around: it hashes the text of the path and reads the cache line, of a table of two lines a
+// file, that the hash leads to and that says where the bytes are. The files must be in RAM and stay where they are.
 class BareSide final : public Side {
  public:
   enum class Find { kKnown, kByPath };
@@ -46,7 +46,11 @@ class BareSide final : public Side {
   struct alignas(64) Place {
     const void* data = nullptr;
     std::size_t bytes = 0;
+    std::uint64_t hash = 0;  // of the path; 0: free
   };
+  static std::uint64_t HashOf(const char* path);
+  // Where the file lies, or the first free place behind the one that the hash leads to.
+  Place& FindByHash(std::uint64_t hash);
   const FileSideOptions options_;
   const Find find_;
   std::vector<Place> places_;

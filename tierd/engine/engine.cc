@@ -93,6 +93,7 @@ void Engine::PrefetchFor(std::span<const RingAccess> accesses) {
   std::array<FileId, kAccessesAtOnce> files;
   for (std::size_t i = 0; i < known; ++i) files[i] = catalogue_->object(static_cast<ObjectId>(objects[i])).file;
   for (const auto& foresight : foresights_) foresight->Soon({files.data(), known});
+  for (const auto& observer : observers_) observer->Soon({files.data(), known});
 }
 
 void Engine::OnAccesses(std::span<const RingAccess> accesses) {

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +51,11 @@ class Observer {
   explicit Observer(const Parts& parts) : parts_(parts) {}
   ~Observer() { *alive_ = false; }
 
+  // A hint: these will be read about now.
+  void Soon(std::span<const FileId> files) const {
+    if (stage_ != Stage::kWatching) return;
+    for (const FileId file : files) map_->Soon(file);
+  }
   // A reader has begun to read a file.
   void OnAccess(SessionId session, FileId file);
   // Once a second.
