@@ -107,13 +107,43 @@ TEST(MemoryPressure, ReadsThisMachine) {
   std::printf("room %llu MiB, bound by %s\n", static_cast<unsigned long long>(room.room_bytes >> 20), room.bound_by.c_str());
 }
 
+// What is looked at again is read anew, also after the cgroup was removed and made again, or another is ours.
+TEST_F(MemoryPressureTest, AGaugeSeesWhatChanges) {
+  Write("proc/self/cgroup", "0::/job\n");
+  Write("cgroup/job/memory.max", "104857600\n");
+  Write("cgroup/job/memory.current", "52428800\n");
+  MemoryGauge gauge({(root / "proc").string(), (root / "cgroup").string()});
+  EXPECT_EQ(gauge.Read().room_bytes, 50 * kMiB);
+  Write("cgroup/job/memory.current", "83886080\n");
+  EXPECT_EQ(gauge.Read().room_bytes, 20 * kMiB);
+  Write("proc/self/cgroup", "0::/next\n");
+  Write("cgroup/next/memory.max", "104857600\n");
+  Write("cgroup/next/memory.current", "94371840\n");
+  EXPECT_EQ(gauge.Read().room_bytes, 10 * kMiB);
+  Write("proc/self/cgroup", "0::/gone\n");
+  EXPECT_EQ(gauge.Read().room_bytes, 500'000u << 10);
+  Write("cgroup/gone/memory.max", "104857600\n");
+  Write("cgroup/gone/memory.current", "0\n");
+  EXPECT_EQ(gauge.Read().room_bytes, 100 * kMiB) << "it was not there before";
+}
+
+// The controller is in one hierarchy: what lies in the other's directory is not a limit.
+TEST_F(MemoryPressureTest, OneHierarchyHasTheController) {
+  Write("proc/self/cgroup", "4:memory:/job\n0::/job,memory,\n");
+  Write("cgroup/memory/job/memory.limit_in_bytes", "104857600\n");
+  Write("cgroup/memory/job/memory.usage_in_bytes", "52428800\n");
+  Write("cgroup/unified/job,memory,/memory.max", "4096\n");
+  Write("cgroup/unified/job,memory,/memory.current", "0\n");
+  EXPECT_EQ(Read().room_bytes, 50 * kMiB);
+}
+
 // Others may take four floors a second: the look that follows must still find four of them.
 TEST_F(MemoryPressureTest, LooksAreLeftOutOnlyWhileThereIsPlenty) {
   constexpr std::uint64_t kFloor = 512 * kMiB;
   constexpr std::int64_t kSecond = 1'000'000'000;
   EXPECT_EQ(LooksToSkipNs(0, kFloor), 0);
-  EXPECT_EQ(LooksToSkipNs(11 * kFloor, kFloor), 0);
-  EXPECT_EQ(LooksToSkipNs(12 * kFloor, kFloor), kSecond);
+  EXPECT_EQ(LooksToSkipNs(19 * kFloor, kFloor), 0);
+  EXPECT_EQ(LooksToSkipNs(20 * kFloor, kFloor), kSecond);
   EXPECT_EQ(LooksToSkipNs(1000 * kFloor, kFloor), 9 * kSecond);
   EXPECT_EQ(LooksToSkipNs(1000 * kFloor, 0), 0);
 }

@@ -205,6 +205,7 @@ class Engine {
   void ArmTimer();
   void Hurry();
   bool Working() const;
+  void OnTick();
   void OnTimer();
   void EndTurnQuietly();
   void TrimAfterWork();
@@ -260,6 +261,7 @@ class Engine {
   };
   const std::shared_ptr<TimerWaits> timer_waits_ = std::make_shared<TimerWaits>();  // shared with handlers, which may lie in the loop after this object
   bool armed_idle_ = false;  // the timer is set for a daemon with nothing to do
+  bool may_only_beat_ = false;  // the next tick
   bool failed_ = false;      // memory ran out in the last turn
   std::size_t next_step_ = 0;  // of the next turn, the first
   bool index_growth_under_way_ = false;

@@ -242,10 +242,11 @@ void Engine::ArmTimer() {
       return;
     }
     armed_idle_ = false;
-    (void)Fails([&] { OnTimer(); });
+    OnTick();
     ArmTimer();
   };
   armed_idle_ = !busy;
+  may_only_beat_ = !busy && hits == 0 && !may_only_beat_ && !failed_ && !placement_->memory_is_tight();
   const auto arm = [&] {
     timer_.expires_after(std::chrono::nanoseconds(busy ? kBusyTick : hits > 0 ? kHitsTick : kIdleTick));
     if (!busy && hits == 0) index_->Heartbeat(clock_.MonotonicNs() + (std::int64_t{abi::kHeartbeatAheadTicks} << abi::kTickShift));
@@ -259,6 +260,15 @@ void Engine::ArmTimer() {
     boost::asio::post(loop_, boost::asio::bind_allocator(timer_memory_.allocator(), [this] {
       if (!stopping_ && timer_waits_->pending == 0) ArmTimer();
     }));
+  });
+}
+
+// Of the ticks of a daemon that nobody asks or reads through every second one is a heartbeat (ArmTimer) and a look at the rings: all else is for once a second, for
+// memory that runs short, or for work, which makes ticks short.
+void Engine::OnTick() {
+  (void)Fails([&] {
+    if (!may_only_beat_ || Working()) OnTimer();
+    else if (on_timer) on_timer();
   });
 }
 

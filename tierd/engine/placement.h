@@ -9,6 +9,7 @@
 // are worth nothing to its reclaim, so the tiers become exclusive, and RAM victims are demoted (DESIGN 6, ORDER 2).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -171,6 +172,8 @@ class Placement final : public ssd::SsdOwner {
   bool Backfill();
   void ApplyBudget(std::uint64_t bytes);
   void GiveBack(ram::Segment segment);
+  void LookAtMemory();
+  void TakeMemoryLook();
   void OnMemoryRoom(const ram::MemoryRoom& room);
 
   // Constant after construction.
@@ -200,8 +203,15 @@ class Placement final : public ssd::SsdOwner {
   std::uint32_t transit_under_way_ = 0;  // frames that pass through, with I/O under way
   std::int64_t grow_again_ns_ = 0;      // after segment_failure_
   std::uint32_t segments_leaving_ = 0;  // a worker gives them back
-  bool pressure_check_under_way_ = false;
+  struct MemoryLook {
+    ram::MemoryGauge gauge;
+    ram::MemoryRoom room;
+    std::atomic<bool> done{false};
+  };
+  const std::shared_ptr<MemoryLook> memory_look_ = std::make_shared<MemoryLook>();  // a worker's while looking_at_memory_ and not done
+  bool looking_at_memory_ = false;
   std::int64_t next_look_ns_ = 0;       // at the node's memory
+  bool memory_is_plenty_ = false;
   bool memory_is_tight_ = false;
   std::uint64_t resident_bytes_[2] = {0, 0};
   std::uint64_t resident_objects_[2] = {0, 0};

@@ -139,17 +139,36 @@ void Placement::Tick() {
     if (CanGrow()) StartSegment();
     else segment_failure_.clear();  // nothing is missing any more
   }
-  if (pressure_check_under_way_ || clock_.MonotonicNs() < next_look_ns_) return;
-  pressure_check_under_way_ = workers_.Run([] { return ram::ReadMemoryRoom(ram::MemoryRoots{}); }, [this](const ram::MemoryRoom& room) { OnMemoryRoom(room); });
+  TakeMemoryLook();
+  if (!looking_at_memory_ && clock_.MonotonicNs() >= next_look_ns_) LookAtMemory();
+}
+
+// While there is plenty, what was found is taken at the next tick: it need not wake the loop.
+void Placement::LookAtMemory() {
+  memory_look_->done.store(false, std::memory_order_relaxed);
+  const auto look = [look = memory_look_] {
+    look->room = {};
+    const bool done = Survives([&] { look->room = look->gauge.Read(); });  // without memory: not known
+    look->done.store(true, std::memory_order_release);
+    return done;
+  };
+  looking_at_memory_ = memory_is_plenty_ ? workers_.Run(look) : workers_.Run(look, [this](bool) { TakeMemoryLook(); });
+}
+
+void Placement::TakeMemoryLook() {
+  if (!looking_at_memory_ || !memory_look_->done.load(std::memory_order_acquire)) return;
+  looking_at_memory_ = false;
+  OnMemoryRoom(memory_look_->room);
 }
 
 void Placement::OnMemoryRoom(const ram::MemoryRoom& room) {
-  pressure_check_under_way_ = false;
   if (!room.known) return;
   bound_by_ = room.bound_by;
   const std::uint64_t held = ram_.segment_bytes();
   const std::uint64_t floor = options_.min_available_bytes;
-  next_look_ns_ = clock_.MonotonicNs() + ram::LooksToSkipNs(room.room_bytes, floor);
+  const std::int64_t skip_ns = ram::LooksToSkipNs(room.room_bytes, floor);
+  next_look_ns_ = clock_.MonotonicNs() + skip_ns;
+  memory_is_plenty_ = skip_ns > 0;
   memory_is_tight_ = room.room_bytes < 4 * floor;
   if (room.room_bytes < floor) {
     // What clients still map of segments that are gone is on its way back.

@@ -52,6 +52,12 @@ class Workers {
     });
   }
 
+  // Nobody hears of its end on the loop, and what `work` throws ends the process.
+  template <typename Work>
+  [[nodiscard]] bool Run(Work work) noexcept {
+    return Survives([&] { boost::asio::post(pool_, [work = std::move(work)]() mutable { (void)work(); }); });
+  }
+
   std::function<void()> on_lost;
 
  private:

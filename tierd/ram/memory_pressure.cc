@@ -8,22 +8,12 @@
 #include <limits>
 #include <optional>
 #include <string_view>
-
-#include "tierd/base/unique_fd.h"
+#include <vector>
 
 namespace tierd::ram {
 namespace {
 
 constexpr std::size_t kMostBytes = 64 << 10;
-
-std::optional<std::string> ReadSmallFile(const std::string& path) {
-  const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return std::nullopt;
-  std::string text;
-  char part[4096];  // an idle daemon does little else: no large buffers, no stdio
-  for (ssize_t got = 0; text.size() < kMostBytes && (got = ::read(fd.get(), part, sizeof part)) > 0;) text.append(part, static_cast<std::size_t>(got));
-  return text;
-}
 
 // The number behind `name` at the start of a line: "MemAvailable:   24289380 kB", "inactive_file 4096".
 std::optional<std::uint64_t> Field(std::string_view text, std::string_view name) {
@@ -38,31 +28,77 @@ std::optional<std::uint64_t> Field(std::string_view text, std::string_view name)
   return std::nullopt;
 }
 
-// A file with one number; "max" and v1's 2^63 are no limit.
-std::optional<std::uint64_t> Number(const std::string& path) {
-  const auto text = ReadSmallFile(path);
-  if (!text || text->empty() || (*text)[0] < '0' || (*text)[0] > '9') return std::nullopt;
-  return std::strtoull(text->c_str(), nullptr, 10);
+// Of a file with one number; "max" and v1's 2^63 are no limit.
+std::optional<std::uint64_t> Number(const std::string& text) {
+  if (text.empty() || text[0] < '0' || text[0] > '9') return std::nullopt;
+  return std::strtoull(text.c_str(), nullptr, 10);
 }
 
-struct FileNames {
+constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
+
+// A line of /proc/self/cgroup: "4:cpu,memory:/a/b" (v1), "0::/a/b" (v2).
+struct Group {
+  std::string controllers;  // ",cpu,memory,"
+  std::string path;
+  bool has_memory_v1() const { return controllers.find(",memory,") != std::string::npos; }
+  bool is_v2() const { return controllers == ",,"; }
+};
+
+std::vector<Group> ParseGroups(const std::string& text) {
+  std::vector<Group> groups;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    const std::string line = text.substr(at, end - at);
+    at = end + 1;
+    const std::size_t first = line.find(':');
+    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
+    if (second == std::string::npos || second + 1 == line.size() || line[second + 1] != '/') continue;
+    groups.push_back({"," + line.substr(first + 1, second - first - 1) + ",", line.substr(second + 1)});
+  }
+  return groups;
+}
+
+}  // namespace
+
+struct CgroupFiles {
   const char* limit;
   const char* soft_limit;  // throttles before the hard one; null: none
   const char* used;
   const char* cache;  // field of memory.stat: clean or at least reclaimable page cache
 };
-constexpr FileNames kV1{"/memory.limit_in_bytes", nullptr, "/memory.usage_in_bytes", "total_inactive_file"};
-constexpr FileNames kV2{"/memory.max", "/memory.high", "/memory.current", "inactive_file"};
-constexpr std::uint64_t kNoLimit = std::uint64_t{1} << 60;
+constexpr CgroupFiles kV1{"/memory.limit_in_bytes", nullptr, "/memory.usage_in_bytes", "total_inactive_file"};
+constexpr CgroupFiles kV2{"/memory.max", "/memory.high", "/memory.current", "inactive_file"};
+
+// "" when it cannot be read. What was open and has gone (a cgroup that was removed) is opened anew.
+std::string MemoryGauge::ReadSmallFile(const std::string& path) {
+  UniqueFd& fd = open_[path];
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const bool fresh = !fd.valid();
+    if (fresh) fd = UniqueFd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd.valid()) break;
+    std::string text;
+    char part[4096];  // an idle daemon does little else: no large buffers, no stdio
+    ssize_t got = 0;
+    do {
+      got = ::pread(fd.get(), part, sizeof part, static_cast<off_t>(text.size()));
+      if (got > 0) text.append(part, static_cast<std::size_t>(got));
+    } while (got == static_cast<ssize_t>(sizeof part) && text.size() < kMostBytes);
+    if (got >= 0) return text;
+    fd = UniqueFd();
+    if (fresh) break;
+  }
+  open_.erase(path);
+  return {};
+}
 
 // Narrows `room` by the cgroup in one directory, if there is one.
-void LookAt(const std::string& directory, const FileNames& names, MemoryRoom& room) {
-  std::uint64_t limit = Number(directory + names.limit).value_or(kNoLimit);
-  if (names.soft_limit != nullptr) limit = std::min(limit, Number(directory + names.soft_limit).value_or(kNoLimit));
+void MemoryGauge::LookAt(const std::string& directory, const CgroupFiles& names, MemoryRoom& room) {
+  std::uint64_t limit = Number(ReadSmallFile(directory + names.limit)).value_or(kNoLimit);
+  if (names.soft_limit != nullptr) limit = std::min(limit, Number(ReadSmallFile(directory + names.soft_limit)).value_or(kNoLimit));
   if (limit >= kNoLimit) return;
-  const auto used = Number(directory + names.used);
+  const auto used = Number(ReadSmallFile(directory + names.used));
   if (!used) return;
-  const std::uint64_t cache = Field(ReadSmallFile(directory + "/memory.stat").value_or(""), names.cache).value_or(0);
+  const std::uint64_t cache = Field(ReadSmallFile(directory + "/memory.stat"), names.cache).value_or(0);
   const std::uint64_t needed = *used > cache ? *used - cache : 0;
   const std::uint64_t left = limit > needed ? limit - needed : 0;
   if (room.cgroup_limit_bytes == 0 || left < room.cgroup_limit_bytes - std::min(room.cgroup_limit_bytes, room.cgroup_used_bytes)) {
@@ -76,7 +112,7 @@ void LookAt(const std::string& directory, const FileNames& names, MemoryRoom& ro
 }
 
 // The cgroup and all its ancestors. A path that does not exist below the mount (a container that sees only its own part) means the mount's root.
-void LookUpwards(const std::string& mount, std::string path, const FileNames& names, MemoryRoom& room) {
+void MemoryGauge::LookUpwards(const std::string& mount, std::string path, const CgroupFiles& names, MemoryRoom& room) {
   while (!path.empty() && path != "/") {
     LookAt(mount + path, names, room);
     path.erase(path.find_last_of('/'));
@@ -84,31 +120,23 @@ void LookUpwards(const std::string& mount, std::string path, const FileNames& na
   LookAt(mount, names, room);
 }
 
-}  // namespace
-
-MemoryRoom ReadMemoryRoom(const MemoryRoots& roots) {
+MemoryRoom MemoryGauge::Read() {
   MemoryRoom room;
-  const auto available = Field(ReadSmallFile(roots.proc + "/meminfo").value_or(""), "MemAvailable");
+  const auto available = Field(ReadSmallFile(roots_.proc + "/meminfo"), "MemAvailable");
   room.known = available.has_value();
   room.available_bytes = available.value_or(0) << 10;
   room.room_bytes = room.known ? room.available_bytes : std::numeric_limits<std::uint64_t>::max();
   room.bound_by = "node";
-  const std::string groups = ReadSmallFile(roots.proc + "/self/cgroup").value_or("");
-  for (std::size_t at = 0; at < groups.size();) {
-    const std::size_t end = std::min(groups.find('\n', at), groups.size());
-    const std::string line = groups.substr(at, end - at);  // "4:memory:/a/b" (v1), "0::/a/b" (v2)
-    at = end + 1;
-    const std::size_t first = line.find(':');
-    const std::size_t second = first == std::string::npos ? first : line.find(':', first + 1);
-    if (second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string path = line.substr(second + 1);
-    if (path.empty() || path[0] != '/') continue;
-    if (controllers.find(",memory,") != std::string::npos) LookUpwards(roots.cgroup + "/memory", path, kV1, room);
-    if (controllers == ",,") {
-      LookUpwards(roots.cgroup, path, kV2, room);
-      LookUpwards(roots.cgroup + "/unified", path, kV2, room);
-    }
+  std::string text = ReadSmallFile(roots_.proc + "/self/cgroup");
+  if (text != groups_) open_.clear();  // of cgroups that we were in
+  groups_ = std::move(text);
+  const std::vector<Group> groups = ParseGroups(groups_);
+  const bool in_v1 = std::any_of(groups.begin(), groups.end(), [](const Group& group) { return group.has_memory_v1(); });  // then it is in no other hierarchy
+  for (const Group& group : groups) {
+    if (group.has_memory_v1()) LookUpwards(roots_.cgroup + "/memory", group.path, kV1, room);
+    if (in_v1 || !group.is_v2()) continue;
+    LookUpwards(roots_.cgroup, group.path, kV2, room);
+    LookUpwards(roots_.cgroup + "/unified", group.path, kV2, room);
   }
   if (!room.known && room.bound_by == "node") room.room_bytes = 0;
   return room;
@@ -117,8 +145,8 @@ MemoryRoom ReadMemoryRoom(const MemoryRoots& roots) {
 std::int64_t LooksToSkipNs(std::uint64_t room_bytes, std::uint64_t floor_bytes) {
   constexpr std::uint64_t kMostSeconds = 9;
   if (floor_bytes == 0) return 0;
-  const std::uint64_t seconds = room_bytes / 4 / floor_bytes;  // until nothing is left; the look itself comes two earlier
-  return static_cast<std::int64_t>(seconds < 2 ? 0 : std::min(seconds - 2, kMostSeconds)) * 1'000'000'000;
+  const std::uint64_t seconds = room_bytes / 4 / floor_bytes;  // until nothing is left; the look itself comes four earlier
+  return static_cast<std::int64_t>(seconds < 4 ? 0 : std::min(seconds - 4, kMostSeconds)) * 1'000'000'000;
 }
 
 }  // namespace tierd::ram

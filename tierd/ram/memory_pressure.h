@@ -1,11 +1,15 @@
 // How much memory the RAM tier may still take, asked of the kernel: MemAvailable and the limits of our memory cgroups (v1 and v2, every ancestor), so that
 // tierd is never why a trainer is OOM-killed (C5, HAZARDS 2.8).
 //
-// Pure functions that read files: call on a worker. Thread-safe.
+// Reads files: call on a worker. A gauge is one thread's at a time.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
+
+#include "tierd/base/unique_fd.h"
 
 namespace tierd::ram {
 
@@ -24,10 +28,29 @@ struct MemoryRoom {
   std::string bound_by;                   // "node" or the cgroup's directory: for `status`
 };
 
-MemoryRoom ReadMemoryRoom(const MemoryRoots& roots);
+struct CgroupFiles;
+
+// For who looks again and again: keeps the files open. Which cgroups are ours is asked each time.
+class MemoryGauge {
+ public:
+  explicit MemoryGauge(MemoryRoots roots = {}) : roots_(std::move(roots)) {}
+  MemoryRoom Read();
+
+ private:
+  std::string ReadSmallFile(const std::string& path);
+  void LookAt(const std::string& directory, const CgroupFiles& names, MemoryRoom& room);
+  void LookUpwards(const std::string& mount, std::string path, const CgroupFiles& names, MemoryRoom& room);
+
+  const MemoryRoots roots_;
+  std::string groups_;                    // text of /proc/self/cgroup at the last look
+  std::map<std::string, UniqueFd> open_;  // by path
+};
+
+// Once.
+inline MemoryRoom ReadMemoryRoom(const MemoryRoots& roots) { return MemoryGauge(roots).Read(); }
 
 // For how long the next look, due every second, may be left out: memory that others take at four times `floor_bytes` (what is left to them) a second
-// is still seen before less than four floors are left. 0 near that; at most 9 s.
+// is still seen before less than four floors are left, although an idle daemon begins a look and hears of it more than a second late each. 0 near that; at most 9 s.
 std::int64_t LooksToSkipNs(std::uint64_t room_bytes, std::uint64_t floor_bytes);
 
 }  // namespace tierd::ram
