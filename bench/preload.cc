@@ -13,9 +13,12 @@ namespace {
 
 using namespace bench;  // NOLINT: a program of one file
 
-// The number that a command prints, bare or under the library; nothing if it fails.
-std::optional<double> Number(const std::string& command, bool preloaded) {
-  const std::string line = (preloaded ? "LD_PRELOAD=" TIERD_BENCH_PRELOAD " " : std::string()) + command;
+constexpr const char* kOurs = TIERD_BENCH_PRELOAD;
+constexpr const char* kForwarder = TIERD_BENCH_PRELOAD_FORWARD;
+
+// The number that a command prints, bare or with a library in front; nothing if it fails.
+std::optional<double> Number(const std::string& command, const char* library = nullptr) {
+  const std::string line = (library != nullptr ? "LD_PRELOAD=" + std::string(library) + " " : std::string()) + command;
   FILE* const pipe = ::popen(line.c_str(), "r");
   if (pipe == nullptr) return std::nullopt;
   double number = 0;
@@ -46,8 +49,8 @@ for e in range(epochs):
     b = time.perf_counter(); go(); t += time.perf_counter() - b
 print(len(paths) * epochs / t))";
 
-// Files per second of a loop that does what no way of serving them gets around: it reads the path's text, one line of a table that says where the bytes are, and copies
-// them out of what is mapped.
+// Files per second of a loop that does what no way of serving them gets around: it hashes the path, reads the line of a table that this leads to and that says where the
+// bytes are, and copies them out of what is mapped.
 std::optional<double> Bare(const std::vector<std::string>& paths, int epochs, bool forked) {
   RunResult all;
   for (int repeat = 0; repeat < (forked ? epochs : 1); ++repeat) {
@@ -81,13 +84,13 @@ void MeasureSetting(Bench& bench, const Setting& setting) {
     if (!bench.Wants(id)) return;
     Samples bare;
     const auto baseline = [&]() -> std::optional<double> {
-      const auto number = Number(command, false);
+      const auto number = Number(command);
       const auto loop = Bare(paths, setting.epochs, forked);
       if (number && loop) bare.values.push_back(*loop / *number);
       return number;
     };
     RowText text{id, what, "files/s"};
-    const Comparison measured = Interleave(bench.rounds(7), [&] { return Number(command, true); }, baseline);
+    const Comparison measured = Interleave(bench.rounds(7), [&] { return Number(command, kOurs); }, baseline);
     char note[64];
     std::snprintf(note, sizeof note, "bare mapping, found by path: %.2fx", bare.values.empty() ? 0 : bare.median());
     text.note = note;
@@ -113,15 +116,18 @@ void MeasureOutside(Bench& bench) {
     const std::string command = std::string(TIERD_BENCH_PRELOAD_READER) + " " + arguments + " " + elsewhere + "/outside-of-all";
     Samples ns;
     Samples bare;
+    Samples forwarder;
     for (int round = 0; round < bench.rounds(9); ++round) {
-      const auto ours = Number(command, true);
-      const auto baseline = Number(command, false);
-      if (!ours || !baseline) return bench.Fail(id + ": the program failed");
+      const auto ours = Number(command, kOurs);
+      const auto baseline = Number(command);
+      const auto forwarded = Number(command, kForwarder);
+      if (!ours || !baseline || !forwarded) return bench.Fail(id + ": the program failed");
       ns.values.push_back(*ours - *baseline);
       bare.values.push_back(*baseline);
+      forwarder.values.push_back(*forwarded - *baseline);
     }
-    char note[48];
-    std::snprintf(note, sizeof note, "bare %.0f ns", bare.median());
+    char note[160];
+    std::snprintf(note, sizeof note, "bare %.0f ns; a library that only passes open and close on adds %.0f (%.0f..%.0f)", bare.median(), forwarder.median(), forwarder.min(), forwarder.max());
     bench.Emit(ValueRow({id, what, "ns", note}, ns, Bar::kAtMost, bar));
   };
   for (const char* kind : {"absolute", "relative", "dirfd"})
