@@ -88,7 +88,8 @@ void Reclaimer::Compare() {
   Choice& c = *choice_;
   const bool keeps = c.kept_bytes > 0 && !drop_all_ && HasRoomFor(c.kept_bytes + c.longest_kept);
   const bool loses = c.kept_bytes > 0 && !keeps;
-  if (!drop_all_ && (!WorthReclaiming(c.kept_bytes, c.longest_kept, context_.format.region_bytes) || (loses && !IsStuck()))) return;
+  if (!drop_all_ && loses && !IsStuck()) return;
+  if (keeps && !WorthReclaiming(c.kept_bytes, c.longest_kept, context_.format.region_bytes)) return;  // without a move the whole region comes free
   if (std::pair(loses, c.value) >= c.least) return;
   c.least = {loses, c.value};
   c.best = c.candidate;
