@@ -29,10 +29,10 @@ constexpr std::uint32_t TicksOf(std::int64_t monotonic_coarse_ns) {
 }
 // The daemon bumps IndexHeader::heartbeat_ticks at least this often while its loop turns; a reader that sees it older than
 // kHeartbeatStaleTicks treats the daemon as hung (HAZARDS 2.11): hits on unexpired slots go on, misses go to the source at once.
-// The limit is what readers of this layout version go by. One that has nothing to do says so ahead: what it stores then lies in the future by so many ticks (0.17 s),
-// which readers take as they take the present. With the limit that stays below a second, after which no reader waits (HAZARDS 2.11); the period leaves a late timer 0.22 s.
-inline constexpr std::int64_t kHeartbeatPeriodMs = 735;
-inline constexpr std::uint32_t kHeartbeatAheadTicks = 10;
+// The limit is what readers of this layout version go by. One that has nothing to do says so ahead: what it stores then lies in the future by so many ticks (0.13 s),
+// which readers take as they take the present. With the limit that stays below a second, after which no reader waits (HAZARDS 2.11); the period leaves a late timer 0.25 s.
+inline constexpr std::int64_t kHeartbeatPeriodMs = 675;
+inline constexpr std::uint32_t kHeartbeatAheadTicks = 8;
 inline constexpr std::uint32_t kHeartbeatStaleTicks = 48;  // 0.8 s
 
 // ---- keys -----------------------------------------------------------------------------------------------------------------

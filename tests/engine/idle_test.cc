@@ -13,7 +13,7 @@ class IdleTest : public EngineTest {
   }
 };
 
-// In two seconds: three heartbeats, at most one look at the node's memory.
+// In two seconds: three or four heartbeats, at most one look at the node's memory.
 TEST_F(IdleTest, WithoutAnSsdOnlyTheHeartBeats) {
   StartEngine();
   ReadSomething();

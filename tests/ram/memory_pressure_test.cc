@@ -107,7 +107,7 @@ TEST(MemoryPressure, ReadsThisMachine) {
   std::printf("room %llu MiB, bound by %s\n", static_cast<unsigned long long>(room.room_bytes >> 20), room.bound_by.c_str());
 }
 
-// What is looked at again is read anew, also after the cgroup was removed and made again, or another is ours.
+// What is looked at again is read anew, also where another cgroup is ours, or one has come that was not there.
 TEST_F(MemoryPressureTest, AGaugeSeesWhatChanges) {
   Write("proc/self/cgroup", "0::/job\n");
   Write("cgroup/job/memory.max", "104857600\n");

@@ -78,11 +78,11 @@ std::string MemoryGauge::ReadSmallFile(const std::string& path) {
     if (!fd.valid()) break;
     std::string text;
     char part[4096];  // an idle daemon does little else: no large buffers, no stdio
-    ssize_t got = 0;
-    do {
+    ssize_t got = 1;
+    while (got > 0 && text.size() < kMostBytes) {  // to its end: what comes short may go on
       got = ::pread(fd.get(), part, sizeof part, static_cast<off_t>(text.size()));
       if (got > 0) text.append(part, static_cast<std::size_t>(got));
-    } while (got == static_cast<ssize_t>(sizeof part) && text.size() < kMostBytes);
+    }
     if (got >= 0) return text;
     fd = UniqueFd();
     if (fresh) break;
