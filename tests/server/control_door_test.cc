@@ -92,7 +92,7 @@ class Peer {
 
 class ControlDoor : public testing::Test {
  protected:
-  void Open(const Control::Options& options) {
+  void Open(const HttpLimits& options) {
     control = std::make_unique<Control>(daemon.loop(), daemon.api(), options);
     ASSERT_TRUE(control->Listen(socket).ok());
   }
@@ -184,7 +184,7 @@ TEST_F(ControlDoor, ABodyTooLongIsRefusedBeforeItIsTaken) {
   EXPECT_EQ(refused.body["error"]["code"], "too_large");
   EXPECT_TRUE(peer.Closed());
   const std::string longest = "{\"paths\": [\"" + daemon.data() + "\"]}";
-  EXPECT_EQ(Connect().Ask("POST", "/v1/evict", longest + std::string(Control::kMaxBodyBytes - longest.size(), ' ')).status, 200u);
+  EXPECT_EQ(Connect().Ask("POST", "/v1/evict", longest + std::string(HttpLimits().max_body_bytes - longest.size(), ' ')).status, 200u);
 }
 
 TEST_F(ControlDoor, WhatIsNoHttpIsRefused) {

@@ -36,8 +36,6 @@ bool Lists(std::string_view allowed, std::string_view method) {
   return false;
 }
 
-ControlApi::Response Ok(const nlohmann::json& body, unsigned status = 200) { return {status, body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", ""}; }
-
 nlohmann::json EpochJson(const engine::EpochCounter& epochs) {
   nlohmann::json list = nlohmann::json::array();
   for (std::size_t i = 0; i < epochs.count(); ++i) {
@@ -71,12 +69,6 @@ nlohmann::json JobJson(const engine::JobStatus& job, std::int64_t now_ns) {
 
 ControlApi::ControlApi(engine::Engine& engine, SessionHub& sessions, const Clock& clock, ConfigHost& config)
     : engine_(engine), sessions_(sessions), clock_(clock), config_(config), started_ns_(clock.MonotonicNs()) {}
-
-ControlApi::Response ControlApi::Error(unsigned status, const char* code, const std::string& message, const std::vector<std::string>& details) {
-  Json error{{"code", code}, {"message", message}};
-  if (!details.empty()) error["details"] = details;
-  return Ok({{"error", error}}, status);
-}
 
 // ---- routing ---------------------------------------------------------------------------------------------------------------
 
@@ -126,26 +118,26 @@ bool Has(const std::vector<std::string_view>& names, std::string_view name) { re
 
 void ControlApi::Handle(std::string_view method, std::string_view target, std::string_view body, const Caller& caller, Answer answer) {
   const auto parsed = ParseTarget(target);
-  if (!parsed) return answer(Error(400, "bad_request", "the query of " + std::string(target) + " cannot be decoded"));
+  if (!parsed) return answer(JsonError(400, "bad_request", "the query of " + std::string(target) + " cannot be decoded"));
   const std::string& path = parsed->path;
   const EndPoint* const end_point = Find(path);
-  if (end_point == nullptr) return answer(Error(404, "not_found", "no end point " + path));
+  if (end_point == nullptr) return answer(JsonError(404, "not_found", "no end point " + path));
   if (!Lists(end_point->methods, method)) {
-    Response response = Error(405, "method", path + " answers " + std::string(end_point->methods));
+    Response response = JsonError(405, "method", path + " answers " + std::string(end_point->methods));
     response.allow = end_point->methods;
     return answer(std::move(response));
   }
   for (const auto& [name, value] : parsed->query) {
-    if (!Has(end_point->query, name)) return answer(Error(400, "bad_request", "unknown member \"" + name + "\" of the query"));
+    if (!Has(end_point->query, name)) return answer(JsonError(400, "bad_request", "unknown member \"" + name + "\" of the query"));
   }
   if (path.starts_with(kJobPrefix)) return answer(OneJob(std::string_view(path).substr(kJobPrefix.size()), method == "DELETE"));
   if (path.starts_with(kPlanPrefix)) return answer(OnePlan(std::string_view(path).substr(kPlanPrefix.size()), method == "DELETE"));
   if (path == "/v1/du") return DiskUse(parsed->query, std::move(answer));
   if (method == "GET") return answer(Get(path, parsed->query));
   const Json document = Json::parse(body, nullptr, false);
-  if (document.is_discarded() || !document.is_object()) return answer(Error(400, "bad_request", "the body is not a JSON object"));
+  if (document.is_discarded() || !document.is_object()) return answer(JsonError(400, "bad_request", "the body is not a JSON object"));
   for (const auto& [name, value] : document.items()) {
-    if (!Has(end_point->members, name)) return answer(Error(400, "bad_request", "unknown member \"" + name + "\""));
+    if (!Has(end_point->members, name)) return answer(JsonError(400, "bad_request", "unknown member \"" + name + "\""));
   }
   return Order(path, document, caller, std::move(answer));
 }
@@ -159,7 +151,7 @@ ControlApi::Response ControlApi::Get(std::string_view path, const Query& query) 
   if (path == "/v1/jobs") return JobList();
   if (path == "/v1/doctor") return Doctor();
   if (path == "/v1/policies") return Policies();
-  if (path == "/v1/metrics") return metrics_text ? Response{200, metrics_text(), "", "text/plain; version=0.0.4"} : Error(404, "not_found", "no metrics here");
+  if (path == "/v1/metrics") return metrics_text ? Response{200, metrics_text(), "", "text/plain; version=0.0.4"} : JsonError(404, "not_found", "no metrics here");
   return Config();
 }
 
@@ -335,7 +327,7 @@ ControlApi::Response ControlApi::Doctor() {
 // ---- jobs ------------------------------------------------------------------------------------------------------------------
 
 ControlApi::Response ControlApi::JobStarted(std::uint64_t id) const {
-  if (id == 0) return Error(429, "busy", "too many jobs run; wait for one, or cancel it");
+  if (id == 0) return JsonError(429, "busy", "too many jobs run; wait for one, or cancel it");
   return Ok({{"job", id}}, 202);
 }
 
@@ -348,10 +340,10 @@ ControlApi::Response ControlApi::JobList() const {
 ControlApi::Response ControlApi::OneJob(std::string_view text, bool cancel) {
   std::uint64_t id = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
-  if (error != std::errc() || end != text.data() + text.size()) return Error(400, "bad_request", "a job is named by its number");
+  if (error != std::errc() || end != text.data() + text.size()) return JsonError(400, "bad_request", "a job is named by its number");
   const engine::JobStatus* job = engine_.jobs().Find(id);
-  if (job == nullptr) return Error(404, "not_found", "no job " + std::string(text) + " (finished ones are remembered for a while)");
-  if (cancel && !engine_.jobs().Cancel(id)) return Error(409, "conflict", "job " + std::string(text) + " is over");
+  if (job == nullptr) return JsonError(404, "not_found", "no job " + std::string(text) + " (finished ones are remembered for a while)");
+  if (cancel && !engine_.jobs().Cancel(id)) return JsonError(409, "conflict", "job " + std::string(text) + " is over");
   return Ok(JobJson(*engine_.jobs().Find(id), clock_.MonotonicNs()));
 }
 
@@ -368,15 +360,15 @@ nlohmann::json ChangesJson(const std::vector<ConfigHost::Change>& changes) {
 ControlApi::Response AppliedOrError(const Result<ConfigHost::Applied>& result) {
   if (result.ok()) return Ok({{"applied", ChangesJson(result->applied)}, {"restart", ChangesJson(result->restart)}});
   const std::string& message = result.status().message();
-  if (result.status().code() == Code::kBusy) return ControlApi::Error(409, "conflict", message);
-  if (result.status().code() == Code::kNotFound) return ControlApi::Error(400, "bad_request", message);
+  if (result.status().code() == Code::kBusy) return JsonError(409, "conflict", message);
+  if (result.status().code() == Code::kNotFound) return JsonError(400, "bad_request", message);
   std::vector<std::string> details;
   for (std::size_t at = 0; at < message.size();) {
     const std::size_t end = std::min(message.find('\n', at), message.size());
     details.push_back(message.substr(at, end - at));
     at = end + 1;
   }
-  return ControlApi::Error(422, "invalid_config", details.empty() ? message : details.front(), details);
+  return JsonError(422, "invalid_config", details.empty() ? message : details.front(), details);
 }
 
 }  // namespace
@@ -392,7 +384,7 @@ ControlApi::Response ControlApi::Config() const {
 
 ControlApi::Response ControlApi::PatchConfig(const Json& body) {
   if (!body.contains("key") || !body.contains("value") || !body["key"].is_string() || !body["value"].is_string())
-    return Error(400, "bad_request", "the body must be {\"key\": \"...\", \"value\": \"...\"}");
+    return JsonError(400, "bad_request", "the body must be {\"key\": \"...\", \"value\": \"...\"}");
   return AppliedOrError(config_.Set(body["key"].get<std::string>(), body["value"].get<std::string>()));
 }
 

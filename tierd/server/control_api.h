@@ -15,6 +15,7 @@
 #include "policies/registry.h"
 #include "tierd/base/status.h"
 #include "tierd/engine/engine.h"
+#include "tierd/server/http.h"
 #include "tierd/server/session_hub.h"
 
 namespace tierd::server {
@@ -47,12 +48,7 @@ class ConfigHost {
 
 class ControlApi {
  public:
-  struct Response {
-    unsigned status = 200;
-    std::string body;
-    std::string allow;  // with 405
-    std::string type = "application/json";
-  };
+  using Response = HttpResponse;
   ControlApi(engine::Engine& engine, SessionHub& sessions, const Clock& clock, ConfigHost& config);
 
   // `answer` runs once: inside the call, or later for what takes several turns of the loop (du, evict, pin and unpin of trees).
@@ -65,7 +61,6 @@ class ControlApi {
   // What GET /v1/policies lists and GET /v1/metrics answers; to be set before the first request, and to outlive the last.
   const policies::Registry* policies = nullptr;
   std::function<std::string()> metrics_text;
-  static Response Error(unsigned status, const char* code, const std::string& message, const std::vector<std::string>& details = {});
 
  private:
   using Json = nlohmann::json;

@@ -16,9 +16,7 @@ constexpr std::size_t kCostPerLook = 512;     // at the clock, in catalogue entr
 constexpr std::size_t kCostPerEntry = 16;     // a listed one: about 5 us
 constexpr const char* kStalenessNames[] = {"immutable", "ttl", "open"};
 
-ControlApi::Response Ok(const nlohmann::json& body, unsigned status = 200) { return {status, body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", ""}; }
-
-ControlApi::Response Busy() { return ControlApi::Error(429, "busy", "too much is waiting to be done, or memory has run out; try again"); }
+ControlApi::Response Busy() { return JsonError(429, "busy", "too much is waiting to be done, or memory has run out; try again"); }
 
 struct Residency {
   std::uint64_t size = 0, ram = 0, ssd = 0, missing = 0;
@@ -61,12 +59,12 @@ std::string Absolute(const engine::SourceUnit& unit, const std::string& relative
 bool ControlApi::PlaceOf(const std::string& path, Place* place, Response* error) {
   const auto normal = NormalPath(path);
   if (!normal) {
-    *error = Error(400, "bad_request", "the path " + path + " is not absolute and free of . and ..");
+    *error = JsonError(400, "bad_request", "the path " + path + " is not absolute and free of . and ..");
     return false;
   }
   place->unit = engine_.Locate(*normal, &place->relative);
   if (place->unit == nullptr) {
-    *error = Error(404, "outside", *normal + " is below no source");
+    *error = JsonError(404, "outside", *normal + " is below no source");
     return false;
   }
   place->absolute = *normal;
@@ -76,7 +74,7 @@ bool ControlApi::PlaceOf(const std::string& path, Place* place, Response* error)
 bool ControlApi::PlaceOf(const Query& query, Place* place, Response* error) {
   const auto path = query.find("path");
   if (path == query.end()) {
-    *error = Error(400, "bad_request", "the query lacks path=");
+    *error = JsonError(400, "bad_request", "the query lacks path=");
     return false;
   }
   return PlaceOf(path->second, place, error);
@@ -84,21 +82,21 @@ bool ControlApi::PlaceOf(const Query& query, Place* place, Response* error) {
 
 bool ControlApi::Places(const Json& body, bool required, std::vector<Place>* places, Response* error) {
   if (!body.contains("paths")) {
-    if (required) *error = Error(400, "bad_request", "the body lacks \"paths\"");
+    if (required) *error = JsonError(400, "bad_request", "the body lacks \"paths\"");
     return !required;
   }
   if (!body["paths"].is_array() || (required && body["paths"].empty())) {
-    *error = Error(400, "bad_request", "\"paths\" must be a non-empty array");
+    *error = JsonError(400, "bad_request", "\"paths\" must be a non-empty array");
     return false;
   }
   if (body["paths"].size() > kMaxPaths) {
-    *error = Error(413, "too_large", "more than 10,000 paths");
+    *error = JsonError(413, "too_large", "more than 10,000 paths");
     return false;
   }
   for (const Json& element : body["paths"]) {
     const auto path = TakePath(element);
     if (!path) {
-      *error = Error(400, "bad_request", "an element of \"paths\" is neither a string nor {\"b64\": ...}");
+      *error = JsonError(400, "bad_request", "an element of \"paths\" is neither a string nor {\"b64\": ...}");
       return false;
     }
     if (!PlaceOf(*path, &places->emplace_back(), error)) return false;
@@ -129,10 +127,10 @@ ControlApi::Response ControlApi::Files(const Query& query) {
     const auto [end, failed] = std::from_chars(it->second.data(), it->second.data() + it->second.size(), *value, base);
     return failed == std::errc() && end == it->second.data() + it->second.size();
   };
-  if (!number("limit", 10, &limit) || limit < 1 || limit > kMaxPage) return Error(400, "bad_request", "limit must be 1..10000");
-  if (!number("after", 16, &position)) return Error(400, "bad_request", "after must be the `next` of a page before");
+  if (!number("limit", 10, &limit) || limit < 1 || limit > kMaxPage) return JsonError(400, "bad_request", "limit must be 1..10000");
+  if (!number("after", 16, &position)) return JsonError(400, "bad_request", "after must be the `next` of a page before");
   const auto recursive_it = query.find("recursive");
-  if (recursive_it != query.end() && recursive_it->second != "0" && recursive_it->second != "1") return Error(400, "bad_request", "recursive must be 0 or 1");
+  if (recursive_it != query.end() && recursive_it->second != "0" && recursive_it->second != "1") return JsonError(400, "bad_request", "recursive must be 0 or 1");
   const bool recursive = recursive_it != query.end() && recursive_it->second == "1";
   engine::Catalogue& catalogue = engine_.catalogue();
   const engine::FileId exact = catalogue.Find(catalogue.KeyOf(place.unit->wire_id, place.relative));
@@ -270,13 +268,13 @@ ControlApi::Response ControlApi::Prefetch(const Json& body) {
   if (!Places(body, true, &places, &error)) return error;
   engine::Jobs::PrefetchOptions options;
   const std::string tier = body.value("tier", Json("ram")).is_string() ? body.value("tier", std::string("ram")) : "";
-  if (tier != "ram" && tier != "ssd") return Error(400, "bad_request", "\"tier\" must be \"ram\" or \"ssd\"");
+  if (tier != "ram" && tier != "ssd") return JsonError(400, "bad_request", "\"tier\" must be \"ram\" or \"ssd\"");
   for (const char* name : {"pin", "evict"})
-    if (body.contains(name) && !body[name].is_boolean()) return Error(400, "bad_request", std::string("\"") + name + "\" must be true or false");
+    if (body.contains(name) && !body[name].is_boolean()) return JsonError(400, "bad_request", std::string("\"") + name + "\" must be true or false");
   options.ssd_only = tier == "ssd";
   options.pin = body.value("pin", false);
   options.evict = body.value("evict", true);
-  if (options.ssd_only && engine_.ssd() == nullptr) return Error(409, "conflict", "there is no SSD tier");
+  if (options.ssd_only && engine_.ssd() == nullptr) return JsonError(409, "conflict", "there is no SSD tier");
   std::vector<std::pair<engine::SourceUnit*, std::string>> wanted;
   for (Place& place : places) wanted.emplace_back(place.unit, std::move(place.relative));
   const std::uint64_t id = engine_.jobs().Prefetch(ItemsOf(std::move(wanted)), options);
@@ -299,8 +297,8 @@ ControlApi::Response ControlApi::Verify(const Json& body) {
   std::vector<Place> places;
   Response error;
   if (!Places(body, false, &places, &error)) return error;
-  if (engine_.ssd() == nullptr) return Error(409, "conflict", "there is no SSD tier");
-  if (engine_.recovering()) return Error(409, "conflict", "the SSD index is still being read");
+  if (engine_.ssd() == nullptr) return JsonError(409, "conflict", "there is no SSD tier");
+  if (engine_.recovering()) return JsonError(409, "conflict", "the SSD index is still being read");
   std::vector<std::pair<engine::SourceUnit*, std::string>> wanted;
   for (Place& place : places) wanted.emplace_back(place.unit, std::move(place.relative));
   const std::uint64_t id = engine_.jobs().VerifyRecords(ItemsOf(std::move(wanted)));
@@ -311,7 +309,7 @@ ControlApi::Response ControlApi::Verify(const Json& body) {
 void ControlApi::GiveBack(Answer answer) {
   ssd::SsdTier* const ssd = engine_.ssd();
   if (ssd == nullptr) return answer(Ok({{"ssd_bytes", 0}, {"ssd_allocated_bytes", 0}}));
-  if (engine_.recovering()) return answer(Error(409, "conflict", "the SSD index is still being read"));
+  if (engine_.recovering()) return answer(JsonError(409, "conflict", "the SSD index is still being read"));
   ssd->GiveBack([ssd, answer = std::move(answer)](std::uint64_t bytes) { answer(Ok({{"ssd_bytes", bytes}, {"ssd_allocated_bytes", ssd->status().allocated_bytes}})); });
   engine_.Kick();
 }
@@ -347,7 +345,7 @@ void ControlApi::Evict(const Json& body, Answer answer) {
   std::vector<Place> places;
   Response error;
   if (!Places(body, true, &places, &error)) return answer(std::move(error));
-  if (body.contains("invalidate") && !body["invalidate"].is_boolean()) return answer(Error(400, "bad_request", "\"invalidate\" must be true or false"));
+  if (body.contains("invalidate") && !body["invalidate"].is_boolean()) return answer(JsonError(400, "bad_request", "\"invalidate\" must be true or false"));
   const bool invalidate = body.value("invalidate", false);
   auto tally = std::make_shared<Tally>(Tally{places.size(), 0, true, std::move(answer)});  // shared by all of them
   for (const Place& place : places) {

@@ -73,6 +73,14 @@ std::optional<std::string> PercentDecode(std::string_view text) {
 
 }  // namespace
 
+HttpResponse Ok(const nlohmann::json& body, unsigned status) { return {status, body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", ""}; }
+
+HttpResponse JsonError(unsigned status, const char* code, const std::string& message, const std::vector<std::string>& details) {
+  nlohmann::json error{{"code", code}, {"message", message}};
+  if (!details.empty()) error["details"] = details;
+  return Ok({{"error", error}}, status);
+}
+
 void PutPath(nlohmann::json& object, std::string_view path) {
   std::string shown;
   bool exact = true;

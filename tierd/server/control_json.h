@@ -1,4 +1,4 @@
-// JSON details of CONTROL.md that several end points share: paths that are bytes, queries, residency. Pure; any thread.
+// JSON details of CONTROL.md that several end points share: answers, errors, paths that are bytes, queries. Pure; any thread.
 #pragma once
 
 #include <map>
@@ -6,8 +6,16 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "tierd/server/http.h"
 
 namespace tierd::server {
+
+// One line of JSON.
+HttpResponse Ok(const nlohmann::json& body, unsigned status = 200);
+// {"error": {"code", "message", "details"}}; no details, no such member.
+HttpResponse JsonError(unsigned status, const char* code, const std::string& message, const std::vector<std::string>& details = {});
 
 // Adds "path" (valid UTF-8, offending bytes replaced) and, when bytes had to be replaced, "path_b64" with the exact ones.
 void PutPath(nlohmann::json& object, std::string_view path);

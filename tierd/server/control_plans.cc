@@ -51,7 +51,7 @@ ControlApi::Response ControlApi::PlanList() const {
 ControlApi::Response ControlApi::OnePlan(std::string_view text, bool remove) {
   std::uint64_t id = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), id);
-  if (error != std::errc() || end != text.data() + text.size()) return Error(400, "bad_request", "a plan is named by its number");
+  if (error != std::errc() || end != text.data() + text.size()) return JsonError(400, "bad_request", "a plan is named by its number");
   for (const auto& unit : engine_.sources()) {
     for (const engine::PlanStatus& plan : engine_.foresight(*unit).List()) {
       if (plan.id != id) continue;
@@ -60,11 +60,11 @@ ControlApi::Response ControlApi::OnePlan(std::string_view text, bool remove) {
       return Answered(PlanJson(*unit, plan));
     }
   }
-  return Error(404, "not_found", "no plan " + std::string(text) + " (those that are over are forgotten)");
+  return JsonError(404, "not_found", "no plan " + std::string(text) + " (those that are over are forgotten)");
 }
 
 void ControlApi::TellPlan(const Json& body, const Caller& caller, Answer answer) {
-  const auto bad = [&](const std::string& what) { answer(Error(400, "bad_request", what)); };
+  const auto bad = [&](const std::string& what) { answer(JsonError(400, "bad_request", what)); };
   if (!body.contains("plan") || !body["plan"].is_object()) return bad("\"plan\" must be an object as PLAN.md says");
   if (!body.contains("list") || !body["list"].is_string() || !IsListName(body["list"].get<std::string>()))
     return bad("\"list\" must be the name of a file in the runtime directory that ends with .list");
@@ -91,7 +91,7 @@ void ControlApi::TellPlan(const Json& body, const Caller& caller, Answer answer)
   engine_.TellPlan(*place.unit, std::move(told), [answer = std::move(answer)](const Result<std::uint64_t>& id) {
     if (id.ok()) return answer(Answered({{"plan", *id}}, 201));
     const bool full = id.status().code() == Code::kNoSpace, not_now = id.status().code() == Code::kBusy;
-    answer(Error(full ? 429 : not_now ? 409 : 400, full ? "busy" : not_now ? "conflict" : "bad_request", id.status().message()));
+    answer(JsonError(full ? 429 : not_now ? 409 : 400, full ? "busy" : not_now ? "conflict" : "bad_request", id.status().message()));
   });
 }
 

@@ -13,8 +13,6 @@ constexpr std::uint64_t kMostTraceBytes = std::uint64_t{1} << 40;
 constexpr std::uint64_t kTraceBytes = std::uint64_t{1} << 30;
 constexpr std::size_t kMostPriorities = 1000;
 
-ControlApi::Response Ok(const Json& body) { return {200, body.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n", ""}; }
-
 Json CountsJson(const sim::CacheCounts& counts, std::uint64_t missed) {
   return {{"reads", counts.all_reads()}, {"ram_hits", counts.reads[0]}, {"ssd_hits", counts.reads[1]}, {"misses", counts.reads[2]}, {"daemon_misses", missed}};
 }
@@ -22,7 +20,7 @@ Json CountsJson(const sim::CacheCounts& counts, std::uint64_t missed) {
 ControlApi::Response ErrorOf(const tierd::Status& status) {
   const char* code = status.code() == Code::kNotFound ? "not_found" : status.code() == Code::kBusy || status.code() == Code::kExists ? "conflict" : "bad_request";
   const unsigned number = status.code() == Code::kNotFound ? 404 : status.code() == Code::kBusy || status.code() == Code::kExists ? 409 : 400;
-  return ControlApi::Error(number, code, status.message());
+  return JsonError(number, code, status.message());
 }
 
 bool TextMember(const Json& body, const char* name, std::string* text) {
@@ -71,7 +69,7 @@ Json ControlApi::TraceJson(const engine::AccessWatch& watch) {
 engine::SourceUnit* ControlApi::NamedSource(const Json& body, Response* error) {
   std::string name;
   if (!TextMember(body, "source", &name)) {
-    *error = Error(400, "bad_request", "source is not a text");
+    *error = JsonError(400, "bad_request", "source is not a text");
     return nullptr;
   }
   std::string known;
@@ -79,7 +77,7 @@ engine::SourceUnit* ControlApi::NamedSource(const Json& body, Response* error) {
     if (unit->options.name == name || (name.empty() && engine_.sources().size() == 1)) return unit.get();
     known += (known.empty() ? "" : ", ") + unit->options.name;
   }
-  *error = name.empty() ? Error(400, "bad_request", "which source? There are: " + known) : Error(404, "not_found", "no source " + name + "; there are: " + known);
+  *error = name.empty() ? JsonError(400, "bad_request", "which source? There are: " + known) : JsonError(404, "not_found", "no source " + name + "; there are: " + known);
   return nullptr;
 }
 
@@ -90,13 +88,13 @@ void ControlApi::Trace(const Json& body, Answer answer) {
   const auto done = [unit, answer](const tierd::Status& status) { answer(status.ok() ? Ok({{"trace", TraceJson(*unit->watch)}}) : ErrorOf(status)); };
   sessions_.DrainRings();  // what was read before counts as read before
   if (body.contains("stop")) {
-    if (body["stop"] != true) return answer(Error(400, "bad_request", "stop is true or is not there"));
+    if (body["stop"] != true) return answer(JsonError(400, "bad_request", "stop is true or is not there"));
     return unit->watch->StopTrace(done);
   }
   engine::AccessWatch::TraceOrder order{.path = "", .most_bytes = kTraceBytes, .roots = {}};
-  if (!TextMember(body, "path", &order.path) || !order.path.starts_with('/')) return answer(Error(400, "bad_request", "path is not absolute"));
+  if (!TextMember(body, "path", &order.path) || !order.path.starts_with('/')) return answer(JsonError(400, "bad_request", "path is not absolute"));
   if (const auto most = body.find("most_bytes"); most != body.end()) {
-    if (!most->is_number_unsigned() || *most < 1 || *most > kMostTraceBytes) return answer(Error(400, "bad_request", "most_bytes is a number of bytes, 1 to 2^40"));
+    if (!most->is_number_unsigned() || *most < 1 || *most > kMostTraceBytes) return answer(JsonError(400, "bad_request", "most_bytes is a number of bytes, 1 to 2^40"));
     order.most_bytes = most->get<std::uint64_t>();
   }
   for (const auto& source : engine_.sources()) order.roots.push_back(source->source->root());
@@ -108,14 +106,14 @@ ControlApi::Response ControlApi::Try(const Json& body) {
   engine::SourceUnit* const unit = NamedSource(body, &error);
   if (unit == nullptr) return error;
   std::string name, parameters;
-  if (!TextMember(body, "policy", &name) || !TextMember(body, "parameters", &parameters)) return Error(400, "bad_request", "policy and parameters are texts");
+  if (!TextMember(body, "policy", &name) || !TextMember(body, "parameters", &parameters)) return JsonError(400, "bad_request", "policy and parameters are texts");
   sessions_.DrainRings();
   if (body.contains("stop")) {
-    if (body["stop"] != true) return Error(400, "bad_request", "stop is true or is not there");
-    if (!unit->watch->StopTrying(name)) return Error(404, "not_found", "no policy " + name + " is tried");
+    if (body["stop"] != true) return JsonError(400, "bad_request", "stop is true or is not there");
+    if (!unit->watch->StopTrying(name)) return JsonError(404, "not_found", "no policy " + name + " is tried");
     return Ok({{"tried", TriedJson(*unit)}});
   }
-  if (policies == nullptr) return Error(404, "not_found", "no policies here");
+  if (policies == nullptr) return JsonError(404, "not_found", "no policies here");
   const auto ops = policies->Find(name);
   if (!ops.ok()) return ErrorOf(ops.status());
   if (const tierd::Status status = unit->watch->Try(**ops, parameters); !status.ok()) return ErrorOf(status);
@@ -126,15 +124,15 @@ ControlApi::Response ControlApi::Prioritize(const Json& body) {
   std::vector<Place> places;
   Response error;
   if (!Places(body, true, &places, &error)) return error;
-  if (places.size() > kMostPriorities) return Error(413, "too_large", "more than 1,000 paths");  // some 1 us each, in one turn of the loop
+  if (places.size() > kMostPriorities) return JsonError(413, "too_large", "more than 1,000 paths");  // some 1 us each, in one turn of the loop
   const Json priorities = body.value("priorities", Json());
-  if (!priorities.is_array() || priorities.size() != places.size()) return Error(400, "bad_request", "\"priorities\" must be as many numbers as there are paths");
+  if (!priorities.is_array() || priorities.size() != places.size()) return JsonError(400, "bad_request", "\"priorities\" must be as many numbers as there are paths");
   std::uint64_t files = 0, heard = 0;
   for (const auto& unit : engine_.sources()) {
     std::vector<std::string_view> paths;
     std::vector<double> values;
     for (std::size_t i = 0; i < places.size(); ++i) {
-      if (!priorities[i].is_number() || !(priorities[i].get<double>() >= 0)) return Error(400, "bad_request", "a priority is a number, 0 or more");
+      if (!priorities[i].is_number() || !(priorities[i].get<double>() >= 0)) return JsonError(400, "bad_request", "a priority is a number, 0 or more");
       if (places[i].unit != unit.get()) continue;
       paths.push_back(places[i].relative);
       values.push_back(priorities[i].get<double>());
