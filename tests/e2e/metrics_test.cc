@@ -4,15 +4,20 @@
 #include <ifaddrs.h>
 #include <sys/socket.h>
 
+#include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <map>
 #include <regex>
+#include <sstream>
+#include <thread>
 
 #include "tests/e2e/daemon_process.h"
 #include "tests/e2e/exposition.h"
 #include "tests/e2e/reading.h"
 #include "tests/pfs_sim/rig.h"
 #include "tests/tierctl/run_tierctl.h"
+#include "tierd/base/unique_fd.h"
 
 namespace tierd::e2e {
 namespace {
@@ -185,7 +190,6 @@ TEST_F(MetricsTest, DocsListWhatIsServedAndTheFormatIsSound) {
   for (const auto& [name, family] : page.families) {
     EXPECT_FALSE(family.help.empty()) << name;
     EXPECT_GT(family.samples, 0u) << name;
-    if (name.rfind("exposer_", 0) == 0) continue;  // the server library's own
     EXPECT_EQ(name.rfind("tierd_", 0), 0u) << name;
     EXPECT_EQ(family.type == "counter", name.size() > 6 && name.substr(name.size() - 6) == "_total") << name;
     const auto row = documented.find(name);
@@ -235,34 +239,99 @@ TEST_F(MetricsTest, TwoSourcesGiveAtMost300Series) {
   }
 }
 
+// A connection to the port of /metrics at `to`; invalid where nobody answers.
+UniqueFd ConnectTo(const DaemonProcess& daemon, in_addr to) {
+  const std::string address = daemon.Status()["metrics_address"];
+  sockaddr_in in{};
+  in.sin_family = AF_INET;
+  in.sin_addr = to;
+  in.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
+  UniqueFd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  return ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&in), sizeof in) == 0 ? std::move(fd) : UniqueFd();
+}
+
+// What comes back for `request` until `end` is there or the connection is closed.
+std::string Ask(const UniqueFd& fd, const std::string& request, const std::string& end = "") {
+  std::string answer;
+  if (::send(fd.get(), request.data(), request.size(), MSG_NOSIGNAL) < 0) return answer;
+  char part[4096];
+  while (end.empty() || answer.find(end) == std::string::npos) {
+    const ssize_t n = ::recv(fd.get(), part, sizeof part, 0);
+    if (n <= 0) break;
+    answer.append(part, static_cast<std::size_t>(n));
+  }
+  return answer;
+}
+
 TEST_F(MetricsTest, IsServedToThisMachineAlone) {
   const std::string source = scratch.path() + "/data";
   std::filesystem::create_directories(source);
   ASSERT_TRUE(daemon.Start(Options(source))) << daemon.output();
   const std::string address = daemon.Status()["metrics_address"];
   EXPECT_EQ(address.rfind("127.0.0.1:", 0), 0u) << address;
-  const auto connects = [&](in_addr to) {
-    sockaddr_in in{};
-    in.sin_family = AF_INET;
-    in.sin_addr = to;
-    in.sin_port = htons(static_cast<std::uint16_t>(std::stoi(address.substr(address.rfind(':') + 1))));
-    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const bool connected = ::connect(fd, reinterpret_cast<const sockaddr*>(&in), sizeof in) == 0;
-    ::close(fd);
-    return connected;
-  };
   in_addr loopback{};
   ::inet_pton(AF_INET, "127.0.0.1", &loopback);
-  EXPECT_TRUE(connects(loopback));
+  EXPECT_TRUE(ConnectTo(daemon, loopback).valid());
   ifaddrs* interfaces = nullptr;
   ASSERT_EQ(::getifaddrs(&interfaces), 0);
   for (const ifaddrs* i = interfaces; i != nullptr; i = i->ifa_next) {
     if (i->ifa_addr == nullptr || i->ifa_addr->sa_family != AF_INET) continue;
     const in_addr own = reinterpret_cast<const sockaddr_in*>(i->ifa_addr)->sin_addr;
     if ((ntohl(own.s_addr) >> 24) == 127) continue;
-    EXPECT_FALSE(connects(own)) << i->ifa_name;
+    EXPECT_FALSE(ConnectTo(daemon, own).valid()) << i->ifa_name;
   }
   ::freeifaddrs(interfaces);
+}
+
+TEST_F(MetricsTest, ThePortAnswersScrapesAndNothingElse) {
+  const std::string source = scratch.path() + "/data";
+  std::filesystem::create_directories(source);
+  ASSERT_TRUE(daemon.Start(Options(source))) << daemon.output();
+  in_addr loopback{};
+  ::inet_pton(AF_INET, "127.0.0.1", &loopback);
+  const auto answer = [&](const std::string& request) { return Ask(ConnectTo(daemon, loopback), request); };
+  const std::string closes = " HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n";
+  const std::string page = answer("GET /metrics?debug=0" + closes);
+  EXPECT_TRUE(page.starts_with("HTTP/1.1 200")) << page;
+  EXPECT_NE(page.find("Content-Type: text/plain; version=0.0.4"), std::string::npos) << page;
+  EXPECT_TRUE(answer("GET /" + closes).starts_with("HTTP/1.1 404"));
+  EXPECT_TRUE(answer("GET /v1/status" + closes).starts_with("HTTP/1.1 404"));  // the control plane is not for other users
+  const std::string refused = answer("DELETE /metrics" + closes);
+  EXPECT_TRUE(refused.starts_with("HTTP/1.1 405")) << refused;
+  EXPECT_NE(refused.find("Allow: GET"), std::string::npos) << refused;
+  EXPECT_TRUE(answer("POST /metrics HTTP/1.1\r\nHost: t\r\nContent-Length: 1\r\n\r\nx").starts_with("HTTP/1.1 413"));
+  EXPECT_TRUE(answer("GET /metrics HTTP/1.1\r\nHost: " + std::string(9000, 't') + "\r\n\r\n").starts_with("HTTP/1.1 413"));
+  EXPECT_TRUE(answer("good day\r\n\r\n").starts_with("HTTP/1.1 400"));
+  // A Prometheus server keeps its connection.
+  const UniqueFd kept = ConnectTo(daemon, loopback);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(Ask(kept, "GET /metrics HTTP/1.1\r\nHost: t\r\n\r\n", "tierd_build_info{").starts_with("HTTP/1.1 200")) << i;
+}
+
+TEST_F(MetricsTest, WhileNobodyScrapesNobodyWakes) {
+  const std::string source = scratch.path() + "/data";
+  std::filesystem::create_directories(source);
+  ASSERT_TRUE(daemon.Start(Options(source))) << daemon.output();
+  const std::string tasks = "/proc/" + std::to_string(daemon.pid()) + "/task";
+  std::string thread;
+  const auto text_of = [](const std::string& path) {
+    std::ostringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  };
+  for (const auto& task : std::filesystem::directory_iterator(tasks))
+    if (text_of(task.path().string() + "/comm") == "tierd-metrics\n") thread = task.path().string();
+  ASSERT_FALSE(thread.empty());
+  const auto switches = [&] {
+    const std::string status = text_of(thread + "/status");
+    const std::size_t at = status.find("\nvoluntary_ctxt_switches:");
+    return status.substr(at, status.find('\n', at + 1) - at);
+  };
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));  // until it waits again
+  const std::string before = switches();
+  std::this_thread::sleep_for(std::chrono::seconds(5));
+  EXPECT_EQ(switches(), before);
+  EXPECT_GT(Scrape().samples.size(), 100u);
+  EXPECT_NE(switches(), before);
 }
 
 }  // namespace

@@ -158,7 +158,7 @@ class Monitoring(unittest.TestCase):
         pages = ""
         for daemon in {self.expected[alert] for alert in waiting}:
             if daemon.process.popen.poll() is None:
-                pages += f"\n{daemon.name}:\n" + "\n".join(line for line in daemon.metrics().splitlines() if not re.search(r" 0$|_bucket|^#|^exposer", line))
+                pages += f"\n{daemon.name}:\n" + "\n".join(line for line in daemon.metrics().splitlines() if not re.search(r" 0$|_bucket|^#", line))
         self.assertEqual(waiting, set(), f"not fired{pages}")
 
     # ---- the faults ------------------------------------------------------------------------------------------------------------
@@ -426,7 +426,7 @@ class Monitoring(unittest.TestCase):
         instance = f"127.0.0.1:{good.port}"
         empty = [expression for expression in expressions if expression not in OF_A_PLAN and not self.values(expression, good)]
         self.assertEqual(empty, [], "no value under load")
-        series = float(self.prometheus.query(f'count({{job="tierd",instance="{instance}",__name__=~"tierd_.+|exposer_.+"}})')[0]["value"][1])
+        series = float(self.prometheus.query(f'count({{job="tierd",instance="{instance}",__name__=~"tierd_.+"}})')[0]["value"][1])
         self.assertLessEqual(series, MAX_SERIES)
         print(f"{series:.0f} series of a daemon with one source")
 

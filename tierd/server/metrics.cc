@@ -1,87 +1,141 @@
 #include "tierd/server/metrics.h"
 
-#include <prometheus/collectable.h>
-#include <prometheus/exposer.h>
+#include <pthread.h>
+
 #include <prometheus/text_serializer.h>
 
+#include <boost/asio/ip/address.hpp>
 #include <boost/asio/post.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <future>
 #include <sstream>
+#include <thread>
+#include <vector>
 
 #include "tierd/engine/out_of_memory.h"
+#include "tierd/server/control_json.h"
+#include "tierd/server/http_door.h"
 #include "tierd/server/metric_families.h"
 
 namespace tierd::server {
 
-// Lives as long as the exposer may call it; after Detach it answers with nothing.
-class Metrics::Collector final : public prometheus::Collectable {
+namespace asio = boost::asio;
+using asio::ip::tcp;
+
+namespace {
+
+using Families = std::vector<prometheus::MetricFamily>;
+constexpr auto kLoopAnswersIn = std::chrono::seconds(1);
+constexpr HttpLimits kLimits{.max_connections = 16, .max_body_bytes = 0, .max_header_bytes = 8 * 1024};
+
+std::string TextOf(const Families& families) {
+  std::ostringstream out;
+  prometheus::TextSerializer().Serialize(out, families);
+  return out.str();
+}
+
+}  // namespace
+
+// What is served. After Detach it is empty.
+class Metrics::Page : public std::enable_shared_from_this<Page> {
  public:
-  Collector(boost::asio::io_context& loop, engine::Engine& engine, SessionHub& sessions, double started_s)
+  Page(asio::io_context& loop, engine::Engine& engine, SessionHub& sessions, double started_s)
       : loop_(loop), engine_(engine), sessions_(sessions), started_s_(started_s) {}
 
-  std::vector<prometheus::MetricFamily> Collect() const override {
-    std::vector<prometheus::MetricFamily> families;
-    (void)engine::Survives([&] { families = Ask(); });  // a thread of the exposer's, where a throw would end the process (F16)
-    return families;
+  // Loop thread.
+  Families Now() const { return detached_.load() ? Families() : CollectFamilies(engine_, sessions_, started_s_); }
+  // Any other thread.
+  Families Ask() const {
+    if (detached_.load()) return {};
+    const auto promise = std::make_shared<std::promise<Families>>();  // shared with the loop: we may give up waiting
+    auto future = promise->get_future();
+    asio::post(loop_, [self = shared_from_this(), promise] { promise->set_value(self->Now()); });
+    return future.wait_for(kLoopAnswersIn) == std::future_status::ready ? future.get() : Families();
   }
-  std::vector<prometheus::MetricFamily> Now() const { return CollectFamilies(engine_, sessions_, started_s_); }
   void Detach() { detached_.store(true); }
 
  private:
-  std::vector<prometheus::MetricFamily> Ask() const {
-    if (detached_.load()) return {};
-    auto promise = std::make_shared<std::promise<std::vector<prometheus::MetricFamily>>>();  // shared with the loop: we may give up waiting
-    auto future = promise->get_future();
-    boost::asio::post(loop_, [this, promise] {
-      promise->set_value(detached_.load() ? std::vector<prometheus::MetricFamily>() : Now());
-    });
-    if (future.wait_for(std::chrono::seconds(1)) != std::future_status::ready) return {};
-    return future.get();
-  }
-
-  boost::asio::io_context& loop_;
+  asio::io_context& loop_;
   engine::Engine& engine_;
   SessionHub& sessions_;
   const double started_s_;
   std::atomic<bool> detached_{false};
 };
 
-struct Metrics::Server {
-  explicit Server(const std::string& address) : exposer(address, 1) {}
-  prometheus::Exposer exposer;
+class Metrics::Server {
+ public:
+  explicit Server(std::shared_ptr<Page> page)
+      : page_(std::move(page)), door_(loop_, kLimits, [this](int) -> Door::Handler {
+          return [this](const HttpRequest& request, const Door::Reply& reply) { reply(Answer(request)); };
+        }) {}
+  ~Server() {
+    loop_.stop();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  // The port it got.
+  Result<int> Start(const std::string& host, const std::string& port) {
+    boost::system::error_code error;
+    const std::string number = host.starts_with('[') ? host.substr(1, host.size() - 2) : host;
+    const tcp::endpoint endpoint(asio::ip::make_address(number, error), static_cast<std::uint16_t>(std::stoi(port)));
+    tcp::acceptor acceptor(loop_);
+    if (!error) acceptor.open(endpoint.protocol(), error);
+    if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+    if (!error) acceptor.bind(endpoint, error);
+    const tcp::endpoint bound = error ? tcp::endpoint() : acceptor.local_endpoint(error);
+    if (!error) error = door_.Open(std::move(acceptor));
+    if (error) return Status(Code::kBusy, error.message());
+    thread_ = std::thread([this] {
+      ::pthread_setname_np(::pthread_self(), "tierd-metrics");
+      // A scrape that memory ran out for is hung up on; others are served (F16).
+      while (!engine::Survives([this] { loop_.run(); })) {
+      }
+    });
+    return bound.port();
+  }
+
+ private:
+  using Door = HttpDoor<tcp>;
+  HttpResponse Answer(const HttpRequest& request) const {
+    if (request.target.substr(0, request.target.find('?')) != "/metrics") return JsonError(404, "not_found", "there is /metrics and nothing else");
+    if (request.method != "GET") {
+      HttpResponse refused = JsonError(405, "method", "/metrics takes GET");
+      refused.allow = "GET";
+      return refused;
+    }
+    return {200, TextOf(page_->Ask()), "", "text/plain; version=0.0.4; charset=utf-8"};
+  }
+
+  const std::shared_ptr<Page> page_;
+  asio::io_context loop_{1};
+  Door door_;
+  std::thread thread_;
 };
 
-Metrics::Metrics(boost::asio::io_context& loop, engine::Engine& engine, SessionHub& sessions, double started_s)
-    : collector_(std::make_shared<Collector>(loop, engine, sessions, started_s)) {}
+Metrics::Metrics(asio::io_context& loop, engine::Engine& engine, SessionHub& sessions, double started_s)
+    : page_(std::make_shared<Page>(loop, engine, sessions, started_s)) {}
 
 Metrics::~Metrics() { Stop(); }
 
 Status Metrics::Start(const std::string& address) {
-  try {
-    server_ = std::make_unique<Server>(address);
-    server_->exposer.RegisterCollectable(collector_, "/metrics");
-    const std::vector<int> ports = server_->exposer.GetListeningPorts();
-    const std::size_t colon = address.rfind(':');
-    address_ = address.substr(0, colon) + ":" + std::to_string(ports.empty() ? 0 : ports.front());
-  } catch (const std::exception& error) {
-    server_.reset();
-    return Status(Code::kBusy, "cannot serve metrics on " + address + " (" + error.what() + "); set daemon.metrics_address to another port or \"off\"");
-  }
+  const std::size_t colon = address.rfind(':');
+  auto server = std::make_unique<Server>(page_);
+  Result<int> port = Status(Code::kBusy, "no thread for it");
+  (void)engine::Survives([&] { port = server->Start(address.substr(0, colon), address.substr(colon + 1)); });
+  if (!port.ok())
+    return Status(Code::kBusy, "cannot serve metrics on " + address + " (" + port.status().message() + "); set daemon.metrics_address to another port or \"off\"");
+  server_ = std::move(server);
+  address_ = address.substr(0, colon) + ":" + std::to_string(*port);
   return Status::Ok();
 }
 
 void Metrics::Stop() {
-  collector_->Detach();
+  page_->Detach();
   server_.reset();
 }
 
-std::string Metrics::Text() {
-  std::ostringstream out;
-  prometheus::TextSerializer().Serialize(out, collector_->Now());
-  return out.str();
-}
+std::string Metrics::Text() { return TextOf(page_->Now()); }
 
 }  // namespace tierd::server

@@ -1,5 +1,8 @@
-// /metrics: prometheus-cpp's exposer on loopback, fed by one Collectable. A scrape runs on the exposer's thread, asks the loop for a snapshot
-// and waits at most a second for it (a hung loop costs the scrape, not the daemon). No path, user or pid is ever a label (FAULTS T12).
+// /metrics: prometheus-cpp's families and text format, served over HTTP on loopback by a thread of its own, which asks the loop for a snapshot and waits at
+// most a second for it: a hung loop costs the scrape its page (an empty one, by which alerts know), not the daemon. No path, user or pid is ever a label
+// (FAULTS T12).
+//
+// Not prometheus-cpp's exposer: the server in it (CivetWeb) wakes every two seconds whether anybody asks or not; an idle daemon wakes for little else.
 //
 // Owner: main.cc. Start and Stop on the loop thread.
 #pragma once
@@ -21,20 +24,20 @@ class Metrics {
   Metrics(boost::asio::io_context& loop, engine::Engine& engine, SessionHub& sessions, double started_s);
   ~Metrics();
 
-  // `address` is HOST:PORT (port 0: any). One sentence when it cannot be bound.
+  // `address` is HOST:PORT, the host an IP address (port 0: any). One sentence when it cannot be bound.
   Status Start(const std::string& address);
   // HOST:PORT that is served; "" when off.
   const std::string& address() const { return address_; }
-  // Stops serving; a scrape under way gets an empty answer. Before the loop ends.
+  // Stops serving; a scrape under way gets an empty page. Before the loop ends.
   void Stop();
 
   // The families as they are now, in the text format: what the control socket gives. Loop thread.
   std::string Text();
 
  private:
-  class Collector;
-  struct Server;  // hides prometheus-cpp
-  std::shared_ptr<Collector> collector_;  // shared with the exposer, which keeps a weak reference
+  class Page;
+  class Server;
+  std::shared_ptr<Page> page_;  // shared with what waits in the loop for a scrape
   std::unique_ptr<Server> server_;
   std::string address_;
 };
