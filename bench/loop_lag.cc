@@ -1,5 +1,6 @@
 // A12: how long a turn of the daemon's loop keeps everybody else waiting (HAZARDS 5), from tierd_loop_lag_seconds: while a data set of so many files is brought
-// up, and while 1,000 sessions read it at random out of a RAM tier too small for it, beside a source that hangs.
+// up, and while 1,000 sessions read it at random out of a RAM tier too small for it, beside a source that hangs; and while the control plane is sent lists of
+// 10,000 paths.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <tier/tier.h>
@@ -128,11 +129,38 @@ void Measure(Bench& bench, const std::string& id, std::uint64_t files) {
   RemoveTree(root);
 }
 
+// The longest of all, since there are few of them.
+void MeasureLists(Bench& bench) {
+  const std::string id = "A12.lists";
+  const pfs_sim::TreeOptions tree{.files = 10'000, .dirs = 10, .size = {.mean = 400}, .seed = 23};
+  const std::string root = MakeTreeIn(bench, "lists", tree);
+  const auto daemon = root.empty() ? nullptr : Daemon::Start(bench, {.source = root});
+  if (daemon == nullptr) return bench.Fail(id + ": no daemon");
+  bench.SetPages(daemon->pages());
+  nlohmann::json body{{"paths", nlohmann::json::array()}};
+  for (std::uint64_t i = 0; i < tree.files; ++i) body["paths"].push_back(root + "/" + pfs_sim::TreePath(tree, i));
+  const Turns before = TurnsSoFar(*daemon);
+  const nlohmann::json answer = daemon->Post("/v1/prefetch", body);
+  if (!answer.is_object() || !answer.contains("job")) return bench.Fail(id + ": no prefetch");
+  WaitForJob(*daemon, answer["job"].get<int>(), 60);
+  for (const char* order : {"/v1/pin", "/v1/unpin", "/v1/evict"}) {
+    if (daemon->Post(order, body).value("files", 0u) != tree.files) return bench.Fail(id + ": not each file was known to " + order);
+  }
+  const Turns after = TurnsSoFar(*daemon);
+  if (before.empty() || before.size() != after.size()) return bench.Fail(id + ": no histogram of turns");
+  Samples longest{{0}};
+  for (std::size_t i = 0; i < after.size(); ++i)
+    if (after[i].second > before[i].second) longest.values[0] = after[i].first * 1e3;
+  bench.Emit(ValueRow({id, "longest turn of the loop (end of its bucket), lists of 10,000 paths prefetched, pinned, unpinned, evicted", "ms"}, longest, Bar::kAtMost, 5));
+  RemoveTree(root);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   Bench bench(argc, argv);
   if (bench.Wants("A12.100k")) InChild(bench, [&] { Measure(bench, "A12.100k", 100'000); });
   if (bench.Wants("A12.1m")) InChild(bench, [&] { Measure(bench, "A12.1m", 1'000'000); });
+  if (bench.Wants("A12.lists")) InChild(bench, [&] { MeasureLists(bench); });
   return bench.Finish();
 }

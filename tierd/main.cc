@@ -161,7 +161,7 @@ class Daemon {
         engine_(loop_, clock_, policies_, inputs.resolved.engine),
         sessions_(loop_, engine_, clock_, {.socket_path = inputs.resolved.socket, .max_sessions = inputs.resolved.limits.sessions}),
         config_(std::move(inputs), engine_),
-        api_(engine_, sessions_, clock_, config_),
+        api_(loop_, engine_, sessions_, clock_, config_),
         control_(loop_, api_, {.max_connections = resolved_.limits.control_connections}),
         metrics_(loop_, engine_, sessions_, static_cast<double>(clock_.RealtimeNs()) * 1e-9),
         service_manager_(loop_),

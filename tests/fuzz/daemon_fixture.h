@@ -62,7 +62,7 @@ class InProcessDaemon {
     }
     engine_ = std::make_unique<engine::Engine>(loop_, clock_, policies_, options);
     hub_ = std::make_unique<server::SessionHub>(loop_, *engine_, clock_, server::SessionOptions{.socket_path = socket()});
-    api_ = std::make_unique<server::ControlApi>(*engine_, *hub_, clock_, config_);
+    api_ = std::make_unique<server::ControlApi>(loop_, *engine_, *hub_, clock_, config_);
     metrics_ = std::make_unique<server::Metrics>(loop_, *engine_, *hub_, 0);
     api_->policies = &policies_;
     api_->metrics_text = [this] { return metrics_->Text(); };

@@ -55,7 +55,7 @@ class Listing : public ControlApiTest {
 TEST_F(Listing, APageEndsOnTimeWhateverItsLimit) {
   fuzz::FixedConfig config("/run");
   const TickingClock clock(150'000);
-  ControlApi api(daemon.engine(), daemon.hub(), clock, config);
+  ControlApi api(daemon.loop(), daemon.engine(), daemon.hub(), clock, config);
   const Pages all = List(api, "&recursive=1&limit=10000", [](std::size_t) {});
   EXPECT_EQ(all.listed.size(), std::size_t{kFiles});
   EXPECT_LE(all.largest, 150u) << "four looks at the clock are over half a millisecond";

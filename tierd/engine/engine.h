@@ -109,6 +109,7 @@ class Engine {
   Catalogue& catalogue() { return *catalogue_; }
   Placement& placement() { return *placement_; }
   Jobs& jobs() { return *jobs_; }
+  Workers& workers() { return workers_; }
   Fetcher& fetcher() { return *fetcher_; }
   ssd::SsdTier* ssd() { return ssd_.get(); }
   const EngineOptions& options() const { return options_; }
@@ -116,8 +117,10 @@ class Engine {
   const ssd::RecoveryReport& recovery() const { return recovery_; }
   bool recovering() const { return recovering_; }
   const LoopLag& lag() const { return lag_; }
+  // The loop was kept since then (PreciseNs) by what is no turn of the engine's.
+  void NoteTurn(std::int64_t begin_ns);
   const std::string& ssd_note() const { return ssd_note_; }
-  // The source and relative path of an absolute path; null if it is below none.
+  // The source and relative path of an absolute path; null if it is below none. Any thread, behind Start.
   SourceUnit* Locate(std::string_view absolute, std::string* relative);
   // Everything known at or below a path, in slices (Sweeps::Start).
   void Sweep(Sweeps::Request request);
@@ -198,7 +201,6 @@ class Engine {
   bool RenewPolicy(SourceUnit& unit);
   void PrefetchFor(std::span<const RingAccess> accesses);
   void NoteAccess(SessionId session, ObjectId object, std::uint8_t tier);
-  void NoteLag(std::int64_t begin_ns);
   AccessWatch::Tiers TiersForWatch() const;
   void ScheduleTurn();
   void Turn();

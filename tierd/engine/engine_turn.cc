@@ -153,7 +153,7 @@ void Engine::Turn() {
   else next_step_ = 0;
   if (on_turn) failed_ |= Fails(on_turn);
   failed_ |= Fails([&] { EndTurn(); });
-  NoteLag(begin);
+  NoteTurn(begin);
   if (more && !failed_) ScheduleTurn();  // without memory the next tick is soon enough: trying at once would keep a processor busy
 }
 
@@ -190,7 +190,7 @@ bool Engine::StepForerunners() {
   return false;
 }
 
-void Engine::NoteLag(std::int64_t begin_ns) {
+void Engine::NoteTurn(std::int64_t begin_ns) {
   const auto took = static_cast<std::uint64_t>(clock_.PreciseNs() - begin_ns);
   std::size_t bucket = 0;
   while (bucket + 1 < LoopLag::kBuckets && took >= (std::uint64_t{16'000} << bucket)) ++bucket;

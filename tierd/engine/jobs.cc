@@ -38,7 +38,7 @@ std::uint64_t Jobs::Prefetch(std::vector<Item> items, PrefetchOptions options) {
   if (running_ >= kRunningJobs) return 0;
   const JobPtr job = NewJob(JobKind::kPrefetch, std::move(items));
   job->options = options;
-  Try(job, [&] { StartItems(job); });
+  Try(job, [&] { WalkItems(job); });
   return job->status.id;
 }
 
@@ -52,12 +52,23 @@ void Jobs::WarmUp(SourceUnit& unit, const std::string& directory) {
   const JobPtr job = NewJob(JobKind::kWarmup, {{&unit, directory}});
   job->options.evict = false;
   job->warm_unit = &unit;
-  Try(job, [&] { StartItems(job); });
+  Try(job, [&] { WalkItems(job); });
 }
 
-void Jobs::StartItems(const JobPtr& job) {
+void Jobs::WalkItems(const JobPtr& job) {
   job->walks_under_way = job->items.size();
-  for (const Item& item : job->items) WalkItem(job, item);
+  job->next_item = 0;
+  WalkSome(job);
+}
+
+// Each is a request to the source or has to wait for others': some 1 us.
+void Jobs::WalkSome(const JobPtr& job) {
+  for (std::size_t begun = 0; begun < kPerTurn && !job->over() && job->next_item < job->items.size(); ++begun) {
+    const Item& item = job->items[job->next_item++];
+    if (job->status.kind == JobKind::kWalk) StatTree(job, item);
+    else if (job->status.state == JobState::kVerifying) WalkAgain(job, item);
+    else WalkItem(job, item);
+  }
 }
 
 void Jobs::WalkItem(const JobPtr& job, const Item& item) {
@@ -110,12 +121,14 @@ bool Jobs::Pump() {
       if (!file->in_turn) BringMore(job, file);
     }
     more |= !job->paused.empty();
+    if (job->walks_under_way != 0) Try(job, [&] { WalkSome(job); });
     PumpJob(job);
     if (job->status.kind == JobKind::kPrefetch || job->status.kind == JobKind::kWarmup) MaybeVerify(job);
     more |= before - std::min(before, job->queue.size()) >= kPerTurn;
     queued += job->queue.size();
     unplaced |= !job->unplaced.empty();
     more |= job->status.kind == JobKind::kVerify && !job->over() && job->status.walking;
+    more |= job->walks_under_way != 0 && !job->over() && job->next_item < job->items.size();
   }
   walks_paused_ = queued > kQueueHigh || unplaced;
   return more;
@@ -287,27 +300,28 @@ void Jobs::MaybeVerify(const JobPtr& job) {
 // What is asked for now, against what is in a tier now.
 void Jobs::Verify(const JobPtr& job) {
   job->walks.clear();
-  job->walks_under_way = job->items.size();
   if (job->items.empty()) return End(job);
-  for (const Item& item : job->items) {
-    SourceUnit* unit = item.unit;
-    const std::string path = item.path;
-    source::WalkRequest walk;
-    walk.path = path;
-    walk.on_batch = [this, job, unit](const source::WalkBatch& batch) {
-      if (job->over()) return;
-      for (const source::WalkEntry& entry : batch.entries) {
-        if (entry.type == DT_REG) VerifyFile(job, *unit, batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name);
-      }
-    };
-    walk.on_done = [this, job, unit, path](const source::WalkTotals& totals) {
-      if (job->over()) return;
-      if (totals.directories == 0 && totals.first_error == ENOTDIR) VerifyFile(job, *unit, path);
-      else if (!totals.complete() && job->status.error.empty()) job->status.error = "could not list everything again to verify";
-      if (--job->walks_under_way == 0) End(job);
-    };
-    job->walks.emplace_back(unit, unit->job_walker->Start(std::move(walk)));
-  }
+  WalkItems(job);
+}
+
+void Jobs::WalkAgain(const JobPtr& job, const Item& item) {
+  SourceUnit* unit = item.unit;
+  const std::string path = item.path;
+  source::WalkRequest walk;
+  walk.path = path;
+  walk.on_batch = [this, job, unit](const source::WalkBatch& batch) {
+    if (job->over()) return;
+    for (const source::WalkEntry& entry : batch.entries) {
+      if (entry.type == DT_REG) VerifyFile(job, *unit, batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name);
+    }
+  };
+  walk.on_done = [this, job, unit, path](const source::WalkTotals& totals) {
+    if (job->over()) return;
+    if (totals.directories == 0 && totals.first_error == ENOTDIR) VerifyFile(job, *unit, path);
+    else if (!totals.complete() && job->status.error.empty()) job->status.error = "could not list everything again to verify";
+    if (--job->walks_under_way == 0) End(job);
+  };
+  job->walks.emplace_back(unit, unit->job_walker->Start(std::move(walk)));
 }
 
 void Jobs::VerifyFile(const JobPtr& job, SourceUnit& unit, std::string_view path) {

@@ -100,7 +100,9 @@ class Jobs {
     if (!Survives(step)) Abandon(job);
   }
   void Abandon(const JobPtr& job);
-  void StartItems(const JobPtr& job);
+  // A walk of each item, some in each turn.
+  void WalkItems(const JobPtr& job);
+  void WalkSome(const JobPtr& job);
   void StatTree(const JobPtr& job, const Item& item);
   void Observe(const JobPtr& job, Seen seen);
   bool Place(const JobPtr& job, const Seen& seen);
@@ -109,6 +111,7 @@ class Jobs {
   void PumpRecords(const JobPtr& job);
   bool ReadRecord(const JobPtr& job, ObjectId object);
   void WalkItem(const JobPtr& job, const Item& item);
+  void WalkAgain(const JobPtr& job, const Item& item);
   void PumpJob(const JobPtr& job);
   void BringFile(const JobPtr& job, SourceUnit& unit, std::string path);
   static Fetcher::BringRequest RequestFor(const JobPtr& job, const File& file, std::uint32_t chunk);

@@ -17,9 +17,8 @@ constexpr std::size_t kLookedAtPerTurn = 4096;
 std::uint64_t Jobs::Walk(std::vector<Item> items) {
   if (running_ >= kRunningJobs) return 0;
   const JobPtr job = NewJob(JobKind::kWalk, std::move(items));
-  job->walks_under_way = job->items.size();
   Try(job, [&] {
-    for (const Item& item : job->items) StatTree(job, item);
+    WalkItems(job);
     PumpWalk(job);
   });
   return job->status.id;

@@ -39,7 +39,8 @@ struct Jobs::Job {
   std::deque<std::pair<SourceUnit*, std::string>> queue;
   std::deque<std::shared_ptr<File>> paused;  // have had their share of a turn
   std::size_t files_under_way = 0;
-  std::size_t walks_under_way = 0;
+  std::size_t walks_under_way = 0;  // those of items to come, too
+  std::size_t next_item = 0;        // its walk begins next
   std::vector<std::pair<SourceUnit*, source::WalkId>> walks;
   std::uint64_t refusals = 0;
   std::uint64_t requeued = 0;

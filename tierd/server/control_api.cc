@@ -6,12 +6,14 @@
 #include <charconv>
 
 #include "tierd/ram/segment.h"
+#include "tierd/server/control_body.h"
 #include "tierd/server/control_json.h"
 
 namespace tierd::server {
 namespace {
 
 constexpr const char* kTierNames[abi::kTiers] = {"ram", "ssd", "source", "bypass"};
+constexpr std::size_t kReadAtOnce = 16 * 1024;  // of a body: some 150 us; what is longer is read by a worker
 constexpr const char* kStalenessNames[] = {"immutable", "ttl", "open"};
 
 double Seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
@@ -67,8 +69,8 @@ nlohmann::json JobJson(const engine::JobStatus& job, std::int64_t now_ns) {
 
 }  // namespace
 
-ControlApi::ControlApi(engine::Engine& engine, SessionHub& sessions, const Clock& clock, ConfigHost& config)
-    : engine_(engine), sessions_(sessions), clock_(clock), config_(config), started_ns_(clock.MonotonicNs()) {}
+ControlApi::ControlApi(boost::asio::io_context& loop, engine::Engine& engine, SessionHub& sessions, const Clock& clock, ConfigHost& config)
+    : loop_(loop), engine_(engine), sessions_(sessions), clock_(clock), config_(config), started_ns_(clock.MonotonicNs()) {}
 
 // ---- routing ---------------------------------------------------------------------------------------------------------------
 
@@ -117,6 +119,7 @@ bool Has(const std::vector<std::string_view>& names, std::string_view name) { re
 }  // namespace
 
 void ControlApi::Handle(std::string_view method, std::string_view target, std::string_view body, const Caller& caller, Answer answer) {
+  const Timed timed(*this);
   const auto parsed = ParseTarget(target);
   if (!parsed) return answer(JsonError(400, "bad_request", "the query of " + std::string(target) + " cannot be decoded"));
   const std::string& path = parsed->path;
@@ -134,12 +137,13 @@ void ControlApi::Handle(std::string_view method, std::string_view target, std::s
   if (path.starts_with(kPlanPrefix)) return answer(OnePlan(std::string_view(path).substr(kPlanPrefix.size()), method == "DELETE"));
   if (path == "/v1/du") return DiskUse(parsed->query, std::move(answer));
   if (method == "GET") return answer(Get(path, parsed->query));
-  const Json document = Json::parse(body, nullptr, false);
-  if (document.is_discarded() || !document.is_object()) return answer(JsonError(400, "bad_request", "the body is not a JSON object"));
-  for (const auto& [name, value] : document.items()) {
-    if (!Has(end_point->members, name)) return answer(JsonError(400, "bad_request", "unknown member \"" + name + "\""));
-  }
-  return Order(path, document, caller, std::move(answer));
+  if (body.size() <= kReadAtOnce) return Order(path, ReadBody(body, end_point->members), caller, std::move(answer));
+  (void)engine_.workers().Run([this, text = std::string(body), end_point] { return std::optional<Body>(ReadBody(text, end_point->members)); },
+                              [this, path, caller, answer = std::move(answer)](std::optional<Body> read) {
+                                const Timed turn(*this);
+                                if (read) Order(path, *std::move(read), caller, answer);
+                                else answer(JsonError(429, "busy", "memory has run out; try again"));
+                              });
 }
 
 ControlApi::Response ControlApi::Get(std::string_view path, const Query& query) {
@@ -155,20 +159,22 @@ ControlApi::Response ControlApi::Get(std::string_view path, const Query& query) 
   return Config();
 }
 
-void ControlApi::Order(std::string_view path, const Json& body, const Caller& caller, Answer answer) {
+void ControlApi::Order(std::string_view path, Body read, const Caller& caller, Answer answer) {
+  if (read.refused) return answer(*std::move(read.refused));
+  const Json& body = read.members;
   if (path == "/v1/config") return answer(PatchConfig(body));
   if (path == "/v1/config/reload") return answer(Reload());
   if (path == "/v1/plans") return TellPlan(body, caller, std::move(answer));
-  if (path == "/v1/walk") return answer(Walk(body));
-  if (path == "/v1/prefetch") return answer(Prefetch(body));
-  if (path == "/v1/evict") return Evict(body, std::move(answer));
+  if (path == "/v1/walk") return answer(Walk(std::move(read)));
+  if (path == "/v1/prefetch") return answer(Prefetch(std::move(read)));
+  if (path == "/v1/evict") return Evict(std::move(read), std::move(answer));
   if (path == "/v1/trace") return Trace(body, std::move(answer));
   if (path == "/v1/policies/try") return answer(Try(body));
-  if (path == "/v1/policies/priorities") return answer(Prioritize(body));
-  if (path == "/v1/pin") return Pin(body, true, std::move(answer));
-  if (path == "/v1/unpin") return Pin(body, false, std::move(answer));
+  if (path == "/v1/policies/priorities") return answer(Prioritize(read));
+  if (path == "/v1/pin") return Pin(std::move(read), true, std::move(answer));
+  if (path == "/v1/unpin") return Pin(std::move(read), false, std::move(answer));
   if (path == "/v1/gc") return GiveBack(std::move(answer));
-  return answer(Verify(body));
+  return answer(Verify(std::move(read)));
 }
 
 // ---- status ----------------------------------------------------------------------------------------------------------------

@@ -1,7 +1,10 @@
 // What the end points of CONTROL.md answer. Turns (method, target, body) into (status, JSON); no sockets, so that tests call it directly.
 //
-// Owner: main.cc. Loop thread only; one call stays within the loop's quantum: trees are walked by jobs, listings come in pages.
+// Owner: main.cc. Loop thread only; one call stays within the loop's quantum: trees are walked by jobs, listings come in pages, long bodies are read by a
+// worker, and long lists of paths are gone through in slices.
 #pragma once
+
+#include <boost/asio/io_context.hpp>
 
 #include <functional>
 #include <map>
@@ -49,7 +52,8 @@ class ConfigHost {
 class ControlApi {
  public:
   using Response = HttpResponse;
-  ControlApi(engine::Engine& engine, SessionHub& sessions, const Clock& clock, ConfigHost& config);
+  // `loop` is the engine's.
+  ControlApi(boost::asio::io_context& loop, engine::Engine& engine, SessionHub& sessions, const Clock& clock, ConfigHost& config);
 
   // `answer` runs once: inside the call, or later for what takes several turns of the loop (du, evict, pin and unpin of trees).
   using Answer = std::function<void(Response)>;
@@ -71,13 +75,35 @@ class ControlApi {
     std::string absolute;
   };
 
+  // What this keeps the loop for counts as one of its turns.
+  class Timed {
+   public:
+    explicit Timed(ControlApi& api) : api_(api), begin_ns_(api.clock_.PreciseNs()) {}
+    ~Timed() { api_.engine_.NoteTurn(begin_ns_); }
+    Timed(const Timed&) = delete;
+    Timed& operator=(const Timed&) = delete;
+
+   private:
+    ControlApi& api_;
+    const std::int64_t begin_ns_;
+  };
+  struct Body;  // control_body.h
+  // Any thread.
+  Body ReadBody(std::string_view text, const std::vector<std::string_view>& members) const;
+  bool ReadPaths(const Json& paths, std::vector<engine::Jobs::Item>* places, Response* error) const;
+  // Where an end point wants paths: what is said if there are none.
+  static std::optional<Response> LackOfPaths(const Body& body);
+  // A list of places that is gone through in slices.
+  struct Slices;
+  void InSlices(std::vector<engine::Jobs::Item> places, std::function<void(const engine::Jobs::Item&)> each);
+
   struct Usage;
   // The sum of several pieces of work, answered when the last of them has ended.
   struct Tally;
-  void EvictOne(const Place& place, bool invalidate, const std::shared_ptr<Tally>& tally);
+  void EvictOne(const engine::Jobs::Item& place, bool invalidate, const std::shared_ptr<Tally>& tally);
 
   Response Get(std::string_view path, const Query& query);
-  void Order(std::string_view path, const Json& body, const Caller& caller, Answer answer);
+  void Order(std::string_view path, Body read, const Caller& caller, Answer answer);
   Response Status();
   Response Version() const;
   Response Files(const Query& query);
@@ -94,15 +120,15 @@ class ControlApi {
   Response Reload();
   Response Doctor();
   Response Policies() const;
-  Response Prefetch(const Json& body);
-  Response Walk(const Json& body);
-  void Evict(const Json& body, Answer answer);
-  void Pin(const Json& body, bool pin, Answer answer);
-  Response Verify(const Json& body);
+  Response Prefetch(Body body);
+  Response Walk(Body body);
+  void Evict(Body body, Answer answer);
+  void Pin(Body body, bool pin, Answer answer);
+  Response Verify(Body body);
   void GiveBack(Answer answer);
   void Trace(const Json& body, Answer answer);
   Response Try(const Json& body);
-  Response Prioritize(const Json& body);
+  Response Prioritize(const Body& body);
   Response JobStarted(std::uint64_t id) const;
 
   Json TierJson();
@@ -115,11 +141,11 @@ class ControlApi {
   Json ReadJson();
   Json EntryJson(engine::SourceUnit& unit, engine::FileId file) const;
   std::vector<std::string> Why(engine::SourceUnit& unit, engine::FileId file) const;
-  // Places of the `paths` of a body; on failure *error is the answer.
-  bool Places(const Json& body, bool required, std::vector<Place>* places, Response* error);
-  bool PlaceOf(const std::string& path, Place* place, Response* error);
+  // On failure *error is the answer. Any thread.
+  bool PlaceOf(const std::string& path, Place* place, Response* error) const;
   bool PlaceOf(const Query& query, Place* place, Response* error);
 
+  boost::asio::io_context& loop_;
   engine::Engine& engine_;
   SessionHub& sessions_;
   const Clock& clock_;

@@ -1,14 +1,16 @@
 // The end points about paths: files, du, prefetch, evict, pin, walk, verify.
+#include <boost/asio/post.hpp>
+
 #include <algorithm>
 #include <charconv>
 
-#include "tierd/server/control_api.h"
+#include "tierd/server/control_body.h"
 #include "tierd/server/control_json.h"
 
 namespace tierd::server {
 namespace {
 
-constexpr std::size_t kMaxPaths = 10'000;
+constexpr std::int64_t kSliceNs = 500'000;    // of a list of places
 constexpr std::size_t kMaxPage = 10'000;
 constexpr std::size_t kDefaultPage = 1000;
 constexpr std::int64_t kPageNs = 500'000;     // then a page ends, however short it is; to write it takes as long again
@@ -56,21 +58,6 @@ std::string Absolute(const engine::SourceUnit& unit, const std::string& relative
 
 // ---- paths of requests -----------------------------------------------------------------------------------------------------
 
-bool ControlApi::PlaceOf(const std::string& path, Place* place, Response* error) {
-  const auto normal = NormalPath(path);
-  if (!normal) {
-    *error = JsonError(400, "bad_request", "the path " + path + " is not absolute and free of . and ..");
-    return false;
-  }
-  place->unit = engine_.Locate(*normal, &place->relative);
-  if (place->unit == nullptr) {
-    *error = JsonError(404, "outside", *normal + " is below no source");
-    return false;
-  }
-  place->absolute = *normal;
-  return true;
-}
-
 bool ControlApi::PlaceOf(const Query& query, Place* place, Response* error) {
   const auto path = query.find("path");
   if (path == query.end()) {
@@ -78,30 +65,6 @@ bool ControlApi::PlaceOf(const Query& query, Place* place, Response* error) {
     return false;
   }
   return PlaceOf(path->second, place, error);
-}
-
-bool ControlApi::Places(const Json& body, bool required, std::vector<Place>* places, Response* error) {
-  if (!body.contains("paths")) {
-    if (required) *error = JsonError(400, "bad_request", "the body lacks \"paths\"");
-    return !required;
-  }
-  if (!body["paths"].is_array() || (required && body["paths"].empty())) {
-    *error = JsonError(400, "bad_request", "\"paths\" must be a non-empty array");
-    return false;
-  }
-  if (body["paths"].size() > kMaxPaths) {
-    *error = JsonError(413, "too_large", "more than 10,000 paths");
-    return false;
-  }
-  for (const Json& element : body["paths"]) {
-    const auto path = TakePath(element);
-    if (!path) {
-      *error = JsonError(400, "bad_request", "an element of \"paths\" is neither a string nor {\"b64\": ...}");
-      return false;
-    }
-    if (!PlaceOf(*path, &places->emplace_back(), error)) return false;
-  }
-  return true;
 }
 
 // ---- looking ---------------------------------------------------------------------------------------------------------------
@@ -254,54 +217,58 @@ ControlApi::Response ControlApi::DiskUseJson(const Place& place, const Usage& us
 
 // ---- ordering --------------------------------------------------------------------------------------------------------------
 
-namespace {
-std::vector<engine::Jobs::Item> ItemsOf(std::vector<std::pair<engine::SourceUnit*, std::string>> places) {
-  std::vector<engine::Jobs::Item> items;
-  for (auto& [unit, relative] : places) items.push_back({unit, std::move(relative)});
-  return items;
-}
-}  // namespace
+struct ControlApi::Slices : std::enable_shared_from_this<Slices> {
+  Slices(ControlApi& the_api, std::vector<engine::Jobs::Item> the_places, std::function<void(const engine::Jobs::Item&)> the_each)
+      : api(the_api), places(std::move(the_places)), each(std::move(the_each)) {}
+  void Go() {
+    constexpr std::size_t kPerLook = 16;  // at the clock
+    const Timed timed(api);
+    const std::int64_t begin = api.clock_.PreciseNs();
+    while (next < places.size()) {
+      each(places[next++]);
+      if (next % kPerLook == 0 && api.clock_.PreciseNs() - begin > kSliceNs) break;
+    }
+    api.engine_.Kick();
+    if (next < places.size()) boost::asio::post(api.loop_, [self = shared_from_this()] { self->Go(); });
+  }
+  ControlApi& api;
+  const std::vector<engine::Jobs::Item> places;
+  const std::function<void(const engine::Jobs::Item&)> each;
+  std::size_t next = 0;
+};
 
-ControlApi::Response ControlApi::Prefetch(const Json& body) {
-  std::vector<Place> places;
-  Response error;
-  if (!Places(body, true, &places, &error)) return error;
+void ControlApi::InSlices(std::vector<engine::Jobs::Item> places, std::function<void(const engine::Jobs::Item&)> each) {
+  std::make_shared<Slices>(*this, std::move(places), std::move(each))->Go();  // shared with the turns to come
+}
+
+ControlApi::Response ControlApi::Prefetch(Body body) {
+  if (auto lack = LackOfPaths(body)) return *std::move(lack);
   engine::Jobs::PrefetchOptions options;
-  const std::string tier = body.value("tier", Json("ram")).is_string() ? body.value("tier", std::string("ram")) : "";
+  const Json& members = body.members;
+  const std::string tier = members.value("tier", Json("ram")).is_string() ? members.value("tier", std::string("ram")) : "";
   if (tier != "ram" && tier != "ssd") return JsonError(400, "bad_request", "\"tier\" must be \"ram\" or \"ssd\"");
   for (const char* name : {"pin", "evict"})
-    if (body.contains(name) && !body[name].is_boolean()) return JsonError(400, "bad_request", std::string("\"") + name + "\" must be true or false");
+    if (members.contains(name) && !members[name].is_boolean()) return JsonError(400, "bad_request", std::string("\"") + name + "\" must be true or false");
   options.ssd_only = tier == "ssd";
-  options.pin = body.value("pin", false);
-  options.evict = body.value("evict", true);
+  options.pin = members.value("pin", false);
+  options.evict = members.value("evict", true);
   if (options.ssd_only && engine_.ssd() == nullptr) return JsonError(409, "conflict", "there is no SSD tier");
-  std::vector<std::pair<engine::SourceUnit*, std::string>> wanted;
-  for (Place& place : places) wanted.emplace_back(place.unit, std::move(place.relative));
-  const std::uint64_t id = engine_.jobs().Prefetch(ItemsOf(std::move(wanted)), options);
+  const std::uint64_t id = engine_.jobs().Prefetch(std::move(body.places), options);
   engine_.Kick();
   return JobStarted(id);
 }
 
-ControlApi::Response ControlApi::Walk(const Json& body) {
-  std::vector<Place> places;
-  Response error;
-  if (!Places(body, true, &places, &error)) return error;
-  std::vector<std::pair<engine::SourceUnit*, std::string>> wanted;
-  for (Place& place : places) wanted.emplace_back(place.unit, std::move(place.relative));
-  const std::uint64_t id = engine_.jobs().Walk(ItemsOf(std::move(wanted)));
+ControlApi::Response ControlApi::Walk(Body body) {
+  if (auto lack = LackOfPaths(body)) return *std::move(lack);
+  const std::uint64_t id = engine_.jobs().Walk(std::move(body.places));
   engine_.Kick();
   return JobStarted(id);
 }
 
-ControlApi::Response ControlApi::Verify(const Json& body) {
-  std::vector<Place> places;
-  Response error;
-  if (!Places(body, false, &places, &error)) return error;
+ControlApi::Response ControlApi::Verify(Body body) {
   if (engine_.ssd() == nullptr) return JsonError(409, "conflict", "there is no SSD tier");
   if (engine_.recovering()) return JsonError(409, "conflict", "the SSD index is still being read");
-  std::vector<std::pair<engine::SourceUnit*, std::string>> wanted;
-  for (Place& place : places) wanted.emplace_back(place.unit, std::move(place.relative));
-  const std::uint64_t id = engine_.jobs().VerifyRecords(ItemsOf(std::move(wanted)));
+  const std::uint64_t id = engine_.jobs().VerifyRecords(std::move(body.places));
   engine_.Kick();
   return JobStarted(id);
 }
@@ -326,14 +293,14 @@ struct ControlApi::Tally {
   }
 };
 
-void ControlApi::EvictOne(const Place& place, bool invalidate, const std::shared_ptr<Tally>& tally) {
+void ControlApi::EvictOne(const engine::Jobs::Item& place, bool invalidate, const std::shared_ptr<Tally>& tally) {
   if (!invalidate) {
-    engine_.Advise(*place.unit, abi::AdviseOp::kEvict, place.relative, true, [tally](int failed, std::uint64_t files) { tally->End(failed == 0, files); });
+    engine_.Advise(*place.unit, abi::AdviseOp::kEvict, place.path, true, [tally](int failed, std::uint64_t files) { tally->End(failed == 0, files); });
     return;
   }
   // Generations are kept per dataset: one that loses a file to `invalidate` loses all records of earlier lives. When no frame with the old bytes is left,
   // so that none of them is written to the SSD under the new generation (HAZARDS 2.16).
-  engine_.Advise(*place.unit, abi::AdviseOp::kInvalidate, place.relative, true, [this, tally, unit = place.unit](int failed, std::uint64_t files) {
+  engine_.Advise(*place.unit, abi::AdviseOp::kInvalidate, place.path, true, [this, tally, unit = place.unit](int failed, std::uint64_t files) {
     const bool asked = engine::Survives([&] {
       engine_.VoidRecords(*unit, [tally, failed, files](bool durable) { tally->End(failed == 0 && durable, files); });
     });
@@ -341,35 +308,30 @@ void ControlApi::EvictOne(const Place& place, bool invalidate, const std::shared
   });
 }
 
-void ControlApi::Evict(const Json& body, Answer answer) {
-  std::vector<Place> places;
-  Response error;
-  if (!Places(body, true, &places, &error)) return answer(std::move(error));
-  if (body.contains("invalidate") && !body["invalidate"].is_boolean()) return answer(JsonError(400, "bad_request", "\"invalidate\" must be true or false"));
-  const bool invalidate = body.value("invalidate", false);
-  auto tally = std::make_shared<Tally>(Tally{places.size(), 0, true, std::move(answer)});  // shared by all of them
-  for (const Place& place : places) {
+void ControlApi::Evict(Body body, Answer answer) {
+  if (auto lack = LackOfPaths(body)) return answer(*std::move(lack));
+  if (body.members.contains("invalidate") && !body.members["invalidate"].is_boolean()) return answer(JsonError(400, "bad_request", "\"invalidate\" must be true or false"));
+  const bool invalidate = body.members.value("invalidate", false);
+  auto tally = std::make_shared<Tally>(Tally{body.places.size(), 0, true, std::move(answer)});  // shared by all of them
+  InSlices(std::move(body.places), [this, invalidate, tally](const engine::Jobs::Item& place) {
     // Without memory for this one the others are answered for all the same.
     if (!engine::Survives([&] { EvictOne(place, invalidate, tally); })) tally->End(false, 0);
-  }
-  engine_.Kick();
+  });
 }
 
-void ControlApi::Pin(const Json& body, bool pin, Answer answer) {
-  std::vector<Place> places;
-  Response error;
-  if (!Places(body, true, &places, &error)) return answer(std::move(error));
-  auto tally = std::make_shared<Tally>(Tally{places.size(), 0, true, std::move(answer)});  // shared by all of them
-  for (const Place& place : places) {
+void ControlApi::Pin(Body body, bool pin, Answer answer) {
+  if (auto lack = LackOfPaths(body)) return answer(*std::move(lack));
+  auto tally = std::make_shared<Tally>(Tally{body.places.size(), 0, true, std::move(answer)});  // shared by all of them
+  InSlices(std::move(body.places), [this, pin, tally](const engine::Jobs::Item& place) {
     engine_.Sweep({.unit = place.unit,
-                   .path = place.relative,
+                   .path = place.path,
                    .visit = [this, pin](engine::FileId file) {
                      if (!IsRegular(engine_.catalogue().file(file).flags)) return false;
                      engine_.placement().SetPinned(file, pin);
                      return true;
                    },
                    .done = [tally](bool complete, std::uint64_t files) { tally->End(complete, files); }});
-  }
+  });
 }
 
 }  // namespace tierd::server

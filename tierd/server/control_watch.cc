@@ -1,7 +1,7 @@
 // What is learned from reads: traces, policies that are tried, regret.
 #include <algorithm>
 
-#include "tierd/server/control_api.h"
+#include "tierd/server/control_body.h"
 #include "tierd/server/control_json.h"
 
 namespace tierd::server {
@@ -120,12 +120,11 @@ ControlApi::Response ControlApi::Try(const Json& body) {
   return Ok({{"tried", TriedJson(*unit)}});
 }
 
-ControlApi::Response ControlApi::Prioritize(const Json& body) {
-  std::vector<Place> places;
-  Response error;
-  if (!Places(body, true, &places, &error)) return error;
+ControlApi::Response ControlApi::Prioritize(const Body& body) {
+  if (auto lack = LackOfPaths(body)) return *std::move(lack);
+  const std::vector<engine::Jobs::Item>& places = body.places;
   if (places.size() > kMostPriorities) return JsonError(413, "too_large", "more than 1,000 paths");  // some 1 us each, in one turn of the loop
-  const Json priorities = body.value("priorities", Json());
+  const Json priorities = body.members.value("priorities", Json());
   if (!priorities.is_array() || priorities.size() != places.size()) return JsonError(400, "bad_request", "\"priorities\" must be as many numbers as there are paths");
   std::uint64_t files = 0, heard = 0;
   for (const auto& unit : engine_.sources()) {
@@ -134,7 +133,7 @@ ControlApi::Response ControlApi::Prioritize(const Json& body) {
     for (std::size_t i = 0; i < places.size(); ++i) {
       if (!priorities[i].is_number() || !(priorities[i].get<double>() >= 0)) return JsonError(400, "bad_request", "a priority is a number, 0 or more");
       if (places[i].unit != unit.get()) continue;
-      paths.push_back(places[i].relative);
+      paths.push_back(places[i].path);
       values.push_back(priorities[i].get<double>());
     }
     if (paths.empty()) continue;

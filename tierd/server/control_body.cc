@@ -1,0 +1,77 @@
+#include "tierd/server/control_body.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "tierd/server/control_json.h"
+
+namespace tierd::server {
+
+namespace {
+constexpr std::size_t kMaxPaths = 10'000;
+constexpr const char* kNoArray = "\"paths\" must be a non-empty array";
+}  // namespace
+
+ControlApi::Body ControlApi::ReadBody(std::string_view text, const std::vector<std::string_view>& members) const {
+  // Nothing of a refused one goes on to the loop, which would have to free it.
+  const auto refused = [](Response response) {
+    Body body;
+    body.refused = std::move(response);
+    return body;
+  };
+  Body body;
+  body.members = Json::parse(text, nullptr, false);
+  if (body.members.is_discarded() || !body.members.is_object()) return refused(JsonError(400, "bad_request", "the body is not a JSON object"));
+  for (const auto& [name, value] : body.members.items()) {
+    if (std::find(members.begin(), members.end(), name) == members.end()) return refused(JsonError(400, "bad_request", "unknown member \"" + name + "\""));
+  }
+  const auto paths = body.members.find("paths");
+  if (paths == body.members.end()) return body;
+  body.has_paths = true;
+  Response error;
+  if (!ReadPaths(*paths, &body.places, &error)) return refused(std::move(error));
+  body.members.erase(paths);
+  return body;
+}
+
+bool ControlApi::PlaceOf(const std::string& path, Place* place, Response* error) const {
+  const auto normal = NormalPath(path);
+  if (!normal) {
+    *error = JsonError(400, "bad_request", "the path " + path + " is not absolute and free of . and ..");
+    return false;
+  }
+  place->unit = engine_.Locate(*normal, &place->relative);
+  if (place->unit == nullptr) {
+    *error = JsonError(404, "outside", *normal + " is below no source");
+    return false;
+  }
+  place->absolute = *normal;
+  return true;
+}
+
+bool ControlApi::ReadPaths(const Json& paths, std::vector<engine::Jobs::Item>* places, Response* error) const {
+  const auto refuse = [error](Response response) {
+    *error = std::move(response);
+    return false;
+  };
+  if (!paths.is_array()) return refuse(JsonError(400, "bad_request", kNoArray));
+  if (paths.size() > kMaxPaths) return refuse(JsonError(413, "too_large", "more than 10,000 paths"));
+  places->reserve(paths.size());
+  for (const Json& element : paths) {
+    const auto path = TakePath(element);
+    if (!path) return refuse(JsonError(400, "bad_request", "an element of \"paths\" is neither a string nor {\"b64\": ...}"));
+    Place place;
+    if (!PlaceOf(*path, &place, error)) return false;
+    places->push_back({place.unit, std::move(place.relative)});
+  }
+  return true;
+}
+
+std::optional<ControlApi::Response> ControlApi::LackOfPaths(const Body& body) {
+  if (!body.has_paths) return JsonError(400, "bad_request", "the body lacks \"paths\"");
+  if (body.places.empty()) return JsonError(400, "bad_request", kNoArray);
+  return std::nullopt;
+}
+
+}  // namespace tierd::server
