@@ -222,14 +222,17 @@ struct ControlApi::Slices : std::enable_shared_from_this<Slices> {
       : api(the_api), places(std::move(the_places)), each(std::move(the_each)) {}
   void Go() {
     constexpr std::size_t kPerLook = 16;  // at the clock
-    const Timed timed(api);
     const std::int64_t begin = api.clock_.PreciseNs();
     while (next < places.size()) {
       each(places[next++]);
       if (next % kPerLook == 0 && api.clock_.PreciseNs() - begin > kSliceNs) break;
     }
     api.engine_.Kick();
-    if (next < places.size()) boost::asio::post(api.loop_, [self = shared_from_this()] { self->Go(); });
+    if (next == places.size()) return;
+    boost::asio::post(api.loop_, [self = shared_from_this()] {
+      const Timed turn(self->api);
+      self->Go();
+    });
   }
   ControlApi& api;
   const std::vector<engine::Jobs::Item> places;
