@@ -1,10 +1,12 @@
 #include "tierd/ram/memory_pressure.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 
 namespace tierd::ram {
 namespace {
@@ -125,6 +127,28 @@ TEST_F(MemoryPressureTest, AGaugeSeesWhatChanges) {
   Write("cgroup/gone/memory.max", "104857600\n");
   Write("cgroup/gone/memory.current", "0\n");
   EXPECT_EQ(gauge.Read().room_bytes, 100 * kMiB) << "it was not there before";
+}
+
+// Files of each level stay open; where a process may have few descriptors they are for its clients (F15).
+TEST_F(MemoryPressureTest, WhereDescriptorsAreFewNoneAreKept) {
+  Write("proc/self/cgroup", "0::/a/b\n");
+  for (const char* group : {"cgroup/a/", "cgroup/a/b/"}) {
+    Write(std::string(group) + "memory.max", "104857600\n");
+    Write(std::string(group) + "memory.current", "52428800\n");
+  }
+  const auto open_files = [] { return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()); };
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  MemoryGauge gauge({(root / "proc").string(), (root / "cgroup").string()});
+  const auto none = open_files();
+  rlimit few = before;
+  few.rlim_cur = 100;
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  EXPECT_EQ(gauge.Read().room_bytes, 50 * kMiB);
+  EXPECT_EQ(open_files(), none);
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(gauge.Read().room_bytes, 50 * kMiB);
+  EXPECT_EQ(open_files(), none + 6);
 }
 
 // The controller is in one hierarchy: what lies in the other's directory is not a limit.

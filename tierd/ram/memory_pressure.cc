@@ -1,6 +1,7 @@
 #include "tierd/ram/memory_pressure.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,6 +15,12 @@ namespace tierd::ram {
 namespace {
 
 constexpr std::size_t kMostBytes = 64 << 10;
+constexpr rlim_t kFewDescriptors = 256;
+
+bool FewDescriptors() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < kFewDescriptors;
+}
 
 // The number behind `name` at the start of a line: "MemAvailable:   24289380 kB", "inactive_file 4096".
 std::optional<std::uint64_t> Field(std::string_view text, std::string_view name) {
@@ -83,7 +90,10 @@ std::string MemoryGauge::ReadSmallFile(const std::string& path) {
       got = ::pread(fd.get(), part, sizeof part, static_cast<off_t>(text.size()));
       if (got > 0) text.append(part, static_cast<std::size_t>(got));
     }
-    if (got >= 0) return text;
+    if (got >= 0) {
+      if (!keeps_) open_.erase(path);
+      return text;
+    }
     fd = UniqueFd();
     if (fresh) break;
   }
@@ -122,6 +132,7 @@ void MemoryGauge::LookUpwards(const std::string& mount, std::string path, const 
 
 MemoryRoom MemoryGauge::Read() {
   MemoryRoom room;
+  keeps_ = !FewDescriptors();
   const auto available = Field(ReadSmallFile(roots_.proc + "/meminfo"), "MemAvailable");
   room.known = available.has_value();
   room.available_bytes = available.value_or(0) << 10;

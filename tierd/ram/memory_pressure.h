@@ -30,7 +30,8 @@ struct MemoryRoom {
 
 struct CgroupFiles;
 
-// For who looks again and again: keeps the files open. Which cgroups are ours is asked each time.
+// For who looks again and again: keeps the files open, some four for each level of cgroups, unless the process may have few descriptors (F15: they are for clients).
+// Which cgroups are ours is asked each time.
 class MemoryGauge {
  public:
   explicit MemoryGauge(MemoryRoots roots = {}) : roots_(std::move(roots)) {}
@@ -44,6 +45,7 @@ class MemoryGauge {
   const MemoryRoots roots_;
   std::string groups_;                    // text of /proc/self/cgroup at the last look
   std::map<std::string, UniqueFd> open_;  // by path
+  bool keeps_ = true;
 };
 
 // Once.
