@@ -12,6 +12,19 @@
 
 namespace tierd::server {
 
+// Each precise look costs so much; all else stands still.
+class TickingClock final : public Clock {
+ public:
+  explicit TickingClock(std::int64_t step_ns) : step_ns_(step_ns) {}
+  std::int64_t MonotonicNs() const override { return 1'000'000'000; }
+  std::int64_t RealtimeNs() const override { return 1'700'000'000'000'000'000; }
+  std::int64_t PreciseNs() const override { return now_ns_ += step_ns_; }
+
+ private:
+  const std::int64_t step_ns_;
+  mutable std::int64_t now_ns_ = 1'000'000'000;
+};
+
 class ControlApiTest : public testing::Test {
  protected:
   struct Said {

@@ -61,6 +61,23 @@ TEST_F(Lists, WhatIsWrongInThemIsSaid) {
   EXPECT_EQ(Pinned(), 0u);
 }
 
+// Each look at the clock, after sixteen places, takes 0.15 ms: a slice is four of them.
+TEST_F(Lists, ASliceEndsAfterHalfAMillisecond) {
+  fuzz::FixedConfig config("/run");
+  const TickingClock clock(150'000);
+  ControlApi api(daemon.loop(), daemon.engine(), daemon.hub(), clock, config);
+  std::string list;
+  constexpr std::size_t kFew = 200;  // short enough to be read in the call
+  for (std::size_t i = 0; i < kFew; ++i) list += (i == 0 ? "\"" : ", \"") + daemon.data() + "/b/f" + std::to_string(i) + "\"";
+  Said said;
+  api.Handle("POST", "/v1/pin", "{\"paths\": [" + list + "]}", [&said](ControlApi::Response response) { said = {response.status, nlohmann::json::parse(response.body, nullptr, false), response.allow}; });
+  EXPECT_EQ(said.status, 0u);
+  EXPECT_EQ(Pinned(), 64u);
+  for (int i = 0; i < 5000 && said.status == 0; ++i) Turn();
+  EXPECT_EQ(said.body, (nlohmann::json{{"files", kFew}}));
+  EXPECT_EQ(Pinned(), kFew);
+}
+
 // 256 walks begin in a turn: a job of so many paths needs several, and counts each of them.
 TEST_F(Lists, AJobBeginsItsWalksInSeveralTurns) {
   std::string list = "{\"paths\": [";
@@ -71,7 +88,7 @@ TEST_F(Lists, AJobBeginsItsWalksInSeveralTurns) {
   const engine::JobStatus* const job = daemon.engine().jobs().Find(started.body["job"]);
   ASSERT_NE(job, nullptr);
   EXPECT_TRUE(job->walking);
-  EXPECT_LE(job->files_total, 256u);
+  EXPECT_LE(unit().job_walker->active(), 256u);
   for (int turns = 0; job->ended_ns == 0 && turns < 1'000'000; ++turns) {
     daemon.loop().restart();
     daemon.loop().run_one();

@@ -121,9 +121,12 @@ Metrics::~Metrics() { Stop(); }
 
 Status Metrics::Start(const std::string& address) {
   const std::size_t colon = address.rfind(':');
-  auto server = std::make_unique<Server>(page_);
-  Result<int> port = Status(Code::kBusy, "no thread for it");
-  (void)engine::Survives([&] { port = server->Start(address.substr(0, colon), address.substr(colon + 1)); });
+  std::unique_ptr<Server> server;
+  Result<int> port = Status(Code::kBusy, "no thread, descriptor or memory for it");
+  (void)engine::Survives([&] {
+    server = std::make_unique<Server>(page_);
+    port = server->Start(address.substr(0, colon), address.substr(colon + 1));
+  });
   if (!port.ok())
     return Status(Code::kBusy, "cannot serve metrics on " + address + " (" + port.status().message() + "); set daemon.metrics_address to another port or \"off\"");
   server_ = std::move(server);

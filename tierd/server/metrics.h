@@ -2,7 +2,7 @@
 // most a second for it: a hung loop costs the scrape its page (an empty one, by which alerts know), not the daemon. No path, user or pid is ever a label
 // (FAULTS T12).
 //
-// Not prometheus-cpp's exposer: the server in it (CivetWeb) wakes every two seconds whether anybody asks or not; an idle daemon wakes for little else.
+// Not prometheus-cpp's exposer: the server in it (CivetWeb) wakes every two seconds whether anybody asks or not, which an idle daemon must not.
 //
 // Owner: main.cc. Start and Stop on the loop thread.
 #pragma once
