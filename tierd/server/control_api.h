@@ -55,7 +55,7 @@ class ControlApi {
   // `loop` is the engine's.
   ControlApi(boost::asio::io_context& loop, engine::Engine& engine, SessionHub& sessions, const Clock& clock, ConfigHost& config);
 
-  // `answer` runs once: inside the call, or later for what takes several turns of the loop (du, evict, pin and unpin of trees).
+  // `answer` runs once: inside the call, or later for what takes several turns of the loop (du, evict, pin and unpin of trees; any long body).
   using Answer = std::function<void(Response)>;
   struct Caller {
     int process = 0;  // who asks, as this process would name it; 0: not known
