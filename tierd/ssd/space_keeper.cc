@@ -15,7 +15,9 @@ namespace {
 // Free regions that wait for the writer.
 constexpr std::uint32_t kAhead = 2;
 constexpr std::int64_t kMeasureEveryNs = 1'000'000'000;
-constexpr std::int64_t kMeasureQuietEveryNs = 4'000'000'000;  // where nothing was appended since, and nothing is wrong: an idle daemon is not woken for it
+// Where nothing was appended since, and nothing is wrong: before others, writing at 4 GB/s, have used up what may be used; but an idle daemon is not woken for it often.
+constexpr std::int64_t kLeastQuietNs = 4'000'000'000, kMostQuietNs = 9'000'000'000;
+constexpr std::int64_t kOthersBytesPerNs = 4;
 
 // The directory under its name is still the one that is open.
 bool DirectoryIsThere(int dir_fd, const std::string& path) {
@@ -110,30 +112,44 @@ void SpaceKeeper::Tick() {
   } else if (error == EROFS) {
     OnReadOnly();
   }
+  TakeMeasured();
   const std::uint64_t asked = context_.counters.appends + context_.counters.appends_refused_no_space;
   const bool quiet = asked == measured_asked_ && !full_ && writer_.writable();
-  if (measuring_ || (measured_ns_ != 0 && now - measured_ns_ < (quiet ? kMeasureQuietEveryNs : kMeasureEveryNs))) return;
-  measuring_ = true;
+  if (measuring_ || (measured_ns_ != 0 && now - measured_ns_ < (quiet ? quiet_ns_ : kMeasureEveryNs))) return;
   measured_asked_ = asked;
   measured_ns_ = now;
-  context_.maintenance.Post([this, dir = context_.directory.dir.get(), path = context_.directory.path, refused = refused_] {
-    const RegionFiles::Space space = RegionFiles::MeasureSpace(dir);
-    const bool there = DirectoryIsThere(dir, path);
-    const bool recovered = refused && TakesWrites(dir);
-    context_.mailbox.Post([this, space, there, recovered] {
-      if (recovered) refused_ = false;
-      OnMeasured(space, there);
-    });
+  Measure();
+}
+
+void SpaceKeeper::Measure() {
+  measuring_ = true;
+  measured_->done.store(false, std::memory_order_relaxed);
+  context_.maintenance.Post([measured = measured_, dir = context_.directory.dir.get(), path = context_.directory.path, refused = refused_] {
+    measured->space = RegionFiles::MeasureSpace(dir);
+    measured->directory_there = DirectoryIsThere(dir, path);
+    measured->takes_writes = refused && TakesWrites(dir);
+    measured->done.store(true, std::memory_order_release);
   });
 }
 
-void SpaceKeeper::OnMeasured(const RegionFiles::Space& space, bool directory_there) {
+void SpaceKeeper::TakeMeasured() {
+  if (!measuring_ || !measured_->done.load(std::memory_order_acquire)) return;
   measuring_ = false;
-  writer_.set_writable(context_.directory.writable && directory_there && !refused_ && !(space.status.ok() && space.read_only));
+  const bool was_well = writer_.writable() && !full_;
+  OnMeasured();
+  const bool well = writer_.writable() && !full_;
+  if (must_shrink() || well != was_well) context_.mailbox.Post([] {});  // a turn, where something is to be done
+}
+
+void SpaceKeeper::OnMeasured() {
+  const RegionFiles::Space& space = measured_->space;
+  if (measured_->takes_writes) refused_ = false;
+  writer_.set_writable(context_.directory.writable && measured_->directory_there && !refused_ && !(space.status.ok() && space.read_only));
   if (!space.status.ok()) return;
   full_ = false;
   const std::int64_t spare = static_cast<std::int64_t>(std::min<std::uint64_t>(space.free_bytes, std::numeric_limits<std::int64_t>::max())) -
                              static_cast<std::int64_t>(min_free_bytes_);
+  quiet_ns_ = std::clamp(spare / kOthersBytesPerNs, kLeastQuietNs, kMostQuietNs);
   const std::int64_t region = context_.format.region_bytes;
   // Rounded down, also below zero: any shortfall costs a region.
   std::int64_t more = spare >= 0 ? spare / region : -((-spare + region - 1) / region);

@@ -4,8 +4,11 @@
 // Part of the tier; loop thread only. Everything that blocks runs on the maintenance worker.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 
+#include "tierd/ssd/region_files.h"
 #include "tierd/ssd/region_writer.h"
 #include "tierd/ssd/tier_context.h"
 
@@ -21,7 +24,9 @@ class SpaceKeeper {
   void Step(bool give_back);
   // Nothing is being allocated or punched, and no free region is surplus.
   bool at_rest() const;
-  // Asks the file system how full it is, once a second where somebody writes, else every four; called a few times a second.
+  // Has the file system asked how full it is: once a second where somebody writes, else every four to nine, as it has room; and takes the answer, which wakes nobody
+  // unless something is to be done.
+  // Called a few times a second, of an idle daemon once.
   void Tick();
 
   // How many regions may hold space now.
@@ -38,7 +43,9 @@ class SpaceKeeper {
  private:
   void Allocate();
   void Punch(std::uint32_t region);
-  void OnMeasured(const RegionFiles::Space& space, bool directory_there);
+  void Measure();
+  void TakeMeasured();
+  void OnMeasured();
   void OnReadOnly();
 
   TierContext& context_;
@@ -50,9 +57,18 @@ class SpaceKeeper {
   bool started_ = false;
   bool full_ = false;       // the last allocation found no space; until the next measurement
   bool busy_ = false;       // a job is allocating or punching
+  // What the maintenance worker found; its own while measuring_ and not done.
+  struct Measured {
+    RegionFiles::Space space;
+    bool directory_there = false;
+    bool takes_writes = false;  // again, after it refused one
+    std::atomic<bool> done{false};
+  };
+  const std::shared_ptr<Measured> measured_ = std::make_shared<Measured>();
   bool measuring_ = false;
   bool refused_ = false;    // a write met EROFS; until a touch of the directory succeeds
   std::int64_t measured_ns_ = 0;
+  std::int64_t quiet_ns_ = 0;  // until the next one, if nobody writes
   std::uint64_t measured_asked_ = 0;  // appends by then, refused ones too
 };
 
