@@ -178,6 +178,11 @@ Result<std::unique_ptr<RecordIndex>> RecordIndex::Open(const std::string& path, 
   options.write_buffer_size = 4u << 20;
   options.max_open_files = 100;
   options.compression = leveldb::kNoCompression;
+  // Without CURRENT it was given up: LevelDB would make a new one, and then fill it from the logs that lie there.
+  if (!options.env->FileExists(path + "/CURRENT")) {
+    (void)leveldb::DestroyDB(path, options);
+    ::mkdir(path.c_str(), 0700);  // LevelDB would make it for everybody to look at
+  }
   leveldb::DB* raw = nullptr;
   const leveldb::Status opened = leveldb::DB::Open(options, path, &raw);
   if (!opened.ok()) return FromLevelDb(opened, "open index");

@@ -1,5 +1,7 @@
 #include "tierd/ssd/recovery.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <new>
@@ -27,6 +29,8 @@ class Recovery {
       (void)out_.index.release();  // it may hold locks for ever now: its library does not stand this
     }
     if (!status.ok()) out_.index.reset();
+    // A life without an index: what lies there would tell an old story at the next start.
+    if (!status.ok() && status.code() != Code::kStopped) Insist([this] { ::unlink((in_.index_path + "/CURRENT").c_str()); });
     TIERD_KILL_POINT("ssd.recover.after_scan");
     if (!regions_told_) {
       std::fill(epochs_.begin(), epochs_.end(), 0);
