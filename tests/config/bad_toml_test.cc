@@ -85,6 +85,18 @@ TEST(BadToml, KeyGivenTwiceIsRefusedWithItsLine) {
   EXPECT_TRUE(config.status().message().starts_with("t:3: ")) << config.status().message();
 }
 
+TEST(BadToml, AKeyOfEndlessDepthIsRefused) {
+  std::string deep = "a";
+  for (int i = 0; i < 400'000; ++i) deep += i % 2 == 0 ? ".a" : " . \"b\"";
+  for (const std::string& text : {deep + " = 1\n", "[" + deep + "]\n", "[ram]\npages = { " + deep + " = 1 }\n"}) {
+    const Result<Config> config = Config::Parse(text, "t");
+    ASSERT_FALSE(config.ok());
+    EXPECT_TRUE(config.status().message().ends_with(": a key with more than 64 dots: keys are section.name")) << config.status().message();
+  }
+  const std::string dots(200, '.');
+  EXPECT_TRUE(Config::Parse("# " + dots + "\n[ram]\npages = \"4k\"  # . . . " + dots + "\n", "t").ok());
+}
+
 TEST(BadToml, AFloodOfMistakesIsCut) {
   std::string text = "[ram]\n";
   for (int i = 0; i < 100; ++i) text += "key" + std::to_string(i) + " = 1\n";

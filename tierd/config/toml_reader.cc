@@ -1,5 +1,7 @@
 #include "tierd/config/toml_reader.h"
 
+#include <cctype>
+
 #define TOML_EXCEPTIONS 0
 // Debug builds too answer a malformed key with an error, not with an abort.
 #define TOML_ASSERT(expr) static_cast<void>(0)
@@ -28,6 +30,28 @@ Value ValueOf(const toml::node& node) {
   return value;
 }
 
+// Of a key such as a.b.c: the parser goes as deep as that, and the stack ends somewhere.
+constexpr unsigned kMostDots = 64;
+
+// The line of a key with more; 0: there is none. What stands between dots is taken for part of a key wherever it stands: in a text or a comment too.
+unsigned LineOfDeepKey(std::string_view text) {
+  unsigned line = 1, dots = 0;
+  bool named = false;  // something since the last dot
+  for (const char c : text) {
+    if (c == '\n') ++line;
+    if (c == '.' && named) {
+      if (++dots > kMostDots) return line;
+      named = false;
+    } else if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-' || c == '"' || c == '\'') {
+      named = true;
+    } else if (c != ' ' && c != '\t') {
+      dots = 0;
+      named = false;
+    }
+  }
+  return 0;
+}
+
 unsigned LineOf(const toml::node& node) { return node.source().begin.line; }
 
 void ReadItems(const toml::table& table, std::size_t index, TomlFile& out) {
@@ -42,6 +66,9 @@ void ReadTable(const toml::table& table, std::string_view name, bool is_array_el
 }  // namespace
 
 Result<TomlFile> ReadToml(std::string_view text, const std::string& file) {
+  if (const unsigned line = LineOfDeepKey(text); line != 0) {
+    return Status(Code::kInvalid, file + ":" + std::to_string(line) + ": a key with more than " + std::to_string(kMostDots) + " dots: keys are section.name");
+  }
   const toml::parse_result parsed = toml::parse(text, file);
   if (!parsed) {
     const toml::parse_error& error = parsed.error();
