@@ -208,5 +208,27 @@ TEST_F(SweepTest, RecordsOfAChangedImmutableSetAreVoidAtOnceAndGoByAndBy) {
   EXPECT_TRUE(OnSsd(names.back())) << "written since";
 }
 
+// One change says it of all records of earlier lives: each further one would void what has been written since.
+TEST_F(SweepTest, ASetRewrittenBetweenTwoLivesIsVoidedOnce) {
+  UseSsd();
+  source_options().staleness = abi::Staleness::kImmutable;
+  const auto names = MakeFiles(40, 20'000);
+  StartEngine();
+  for (const std::string& name : names) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  ASSERT_TRUE(RunUntil([&] { return std::all_of(names.begin(), names.end(), [&](const std::string& name) { return OnSsd(name); }); }));
+  StopEngine();
+  for (const std::string& name : names) Write(name, Bytes(name, 20'000, 2));
+  StartEngine();
+  for (const std::string& name : names) ASSERT_TRUE(Fetch(name).bytes == Bytes(name, 20'000, 2)) << name;
+  EXPECT_EQ(engine().ssd()->DatasetGeneration(unit().dataset_id), 1u);
+  // A file that this life has records of is another matter.
+  ASSERT_TRUE(RunUntil([&] { return OnSsd(names[0]); }));
+  Write(names[0], Bytes(names[0], 20'000, 3));
+  engine().placement().EvictRam(ObjectOf(names[0]), EvictCause::kRequest);
+  engine().placement().EvictSsd(ObjectOf(names[0]), EvictCause::kRequest);
+  EXPECT_TRUE(Fetch(names[0]).bytes == Bytes(names[0], 20'000, 3));
+  EXPECT_EQ(engine().ssd()->DatasetGeneration(unit().dataset_id), 2u);
+}
+
 }  // namespace
 }  // namespace tierd::engine

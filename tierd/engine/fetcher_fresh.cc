@@ -140,6 +140,8 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
 }
 
 void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& stat) {
+  // Records of earlier lives count no more once the dataset was made void in this one.
+  const bool has_records = unit.void_before == 0 || (catalogue_.file(file).flags & kFileChecked) != 0;
   Waiters orphans;
   const std::uint32_t chunks = catalogue_.ChunkCount(file);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) Orphan(catalogue_.ObjectOf(file, chunk), &orphans);
@@ -147,7 +149,7 @@ void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& st
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) unit.policy.ObjectForgotten(Raw(catalogue_.ObjectOf(file, chunk)));
   catalogue_.ChangeVersion(file, stat, unit.options.chunk_bytes);
   Announce(unit, file);
-  if (unit.options.staleness == abi::Staleness::kImmutable && ssd_ != nullptr) {
+  if (unit.options.staleness == abi::Staleness::kImmutable && ssd_ != nullptr && has_records) {
     // A set that was declared immutable has changed: no record of it may come back after a crash (HAZARDS 2.16).
     ssd_->InvalidateDataset(unit.dataset_id, [](const Status&) {});
     if (on_dataset_void) on_dataset_void(unit);
