@@ -3,6 +3,8 @@
 #include <sys/mount.h>
 #include <unistd.h>
 
+#include <fstream>
+
 #include "tests/ssd/tier_fixture.h"
 
 namespace tierd::ssd {
@@ -63,14 +65,38 @@ TEST_P(SsdEngines, TurnsOverManyTimes) {
 INSTANTIATE_TEST_SUITE_P(Kinds, SsdEngines, testing::Values(io::EngineKind::kUring, io::EngineKind::kThreads),
                          [](const auto& kind) { return kind.param == io::EngineKind::kUring ? "uring" : "threads"; });
 
-// A file system of its own of 3 MiB (root only).
-TEST(SsdSmallDisk, FillsUpWithoutHarm) {
-  if (::geteuid() != 0) GTEST_SKIP() << "needs root to mount a tmpfs";
-  TempDirectory dir;
-  if (::mount("tmpfs", dir.path().c_str(), "tmpfs", 0, "size=3m,mode=0700") != 0) GTEST_SKIP() << "mount: " << std::strerror(errno);
-  {
-    SsdOptions options = SmallOptions(dir.path() + "/c");
+// A file system of its own of a few MiB (root only).
+class SsdSmallDisk : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (::geteuid() != 0) GTEST_SKIP() << "needs root to mount a tmpfs";
+    if (::mount("tmpfs", dir.path().c_str(), "tmpfs", 0, "size=12m,mode=0700") != 0) GTEST_SKIP() << "mount: " << std::strerror(errno);
+    Resize("3m");
     options.capacity_bytes = 64u << 20;
+    options.min_free_bytes = 1u << 20;
+  }
+  void TearDown() override { ::umount2(dir.path().c_str(), MNT_DETACH); }
+  void Resize(const std::string& size) { ASSERT_EQ(::mount("tmpfs", dir.path().c_str(), "tmpfs", MS_REMOUNT, ("size=" + size).c_str()), 0) << std::strerror(errno); }
+  void OthersTakeAll() {
+    std::ofstream others(dir.path() + "/others", std::ios::app);
+    const std::string page(4096, 'x');
+    while (others.write(page.data(), 4096).flush().good()) {
+    }
+  }
+  void OthersGo() { std::filesystem::remove(dir.path() + "/others"); }
+  static void Fill(Life& life, int files) {
+    for (int i = 0; i < files; ++i) ASSERT_TRUE(life.Put("f" + std::to_string(i), 1, 20'000).ok()) << i;
+    life.Settle();
+  }
+  std::uint64_t FreeBytes() const { return std::filesystem::space(dir.path()).available; }
+
+  TempDirectory dir;
+  SsdOptions options = SmallOptions(dir.path() + "/c");
+};
+
+TEST_F(SsdSmallDisk, FillsUpWithoutHarm) {
+  options.min_free_bytes = 0;
+  {
     Life life(options);
     ASSERT_TRUE(life.Start().status.ok());
     life.no_retry = false;
@@ -91,7 +117,61 @@ TEST(SsdSmallDisk, FillsUpWithoutHarm) {
     life.ExpectAllReadable();
     life.Stop();
   }
-  ::umount2(dir.path().c_str(), MNT_DETACH);
+}
+
+// Others filled the disk while there was no daemon: what this life needs is made room for, the rest of what is owed is given back, and what remains is served and added to.
+TEST_F(SsdSmallDisk, AStartOnAFullDiskKeepsTheWarmSet) {
+  Resize("12m");
+  {
+    Life life(options);
+    ASSERT_TRUE(life.Start().status.ok());
+    Fill(life, 200);
+    life.Stop();
+  }
+  OthersTakeAll();
+  ASSERT_EQ(FreeBytes(), 0u);
+  Life life(options);
+  const RecoveryReport report = life.Start();
+  EXPECT_TRUE(report.status.ok()) << report.status.ToString();
+  EXPECT_GE(report.records, 180u);
+  EXPECT_TRUE(life.tier->status().writable) << life.tier->note();
+  EXPECT_NE(life.tier->note().find("is full: the SSD tier gave back"), std::string::npos) << life.tier->note();
+  EXPECT_TRUE(life.RunUntil([&] { return FreeBytes() >= options.min_free_bytes; }));
+  EXPECT_FALSE(life.RunUntil([] { return false; }, 10)) << "and it is left at that";
+  EXPECT_GE(life.items.size(), 100u);
+  life.ExpectAllReadable();
+  OthersGo();
+  EXPECT_TRUE(life.RunUntil([&] { return life.Put("new", 1, 20'000).ok(); }));
+  life.Stop();
+}
+
+TEST_F(SsdSmallDisk, ASuperblockThatFoundNoRoomIsWrittenLater) {
+  Resize("12m");
+  Life life(options);
+  ASSERT_TRUE(life.Start().status.ok());
+  Fill(life, 200);
+  OthersTakeAll();
+  Status stored;
+  bool done = false;
+  life.tier->InvalidateDataset(777, [&](const Status& status) {
+    stored = status;
+    done = true;
+  });
+  ASSERT_TRUE(life.RunUntil([&] { return done; }));
+  EXPECT_EQ(stored.code(), Code::kNoSpace) << stored.ToString();
+  life.no_retry = true;
+  EXPECT_EQ(life.Put("late", 1, 100).code(), Code::kBusy) << "a record of a generation that a crash would forget";
+  // The tier gives space back, has it written, and goes on.
+  EXPECT_TRUE(life.RunUntil([&] { return life.tier->status().writable && FreeBytes() >= options.min_free_bytes; }));
+  EXPECT_FALSE(life.RunUntil([] { return false; }, 10));
+  EXPECT_GE(life.items.size(), 100u) << "and gives back no more than it must";
+  OthersGo();
+  EXPECT_TRUE(life.RunUntil([&] { return life.Put("new", 1, 20'000).ok(); }));
+  life.ExpectAllReadable();
+  life.Stop();
+  Life next(options);
+  next.Start();
+  EXPECT_EQ(next.tier->DatasetGeneration(777), 1u);
 }
 
 }  // namespace

@@ -347,6 +347,59 @@ TEST(SsdRecovery, InvalidatedDatasetStaysGone) {
   }
 }
 
+// A storm of changes: as many stores as follow one another, not as there were calls; a stop waits for the last.
+TEST(SsdRecovery, InvalidationsShareTheirStores) {
+  TempDirectory dir;
+  const SsdOptions options = SmallOptions(dir.path() + "/c");
+  constexpr std::uint64_t kTimes = 3000;
+  {
+    Life life(options);
+    life.Start();
+    std::uint64_t told = 0;
+    for (std::uint64_t i = 0; i < kTimes; ++i) life.tier->InvalidateDataset(life.dataset, [&](const Status& status) { told += status.ok() ? 1 : 0; });
+    life.no_retry = true;
+    EXPECT_EQ(life.Put("early", 1, 100).code(), Code::kBusy) << "the generation is not on the disk";
+    int turns = 0;
+    EXPECT_TRUE(life.RunUntil([&] { return ++turns > 8 || told == kTimes; }));
+    EXPECT_EQ(told, kTimes);
+    for (int i = 0; i < 2; ++i) life.tier->InvalidateDataset(life.dataset, [](const Status&) {});
+    life.Stop();
+  }
+  Life life(options);
+  life.Start();
+  EXPECT_EQ(life.tier->DatasetGeneration(life.dataset), kTimes + 2);
+}
+
+// What is written in a life that could not have its index is not in it, and what it names may be gone.
+TEST(SsdRecovery, AnIndexThatMissedALifeIsGivenUp) {
+  TempDirectory dir;
+  const SsdOptions options = SmallOptions(dir.path() + "/c");
+  {
+    Life life(options);
+    life.Start();
+    FillSome(life, 60);
+    life.Stop();
+  }
+  {
+    Superblock superblock;
+    UniqueFd fd(::open(options.directory.c_str(), O_RDONLY | O_DIRECTORY));
+    ASSERT_EQ(*LoadSuperblock(fd.get(), &superblock), SuperblockCheck::kOk);
+    const auto holder = RecordIndex::Open(options.directory + "/index", superblock.salt, nullptr);  // LevelDB lets nobody else in
+    ASSERT_TRUE(holder.ok());
+    Life life(options);
+    EXPECT_FALSE(life.Start().status.ok());
+    for (int i = 0; i < 150; ++i) ASSERT_TRUE(life.Put("later" + std::to_string(i), 1, 20'000).ok());
+    life.Settle();
+    life.Stop();
+  }
+  Life life(options);
+  const RecoveryReport report = life.Start();
+  EXPECT_TRUE(report.status.ok()) << report.status.ToString();
+  EXPECT_TRUE(report.index_rebuilt);
+  for (const auto& [name, item] : life.items) EXPECT_TRUE(name.first.starts_with("later")) << name.first;
+  ExpectAll(life, 150);
+}
+
 TEST(SsdRecovery, KeepsOnlyTheNewestVersion) {
   TempDirectory dir;
   const SsdOptions options = SmallOptions(dir.path() + "/c");

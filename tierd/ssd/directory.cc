@@ -225,12 +225,12 @@ Result<CacheDirectory> OpenCacheDirectory(const SsdOptions& options) {
   // A directory that moved to a device with larger sectors is still readable, through the page cache.
   out.direct_io = alignment != 0 && alignment <= out.superblock.record_alignment;
   ++out.superblock.lives;
-  if (Status stored = StoreSuperblock(out.dir.get(), out.superblock); !stored.ok()) {
-    if (*check != SuperblockCheck::kOk || !reason.empty()) return stored;
-    out.writable = false;  // a full disk must not cost the warm set
-    out.note = "SSD directory " + out.path + " is served read-only: " + stored.message();
+  out.recorded = StoreSuperblock(out.dir.get(), out.superblock);
+  if (!out.recorded.ok()) {
+    if (*check != SuperblockCheck::kOk || !reason.empty()) return out.recorded;
+    out.note = "SSD directory " + out.path + " is served read-only until its superblock can be written: " + out.recorded.message();  // a full disk must not cost the warm set
   }
-  if (::mkdirat(out.dir.get(), "index", 0700) != 0 && errno != EEXIST && out.writable) {
+  if (::mkdirat(out.dir.get(), "index", 0700) != 0 && errno != EEXIST && out.recorded.ok()) {
     return Status::FromErrno(errno, "create " + out.path + "/index");
   }
   return out;

@@ -19,7 +19,7 @@ struct CacheDirectory {
   Superblock superblock;   // of this life: `lives` counts it already, and it is on the disk
   std::string note;        // one line for the log when something was discarded, else empty
   bool direct_io = false;  // O_DIRECT works with superblock.record_alignment
-  bool writable = true;    // false: this life could not be recorded (disk full, read-only): nothing may be written
+  Status recorded;         // not ok: this life could not be (disk full, read-only), and until it is, nothing may be written
 };
 
 // Opens or creates options.directory. See SsdTier::Open for the errors.

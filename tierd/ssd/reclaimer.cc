@@ -29,12 +29,13 @@ void Reclaimer::Step(bool wanted, bool shrink) {
   if (phase_ == Phase::kMoving) return Move();
   if (phase_ == Phase::kChoosing) return Choose();
   if (phase_ != Phase::kIdle || (!wanted && !shrink)) return;
-  if (looks_ == 0 && forgotten_ < context_.format.region_bytes / 8) return;
+  // Space that is owed to the file system does not wait for anything to become dead.
+  if (!shrink && looks_ == 0 && forgotten_ < context_.format.region_bytes / 8) return;
   if (forgotten_ >= context_.format.region_bytes / 8) {
     forgotten_ = 0;
     looks_ = kLooks;
   }
-  --looks_;
+  if (looks_ > 0) --looks_;
   Look(shrink);
 }
 

@@ -30,14 +30,14 @@ bool TakesWrites(int dir_fd) { return ::futimens(dir_fd, nullptr) == 0 || errno 
 
 }  // namespace
 
-SpaceKeeper::SpaceKeeper(TierContext& context, RegionWriter& writer)
-    : context_(context), writer_(writer), limit_regions_(std::numeric_limits<std::uint32_t>::max()),
+SpaceKeeper::SpaceKeeper(TierContext& context, RegionWriter& writer, const SuperblockKeeper& superblock)
+    : context_(context), writer_(writer), superblock_(superblock), limit_regions_(std::numeric_limits<std::uint32_t>::max()),
       min_free_bytes_(context.options.min_free_bytes), min_free_inodes_(context.options.min_free_inodes) {
   SetCapacity(context.options.capacity_bytes);
 }
 
 void SpaceKeeper::SetCapacity(std::uint64_t bytes) {
-  capacity_regions_ = static_cast<std::uint32_t>(bytes / context_.format.region_bytes);
+  capacity_regions_ = static_cast<std::uint32_t>(std::min<std::uint64_t>(bytes / context_.format.region_bytes, std::numeric_limits<std::uint32_t>::max()));
   writer_.set_growable(growable());
 }
 
@@ -53,12 +53,12 @@ bool SpaceKeeper::at_rest() const { return !busy_ && context_.regions.Count(Regi
 
 void SpaceKeeper::Step(bool give_back) {
   writer_.set_growable(growable());
-  if (busy_ || !started_ || !writer_.writable()) return;
+  if (busy_ || !started_ || !may_punch()) return;
   if (must_shrink() || (give_back && context_.regions.Count(RegionState::kFree) > kAhead)) {
     if (const auto region = context_.regions.FindState(RegionState::kFree)) Punch(*region);
     return;
   }
-  if (growable() && context_.regions.Count(RegionState::kFree) < kAhead) Allocate();
+  if (writer_.writable() && growable() && context_.regions.Count(RegionState::kFree) < kAhead) Allocate();
 }
 
 void SpaceKeeper::Allocate() {
@@ -144,7 +144,8 @@ void SpaceKeeper::TakeMeasured() {
 void SpaceKeeper::OnMeasured() {
   const RegionFiles::Space& space = measured_->space;
   if (measured_->takes_writes) refused_ = false;
-  writer_.set_writable(context_.directory.writable && measured_->directory_there && !refused_ && !(space.status.ok() && space.read_only));
+  reachable_ = measured_->directory_there && !(space.status.ok() && space.read_only);
+  writer_.set_writable(may_punch() && !superblock_.failed());
   if (!space.status.ok()) return;
   full_ = false;
   const std::int64_t spare = static_cast<std::int64_t>(std::min<std::uint64_t>(space.free_bytes, std::numeric_limits<std::int64_t>::max())) -

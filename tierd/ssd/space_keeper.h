@@ -10,13 +10,14 @@
 
 #include "tierd/ssd/region_files.h"
 #include "tierd/ssd/region_writer.h"
+#include "tierd/ssd/superblock_keeper.h"
 #include "tierd/ssd/tier_context.h"
 
 namespace tierd::ssd {
 
 class SpaceKeeper {
  public:
-  SpaceKeeper(TierContext& context, RegionWriter& writer);
+  SpaceKeeper(TierContext& context, RegionWriter& writer, const SuperblockKeeper& superblock);
 
   void SetCapacity(std::uint64_t bytes);
   void SetMinFree(std::uint64_t bytes, std::uint64_t inodes);
@@ -35,6 +36,8 @@ class SpaceKeeper {
   bool growable() const { return started_ && !full_ && context_.regions.allocated() < target(); }
   // Regions beyond the target that must be emptied by reclaim before they can be given back.
   bool must_shrink() const { return started_ && context_.regions.allocated() > target(); }
+  // Space can be given back, also where nothing may be written.
+  bool may_punch() const { return reachable_ && !refused_; }
   // After recovery.
   void Start() { started_ = true; }
   // A write met a full file system although its space had been reserved.
@@ -50,6 +53,7 @@ class SpaceKeeper {
 
   TierContext& context_;
   RegionWriter& writer_;
+  const SuperblockKeeper& superblock_;
   std::uint32_t capacity_regions_ = 0;
   std::uint32_t limit_regions_;  // by free space
   std::uint64_t min_free_bytes_;
@@ -66,6 +70,7 @@ class SpaceKeeper {
   };
   const std::shared_ptr<Measured> measured_ = std::make_shared<Measured>();
   bool measuring_ = false;
+  bool reachable_ = true;   // the directory is there, on a file system that takes changes
   bool refused_ = false;    // a write met EROFS; until a touch of the directory succeeds
   std::int64_t measured_ns_ = 0;
   std::int64_t quiet_ns_ = 0;  // until the next one, if nobody writes

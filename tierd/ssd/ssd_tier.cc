@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "tierd/base/check.h"
-#include "tierd/base/kill_point.h"
 #include "tierd/ssd/reclaimer.h"
 #include "tierd/ssd/record_reader.h"
 #include "tierd/ssd/region_writer.h"
 #include "tierd/ssd/space_keeper.h"
+#include "tierd/ssd/superblock_keeper.h"
 #include "tierd/ssd/tier_context.h"
 #include "tierd/ssd/verifier.h"
 
@@ -62,11 +62,12 @@ class SsdTier::Impl {
                  GeometryFor(directory_.superblock.record_alignment)},
         writer_(context_),
         reader_(context_, writer_, checksums_),
-        space_(context_, writer_),
+        superblock_(context_),
+        space_(context_, writer_, superblock_),
         reclaimer_(context_, writer_),
         verifier_(context_),
         next_fill_((directory_.superblock.lives << kFillShift) + 1) {
-    writer_.set_writable(directory_.writable);
+    writer_.set_writable(!superblock_.failed());
   }
 
   ~Impl() { StopThreads(); }
@@ -100,6 +101,7 @@ class SsdTier::Impl {
   TierContext context_;
   RegionWriter writer_;
   RecordReader reader_;
+  SuperblockKeeper superblock_;
   SpaceKeeper space_;
   Reclaimer reclaimer_;
   Verifier verifier_;
@@ -122,6 +124,7 @@ class SsdTier::Impl {
   RecoveryReport report_;
   std::function<void(const RecoveryReport&)> recovered_;
   std::int64_t last_look_ns_ = 0;
+  std::size_t hung_told_ = 0;  // requests that the engine replaces
 };
 
 void SsdTier::Impl::Recover(std::function<void(std::span<const RecoveredRecord>)> batch, std::function<void(const RecoveryReport&)> done,
@@ -194,6 +197,11 @@ Result<SsdLocation> SsdTier::Impl::Append(const RecordIdentity& identity, std::s
     ++counters_.appends_refused_health;
     return Status(Code::kBusy, recovering_ ? "SSD tier is recovering" : "SSD tier is degraded");
   }
+  // A record of a generation that is not on the disk would be taken for another one's after a crash.
+  if (!superblock_.durable()) {
+    ++counters_.appends_refused_busy;
+    return Status(Code::kBusy, superblock_.failed() ? "the superblock cannot be written" : "the superblock is being written");
+  }
   // While space is being given back even the open region takes nothing new.
   Result<SsdLocation> placed = space_.must_shrink() ? Result<SsdLocation>(Status(Code::kNoSpace, "SSD tier is giving space back"))
                                                     : writer_.Append(identity, path, payload, RegionWriter::Use::kNew);
@@ -233,16 +241,9 @@ void SsdTier::Impl::InvalidateDataset(std::uint64_t dataset_id, std::function<vo
     return;
   }
   ++generations[dataset_id];
-  maintenance_.Post([this, dir = directory_.dir.get(), superblock = directory_.superblock, done = std::move(done)] {
-    TIERD_KILL_POINT("ssd.invalidate.before_write");
-    const Status stored = StoreSuperblock(dir, superblock);
-    TIERD_KILL_POINT("ssd.invalidate.after_write");
-    mailbox_.Post([this, done, stored] {
-      // A generation that did not reach the disk would be forgotten at a restart: nothing more is written that could come back.
-      if (!stored.ok()) directory_.writable = false;
-      if (!stored.ok()) writer_.set_writable(false);
-      done(stored);
-    });
+  superblock_.Store([this, done = std::move(done)](const Status& stored) {
+    if (!stored.ok()) writer_.set_writable(false);
+    done(stored);
   });
 }
 
@@ -292,7 +293,7 @@ std::size_t SsdTier::Impl::Poll(std::size_t budget) {
   space_.Step(give_back);
   writer_.Step();
   writer_.Prepare();
-  reclaimer_.Step(WantsRegion() || (give_back && regions_.AnyDead()), space_.must_shrink());
+  reclaimer_.Step(WantsRegion() || (give_back && regions_.AnyDead()), space_.must_shrink() && space_.may_punch());
   StepGivingBack();
   return ran;
 }
@@ -300,14 +301,14 @@ std::size_t SsdTier::Impl::Poll(std::size_t budget) {
 void SsdTier::Impl::Tick() {
   const std::int64_t now = context_.clock.MonotonicNs();
   const std::size_t hung = context_.io.OlderThan(options_.hung_read_ns);
-  if (hung > 0) {
-    context_.io.CompensateHung(hung);
-    health_.OnHung(now, hung);
-  }
+  if (hung > hung_told_) context_.io.CompensateHung(hung - hung_told_);
+  hung_told_ = hung;
+  if (hung > 0) health_.OnHung(now, hung);
   if (health_.ProbeDue(now)) reader_.Probe();
   reader_.Tick();
   index_.FlushRemovals();
   if (!index_done_) return;
+  superblock_.Tick();
   space_.Tick();
   if (now - last_look_ns_ >= kSecondNs) {
     last_look_ns_ = now;
@@ -326,7 +327,7 @@ Status SsdTier::Impl::Stop(int timeout_ms) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
   writer_.Close();
   index_.FlushRemovals();
-  while (!writer_.idle() || reader_.in_flight() > 0 || !index_.idle() || !mailbox_.empty()) {
+  while (!writer_.idle() || reader_.in_flight() > 0 || !index_.idle() || !superblock_.idle() || !mailbox_.empty()) {
     if (std::chrono::steady_clock::now() > deadline) return Status(Code::kTimeout, "SSD tier did not come to rest in " + std::to_string(timeout_ms) + " ms");
     context_.io.Flush();
     context_.io.Wait(1, 64);
@@ -369,6 +370,7 @@ Result<std::unique_ptr<SsdTier>> SsdTier::Open(const SsdOptions& options, io::Io
   if (!directory.ok()) return directory.status();
   Result<RegionFiles> files = RegionFiles::Open(*directory);
   if (!files.ok()) return files.status();
+  if (directory->recorded.code() == Code::kNoSpace) RecordWithRoomOfARegion(*directory, *files);
   auto impl = std::make_unique<Impl>(options, std::move(*directory), std::move(*files), io, clock, owner);
   if (!impl->writer_.has_memory()) return Status(Code::kNoSpace, "no memory for the SSD tier's region buffers");
   return std::unique_ptr<SsdTier>(new SsdTier(std::move(impl)));
