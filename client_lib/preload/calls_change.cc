@@ -64,6 +64,7 @@ template <typename Change>
 int Unlink(int directory, const char* path, Change change, bool recursive = false) {
   RealIfNamed(path);
   const ChangedName name(directory, path, Changes::kEntry);
+  const ChangedFile file(name, directory, path, Changes::kEntry);
   const GoingName going(name, directory, path);
   const int result = change();
   if (!Changed(result)) return result;
@@ -78,10 +79,19 @@ mode_t ModeOf(int directory, const char* path) {
   return raw::Call(SYS_newfstatat, directory, raw::Address(path), raw::Address(&st), AT_SYMLINK_NOFOLLOW) == 0 ? st.st_mode : 0;
 }
 
+// A directory that gets another name: what is open below it is not found by its path any more.
+void RealBelow(const ChangedName& name, int directory, const char* path) {
+  if (name.inside() && OpenDescriptions() != 0 && S_ISDIR(ModeOf(directory, path))) MaterialiseBelow(name.text());
+}
+
 template <typename Change>
 int Rename(int from_directory, const char* from, int to_directory, const char* to, Change change) {
   const ChangedName old_name(from_directory, from, Changes::kEntry);
   const ChangedName new_name(to_directory, to, Changes::kEntry);
+  const ChangedFile from_file(old_name, from_directory, from, Changes::kEntry);
+  const ChangedFile to_file(new_name, to_directory, to, Changes::kEntry);
+  RealBelow(old_name, from_directory, from);
+  RealBelow(new_name, to_directory, to);
   const GoingName replaced(new_name, to_directory, to);
   const int result = change();
   if (!Changed(result)) return result;
@@ -111,18 +121,25 @@ TIERD_EXPORT(int, renameat2, int from_directory, const char* from, int to_direct
 TIERD_EXPORT(int, linkat, int from_directory, const char* from, int to_directory, const char* to, int flags) {
   RealIfNamed(from);
   if ((flags & AT_EMPTY_PATH) != 0 && Emulate(from_directory)) (void)Materialise(from_directory, Conversion::kAttributes);
-  const ChangedName old_name(from_directory, from, (flags & AT_SYMLINK_FOLLOW) != 0 ? Changes::kTarget : Changes::kEntry);
+  const Changes what = (flags & AT_SYMLINK_FOLLOW) != 0 ? Changes::kTarget : Changes::kEntry;
+  const ChangedName old_name(from_directory, from, what);
+  const ChangedFile file(old_name, from_directory, from, what);
   return ChangeName(to_directory, to, Changes::kEntry, [&] {
     const int result = Next_linkat()(from_directory, from, to_directory, to, flags);
-    if (Changed(result)) old_name.Tell(false);
+    if (!Changed(result)) return result;
+    old_name.Tell(false);
+    file.Tell();
     return result;
   });
 }
 TIERD_EXPORT(int, link, const char* from, const char* to) {
   const ChangedName old_name(AT_FDCWD, from, Changes::kEntry);
+  const ChangedFile file(old_name, AT_FDCWD, from, Changes::kEntry);
   return ChangeName(AT_FDCWD, to, Changes::kEntry, [&] {
     const int result = Next_link()(from, to);
-    if (Changed(result)) old_name.Tell(false);
+    if (!Changed(result)) return result;
+    old_name.Tell(false);
+    file.Tell();
     return result;
   });
 }

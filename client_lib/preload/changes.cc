@@ -200,4 +200,27 @@ void ChangedName::Tell(bool recursive) const {
   else TellEverything();
 }
 
+// ---- the file itself -------------------------------------------------------------------------------------------------------
+
+ChangedFile::ChangedFile(const ChangedName& name, int directory, const char* path, Changes what) {
+  struct stat st;
+  const int flags = what == Changes::kEntry ? AT_SYMLINK_NOFOLLOW : 0;
+  if (name.inside() && raw::Call(SYS_newfstatat, directory, raw::Address(path), raw::Address(&st), flags) == 0) Note(st);
+}
+
+ChangedFile::ChangedFile(const ChangedName& name, int fd) {
+  struct stat st;
+  if (name.inside() && raw::Stat(fd, st) == 0) Note(st);
+}
+
+void ChangedFile::Note(const struct stat& st) {
+  if (!S_ISREG(st.st_mode)) return;
+  inode_ = st.st_ino;
+  MaterialiseFile(inode_);
+}
+
+void ChangedFile::Tell() const {
+  if (inode_ != 0) MaterialiseFile(inode_);  // what another thread has opened meanwhile, if its name leads there still
+}
+
 }  // namespace tierd::preload

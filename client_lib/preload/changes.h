@@ -4,6 +4,8 @@
 // Any thread. errno is left alone.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -32,6 +34,8 @@ class ChangedName {
   // After the change. `recursive`: everything below it too.
   void Tell(bool recursive) const;
   bool inside() const { return what_ != What::kOutside; }
+  // As the source has it; "" of what is outside, or not known.
+  const char* text() const { return what_ == What::kNamed ? name_.Get()->text : ""; }
 
  private:
   enum class What : std::uint8_t { kOutside, kNamed, kUnknown };
@@ -40,6 +44,20 @@ class ChangedName {
   What what_ = What::kOutside;
   bool is_entry_ = false;
   mutable Room name_;
+};
+
+// The regular file behind such a name or number, if it is one. What is open of it here becomes real before the change, while its name leads to it, and shows the change as it
+// does bare. Costs one system call, inside a source alone.
+class ChangedFile {
+ public:
+  ChangedFile(const ChangedName& name, int directory, const char* path, Changes what);
+  ChangedFile(const ChangedName& name, int fd);
+  // After the change.
+  void Tell() const;
+
+ private:
+  void Note(const struct stat& st);
+  std::uint64_t inode_ = 0;
 };
 
 }  // namespace tierd::preload

@@ -17,8 +17,11 @@ template <typename Change>
 int ChangeName(int directory, const char* path, Changes what, Change change, bool recursive = false) {
   RealIfNamed(path);
   const ChangedName name(directory, path, what);
+  const ChangedFile file(name, directory, path, what);
   const int result = change();
-  if (Changed(result)) name.Tell(recursive);
+  if (!Changed(result)) return result;
+  name.Tell(recursive);
+  file.Tell();
   return result;
 }
 
@@ -26,8 +29,11 @@ template <typename Change>
 int ChangeNumber(int fd, Change change) {
   if (Emulate(fd)) (void)Materialise(fd, Conversion::kAttributes);
   const ChangedName name(fd);
+  const ChangedFile file(name, fd);
   const int result = change();
-  if (Changed(result)) name.Tell(false);
+  if (!Changed(result)) return result;
+  name.Tell(false);
+  file.Tell();
   return result;
 }
 

@@ -7,6 +7,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cstring>
+
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/own_numbers.h"
@@ -33,10 +35,10 @@ void FillReserve() {
 enum class Version { kOpened, kAny };
 
 // May wait for the source.
-int OpenSource(const Description& d, Version version) {
+int OpenSource(const Description& d, const char* path, Version version) {
   const int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | (d.flags & (O_NOATIME | O_NONBLOCK));
-  int fd = WithReserve([&] { return raw::Open(AT_FDCWD, d.path, flags); });
-  if (fd == -EPERM) fd = WithReserve([&] { return raw::Open(AT_FDCWD, d.path, flags & ~O_NOATIME); });
+  int fd = WithReserve([&] { return raw::Open(AT_FDCWD, path, flags); });
+  if (fd == -EPERM) fd = WithReserve([&] { return raw::Open(AT_FDCWD, path, flags & ~O_NOATIME); });
   if (fd < 0) return -ESTALE;
   const SourceVersion found = VersionBehind(d.facts, fd);
   if (found == SourceVersion::kOpened || (found == SourceVersion::kLater && version == Version::kAny)) return fd;
@@ -105,12 +107,12 @@ bool IsCopiedAtFork(Description& d) {
   return all_end_with_exec;
 }
 
-bool Convert(Description& d, Conversion why, Version version = Version::kOpened, bool may_copy = true) {
+bool Convert(Description& d, const char* path, Conversion why, Version version = Version::kOpened, bool may_copy = true) {
   KeepReserve();
   // The source may take its time: until it has answered the file is read from the cache, and signals come through.
   const bool own = (!d.whole && d.file().descriptor() >= 0) || d.source.load(std::memory_order_acquire) >= 0;
   const bool copies = !own && may_copy && why == Conversion::kFork && IsCopiedAtFork(d);
-  const int opened = own || copies ? -ESTALE : OpenSource(d, version);
+  const int opened = own || copies ? -ESTALE : OpenSource(d, path, version);
   if (version == Version::kAny && !own && opened < 0) return false;
   const raw::NoSignals no_signals;
   const std::uint64_t word = Own(d, State::kMaterialising);
@@ -121,7 +123,7 @@ bool Convert(Description& d, Conversion why, Version version = Version::kOpened,
   const int fd = RealDescriptor(d, opened, copies ? CopyUse::kShared : CopyUse::kAlone);
   if (fd < 0) {
     GiveWordBack(d, word);
-    return copies && Convert(d, why, version, false);  // no memory for it: the source, then
+    return copies && Convert(d, path, why, version, false);  // no memory for it: the source, then
   }
   if (OffsetOf(word) != 0) raw::Call(SYS_lseek, fd, static_cast<long>(OffsetOf(word)), SEEK_SET);
   // A number that cannot be replaced (the limit is lower by now) stays ours.
@@ -162,12 +164,32 @@ void KeepReserve() {
 
 bool Materialise(int fd, Conversion why) {
   const Using use(fd);
-  return !use || Convert(*use, why);
+  return !use || Convert(*use, use->path, why);
 }
 
 bool MaterialiseAsIs(int fd, Conversion why) {
   const Using use(fd);
-  return !use || Convert(*use, why, Version::kAny);
+  return !use || Convert(*use, use->path, why, Version::kAny);
+}
+
+void MaterialiseFile(std::uint64_t inode, int at) {
+  char path[32];
+  for (int fd = 0; fd < kTable && OpenDescriptions() != 0; ++fd) {
+    if (!IsOurs(fd)) continue;
+    const Using use(fd);
+    if (!use || use->facts.ino != inode || Convert(*use, use->path, Conversion::kChanged, Version::kAny) || at < 0) continue;
+    ::snprintf(path, sizeof path, "/proc/self/fd/%d", at);
+    (void)Convert(*use, path, Conversion::kChanged, Version::kAny);
+  }
+}
+
+void MaterialiseBelow(const char* directory) {
+  const std::size_t bytes = std::strlen(directory);
+  for (int fd = 0; fd < kTable && OpenDescriptions() != 0; ++fd) {
+    if (!IsOurs(fd)) continue;
+    const Using use(fd);
+    if (use && std::strncmp(use->path, directory, bytes) == 0 && use->path[bytes] == '/') (void)Convert(*use, use->path, Conversion::kChanged, Version::kAny);
+  }
 }
 
 void MaterialiseInherited(Conversion why) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "client_lib/preload/changes.h"
+#include "client_lib/preload/materialise.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/root_names.h"
@@ -64,15 +65,12 @@ void NoteWriter(int fd) {
   struct stat st;
   Room name;
   if (fd < 0 || !IsRegular(fd, st)) return;
-  if (client::PathText* const text = name.Get(); text == nullptr) {
-    TellEverything();
-  } else {
-    if (!NameOfDescriptor(fd, *text) || !NameInSource(*text)) return;
-    Mark(fd, st.st_ino);
-    TellChange(text->text, false);
-    return;
-  }
+  client::PathText* const text = name.Get();
+  if (text != nullptr && (!NameOfDescriptor(fd, *text) || !NameInSource(*text))) return;
   Mark(fd, st.st_ino);
+  if (text != nullptr) TellChange(text->text, false);
+  else TellEverything();
+  MaterialiseFile(st.st_ino, fd);  // last: what is opened from the mark on is the source's
 }
 
 bool IsWriter(int fd) {

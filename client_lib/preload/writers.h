@@ -1,5 +1,5 @@
 // Descriptors that this process has open for writing below a source. Read-your-writes: what they change is told to the daemon when one is opened and again when it is
-// closed, under the name the kernel has for it; while one is open here, this process reads that file from the source.
+// closed, under the name the kernel has for it; while one is open here, this process reads that file from the source. Descriptors of ours that are open of it become real.
 //
 // Known by number: the bit says that it is one, the word beside it which file. Any thread. errno is left alone. Nothing for readers.
 #pragma once

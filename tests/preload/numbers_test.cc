@@ -131,6 +131,37 @@ TEST_F(PreloadNumbersTest, AFileThatIsTouchedIsReadOn) {
   EXPECT_LE(served.Of("conversions", "changed"), 1u) << served.report.dump();
 }
 
+// What the process itself changes after it has opened a file is what its descriptor shows, by whatever name it is changed; bare it is.
+TEST_F(PreloadNumbersTest, OpenBeforeTheProcessChangesTheFileShowTheChange) {
+  for (const char* name : {"written", "emptied", "cut", "described", "removed", "moved", "replaced", "in/renamed", "named"}) Both(name, Content(name, 5000));
+  Both("large", Content("large", 9'000'000));
+  for (const std::string& folder : {source_, plain_}) std::filesystem::create_hard_link(folder + "/named", folder + "/named.too");
+  daemon_.Prefetch(source_);
+  const char* const program =
+      "import mmap,os,sys\n"
+      "d=sys.argv[1]+'/'; names='written emptied cut described removed moved replaced in/renamed named large'.split()\n"
+      "o={n:os.open(d+n,os.O_RDONLY) for n in names}; is_=lambda n,b: os.pread(o[n],len(b),0)==b\n"
+      "before={n:os.pread(o[n],100,0) for n in names}; s=lambda n: os.fstat(o[n])\n"
+      "w=os.open(d+'written',os.O_WRONLY); os.pwrite(w,b'NEW!',0); assert is_('written',b'NEW!') and mmap.mmap(o['written'],4,prot=mmap.PROT_READ)[:]==b'NEW!'\n"
+      "os.ftruncate(w,2); assert s('written').st_size==2 and os.lseek(o['written'],0,2)==2; os.pwrite(w,b'x',9); os.close(w); assert s('written').st_size==10\n"
+      "open(d+'emptied','w').close(); assert s('emptied').st_size==0 and os.read(o['emptied'],10)==b''\n"
+      "os.truncate(d+'cut',10); assert s('cut').st_size==10 and os.read(o['cut'],100)==before['cut'][:10]\n"
+      "os.chmod(d+'described',0o600); assert s('described').st_mode&0o777==0o600; os.utime(d+'described',(5,6)); assert s('described').st_mtime==6\n"
+      "os.link(d+'described',d+'more'); assert s('described').st_nlink==2; os.unlink(d+'more'); assert s('described').st_nlink==1\n"
+      "os.unlink(d+'removed'); assert s('removed').st_nlink==0 and is_('removed',before['removed'])\n"
+      "os.rename(d+'moved',d+'replaced'); assert s('replaced').st_nlink==0 and is_('replaced',before['replaced']) and is_('moved',before['moved'])\n"
+      "open(d+'replaced','r+b').write(b'by the other name'); assert is_('moved',b'by the other name')\n"
+      "os.rename(d+'in',d+'out'); open(d+'out/renamed','r+b').write(b'there'); assert is_('in/renamed',b'there')\n"
+      "open(d+'named.too','r+b').write(b'too'); assert is_('named',b'too')\n"
+      "open(d+'large','r+b').write(b'LARGE'); assert is_('large',b'LARGE'); os.truncate(d+'large',7); assert os.read(o['large'],10)[:5]==b'LARGE' and s('large').st_size==7\n";
+  const JobResult bare = RunJob({"/usr/bin/python3", "-c", program, plain_}, bare_);
+  EXPECT_EQ(bare.code, 0) << "bare: " << bare.output;
+  const JobResult served = RunJob({"/usr/bin/python3", "-c", program, source_}, job_);
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_EQ(served.report.value("opened", 0u), 10u) << served.report.dump();
+  EXPECT_EQ(served.Of("conversions", "changed"), 10u) << served.report.dump();
+}
+
 // Who holds a lock reads what the file holds: what somebody wrote before he gave his lock up is seen, however good the cached bytes would be for others.
 TEST_F(PreloadNumbersTest, LocksSeeWhatWasWrittenUnderThem) {
   for (const char* kind : {"flock", "lockf"}) {

@@ -68,10 +68,11 @@ TEST_F(PreloadProgramsTest, ThoseThatForkBesideABrokenSourceKeepTheirBytes) {
   Write(Of("deep/file"), Words(7, 50'000));
   daemon_.Prefetch(Of("deep"));
   const JobResult served = RunJob({"/usr/bin/python3", "-c",
-                                   "import os,sys\n"
+                                   "import os,subprocess,sys\n"
                                    "d=os.path.dirname(sys.argv[1])\n"
+                                   "other=subprocess.Popen(['sh','-c','read x; mv $0 $0.old; ln -s $0 $0',d],stdin=-1,env={'PATH':os.environ['PATH']})\n"
                                    "fd=os.open(sys.argv[1],os.O_RDONLY); s=os.fstat(fd); a=os.read(fd,1000)\n"
-                                   "os.rename(d,d+'.old'); os.symlink(d,d)\n"
+                                   "other.communicate(b'\\n')\n"
                                    "p=os.fork()\n"
                                    "if p==0:\n"
                                    "  t=os.fstat(fd); b=os.read(fd,100000)\n"
