@@ -15,7 +15,6 @@
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/raw.h"
-#include "client_lib/preload/writers.h"
 #include "client_lib/preload/reopened.h"
 
 using namespace tierd::preload;
@@ -44,31 +43,14 @@ TIERD_NEXT(int, fchdir, int)
 
 namespace {
 
-// The file behind a name that is about to go: has it others, those show another link count from then on.
-class GoingName {
- public:
-  GoingName(const ChangedName& name, int directory, const char* path) {
-    struct stat st;
-    if (!name.inside() || raw::Call(SYS_newfstatat, directory, raw::Address(path), raw::Address(&st), AT_SYMLINK_NOFOLLOW) != 0) return;
-    if (S_ISREG(st.st_mode) && st.st_nlink > 1) inode_ = st.st_ino;
-  }
-  void Tell() const {
-    if (inode_ != 0) NoteUnlinked(inode_);
-  }
-
- private:
-  std::uint64_t inode_ = 0;
-};
-
 template <typename Change>
 int Unlink(int directory, const char* path, Change change, bool recursive = false) {
   RealIfNamed(path);
   const ChangedName name(directory, path, Changes::kEntry);
   const ChangedFile file(name, directory, path, Changes::kEntry);
-  const GoingName going(name, directory, path);
   const int result = change();
   if (!Changed(result)) return result;
-  going.Tell();
+  file.Tell();
   name.Tell(recursive);
   return result;
 }
@@ -92,10 +74,10 @@ int Rename(int from_directory, const char* from, int to_directory, const char* t
   const ChangedFile to_file(new_name, to_directory, to, Changes::kEntry);
   RealBelow(old_name, from_directory, from);
   RealBelow(new_name, to_directory, to);
-  const GoingName replaced(new_name, to_directory, to);
   const int result = change();
   if (!Changed(result)) return result;
-  replaced.Tell();
+  from_file.Tell();
+  to_file.Tell();
   if (!old_name.inside() && !new_name.inside()) return result;
   // All below it, if it was a directory: by now it is at `to`, or, exchanged, at `from`, where there is nothing else.
   const mode_t moved = ModeOf(to_directory, to);
@@ -127,8 +109,8 @@ TIERD_EXPORT(int, linkat, int from_directory, const char* from, int to_directory
   return ChangeName(to_directory, to, Changes::kEntry, [&] {
     const int result = Next_linkat()(from_directory, from, to_directory, to, flags);
     if (!Changed(result)) return result;
-    old_name.Tell(false);
     file.Tell();
+    old_name.Tell(false);
     return result;
   });
 }
@@ -138,8 +120,8 @@ TIERD_EXPORT(int, link, const char* from, const char* to) {
   return ChangeName(AT_FDCWD, to, Changes::kEntry, [&] {
     const int result = Next_link()(from, to);
     if (!Changed(result)) return result;
-    old_name.Tell(false);
     file.Tell();
+    old_name.Tell(false);
     return result;
   });
 }

@@ -12,6 +12,7 @@
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/root_names.h"
+#include "client_lib/preload/writers.h"
 #include "client_lib/src/clock.h"
 #include "client_lib/src/process.h"
 #include "tier/tier.h"
@@ -216,10 +217,12 @@ ChangedFile::ChangedFile(const ChangedName& name, int fd) {
 void ChangedFile::Note(const struct stat& st) {
   if (!S_ISREG(st.st_mode)) return;
   inode_ = st.st_ino;
+  other_names_ = st.st_nlink > 1;
   MaterialiseFile(inode_);
 }
 
 void ChangedFile::Tell() const {
+  if (other_names_) NoteOtherNames(inode_);
   if (inode_ != 0) MaterialiseFile(inode_);  // what another thread has opened meanwhile, if its name leads there still
 }
 

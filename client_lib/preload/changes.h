@@ -47,17 +47,18 @@ class ChangedName {
 };
 
 // The regular file behind such a name or number, if it is one. What is open of it here becomes real before the change, while its name leads to it, and shows the change as it
-// does bare. Costs one system call, inside a source alone.
+// does bare. Has it several names, it is read from the source by all of them from then on. Costs one system call, inside a source alone.
 class ChangedFile {
  public:
   ChangedFile(const ChangedName& name, int directory, const char* path, Changes what);
   ChangedFile(const ChangedName& name, int fd);
-  // After the change.
+  // After the change, before its name is told.
   void Tell() const;
 
  private:
   void Note(const struct stat& st);
   std::uint64_t inode_ = 0;
+  bool other_names_ = false;
 };
 
 }  // namespace tierd::preload

@@ -20,8 +20,8 @@ int ChangeName(int directory, const char* path, Changes what, Change change, boo
   const ChangedFile file(name, directory, path, what);
   const int result = change();
   if (!Changed(result)) return result;
-  name.Tell(recursive);
   file.Tell();
+  name.Tell(recursive);
   return result;
 }
 
@@ -32,8 +32,8 @@ int ChangeNumber(int fd, Change change) {
   const ChangedFile file(name, fd);
   const int result = change();
   if (!Changed(result)) return result;
-  name.Tell(false);
   file.Tell();
+  name.Tell(false);
   return result;
 }
 

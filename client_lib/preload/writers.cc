@@ -24,10 +24,10 @@ constinit std::atomic<std::uint32_t> writer_count{0};
 // One with a number beyond: nobody sees its close, so any file may be being written from now on.
 constinit std::atomic<bool> unwatched{false};
 
-// Files that lost one of their names here; the latest ones, the staleness bound holds for those before.
-constexpr std::uint32_t kUnlinked = 64;
-constinit std::atomic<std::uint64_t> unlinked[kUnlinked] = {};
-constinit std::atomic<std::uint32_t> unlinked_count{0};
+// Files that were changed here by one of several names; the latest ones, the staleness bound holds for those before.
+constexpr std::uint32_t kManyNamed = 64;
+constinit std::atomic<std::uint64_t> many_named[kManyNamed] = {};
+constinit std::atomic<std::uint32_t> many_named_count{0};
 
 void Mark(int fd, std::uint64_t inode) {
   if (fd >= kNumbers) {
@@ -68,6 +68,7 @@ void NoteWriter(int fd) {
   client::PathText* const text = name.Get();
   if (text != nullptr && (!NameOfDescriptor(fd, *text) || !NameInSource(*text))) return;
   Mark(fd, st.st_ino);
+  if (st.st_nlink > 1) NoteOtherNames(st.st_ino);
   if (text != nullptr) TellChange(text->text, false);
   else TellEverything();
   MaterialiseFile(st.st_ino, fd);  // last: what is opened from the mark on is the source's
@@ -92,9 +93,12 @@ void NoteStream(int fd, FILE* stream) {
   if (IsWriter(fd)) stream_of[fd].store(stream, std::memory_order_release);
 }
 
-void NoteUnlinked(std::uint64_t inode) {
-  const std::uint32_t at = unlinked_count.fetch_add(1, std::memory_order_acq_rel);
-  unlinked[at % kUnlinked].store(inode, std::memory_order_release);
+void NoteOtherNames(std::uint64_t inode) {
+  for (const auto& one : many_named) {
+    if (one.load(std::memory_order_acquire) == inode) return;  // a file that is written to again and again does not push the others out
+  }
+  const std::uint32_t at = many_named_count.fetch_add(1, std::memory_order_acq_rel);
+  many_named[at % kManyNamed].store(inode, std::memory_order_release);
   if (at == 0) writer_count.fetch_add(1, std::memory_order_acq_rel);  // from now on there is something to look at
 }
 
@@ -103,7 +107,7 @@ bool AnyWriters() { return writer_count.load(std::memory_order_relaxed) != 0; }
 bool BeingWritten(std::uint64_t inode) {
   if (!AnyWriters()) return false;
   bool found = unwatched.load(std::memory_order_relaxed);
-  for (const auto& one : unlinked) found = found || one.load(std::memory_order_acquire) == inode;
+  for (const auto& one : many_named) found = found || one.load(std::memory_order_acquire) == inode;
   ForEachWriter([&](int fd) { found = found || inode_of[fd].load(std::memory_order_acquire) == inode; });
   return found;
 }
@@ -112,6 +116,8 @@ ClosingWriter::ClosingWriter(int fd) : fd_(fd) {
   if (!IsWriter(fd)) return;
   held_ = ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_) == 0;
   inode_ = inode_of[fd].load(std::memory_order_acquire);
+  struct stat st;
+  if (IsRegular(fd, st) && st.st_nlink > 1) NoteOtherNames(st.st_ino);  // it may have got them since
   client::PathText* const text = name_.Get();
   if (text == nullptr) TellEverything();
   writer_ = text != nullptr && NameOfDescriptor(fd, *text);
@@ -143,6 +149,7 @@ void AdoptWriters() {
     if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH) != 0 || !IsRegular(fd, st)) continue;
     if (name.Get() == nullptr || !NameOfDescriptor(fd, *name.Get()) || !BelowPrefixes(name.Get()->text)) continue;
     Mark(fd, st.st_ino);
+    if (st.st_nlink > 1) NoteOtherNames(st.st_ino);
   }
 }
 

@@ -45,8 +45,9 @@ class ClosingWriter {
   Room name_;
 };
 
-// One of several names of that file has been taken away by this process: what the index says of the others (link count, ctime) is of before. Who they are, nobody knows.
-void NoteUnlinked(std::uint64_t inode);
+// This process has changed a file by one of several names, or taken that one away: what the cache has of the others is of before. Who they are, nobody knows: all of them
+// are read from the source from now on.
+void NoteOtherNames(std::uint64_t inode);
 
 // Whether that file may be open for writing in this process, or changed under another name. Almost always one load.
 bool AnyWriters();

@@ -162,6 +162,32 @@ TEST_F(PreloadNumbersTest, OpenBeforeTheProcessChangesTheFileShowTheChange) {
   EXPECT_EQ(served.Of("conversions", "changed"), 10u) << served.report.dump();
 }
 
+// A file has changed by all its names, though the daemon hears of one.
+TEST_F(PreloadNumbersTest, ChangesByOneNameAreSeenByTheOthers) {
+  for (const char* name : {"written", "rewritten", "described", "cut", "numbered", "stamped"}) {
+    Both(name, Content(name, 5000));
+    for (const std::string& folder : {source_, plain_}) std::filesystem::create_hard_link(folder + "/" + name, folder + "/" + name + ".too");
+  }
+  Both("linked", Content("linked", 5000));
+  daemon_.Prefetch(source_);
+  const char* const program =
+      "import os,sys\n"
+      "d=sys.argv[1]+'/'; read=lambda n: open(d+n+'.too','rb').read(4); s=lambda n: os.stat(d+n+'.too')\n"
+      "names=('written','rewritten','described','cut','numbered','stamped'); old=[(read(n),s(n)) for n in names]; os.close(os.open(d+'linked',os.O_RDONLY))\n"
+      "open(d+'written','r+b').write(b'WXYZ'); assert read('written')==b'WXYZ'\n"
+      "open(d+'rewritten','wb').write(b'new'); assert read('rewritten')==b'new' and s('rewritten').st_size==3\n"
+      "os.chmod(d+'described',0o640); assert s('described').st_mode&0o777==0o640\n"
+      "os.truncate(d+'cut',3); assert s('cut').st_size==3 and len(read('cut'))==3\n"
+      "f=os.open(d+'numbered',os.O_RDONLY); os.fchmod(f,0o604); assert s('numbered').st_mode&0o777==0o604\n"
+      "os.utime(d+'stamped',(5,6)); assert s('stamped').st_mtime==6\n"
+      "w=os.open(d+'linked',os.O_WRONLY); os.link(d+'linked',d+'linked.too'); assert len(read('linked'))==4; os.write(w,b'more'); os.close(w); assert read('linked')==b'more'\n";
+  const JobResult bare = RunJob({"/usr/bin/python3", "-c", program, plain_}, bare_);
+  EXPECT_EQ(bare.code, 0) << "bare: " << bare.output;
+  const JobResult served = RunJob({"/usr/bin/python3", "-c", program, source_}, job_);
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_GE(served.report.value("opened", 0u), 7u) << served.report.dump();
+}
+
 // Who holds a lock reads what the file holds: what somebody wrote before he gave his lock up is seen, however good the cached bytes would be for others.
 TEST_F(PreloadNumbersTest, LocksSeeWhatWasWrittenUnderThem) {
   for (const char* kind : {"flock", "lockf"}) {
