@@ -83,6 +83,7 @@ Moved WriteFrom(int fd, off64_t* offset, std::size_t count, ssize_t* result, Wri
     }
     *result = WriteOut(*use, offset != nullptr ? static_cast<std::uint64_t>(*offset) : OffsetOf(word), count, write);
     if (*result == -ESTALE && Materialise(fd, Conversion::kChanged)) continue;
+    if (*result == 0 && HasGrown(*use) && MaterialiseAsIs(fd, Conversion::kChanged)) continue;
     if (*result < -1) *result = Result(*result);
     if (*result > 0 && offset != nullptr) *offset += *result;
     if (*result > 0 && offset == nullptr) Advance(fd, *use, static_cast<std::uint64_t>(*result));

@@ -269,6 +269,8 @@ off64_t SeekOurs(int fd, off64_t offset, int whence) {
       if (AwaitUsable(*use, word)) continue;
       return Result(off64_t{-EBADF});
     }
+    const bool asks_size = whence != SEEK_SET && whence != SEEK_CUR;
+    if (asks_size && HasGrown(*use) && MaterialiseAsIs(fd, Conversion::kChanged)) continue;
     const std::int64_t target = SeekTarget(*use, OffsetOf(word), offset, whence);
     if (target < 0) return Result(target);
     const std::uint64_t moved = MakeWord(State::kCached, NumbersOf(word), static_cast<std::uint64_t>(target));

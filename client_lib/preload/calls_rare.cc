@@ -99,7 +99,7 @@ int IoctlOurs(int fd, unsigned long request, void* argument) {
     case TIOCGPGRP: return Result(-ENOTTY);
     case FIONREAD: {
       const Using use(fd);
-      if (!use) break;
+      if (!use || (HasGrown(*use) && MaterialiseAsIs(fd, Conversion::kChanged))) break;
       const std::uint64_t at = OffsetOf(use->word.load(std::memory_order_acquire));
       const std::uint64_t left = at < use->size() ? use->size() - at : 0;
       *static_cast<int*>(argument) = static_cast<int>(left);

@@ -52,7 +52,8 @@ Again ReadAt(int fd, ssize_t* result, std::int64_t offset, Copy copy) {
   const Using use(fd);
   if (!use) return Again::kYes;
   *result = offset < 0 ? -EINVAL : copy(*use, static_cast<std::uint64_t>(offset));
-  return *result == -ESTALE && Materialise(fd, Conversion::kChanged) ? Again::kYes : Again::kNo;
+  if (*result == -ESTALE && Materialise(fd, Conversion::kChanged)) return Again::kYes;
+  return *result == 0 && HasGrown(*use) && Grow(fd) ? Again::kYes : Again::kNo;
 }
 
 // The parts one after the other; a short one ends it.

@@ -63,6 +63,36 @@ TEST_F(PreloadProgramsTest, ThoseThatFollowAFileSeeItGrow) {
   EXPECT_EQ(served.Of("conversions", "changed"), 1u) << served.report.dump();
 }
 
+// By whatever call it asks for the end.
+TEST_F(PreloadProgramsTest, ThoseThatAskForTheEndOfAFileSeeItGrow) {
+  const std::string ready = scratch_.path() + "/ready";
+  std::thread other([&] {
+    if (!Eventually(20'000, [&] { return std::filesystem::exists(ready); })) return;
+    std::ofstream(Of("numbers"), std::ios::app) << "more";
+  });
+  const JobResult served = RunJob({"/usr/bin/python3", "-c",
+                                   "import array,fcntl,os,sys,termios,time\n"
+                                   "n=100000; to=os.open(sys.argv[2]+'.copy',os.O_CREAT|os.O_RDWR)\n"
+                                   "def left(fd):\n"
+                                   "  a=array.array('i',[0]); fcntl.ioctl(fd,termios.FIONREAD,a); return a[0]-n\n"
+                                   "def copied(fd):\n"
+                                   "  return os.copy_file_range(fd,to,10,n,0)\n"
+                                   "asks=[lambda fd: len(os.pread(fd,10,n)), lambda fd: os.preadv(fd,[bytearray(10)],n), lambda fd: os.lseek(fd,0,os.SEEK_END)-n, left,\n"
+                                   "      lambda fd: os.sendfile(to,fd,n,10), copied]\n"
+                                   "fds=[os.open(sys.argv[1],os.O_RDONLY) for a in asks]\n"
+                                   "assert [a(fd) for a,fd in zip(asks,fds)]==[0]*6 and os.lseek(fds[3],0,0)==0\n"
+                                   "os.close(os.open(sys.argv[2],os.O_CREAT|os.O_WRONLY))\n"
+                                   "for i in range(100):\n"
+                                   "  time.sleep(0.1); seen=[a(fd) for a,fd in zip(asks,fds)]\n"
+                                   "  if seen==[4]*6: break\n"
+                                   "assert seen==[4]*6,seen\n",
+                                   Of("numbers"), ready},
+                                  job_);
+  other.join();
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_EQ(served.Of("conversions", "changed"), 6u) << served.report.dump();
+}
+
 // The source answers with an error nobody thought of: what a child inherits are the leased bytes, and it still looks like the file.
 TEST_F(PreloadProgramsTest, ThoseThatForkBesideABrokenSourceKeepTheirBytes) {
   Write(Of("deep/file"), Words(7, 50'000));
