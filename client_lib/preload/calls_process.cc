@@ -151,7 +151,7 @@ TIERD_EXPORT(FILE*, popen, const char* command, const char* mode) {
 
 namespace {
 
-// Names mean other files from now on (HAZARDS 2.14): what is open becomes real by the old ones, and then we keep out of it.
+// Names mean other files from now on (HAZARDS 2.14), or our rights are those of another user namespace: what is open becomes real by the old ones, and then we keep out of it.
 template <typename Change>
 int ChangeView(Change change) {
   if (!Active()) return change();
@@ -183,7 +183,7 @@ TIERD_EXPORT(int, mount, const char* source, const char* target, const char* typ
   return ChangeView([&] { return Next_mount()(source, target, type, flags, data); });
 }
 TIERD_EXPORT(int, setns, int fd, int type) {
-  if (type != 0 && (type & CLONE_NEWNS) == 0) return Next_setns()(fd, type);
+  if (type != 0 && (type & (CLONE_NEWNS | CLONE_NEWUSER)) == 0) return Next_setns()(fd, type);
   return ChangeView([&] { return Next_setns()(fd, type); });
 }
 TIERD_EXPORT(int, unshare, int flags) {
@@ -191,6 +191,6 @@ TIERD_EXPORT(int, unshare, int flags) {
     process.real_from_now.store(true, std::memory_order_seq_cst);
     MaterialiseAll(Conversion::kFork);
   }
-  if ((flags & CLONE_NEWNS) == 0) return Next_unshare()(flags);
+  if ((flags & (CLONE_NEWNS | CLONE_NEWUSER)) == 0) return Next_unshare()(flags);
   return ChangeView([&] { return Next_unshare()(flags); });
 }

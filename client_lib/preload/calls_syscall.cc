@@ -16,6 +16,7 @@
 
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/changing.h"
+#include "client_lib/preload/credentials.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/new_process.h"
 #include "client_lib/preload/raw.h"
@@ -232,6 +233,23 @@ bool OnChanges(long number, const Arguments& args, long* result) {
   }
 }
 
+// Of this thread alone: libc's wrappers would change those of all.
+bool OnCredentials(long number, const Arguments& args, long* result) {
+  switch (number) {
+    case SYS_setuid:
+    case SYS_setreuid:
+    case SYS_setresuid:
+    case SYS_setfsuid:
+    case SYS_setgid:
+    case SYS_setregid:
+    case SYS_setresgid:
+    case SYS_setfsgid:
+    case SYS_setgroups:
+    case SYS_capset: *result = ChangeCredentials([&] { return Pass(number, args); }); return true;
+    default: return false;
+  }
+}
+
 }  // namespace
 
 TIERD_EXPORT(long, syscall, long number, ...) {
@@ -250,6 +268,7 @@ TIERD_EXPORT(long, syscall, long number, ...) {
   }
   long result;
   if (OnNumbers(number, args, &result) || OnBytes(number, args, &result) || OnNames(number, args, &result) || OnChanges(number, args, &result)) return result;
+  if (OnCredentials(number, args, &result)) return result;
   if (OpenDescriptions() != 0 || number == SYS_io_uring_setup || number == SYS_io_setup) Prepare(number, args);
   return Pass(number, args);
 }

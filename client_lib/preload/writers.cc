@@ -153,13 +153,24 @@ void AdoptWriters() {
   }
 }
 
+namespace {
+
+void TellWriter(int fd) {
+  Room name;
+  if (name.Get() != nullptr && NameOfDescriptor(fd, *name.Get())) TellChange(name.Get()->text, false);
+}
+
+}  // namespace
+
 void TellClosedByExec() {
   if (!AnyWriters()) return;
   ForEachWriter([](int fd) {
-    Room name;
-    if ((raw::Call(SYS_fcntl, fd, F_GETFD) & FD_CLOEXEC) == 0) return;
-    if (name.Get() != nullptr && NameOfDescriptor(fd, *name.Get())) TellChange(name.Get()->text, false);
+    if ((raw::Call(SYS_fcntl, fd, F_GETFD) & FD_CLOEXEC) != 0) TellWriter(fd);
   });
+}
+
+void TellWriters() {
+  if (AnyWriters()) ForEachWriter(TellWriter);
 }
 
 void EndWriters(Streams streams) {

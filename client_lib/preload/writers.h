@@ -53,9 +53,10 @@ void NoteOtherNames(std::uint64_t inode);
 bool AnyWriters();
 bool BeingWritten(std::uint64_t inode);
 
-// Descriptors that the process was started with; those that an exec is about to close; all, before the process ends, with what their streams have buffered.
+// Descriptors that the process was started with; those that an exec is about to close; all; all, before the process ends, with what their streams have buffered.
 void AdoptWriters();
 void TellClosedByExec();
+void TellWriters();
 enum class Streams { kFlush, kLeave };
 void EndWriters(Streams streams);
 

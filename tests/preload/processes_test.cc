@@ -1,5 +1,7 @@
 // What cached descriptors are handed to, other preloads and signals (processes.c): as it is bare, and with no more conversions than that takes.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/preload/preload_fixture.h"
 
@@ -73,6 +75,38 @@ TEST_F(PreloadProcessesTest, MayMakeRareCalls) {
     EXPECT_EQ(served.Sum("conversions"), all) << served.report.dump();
     EXPECT_EQ(served.report.value("opened", 0u), c.opened) << served.report.dump();
   }
+}
+
+// The source decides what a process may read whose rights are others by now (credentials.c): a hit asks nobody.
+TEST_F(PreloadProcessesTest, ThatChangeTheirRightsReadTheSource) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  Both("secret", "of 1234");
+  for (const std::string& folder : {source_, plain_}) {
+    ASSERT_EQ(::chmod((folder + "/secret").c_str(), 0600), 0);
+    if (::chown((folder + "/secret").c_str(), 1234, 1234) != 0) GTEST_SKIP() << "there is no other user here";
+    ASSERT_EQ(::chmod(folder.c_str(), 0755), 0);
+  }
+  ASSERT_EQ(::chmod(scratch_.path().c_str(), 0755), 0);
+  daemon_.Prefetch(source_);
+  for (const char* way : {"setuid", "seteuid", "setreuid", "setresuid", "setfsuid", "setgid", "setegid", "setregid", "setresgid", "setfsgid", "setgroups", "initgroups", "capset",
+                          "by_hand_setresuid", "by_hand_setfsuid", "by_hand_setgroups", "by_hand_capset"}) {
+    SCOPED_TRACE(way);
+    const JobResult bare = RunJob({PRELOAD_CREDENTIALS, Twin("numbers"), Twin("secret"), way}, bare_);
+    EXPECT_EQ(bare.code, 0) << "bare: " << bare.output;
+    const JobResult served = RunJob({PRELOAD_CREDENTIALS, Of("numbers"), Of("secret"), way}, job_);
+    EXPECT_EQ(served.code, 0) << served.output << served.report.dump();
+    EXPECT_EQ(served.report.value("opened", 0u), 2u) << served.report.dump();
+    EXPECT_EQ(served.Of("conversions", "changed"), 1u) << served.report.dump();
+  }
+}
+
+TEST_F(PreloadProcessesTest, ThatKeepTheirRightsAreServedOn) {
+  const JobResult bare = RunJob({PRELOAD_CREDENTIALS, Twin("numbers"), Twin("numbers"), "same"}, bare_);
+  EXPECT_EQ(bare.code, 0) << "bare: " << bare.output;
+  const JobResult served = RunJob({PRELOAD_CREDENTIALS, Of("numbers"), Of("numbers"), "same"}, job_);
+  EXPECT_EQ(served.code, 0) << served.output << served.report.dump();
+  EXPECT_EQ(served.report.value("opened", 0u), 3u) << served.report.dump();
+  EXPECT_LE(served.Of("conversions", "changed"), 1u) << served.report.dump();
 }
 
 // Names that are found by dlsym alone (exports.c; exports_test.py sees to it that no exported name is without a call).
