@@ -2,10 +2,12 @@
 #pragma once
 
 #include <errno.h>
+#include <pthread.h>
 
 #include "client_lib/preload/descriptors.h"
 #include "client_lib/preload/next.h"
 #include "client_lib/preload/process.h"
+#include "client_lib/src/thread_state.h"
 
 namespace tierd::preload {
 
@@ -15,6 +17,12 @@ inline Int Result(Int result) {
   if (result >= 0) return result;
   errno = static_cast<int>(-result);
   return -1;
+}
+
+// Where libc's call is a cancellation point and a hit makes no call that is one: else a thread that reads hits could never be cancelled. Before anything is taken, as libc
+// acts before its system call; what is cancelled in close stays open. No thread but this one: nobody has cancelled it.
+inline void CancellationPoint() {
+  if (!client::OnlyThread()) ::pthread_testcancel();
 }
 
 // The kernel has just given that number out: nothing that was known of it holds.

@@ -117,6 +117,7 @@ int CheckTarget(int fd) {
 
 TIERD_EXPORT(ssize_t, copy_file_range, int from, off64_t* from_offset, int to, off64_t* to_offset, size_t count, unsigned flags) {
   if (!Emulate(from)) return Next_copy_file_range()(from, from_offset, to, to_offset, count, flags);
+  CancellationPoint();
   if (flags != 0) return Result(ssize_t{-EINVAL});
   if (Emulate(to)) return Result(ssize_t{-EBADF});
   if (const int error = CheckTarget(to); error != 0) return Result(static_cast<ssize_t>(error));
@@ -133,6 +134,7 @@ TIERD_EXPORT(ssize_t, copy_file_range, int from, off64_t* from_offset, int to, o
 
 // Into a pipe: the kernel may keep pages, so they are the source's own.
 TIERD_EXPORT(ssize_t, splice, int from, off64_t* from_offset, int to, off64_t* to_offset, size_t count, unsigned flags) {
+  if (Emulate(from)) CancellationPoint();
   while (Emulate(from)) {
     const Using use(from);
     if (!use) break;

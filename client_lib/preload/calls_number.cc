@@ -59,7 +59,10 @@ void tierd::preload::ForgetAll(int fd) {
   ForgetWriter(fd);
 }
 
-TIERD_EXPORT(int, close, int fd) { return CloseHere(fd); }
+TIERD_EXPORT(int, close, int fd) {
+  if (Emulate(fd)) CancellationPoint();
+  return CloseHere(fd);
+}
 
 namespace {
 
@@ -216,6 +219,7 @@ int FcntlOurs(int fd, int command, long argument) {
     }
     default:
       if (IsLock(command)) {
+        if (command == F_SETLKW || command == F_OFD_SETLKW) CancellationPoint();
         int result;
         if (LockOurs(fd, command, reinterpret_cast<struct flock*>(argument), &result)) return Result(result);
         break;

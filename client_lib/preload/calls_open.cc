@@ -75,6 +75,7 @@ __attribute__((noinline)) int TryCached(int directory, const char* path, int fla
 }
 
 __attribute__((noinline)) int CachedIfServed(int directory, const char* path, int flags, NotServed& not_served) {
+  CancellationPoint();
   if ((flags & ~kServed) != 0 || !MayMakeDescriptors()) {
     not_served.why = (flags & ~kServed) != 0 ? RealOpen::kFlags : RealOpen::kMode;
     return -1;

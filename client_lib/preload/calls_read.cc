@@ -74,6 +74,7 @@ ssize_t CopyParts(Description& d, const iovec* parts, int count, std::uint64_t o
 }
 
 ssize_t ReadOurs(int fd, void* buffer, size_t count) {
+  CancellationPoint();
   ssize_t result;
   const auto copy = [&](Description& d, std::uint64_t offset) { return ReadCached(d, buffer, count, offset); };
   if (ReadMoving(fd, &result, copy) == Again::kYes) return Next_read()(fd, buffer, count);
@@ -81,6 +82,7 @@ ssize_t ReadOurs(int fd, void* buffer, size_t count) {
 }
 
 ssize_t PreadOurs(int fd, void* buffer, size_t count, off64_t offset) {
+  CancellationPoint();
   ssize_t result;
   const auto copy = [&](Description& d, std::uint64_t at) { return ReadCached(d, buffer, count, at); };
   if (ReadAt(fd, &result, offset, copy) == Again::kYes) return Next_pread()(fd, buffer, count, offset);
@@ -88,6 +90,7 @@ ssize_t PreadOurs(int fd, void* buffer, size_t count, off64_t offset) {
 }
 
 ssize_t ReadvOurs(int fd, const iovec* parts, int count) {
+  CancellationPoint();
   ssize_t result;
   const auto copy = [&](Description& d, std::uint64_t offset) { return CopyParts(d, parts, count, offset); };
   if (ReadMoving(fd, &result, copy) == Again::kYes) return Next_readv()(fd, parts, count);
@@ -95,6 +98,7 @@ ssize_t ReadvOurs(int fd, const iovec* parts, int count) {
 }
 
 ssize_t PreadvOurs(int fd, const iovec* parts, int count, off64_t offset) {
+  CancellationPoint();
   ssize_t result;
   const auto copy = [&](Description& d, std::uint64_t at) { return CopyParts(d, parts, count, at); };
   if (ReadAt(fd, &result, offset, copy) == Again::kYes) return Next_preadv()(fd, parts, count, offset);

@@ -51,6 +51,16 @@ TEST_F(PreloadNumbersTest, AreWhatProgramsMakeOfThem) {
   }
 }
 
+// Where a call is a cancellation point, a hit is one.
+TEST_F(PreloadNumbersTest, AThreadThatReadsHitsCanBeCancelled) {
+  for (const char* check : {"points", "loop"}) {
+    SCOPED_TRACE(check);
+    const JobResult served = BareThenServed({PRELOAD_CANCELLED, Of("numbers"), check});
+    EXPECT_GT(served.report.value("opened", 0u), 0u) << served.report.dump();
+    EXPECT_EQ(served.Sum("real_opens"), 0u) << served.report.dump();  // whoever was cancelled has kept none of the descriptors that there are
+  }
+}
+
 // Whatever name a function is called by, a hit converts nothing and opens nothing.
 TEST_F(PreloadNumbersTest, AllNamesOfAFunctionAreOurs) {
   const JobResult served = BareThenServed({PRELOAD_ALIASES, Of("numbers"), Of("names")});
