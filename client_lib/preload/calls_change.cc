@@ -103,6 +103,9 @@ TIERD_EXPORT(int, renameat2, int from_directory, const char* from, int to_direct
 TIERD_EXPORT(int, linkat, int from_directory, const char* from, int to_directory, const char* to, int flags) {
   RealIfNamed(from);
   if ((flags & AT_EMPTY_PATH) != 0 && Emulate(from_directory)) (void)Materialise(from_directory, Conversion::kAttributes);
+  if ((flags & AT_EMPTY_PATH) != 0) {
+    if (const int error = MakeFile(from_directory); error != 0) return Result(error);
+  }
   const Changes what = (flags & AT_SYMLINK_FOLLOW) != 0 ? Changes::kTarget : Changes::kEntry;
   const ChangedName old_name(from_directory, from, what);
   const ChangedFile file(old_name, from_directory, from, what);

@@ -5,6 +5,7 @@
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/counters.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/reopened.h"
 #include "client_lib/preload/writers.h"
 
@@ -59,11 +60,13 @@ TIERD_EXPORT(int, execvpe, const char* file, char* const* argv, char* const* env
 }
 TIERD_EXPORT(int, execveat, int directory, const char* path, char* const* argv, char* const* environment, int flags) {
   if (Emulate(directory)) (void)Materialise(directory, Conversion::kExec);
+  if (const int error = MakeFile(directory); error != 0) return Result(error);
   BeforeExec(path);
   return Next_execveat()(directory, path, argv, environment, flags);
 }
 TIERD_EXPORT(int, fexecve, int fd, char* const* argv, char* const* environment) {
   if (Emulate(fd)) (void)Materialise(fd, Conversion::kExec);
+  if (const int error = MakeFile(fd); error != 0) return Result(error);
   BeforeExec(nullptr);
   return Next_fexecve()(fd, argv, environment);
 }

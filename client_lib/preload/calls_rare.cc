@@ -17,6 +17,7 @@
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/raw.h"
 
 using namespace tierd::preload;
@@ -25,6 +26,13 @@ using namespace tierd::preload;
   TIERD_EXPORT params {                                             \
     if (Emulate(fd)) (void)Materialise(fd, Conversion::why);        \
     return Next_##name() arguments;                                 \
+  }
+// The same, and never done to a copy in memory.
+#define TIERD_FILE_FIRST(name, fd, params, arguments)                             \
+  TIERD_EXPORT params {                                                           \
+    if (Emulate(fd)) (void)Materialise(fd, Conversion::kAttributes);              \
+    if (const int error = MakeFile(fd); error != 0) return Result(error);         \
+    return Next_##name() arguments;                                               \
   }
 // Asked of the source's descriptor; ours stays what it is.
 #define TIERD_FROM_SOURCE(name, fd, params, arguments)              \
@@ -58,7 +66,7 @@ TIERD_NEXT(int, lio_listio, int, aiocb* const*, int, sigevent*)
 
 namespace {
 
-// `ask` of the source's descriptor behind one of ours, else of the number itself.
+// `ask` of the source's descriptor behind one of ours, else of the number itself, which is then the file's.
 template <typename Ask>
 auto AskSource(int fd, Ask ask) {
   if (Emulate(fd)) {
@@ -73,6 +81,7 @@ auto AskSource(int fd, Ask ask) {
     }
     (void)Materialise(fd, Conversion::kAttributes);
   }
+  if (const int error = MakeFile(fd); error != 0) return Result(static_cast<decltype(ask(fd))>(error));
   return ask(fd);
 }
 
@@ -130,6 +139,9 @@ int CloneFromOurs(int to, unsigned long request, void* argument) {
   return Next_ioctl()(to, request, argument);
 }
 
+// What is asked of a file, or set, that is not its bytes.
+bool IsOfFile(unsigned long request) { return _IOC_TYPE(request) == 'f' || _IOC_TYPE(request) == 'X'; }
+
 bool ClonesFromOurs(unsigned long request, void* argument) {
   if (request == FICLONE) return Emulate(static_cast<int>(reinterpret_cast<long>(argument)));
   return request == FICLONERANGE && argument != nullptr && Emulate(static_cast<int>(static_cast<file_clone_range*>(argument)->src_fd));
@@ -144,6 +156,9 @@ TIERD_EXPORT(int, ioctl, int fd, unsigned long request, ...) {
   va_end(arguments);
   if (Emulate(fd)) return IoctlOurs(fd, request, argument);
   if (ClonesFromOurs(request, argument)) [[unlikely]] return CloneFromOurs(fd, request, argument);
+  if (IsOfFile(request)) {
+    if (const int error = MakeFile(fd); error != 0) return Result(error);
+  }
   return Next_ioctl()(fd, request, argument);
 }
 
@@ -156,16 +171,16 @@ TIERD_ALIAS(int, fstatvfs64, fstatvfs, int, struct statvfs*)
 TIERD_FROM_SOURCE(fpathconf, fd, TIERD_PACK(long, fpathconf, int fd, int name), (at, name))
 TIERD_FROM_SOURCE(fgetxattr, fd, TIERD_PACK(ssize_t, fgetxattr, int fd, const char* name, void* value, size_t bytes), (at, name, value, bytes))
 TIERD_FROM_SOURCE(flistxattr, fd, TIERD_PACK(ssize_t, flistxattr, int fd, char* list, size_t bytes), (at, list, bytes))
-TIERD_REAL_FIRST(kAttributes, fsync, fd, TIERD_PACK(int, fsync, int fd), (fd))
-TIERD_REAL_FIRST(kAttributes, fdatasync, fd, TIERD_PACK(int, fdatasync, int fd), (fd))
-TIERD_REAL_FIRST(kAttributes, syncfs, fd, TIERD_PACK(int, syncfs, int fd), (fd))
+TIERD_FILE_FIRST(fsync, fd, TIERD_PACK(int, fsync, int fd), (fd))
+TIERD_FILE_FIRST(fdatasync, fd, TIERD_PACK(int, fdatasync, int fd), (fd))
+TIERD_FILE_FIRST(syncfs, fd, TIERD_PACK(int, syncfs, int fd), (fd))
 TIERD_REAL_FIRST(kAttributes, sync_file_range, fd, TIERD_PACK(int, sync_file_range, int fd, off64_t offset, off64_t bytes, unsigned flags), (fd, offset, bytes, flags))
 TIERD_REAL_FIRST(kAttributes, getdents64, fd, TIERD_PACK(ssize_t, getdents64, int fd, void* buffer, size_t bytes), (fd, buffer, bytes))
 TIERD_REAL_FIRST(kAttributes, ttyname_r, fd, TIERD_PACK(int, ttyname_r, int fd, char* name, size_t bytes), (fd, name, bytes))
 TIERD_REAL_FIRST(kAttributes, ttyname, fd, TIERD_PACK(char*, ttyname, int fd), (fd))
 TIERD_REAL_FIRST(kAttributes, tcgetpgrp, fd, TIERD_PACK(pid_t, tcgetpgrp, int fd), (fd))
 TIERD_REAL_FIRST(kAttributes, getsockopt, fd, TIERD_PACK(int, getsockopt, int fd, int level, int name, void* value, socklen_t* bytes), (fd, level, name, value, bytes))
-TIERD_REAL_FIRST(kAttributes, name_to_handle_at, directory,
+TIERD_FILE_FIRST(name_to_handle_at, directory,
                  TIERD_PACK(int, name_to_handle_at, int directory, const char* path, file_handle* handle, int* mount, int flags),
                  (directory, path, handle, mount, flags))
 TIERD_REAL_FIRST(kAio, aio_read, request->aio_fildes, TIERD_PACK(int, aio_read, aiocb* request), (request))

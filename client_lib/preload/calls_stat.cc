@@ -171,7 +171,10 @@ bool MayAccess(int directory, const char* path, int mode, int flags) {
 
 TIERD_EXPORT(int, access, const char* path, int mode) { return MayAccess(AT_FDCWD, path, mode, 0) ? 0 : Next_access()(path, mode); }
 TIERD_EXPORT(int, faccessat, int directory, const char* path, int mode, int flags) {
-  if (IsSelf(path, flags) && Emulate(directory)) (void)Materialise(directory, Conversion::kAttributes);
+  if (IsSelf(path, flags)) {
+    if (Emulate(directory)) (void)Materialise(directory, Conversion::kAttributes);
+    if (const int error = MakeFile(directory); error != 0) return Result(error);
+  }
   return MayAccess(directory, path, mode, flags) ? 0 : Next_faccessat()(directory, path, mode, flags);
 }
 TIERD_EXPORT(int, euidaccess, const char* path, int mode) { return MayAccess(AT_FDCWD, path, mode, AT_EACCESS) ? 0 : Next_euidaccess()(path, mode); }

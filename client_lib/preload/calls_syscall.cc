@@ -11,7 +11,9 @@
 #include <sys/mount.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/uio.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "client_lib/preload/calls.h"
@@ -69,6 +71,9 @@ bool OnNumbers(long number, const Arguments& args, long* result) {
     case SYS_ioctl: *result = ::ioctl(args.Int(0), static_cast<unsigned long>(args.a[1]), args.a[2]); return true;
     case SYS_flock: *result = ::flock(args.Int(0), args.Int(1)); return true;
     case SYS_lseek: *result = ::lseek64(args.Int(0), args.a[1], args.Int(2)); return true;
+    case SYS_fstatfs: *result = ::fstatfs64(args.Int(0), args.At<struct statfs64>(1)); return true;
+    case SYS_fgetxattr: *result = ::fgetxattr(args.Int(0), args.Path(1), args.At<void>(2), args.Size(3)); return true;
+    case SYS_flistxattr: *result = ::flistxattr(args.Int(0), args.At<char>(1), args.Size(2)); return true;
     case SYS_fstat: *result = __real_fstat64(args.Int(0), args.At<struct stat>(1)); return true;
 #ifdef SYS_dup2
     case SYS_dup2: *result = ::dup2(args.Int(0), args.Int(1)); return true;

@@ -6,6 +6,7 @@
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/changes.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/reopened.h"
 
 namespace tierd::preload {
@@ -28,6 +29,7 @@ int ChangeName(int directory, const char* path, Changes what, Change change, boo
 template <typename Change>
 int ChangeNumber(int fd, Change change) {
   if (Emulate(fd)) (void)Materialise(fd, Conversion::kAttributes);
+  if (const int error = MakeFile(fd); error != 0) return Result(error);
   const ChangedName name(fd);
   const ChangedFile file(name, fd);
   const int result = change();

@@ -10,6 +10,7 @@
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/mailbox.h"
 #include "client_lib/preload/own_numbers.h"
+#include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/room.h"
 #include "client_lib/preload/spin_lock.h"
@@ -116,15 +117,26 @@ int Share(const Copy& copy, int original) {
   return shared;
 }
 
+void Replace(int number, int original) { raw::Dup3(original, number, (raw::Call(SYS_fcntl, number, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0); }
+
 // All numbers of the copy, and `fd`, become `original`, which the caller keeps. Under the lock.
 void BecomeFile(Copy& copy, int fd, int original) {
-  const auto replace = [&](int number) { raw::Dup3(original, number, (raw::Call(SYS_fcntl, number, F_GETFD) & FD_CLOEXEC) != 0 ? O_CLOEXEC : 0); };
   for (int number = 0; number < static_cast<int>(raw::kWatched); ++number) {
     if (copy_of[number].load(std::memory_order_relaxed) != &copy - copies + 1) continue;
-    if (number != original && CopyBehind(number) == &copy) replace(number);
+    if (number != original && CopyBehind(number) == &copy) Replace(number, original);
     Unname(number);
   }
-  if (CopyBehind(fd) == &copy) replace(fd);
+  if (CopyBehind(fd) == &copy) Replace(fd, original);
+}
+
+// In a vfork child, whose numbers are its own and whose memory is its parent's: that number alone, and what is known of it stays.
+int ReplaceForChild(const Copy& copy, int fd) {
+  const int original = OpenOriginal(copy);
+  if (original < 0) return original;
+  raw::Call(SYS_lseek, original, raw::Call(SYS_lseek, fd, 0, SEEK_CUR), SEEK_SET);
+  Replace(fd, original);
+  raw::Close(original);
+  return 0;
 }
 
 }  // namespace
@@ -183,6 +195,7 @@ bool memory_copies_detail::Show(struct stat& st) {
 int memory_copies_detail::Reopen(int fd) {
   Copy* const copy = CopyBehind(fd);
   if (copy == nullptr) return 0;
+  if (vfork_depth != 0) return ReplaceForChild(*copy, fd);
   int original;
   {
     const SpinLock lock(lock_word);

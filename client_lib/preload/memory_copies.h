@@ -1,8 +1,10 @@
 // Descriptors that were converted to a copy in memory still show the file that they were opened of: its numbers, times and mode, whatever they are duplicated to and whoever
-// inherits them by fork; and are that file as soon as somebody wants to lock it: the processes of a fork are then given one open file, whose locks they share.
+// inherits them by fork; and are that file as soon as somebody wants to lock it, or asks for what is not its bytes: the processes of a fork are then given one open file, whose
+// locks they share.
 // Which numbers are copies is followed as long as libc's calls are used. Any thread, signal handlers too.
 #pragma once
 
+#include <errno.h>
 #include <sys/stat.h>
 
 #include <atomic>
@@ -43,5 +45,7 @@ inline bool ShowCopied(struct stat& st) { return AnyCopies() && memory_copies_de
 // A lock on a copy would lock nobody: before one is asked for, all numbers of such a descriptor become the file itself, as it is by now: that which another process of the fork
 // has opened, else one opened here, at the same offset. 0: so it is, or it was no copy; -ENOLCK: the file cannot be had any more.
 inline int MakeLockable(int fd) { return AnyCopies() ? memory_copies_detail::Reopen(fd) : 0; }
+// The same before a call that changes the file, names it, runs it or asks where it lies. -ESTALE: a copy must not answer for it.
+inline int MakeFile(int fd) { return MakeLockable(fd) != 0 ? -ESTALE : 0; }
 
 }  // namespace tierd::preload

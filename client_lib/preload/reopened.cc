@@ -14,11 +14,13 @@ void RealIfReopened(const char* path) {
   const char* const last = std::strrchr(path, '/') + 1;
   int fd = 0;
   for (const char* digit = last; *digit != '\0'; ++digit) {
-    if (*digit < '0' || *digit > '9' || fd >= kTable) return;
+    if (*digit < '0' || *digit > '9' || fd >= static_cast<int>(raw::kWatched)) return;
     fd = fd * 10 + (*digit - '0');
   }
   const client::KeepErrno keep;
-  if (*last != '\0' && Emulate(fd)) (void)Materialise(fd, Conversion::kReopened);
+  if (*last == '\0') return;
+  if (Emulate(fd)) (void)Materialise(fd, Conversion::kReopened);
+  (void)MakeFile(fd);
 }
 
 }  // namespace tierd::preload

@@ -1,14 +1,15 @@
 // Names by which the kernel opens a descriptor once more: /proc/self/fd/N, /dev/fd/N. Of one of ours it would find the placeholder, so that descriptor becomes real
-// before the name is used.
+// before the name is used; of a copy in memory the copy, so that becomes the file, if it can be had.
 #pragma once
 
 #include "client_lib/preload/descriptors.h"
+#include "client_lib/preload/memory_copies.h"
 
 namespace tierd::preload {
 
 // Whether a path may be such a name, in a few nanoseconds.
 inline bool MayReopen(const char* path) {
-  return path[0] == '/' && (path[1] == 'p' || path[1] == 'd') && OpenDescriptions() != 0;
+  return path[0] == '/' && (path[1] == 'p' || path[1] == 'd') && (OpenDescriptions() != 0 || AnyCopies());
 }
 void RealIfReopened(const char* path);
 // The same of a path that may be null.

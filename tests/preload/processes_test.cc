@@ -1,4 +1,5 @@
 // What cached descriptors are handed to, other preloads and signals (processes.c): as it is bare, and with no more conversions than that takes.
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -107,6 +108,28 @@ TEST_F(PreloadProcessesTest, ThatKeepTheirRightsAreServedOn) {
   EXPECT_EQ(served.code, 0) << served.output << served.report.dump();
   EXPECT_EQ(served.report.value("opened", 0u), 3u) << served.report.dump();
   EXPECT_LE(served.Of("conversions", "changed"), 1u) << served.report.dump();
+}
+
+// What a fork made a copy in memory is the file for whoever does not read it (copied.c).
+TEST_F(PreloadProcessesTest, HaveTheFileBehindACopy) {
+  const char* const checks[] = {"mode", "times", "owner", "attribute", "file_system", "flags", "name", "run", "gone"};
+  for (const char* check : checks) {
+    for (const std::string& path : {Of("program."), Twin("program.")}) {
+      std::filesystem::copy_file("/bin/true", path + check);
+      ASSERT_EQ(::chmod((path + check).c_str(), 0755), 0);
+      const timespec long_ago[2] = {{1'500'000'000, 0}, {1'500'000'000, 0}};
+      ASSERT_EQ(::utimensat(AT_FDCWD, (path + check).c_str(), long_ago, 0), 0);
+    }
+  }
+  daemon_.Prefetch(source_);
+  for (const char* check : checks) {
+    SCOPED_TRACE(check);
+    const JobResult bare = RunJob({PRELOAD_COPIED, Twin("program"), check}, bare_);
+    EXPECT_EQ(bare.code, 0) << "bare: " << bare.output;
+    const JobResult served = RunJob({PRELOAD_COPIED, Of("program"), check}, job_);
+    EXPECT_EQ(served.code, 0) << served.output << served.report.dump();
+    EXPECT_GT(served.report.value("memory_copies", 0u), 0u) << served.report.dump();
+  }
 }
 
 // Names that are found by dlsym alone (exports.c; exports_test.py sees to it that no exported name is without a call).

@@ -1,0 +1,136 @@
+/* Descriptors that a fork has made copies in memory: what is not their bytes is the file's.
+ * usage: copied PROGRAM [check...]: PROGRAM.CHECK, for each check, is a program that exits with 0, and was not written to of late */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "tests/preload/check.h"
+
+extern char **environ;
+static const char *program;
+static char path[4096], other[4096];
+
+static int ends_well(pid_t child) {
+  int status = -1;
+  return child > 0 && waitpid(child, &status, 0) == child && status == 0;
+}
+/* At its fourth byte. */
+static int open_and_fork(const char *check) {
+  char bytes[4];
+  snprintf(path, sizeof path, "%s.%s", program, check);
+  snprintf(other, sizeof other, "%s.other", path);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0 || read(fd, bytes, 4) != 4) return -1;
+  pid_t child = fork();
+  if (child == 0) _exit(0);
+  return ends_well(child) ? fd : -1;
+}
+static const char *name_of(int fd) {
+  static char name[40];
+  snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+  return name;
+}
+
+static int check_mode(void) {
+  struct stat named, st;
+  int fd = open_and_fork("mode");
+  CHECK(fd >= 0 && fchmod(fd, 0710) == 0);
+  CHECK(stat(path, &named) == 0 && (named.st_mode & 07777) == 0710 && fstat(fd, &st) == 0 && st.st_mode == named.st_mode);
+  CHECK(lseek(fd, 0, SEEK_CUR) == 4 && (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+  return close(fd);
+}
+static int check_times(void) {
+  static const struct timespec times[2] = {{5, 0}, {1500000006, 7}};
+  struct stat named, st;
+  int fd = open_and_fork("times");
+  CHECK(fd >= 0 && futimens(fd, times) == 0);
+  CHECK(stat(path, &named) == 0 && named.st_mtim.tv_sec == times[1].tv_sec && named.st_mtim.tv_nsec == 7 && fstat(fd, &st) == 0 && st.st_mtim.tv_nsec == 7);
+  return close(fd);
+}
+static int check_owner(void) {
+  struct stat st;
+  int fd = open_and_fork("owner");
+  const uid_t owner = geteuid() == 0 ? 1234 : geteuid();
+  CHECK(fd >= 0 && fchown(fd, owner, (gid_t)-1) == 0 && stat(path, &st) == 0 && st.st_uid == owner);
+  return close(fd);
+}
+static int check_attribute(void) {
+  char value[4] = "";
+  int fd = open_and_fork("attribute");
+  CHECK(fd >= 0);
+  const int set = fsetxattr(fd, "user.tierd", "new", 3, 0), error = errno;
+  CHECK(getxattr(path, "user.tierd", value, 3) == (set == 0 ? 3 : -1) && (set == 0 || error == ENOTSUP));
+  return close(fd);
+}
+static int check_file_system(void) {
+  struct statfs named, fs;
+  struct statvfs vfs;
+  int fd = open_and_fork("file_system"), hand = open_and_fork("file_system");
+  CHECK(fd >= 0 && hand >= 0 && statfs(path, &named) == 0);
+  CHECK(syscall(SYS_fstatfs, hand, &fs) == 0 && fs.f_type == named.f_type && fs.f_blocks == named.f_blocks);
+  CHECK(fstatfs(fd, &fs) == 0 && fs.f_type == named.f_type && fs.f_blocks == named.f_blocks && fstatvfs(fd, &vfs) == 0 && vfs.f_blocks == named.f_blocks);
+  return close(fd) | close(hand);
+}
+static int check_flags(void) {
+  int named_flags = 0, flags = 0, fd = open_and_fork("flags"), named = open(path, O_RDONLY | O_DSYNC); /* a flag that is not served */
+  CHECK(fd >= 0 && named >= 0 && ioctl(named, FS_IOC_GETFLAGS, &named_flags) == ioctl(fd, FS_IOC_GETFLAGS, &flags) && flags == named_flags);
+  return close(fd) | close(named);
+}
+static int check_name(void) {
+  struct stat named, st;
+  char text[4096] = "";
+  int fd = open_and_fork("name");
+  unlink(other);
+  CHECK(fd >= 0 && linkat(AT_FDCWD, name_of(fd), AT_FDCWD, other, AT_SYMLINK_FOLLOW) == 0);
+  CHECK(stat(path, &named) == 0 && stat(other, &st) == 0 && st.st_ino == named.st_ino && unlink(other) == 0 && close(fd) == 0);
+  fd = open_and_fork("name");
+  CHECK(fd >= 0 && readlink(name_of(fd), text, sizeof text - 1) > 0 && strcmp(strrchr(text, '/'), strrchr(path, '/')) == 0);
+  CHECK(chmod(name_of(fd), 0711) == 0 && stat(path, &named) == 0 && (named.st_mode & 07777) == 0711);
+  return close(fd);
+}
+/* A child of fork, and one of vfork, which has numbers of its own but no memory. */
+static int check_run(void) {
+  char *const arguments[] = {path, NULL};
+  for (int how = 0; how < 3; ++how) {
+    int fd = open_and_fork("run");
+    CHECK(fd >= 0);
+    pid_t child = how == 0 ? vfork() : fork();
+    if (child == 0) {
+      if (how == 2) execveat(fd, "", arguments, environ, AT_EMPTY_PATH);
+      else fexecve(fd, arguments, environ);
+      _exit(9);
+    }
+    CHECK(ends_well(child) && lseek(fd, 0, SEEK_CUR) == 4 && fchmod(fd, 0700) == 0 && fchmod(fd, 0755) == 0 && close(fd) == 0);
+  }
+  return 0;
+}
+/* There is another file where it was: that one is not changed, and nobody is told that something was. */
+static int check_gone(void) {
+  struct stat st;
+  int fd = open_and_fork("gone");
+  CHECK(fd >= 0 && rename(path, other) == 0);
+  int made = open(path, O_CREAT | O_EXCL | O_WRONLY, 0640);
+  CHECK(made >= 0 && close(made) == 0);
+  const int result = fchmod(fd, 0711), error = errno;
+  CHECK(stat(other, &st) == 0 && (st.st_mode & 07777) == (result == 0 ? 0711 : 0755) && (result == 0 || error == ESTALE));
+  CHECK(stat(path, &st) == 0 && (st.st_mode & 07777) == 0640 && lseek(fd, 0, SEEK_CUR) == 4);
+  return close(fd);
+}
+
+int main(int argc, char **argv) {
+  static const struct check checks[] = {{"mode", check_mode}, {"times", check_times}, {"owner", check_owner}, {"attribute", check_attribute}, {"file_system", check_file_system},
+                                        {"flags", check_flags}, {"name", check_name}, {"run", check_run}, {"gone", check_gone}};
+  if (argc < 2) return 64;
+  umask(0);
+  program = argv[1];
+  return RUN_CHECKS(checks, argc, argv, 2);
+}
