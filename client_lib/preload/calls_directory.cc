@@ -28,16 +28,18 @@ TIERD_NEXT(int, dirfd, DIR*)
 
 namespace {
 
+// A path that ends in '/' or in "." asks for a directory, which is what is opened here: what is behind that can be left out.
+bool EndsAsDirectory(const char* path, std::size_t bytes) { return bytes > 1 && (path[bytes - 1] == '/' || (path[bytes - 1] == '.' && path[bytes - 2] == '/')); }
+
 __attribute__((noinline)) DIR* TryListing(const char* path) {
   const tierd::client::KeepErrno keep;
   Room room;
   Room shortened;
   std::size_t bytes = std::strlen(path);
-  if (bytes > 1 && bytes < PATH_MAX && path[bytes - 1] == '/') {
-    // A trailing slash asks for a directory, which is what is opened here.
+  if (bytes < PATH_MAX && EndsAsDirectory(path, bytes)) {
     tierd::client::PathText* const plain = shortened.Get();
     if (plain == nullptr) return nullptr;
-    while (bytes > 1 && path[bytes - 1] == '/') --bytes;
+    while (EndsAsDirectory(path, bytes)) --bytes;
     std::memcpy(plain->text, path, bytes);
     plain->text[bytes] = '\0';
     path = plain->text;

@@ -165,6 +165,7 @@ bool AbsoluteName(int directory, const char* path, client::PathText& name) {
   Room other;
   client::PathText* const joined = other.Get();
   if (joined == nullptr || !NameOfDescriptor(directory, *joined)) return false;
+  if (bytes == 1 && path[0] == '.') return client::MakeCanonical(joined->text, name, &bytes);
   const std::size_t used = std::strlen(joined->text);
   if (used + 1 + bytes >= sizeof joined->text) return false;
   joined->text[used] = '/';

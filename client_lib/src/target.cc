@@ -31,7 +31,7 @@ bool MakeCanonical(const char* path, PathText& room, std::size_t* bytes) {
     if (length == 0) return false;  // trailing '/'
     if (length == 2 && begin[0] == '.' && begin[1] == '.') return false;
     if (length == 1 && begin[0] == '.') {
-      if (*at == '\0' && used == 0) return false;
+      if (*at == '\0' && (begin != path || used == 0)) return false;  // asks for a directory, and follows a link, as a trailing '/' does
       continue;
     }
     if (used + 1 + length >= sizeof text) return false;

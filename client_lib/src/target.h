@@ -59,8 +59,8 @@ struct Target {
 // source. Without `text` only paths that are canonical as they stand.
 abi::Fallback FindTarget(const Call& call, Target& target, PathText* text);
 
-// A canonical absolute path for `path`: relative ones through getcwd, "//" and "." taken out. False when it has a ".." or a trailing
-// '/' (who resolves links must decide), or is too long.
+// A canonical absolute path for `path`: relative ones through getcwd, "//" and "." taken out. False when it has a "..", a trailing
+// '/' or a last "." (who resolves links must decide), or is too long. "." alone is the working directory.
 bool MakeCanonical(const char* path, PathText& text, std::size_t* bytes);
 
 }  // namespace tierd::client

@@ -119,6 +119,8 @@ TEST_F(ReadTest, PathsThatAreNotCanonical) {
   EXPECT_EQ(ContentOf("f", 300), Get(root_ + "/./d/./f", TIER_FROM_RAM));
   EXPECT_EQ(ContentOf("f", 300), Get(root_ + "/d/../d/f", TIER_FROM_BYPASS));
   EXPECT_EQ(1u, Fallbacks(abi::Fallback::kPath));
+  tier_view view;
+  EXPECT_EQ(-ENOTDIR, tier_get(client_, Path("d/f/.").c_str(), &view, 0));
   const std::filesystem::path before = std::filesystem::current_path();
   std::filesystem::current_path(Path("d"));
   EXPECT_EQ(ContentOf("f", 300), Get("f", TIER_FROM_RAM));

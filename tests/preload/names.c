@@ -462,12 +462,38 @@ static int check_streams(void) { /* the wide one converts */
   return 0;
 }
 
+/* A last "." asks for a directory, and for what a link leads to. `path` is in a directory with a directory of one name, and a link to either. */
+static int check_dots(void) {
+  static const char *const dots[] = {"/.", "/./", "/./.", "//.//."};
+  char directory[4096], name[8192];
+  struct stat st, self;
+  snprintf(directory, sizeof directory, "%s", path);
+  *strrchr(directory, '/') = '\0';
+  int in = open(directory, O_RDONLY | O_DIRECTORY), fd;
+  CHECK(in >= 0 && fstat(in, &self) == 0 && fstatat(in, ".", &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_ino == self.st_ino);
+  for (int i = 0; i < 4; ++i) {
+    snprintf(name, sizeof name, "%s%s", path, dots[i]);
+    CHECK(open(name, O_RDONLY) == -1 && errno == ENOTDIR && stat(name, &st) == -1 && errno == ENOTDIR && access(name, R_OK) == -1 && errno == ENOTDIR);
+    CHECK(opendir(name) == NULL && errno == ENOTDIR && unlink(name) == -1);
+    snprintf(name, sizeof name, "%s/to_file%s", directory, dots[i]);
+    CHECK(open(name, O_RDONLY) == -1 && errno == ENOTDIR && lstat(name, &st) == -1 && errno == ENOTDIR);
+    snprintf(name, sizeof name, "%s/to_directory%s", directory, dots[i]);
+    CHECK(lstat(name, &st) == 0 && S_ISDIR(st.st_mode) && stat(name, &st) == 0 && S_ISDIR(st.st_mode) && count_names(name) == 1);
+    snprintf(name, sizeof name, "%s/directory%s", directory, dots[i]);
+    CHECK(count_names(name) == 1);
+    snprintf(name, sizeof name, "to_directory%s", dots[i]);
+    CHECK(fstatat(in, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode));
+    CHECK(chdir(directory) == 0 && lstat(name, &st) == 0 && S_ISDIR(st.st_mode) && (fd = openat(AT_FDCWD, "./file", O_RDONLY)) >= 0 && close(fd) == 0);
+  }
+  return close(in);
+}
+
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"reopened", check_reopened}, {"placeholder", check_placeholder}, {"by_hand", check_by_hand},
                                         {"by_hand_rare", check_by_hand_rare}, {"access", check_access}, {"links", check_links},
                                         {"small_stacks", check_small_stacks}, {"changes_without_numbers", check_changes_without_numbers},
                                         {"writers", check_writers}, {"roots", check_roots}, {"listings", check_listings}, {"streams", check_streams}, {"made", check_made},
-                                        {"changes_by_hand", check_changes_by_hand}, {"exchanged", check_exchanged}, {"deleted", check_deleted}, {"ends", check_ends}};
+                                        {"changes_by_hand", check_changes_by_hand}, {"exchanged", check_exchanged}, {"deleted", check_deleted}, {"ends", check_ends}, {"dots", check_dots}};
   if (argc < 2) return 64;
   path = argv[1];
   return RUN_CHECKS(checks, argc, argv, 2);

@@ -94,6 +94,17 @@ TEST_F(PreloadNumbersTest, AreFoundByEveryName) {
   }
 }
 
+TEST_F(PreloadNumbersTest, ThatEndInADotAreDirectories) {
+  Both("dots/file", Words(0, 100'000));
+  Both("dots/directory/one", "x");
+  std::filesystem::create_symlink("file", Of("dots/to_file"));
+  std::filesystem::create_symlink("directory", Of("dots/to_directory"));
+  daemon_.Prefetch(source_);
+  const JobResult served = BareThenServed({PRELOAD_NAMES, Of("dots/file"), "dots"});
+  EXPECT_EQ(served.report.value("listings", 0u), 4u) << served.report.dump();
+  EXPECT_EQ(served.report.value("opened", 0u), 4u) << served.report.dump();
+}
+
 TEST_F(PreloadNumbersTest, ChangesAreSeenWhereThereIsNoRoom) {
   for (const char* check : {"small_stacks", "changes_without_numbers", "writers", "roots"}) {
     SCOPED_TRACE(check);

@@ -12,7 +12,7 @@
  *  2. errno is never changed, whatever happens.
  *  3. Nothing here prints, aborts, exits, throws, installs a signal handler or starts a thread. (TIERD_LOG=1 allows lines on stderr.)
  *  4. Paths are absolute or relative to the working directory, NUL-terminated, shorter than PATH_MAX. A hit needs no system call if the path is
- *     absolute and has no "//", "." or ".." component; relative paths cost one getcwd; ".." is left to the source and counted.
+ *     absolute and has no "//", "." or ".." component; relative paths cost one getcwd; ".." and a last "." or '/' are left to the source and counted.
  *  5. Fallback. What tierd cannot serve is read from the source by the calling thread, with its own credentials, as open + read would. Every such read is counted
  *     by reason (tier_stats). With TIER_CACHED the call returns -ENODATA instead and touches no source.
  *  6. `client` may be NULL: the process-wide client of tier_default().
