@@ -117,13 +117,19 @@ TIERD_EXPORT(void, closefrom, int lowest) {
 
 namespace {
 
+// Whether the number can be duplicated as the kernel does it. What cannot become real (the limit was lowered behind our back) is not handed on: nothing could be read there.
+bool IsRealNow(int fd) {
+  (void)Materialise(fd, Conversion::kDup);
+  return !IsOurs(fd);
+}
+
 // A file is put where a number of ours, or a writer, may be.
 template <typename Dup>
 int DupOnto(int from, int to, Dup dup) {
   if (!Active()) return dup();
   if (raw::IsOwn(from)) return Result(-EBADF);
   // Numbers of ours lie in the high range only: a file that is put at a chosen number is a real one.
-  if (IsOurs(from)) (void)Materialise(from, Conversion::kDup);
+  if (IsOurs(from) && !IsRealNow(from)) return Result(-EMFILE);
   if (raw::IsOwn(to)) {
     if (raw::Call(SYS_fcntl, from, F_GETFD) < 0) return Result(-EBADF);  // ours stays where it is: nobody is going to replace it
     MoveOwnAway(to);
@@ -165,7 +171,7 @@ TIERD_EXPORT(int, dup, int fd) {
   if (Emulate(fd)) {
     const int copy = StandardIsFree() ? -EAGAIN : DuplicateNumber(fd, 0, false);
     if (copy >= 0) return copy;
-    (void)Materialise(fd, Conversion::kDup);
+    if (!IsRealNow(fd)) return Result(-EMFILE);
   }
   if (raw::IsOwn(fd)) [[unlikely]] return Result(-EBADF);
   return AfterDup(fd, [&] { return Next_dup()(fd); });
@@ -192,7 +198,7 @@ int DupOurs(int fd, int lowest, bool close_on_exec) {
     const int copy = DuplicateNumber(fd, lowest, close_on_exec);
     if (copy >= 0) return copy;
   }
-  (void)Materialise(fd, Conversion::kDup);
+  if (!IsRealNow(fd)) return Result(-EMFILE);
   return AfterDup(fd, [&] { return Next_fcntl()(fd, close_on_exec ? F_DUPFD_CLOEXEC : F_DUPFD, lowest); });
 }
 

@@ -9,6 +9,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
@@ -75,6 +76,10 @@ bool OnNumbers(long number, const Arguments& args, long* result) {
     case SYS_fgetxattr: *result = ::fgetxattr(args.Int(0), args.Path(1), args.At<void>(2), args.Size(3)); return true;
     case SYS_flistxattr: *result = ::flistxattr(args.Int(0), args.At<char>(1), args.Size(2)); return true;
     case SYS_fstat: *result = __real_fstat64(args.Int(0), args.At<struct stat>(1)); return true;
+    case SYS_setrlimit: *result = ::setrlimit64(args.Int(0), args.At<const rlimit64>(1)); return true;
+    case SYS_prlimit64:
+      *result = ::prlimit64(args.Int(0), static_cast<__rlimit_resource>(args.Int(1)), args.At<const rlimit64>(2), args.At<rlimit64>(3));
+      return true;
 #ifdef SYS_dup2
     case SYS_dup2: *result = ::dup2(args.Int(0), args.Int(1)); return true;
 #endif

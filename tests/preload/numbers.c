@@ -138,6 +138,84 @@ static int check_limit(void) {
   return close(fd);
 }
 
+/* By whatever name it is lowered: what is open can be handed on, and so can what is opened then. */
+static int lower(int how, rlim_t to) {
+  struct rlimit limit;
+  struct rlimit64 limit64;
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || getrlimit64(RLIMIT_NOFILE, &limit64) != 0) return -1;
+  limit.rlim_cur = limit64.rlim_cur = to;
+  switch (how) {
+    case 0: return setrlimit(RLIMIT_NOFILE, &limit);
+    case 1: return setrlimit64(RLIMIT_NOFILE, &limit64);
+    case 2: return prlimit(0, RLIMIT_NOFILE, &limit, NULL);
+    case 3: return prlimit64(getpid(), RLIMIT_NOFILE, &limit64, &limit64);
+    case 4: return (int)syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &limit64, NULL);
+    default: return (int)syscall(SYS_setrlimit, RLIMIT_NOFILE, &limit);
+  }
+}
+static int hand_on(int how) {
+  int fd = open(path, O_RDONLY);
+  CHECK(reads(fd, 0) && lower(how, 200) == 0);
+  int copy = dup(fd), duplicate = fcntl(fd, F_DUPFD, 10);
+  CHECK(reads(copy, 1) && dup2(fd, 9) == 9 && reads(9, 2) && reads(duplicate, 3) && reads(fd, 4));
+  int later = open(other, O_RDONLY), later_copy = dup(later);
+  CHECK(reads(later, 0x80000000u) && reads(later_copy, 0x80000001u) && dup2(later, 8) == 8 && reads(8, 0x80000002u));
+  execl("/bin/sh", "sh", "-c", "test \"$(head -c 4 <&9 | wc -c)$(head -c 4 <&8 | wc -c)\" = 44", NULL);
+  return 1;
+}
+static int check_lowered(void) { /* converts one each */
+  for (int how = 0; how < 6; ++how) {
+    pid_t child = fork();
+    if (child == 0) {
+      int bad = hand_on(how);
+      fflush(stdout);
+      _exit(bad);
+    }
+    CHECK(ends_well(child));
+  }
+  return 0;
+}
+
+/* What takes nothing from what is open, and what is refused, changes nothing. */
+static int check_not_lowered(void) {
+  struct rlimit limit;
+  int fd = open(path, O_RDONLY);
+  CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0 && setrlimit(RLIMIT_NOFILE, &limit) == 0 && prlimit(0, RLIMIT_NOFILE, NULL, &limit) == 0 && lower(0, 1024) == 0);
+  CHECK(setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0}) == 0);
+  int next = open(path, O_RDONLY);
+  CHECK(reads(fd, 0) && reads(next, 0) && close(next) == 0);
+  return close(fd);
+}
+static int check_limit_refused(void) { /* converts one */
+  struct rlimit refused = {300, 200};
+  int fd = open(path, O_RDONLY);
+  CHECK(setrlimit(RLIMIT_NOFILE, &refused) == -1 && errno == EINVAL);
+  int next = open(path, O_RDONLY);
+  CHECK(reads(fd, 0) && reads(next, 0) && close(next) == 0);
+  return close(fd);
+}
+
+/* Lowered where nobody sees it: what cannot be handed on any more is not, and reads on. */
+static int check_lowered_behind(void) {
+#if defined(__x86_64__)
+  struct rlimit limit;
+  int fd = open(path, O_RDONLY);
+  long result;
+  CHECK(reads(fd, 0) && getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  limit.rlim_cur = 200;
+  register long r10 __asm__("r10") = 0;
+  __asm__ volatile("syscall" : "=a"(result) : "a"(SYS_prlimit64), "D"(0), "S"(RLIMIT_NOFILE), "d"(&limit), "r"(r10) : "rcx", "r11", "memory");
+  CHECK(result == 0);
+  int copies[3] = {dup(fd), dup2(fd, 9), fcntl(fd, F_DUPFD, 10)}, error = errno;
+  for (int i = 0; i < 3; ++i) CHECK(copies[i] == -1 ? error == EMFILE : lseek(copies[i], 4, SEEK_SET) == 4 && reads(copies[i], 1) && close(copies[i]) == 0);
+  CHECK(lseek(fd, 4, SEEK_SET) == 4);
+  CHECK(reads(fd, 1));
+  return close(fd);
+#else
+  return 0;
+#endif
+}
+
 /* All numbers are used up: what is open is converted all the same, one after the other. */
 static int check_exhausted(void) {
   int ours[12], fds[5000], count = 0;
@@ -366,7 +444,8 @@ int main(int argc, char **argv) {
   static const struct check checks[] = {{"lowest", check_lowest},       {"taken", check_taken},       {"refused", check_refused},
                                         {"unshared", check_unshared},   {"locks", check_locks},       {"limit", check_limit},
                                         {"exhausted", check_exhausted}, {"poll", check_poll},         {"behind", check_behind},     {"sendfile", check_sendfile},
-                                        {"closed", check_closed},       {"no_calls", check_no_calls},
+                                        {"closed", check_closed},       {"lowered", check_lowered},   {"not_lowered", check_not_lowered}, {"limit_refused", check_limit_refused},
+                                        {"lowered_behind", check_lowered_behind}, {"no_calls", check_no_calls},
                                         {"shared_memory", check_shared_memory}, {"cloned", check_cloned}, {"jumps", check_jumps}};
   if (argc < 3) return 64;
   path = argv[1], other = argv[2];

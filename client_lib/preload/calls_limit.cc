@@ -1,0 +1,48 @@
+// The limit of descriptor numbers: the kernel puts no file at a number above it. Descriptors of ours that were to become real later could not, so they do before.
+#include <sys/resource.h>
+
+#include "client_lib/preload/calls.h"
+#include "client_lib/preload/materialise.h"
+#include "client_lib/preload/raw.h"
+
+using namespace tierd::preload;
+
+TIERD_NEXT(int, setrlimit, int, const rlimit*)
+TIERD_NEXT(int, prlimit, pid_t, int, const rlimit*, rlimit*)
+
+namespace {
+
+// Whether numbers that may be ours lie above that limit, and below the one that there is. In a vfork child, whose limits are its own, everything is real.
+bool ExcludesOurs(int resource, const rlimit* limit) {
+  if (resource != RLIMIT_NOFILE || limit == nullptr || limit->rlim_cur >= kTable || !Active()) return false;
+  rlimit now{};
+  return raw::Call(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, raw::Address(&now)) == 0 && limit->rlim_cur < now.rlim_cur;
+}
+
+template <typename Set>
+int SetLimit(int resource, const rlimit* limit, Set set) {
+  if (!ExcludesOurs(resource, limit)) [[likely]] return set();
+  {
+    const tierd::client::KeepErrno keep;
+    process.forking.fetch_add(1, std::memory_order_seq_cst);  // nothing is opened as ours meanwhile
+    MaterialiseAll(Conversion::kDup);
+  }
+  const int result = set();
+  if (result == 0) process.real_from_now.store(true, std::memory_order_seq_cst);
+  process.forking.fetch_sub(1, std::memory_order_seq_cst);
+  return result;
+}
+
+}  // namespace
+
+TIERD_EXPORT(int, setrlimit, int resource, const rlimit* limit) {
+  return SetLimit(resource, limit, [&] { return Next_setrlimit()(resource, limit); });
+}
+TIERD_ALIAS(int, setrlimit64, setrlimit, int, const rlimit*)
+
+TIERD_EXPORT(int, prlimit, pid_t pid, int resource, const rlimit* limit, rlimit* old) {
+  const auto set = [&] { return Next_prlimit()(pid, resource, limit, old); };
+  const bool own = resource == RLIMIT_NOFILE && (pid == 0 || pid == static_cast<pid_t>(raw::Call(SYS_getpid)));
+  return own ? SetLimit(resource, limit, set) : set();
+}
+TIERD_ALIAS(int, prlimit64, prlimit, pid_t, int, const rlimit*, rlimit*)
