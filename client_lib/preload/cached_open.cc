@@ -26,7 +26,13 @@ namespace {
 
 using client::Piece;
 
-int ShownFlags(int flags) { return (flags & (O_NOATIME | O_NONBLOCK)) | O_LARGEFILE; }
+// The kernel's bit: in programs of 64 bits O_LARGEFILE is 0, and the kernel sets it by itself.
+#if defined(__x86_64__)
+constexpr int kLargeFile = 0100000;
+#else
+constexpr int kLargeFile = 0400000;
+#endif
+int ShownFlags(int flags) { return (flags & (O_NOATIME | O_NONBLOCK | O_NOFOLLOW)) | kLargeFile; }
 
 // The bytes that a small read wants first, asked of memory in parts of as many lines as a core waits for at a time, between the steps of the open: asked for all at
 // once they would hold it up until the last but one part is there.
@@ -229,6 +235,9 @@ void StatOfFacts(const client::FileFacts& facts, std::uint64_t dev, struct stat&
 
 namespace {
 
+// Whether those are all of it: which device a node stands for the cache does not know.
+bool SaysAll(const client::FileFacts& facts) { return facts.has_attrs && !S_ISCHR(facts.attrs.mode) && !S_ISBLK(facts.attrs.mode); }
+
 __attribute__((noinline)) bool StatSlow(const char* path, bool follow, struct stat& st) {
   if (process.client->WithoutDaemon(client::CoarseNs()) != abi::Fallback::kNone || StackIsSmall()) return false;
   const SlowPath slow;
@@ -240,7 +249,7 @@ __attribute__((noinline)) bool StatSlow(const char* path, bool follow, struct st
   wish.follow = follow;
   client::FindCached(call, wish, cached);
   if (cached.outcome != client::Outcome::kKnown && cached.outcome != client::Outcome::kOther) return false;
-  if (!cached.facts.has_attrs || (follow && cached.facts.kind == abi::SlotKind::kSymlink)) return false;
+  if (!SaysAll(cached.facts) || (follow && cached.facts.kind == abi::SlotKind::kSymlink)) return false;
   StatOfFacts(cached.facts, cached.facts.attrs.dev != 0 ? cached.facts.attrs.dev : cached.target.source->dev, st);
   return true;
 }
@@ -254,7 +263,7 @@ bool StatPath(const char* path, bool follow, struct stat& st) {
     const client::LookUp look_up{*place.session, *place.index, place.now_ns, false, &facts};
     const client::Look look = client::LookUpFacts(look_up, place.key, follow);
     const bool known = look == client::Look::kKnown || look == client::Look::kEmpty || look == client::Look::kChunked || look == client::Look::kOther;
-    if (known && facts.has_attrs && !(follow && facts.kind == abi::SlotKind::kSymlink)) {
+    if (known && SaysAll(facts) && !(follow && facts.kind == abi::SlotKind::kSymlink)) {
       StatOfFacts(facts, facts.attrs.dev != 0 ? facts.attrs.dev : place.source->dev, st);
       Count(counters.stats);
       return true;

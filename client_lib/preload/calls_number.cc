@@ -266,7 +266,7 @@ std::int64_t SeekTarget(const Description& d, std::uint64_t here, std::int64_t o
     default: return -EINVAL;
   }
   std::int64_t target;
-  if (__builtin_add_overflow(from, offset, &target)) return -EOVERFLOW;
+  if (__builtin_add_overflow(from, offset, &target)) return -EINVAL;
   return target < 0 || target > static_cast<std::int64_t>(kMaxOffset) ? -EINVAL : target;
 }
 

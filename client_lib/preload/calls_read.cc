@@ -60,8 +60,10 @@ Again ReadAt(int fd, ssize_t* result, std::int64_t offset, Copy copy) {
 ssize_t CopyParts(Description& d, const iovec* parts, int count, std::uint64_t offset) {
   if (count < 0 || count > IOV_MAX) return -EINVAL;
   ssize_t done = 0;
+  std::uint64_t end = offset;
   for (int i = 0; i < count; ++i) {
-    if (static_cast<ssize_t>(parts[i].iov_len) < 0) return -EINVAL;
+    end += parts[i].iov_len;
+    if (static_cast<ssize_t>(parts[i].iov_len) < 0 || static_cast<std::int64_t>(end) < 0) return -EINVAL;
   }
   for (int i = 0; i < count; ++i) {
     if (parts[i].iov_len == 0) continue;
@@ -81,8 +83,12 @@ ssize_t ReadOurs(int fd, void* buffer, size_t count) {
   return Result(result);
 }
 
+// Whether the end lies beyond all offsets: the kernel's EINVAL.
+bool EndsNowhere(off64_t offset, size_t count) { return static_cast<std::int64_t>(static_cast<std::uint64_t>(offset) + count) < 0; }
+
 ssize_t PreadOurs(int fd, void* buffer, size_t count, off64_t offset) {
   CancellationPoint();
+  if (EndsNowhere(offset, count)) [[unlikely]] return Result(ssize_t{-EINVAL});
   ssize_t result;
   const auto copy = [&](Description& d, std::uint64_t at) { return ReadCached(d, buffer, count, at); };
   if (ReadAt(fd, &result, offset, copy) == Again::kYes) return Next_pread()(fd, buffer, count, offset);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "client_lib/preload/cached_open.h"
@@ -16,7 +17,7 @@
 
 namespace tierd::preload {
 
-// Positions: 0 ".", 1 "..", then 2 + the place of the entry in the listing.
+// Positions: 0 ".", 1 "..", then 2 + the place of the entry in the listing. Of a directory that is read itself they are the kernel's.
 struct CachedDirectory {
   std::atomic<bool> used;
   client::Piece piece;
@@ -24,6 +25,10 @@ struct CachedDirectory {
   ino_t self;
   ino_t parent;
   int fd;
+  bool read_itself;
+  unsigned left;         // of what the kernel has said, bytes that are still to be shown, and where they begin
+  unsigned next;
+  alignas(dirent64) char said[2048];
   dirent64 entry;
   char path[PATH_MAX];
 };
@@ -95,6 +100,7 @@ CachedDirectory* OpenDirectory(const char* path, int fd) {
     }
     std::strcpy(directory.path, path);
     directory.position = 0;
+    directory.read_itself = false;
     directory.fd = fd;
     directory.self = InodeOf(path);
     directory.parent = InodeOfParent(path);
@@ -112,7 +118,36 @@ CachedDirectory* OurDirectory(DIR* directory) {
 
 DIR* AsDir(CachedDirectory* directory) { return reinterpret_cast<DIR*>(directory); }
 
+namespace {
+
+dirent64* ReadItself(CachedDirectory& directory) {
+  if (directory.left == 0) {
+    const long got = raw::Call(SYS_getdents64, DescriptorOf(directory), raw::Address(directory.said), sizeof directory.said);
+    if (got < 0) errno = static_cast<int>(-got);
+    if (got <= 0) return nullptr;
+    directory.left = static_cast<unsigned>(got);
+    directory.next = 0;
+  }
+  const char* const from = directory.said + directory.next;
+  unsigned short bytes;
+  std::memcpy(&bytes, from + offsetof(dirent64, d_reclen), sizeof bytes);
+  std::memcpy(static_cast<void*>(&directory.entry), from, std::min<std::size_t>(bytes, sizeof directory.entry));
+  directory.next += bytes;
+  directory.left -= bytes;
+  directory.position = static_cast<std::uint64_t>(directory.entry.d_off);
+  return &directory.entry;
+}
+
+void SeekItself(CachedDirectory& directory, std::uint64_t position) {
+  raw::Call(SYS_lseek, DescriptorOf(directory), static_cast<long>(position), SEEK_SET);
+  directory.position = position;
+  directory.left = 0;
+}
+
+}  // namespace
+
 dirent64* ReadEntry(CachedDirectory& directory) {
+  if (directory.read_itself) return ReadItself(directory);
   dirent64& entry = directory.entry;
   std::size_t name_bytes;
   if (directory.position < 2) {
@@ -141,6 +176,7 @@ dirent64* ReadEntry(CachedDirectory& directory) {
 long Tell(const CachedDirectory& directory) { return static_cast<long>(directory.position); }
 
 void Seek(CachedDirectory& directory, long position) {
+  if (directory.read_itself) return SeekItself(directory, static_cast<std::uint64_t>(position));
   // Only where an entry begins; elsewhere the result is undefined, and must not be a wild read.
   const auto wanted = static_cast<std::uint64_t>(position < 0 ? 0 : position);
   directory.position = wanted < 2 ? wanted : 2;
@@ -151,10 +187,12 @@ void Seek(CachedDirectory& directory, long position) {
 void Rewind(CachedDirectory& directory) {
   const client::KeepErrno keep;
   client::Piece fresh;
-  directory.position = 0;
-  if (!FindPiece(directory.path, fresh)) return;
+  const bool found = FindPiece(directory.path, fresh);
   GiveBack(directory.piece);
-  directory.piece = fresh;
+  directory.piece = found ? fresh : client::Piece{};
+  directory.position = 0;
+  directory.read_itself = !found;
+  if (!found) SeekItself(directory, 0);
 }
 
 int DescriptorOf(CachedDirectory& directory) {

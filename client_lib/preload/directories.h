@@ -20,7 +20,7 @@ DIR* AsDir(CachedDirectory* directory);
 dirent64* ReadEntry(CachedDirectory& directory);  // null at the end
 long Tell(const CachedDirectory& directory);
 void Seek(CachedDirectory& directory, long position);
-// Looks the listing up again, as rewinddir must show what has changed. The old one is kept if that fails.
+// Looks the listing up again, as rewinddir must show what has changed; can that not be had, the directory itself is read from then on, until the next.
 void Rewind(CachedDirectory& directory);
 // A real descriptor of the directory, or -errno; the caller's until Close.
 int DescriptorOf(CachedDirectory& directory);

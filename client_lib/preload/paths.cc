@@ -44,6 +44,7 @@ bool MayLeadInside(const char* directory) {
 }  // namespace
 
 bool IsSystem(const char* path) {
+  while (path[0] == '/' && path[1] == '/') ++path;
   for (const char* prefix : {"/usr/", "/lib", "/etc/", "/proc/", "/sys/", "/dev/", "/run/", "/bin/", "/sbin/", "/var/lib/"}) {
     if (std::strncmp(path, prefix, std::strlen(prefix)) == 0) return true;
   }

@@ -8,9 +8,10 @@
 
 namespace tierd::preload {
 
-// Whatever comes before: /proc/self/fd, /proc/PID/fdinfo, /proc/thread-self/fd ... A number too many is only slower.
+// Whatever comes before: /proc/self/fd, /proc/PID/fdinfo, /proc/thread-self/fd, /dev//fd ... A number too many is only slower.
 void RealIfReopened(const char* path) {
-  if (std::strncmp(path, "/proc/", 6) != 0 && std::strncmp(path, "/dev/fd/", 8) != 0) return;
+  while (path[1] == '/') ++path;
+  if (std::strncmp(path, "/proc/", 6) != 0 && std::strncmp(path, "/dev/", 5) != 0) return;
   const char* const last = std::strrchr(path, '/') + 1;
   int fd = 0;
   for (const char* digit = last; *digit != '\0'; ++digit) {

@@ -9,7 +9,7 @@ namespace tierd::preload {
 
 // Whether a path may be such a name, in a few nanoseconds.
 inline bool MayReopen(const char* path) {
-  return path[0] == '/' && (path[1] == 'p' || path[1] == 'd') && (OpenDescriptions() != 0 || AnyCopies());
+  return path[0] == '/' && (path[1] == 'p' || path[1] == 'd' || path[1] == '/') && (OpenDescriptions() != 0 || AnyCopies());
 }
 void RealIfReopened(const char* path);
 // The same of a path that may be null.

@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <sys/uio.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -291,6 +292,58 @@ static int check_listings(void) {
   return 0;
 }
 
+/* Begun anew, a listing shows what there is by then, also while the daemon (DAEMON: its number) says nothing. */
+static int count_entries(DIR *directory) {
+  int count = 0;
+  while (readdir(directory) != NULL) ++count;
+  return count;
+}
+static int check_rewound(void) {
+  char in[4096], name[8192], sixth[256];
+  const char *const daemon = getenv("DAEMON");
+  snprintf(in, sizeof in, "%.*s/names", (int)(strrchr(path, '/') - path), path);
+  snprintf(name, sizeof name, "%s/new", in);
+  DIR *directory = opendir(in);
+  CHECK(directory != NULL && count_entries(directory) == 22);
+  if (daemon != NULL) CHECK(kill(atoi(daemon), SIGSTOP) == 0);
+  int fd = open(name, O_CREAT | O_WRONLY, 0600);
+  CHECK(fd >= 0 && close(fd) == 0);
+  rewinddir(directory);
+  const int count = count_entries(directory);
+  rewinddir(directory);
+  for (int i = 0; i < 5; ++i) CHECK(readdir(directory) != NULL);
+  const long at = telldir(directory);
+  snprintf(sixth, sizeof sixth, "%s", readdir(directory)->d_name);
+  const int left = count_entries(directory);
+  seekdir(directory, at);
+  CHECK(strcmp(readdir(directory)->d_name, sixth) == 0 && count_entries(directory) == left);
+  CHECK(unlink(name) == 0);
+  if (daemon != NULL) CHECK(kill(atoi(daemon), SIGCONT) == 0);
+  CHECK(count == 23 && left == 17);
+  rewinddir(directory);
+  CHECK(count_entries(directory) == 22);
+  return closedir(directory);
+}
+
+/* What is said of descriptors and offsets that hardly anybody asks about is what the kernel says of any file. */
+static int check_exact(void) {
+  char name[100], byte;
+  struct iovec part = {&byte, 1};
+  struct stat st;
+  int fd = open(path, O_RDONLY), more = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), other;
+#if defined(__x86_64__)
+  CHECK(fcntl(fd, F_GETFL) == 0100000 && fcntl(more, F_GETFL) == (0100000 | O_NOFOLLOW | O_NONBLOCK));
+#endif
+  CHECK(lseek(fd, INT64_MAX, SEEK_END) == -1 && errno == EINVAL && lseek(fd, 4, SEEK_SET) == 4 && lseek(fd, INT64_MAX, SEEK_CUR) == -1 && errno == EINVAL);
+  CHECK(pread(fd, &byte, 1, INT64_MAX) == -1 && errno == EINVAL && preadv(fd, &part, 1, INT64_MAX) == -1 && errno == EINVAL);
+  CHECK(pread(fd, &byte, 1, INT64_MAX - 1) == 0 && preadv(fd, &part, 1, INT64_MAX - 1) == 0 && pread(fd, &byte, 0, INT64_MAX) == 0);
+  snprintf(name, sizeof name, "//proc/self/fd/%d", fd); /* converts */
+  CHECK((other = open(name, O_RDONLY)) >= 0 && holds_all(other) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode));
+  snprintf(name, sizeof name, "%.*s/device", (int)(strrchr(path, '/') - path), path);
+  if (lstat(name, &st) == 0) CHECK(S_ISCHR(st.st_mode) && st.st_rdev == makedev(1, 3));
+  return close(fd) | close(more);
+}
+
 /* Whatever makes a name, it is in the next listing. */
 static int count_names(const char *name) {
   struct dirent **found;
@@ -493,7 +546,7 @@ int main(int argc, char **argv) {
                                         {"by_hand_rare", check_by_hand_rare}, {"access", check_access}, {"links", check_links},
                                         {"small_stacks", check_small_stacks}, {"changes_without_numbers", check_changes_without_numbers},
                                         {"writers", check_writers}, {"roots", check_roots}, {"listings", check_listings}, {"streams", check_streams}, {"made", check_made},
-                                        {"changes_by_hand", check_changes_by_hand}, {"exchanged", check_exchanged}, {"deleted", check_deleted}, {"ends", check_ends}, {"dots", check_dots}};
+                                        {"changes_by_hand", check_changes_by_hand}, {"exchanged", check_exchanged}, {"deleted", check_deleted}, {"ends", check_ends}, {"dots", check_dots}, {"rewound", check_rewound}, {"exact", check_exact}};
   if (argc < 2) return 64;
   path = argv[1];
   return RUN_CHECKS(checks, argc, argv, 2);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <thread>
@@ -104,6 +105,21 @@ TEST_F(PreloadNumbersTest, ThatEndInADotAreDirectories) {
   const JobResult served = BareThenServed({PRELOAD_NAMES, Of("dots/file"), "dots"});
   EXPECT_EQ(served.report.value("listings", 0u), 4u) << served.report.dump();
   EXPECT_EQ(served.report.value("opened", 0u), 4u) << served.report.dump();
+}
+
+TEST_F(PreloadNumbersTest, ListingsThatAreBegunAnewNeedNoDaemon) {
+  job_.environment.emplace_back("DAEMON", std::to_string(daemon_.pid()));
+  const JobResult served = Run(PRELOAD_NAMES, "1500", "rewound");
+  daemon_.Kill(SIGCONT);
+  EXPECT_EQ(served.report.value("listings", 0u), 1u) << served.report.dump();
+}
+
+TEST_F(PreloadNumbersTest, AnswerExactly) {
+  for (const std::string& name : {Of("device"), Twin("device")}) (void)::mknod(name.c_str(), S_IFCHR | 0600, makedev(1, 3));  // if we may
+  daemon_.Prefetch(source_);
+  const JobResult served = Run(PRELOAD_NAMES, "1500", "exact");
+  EXPECT_EQ(served.Sum("conversions"), 1u) << served.report.dump();
+  EXPECT_EQ(served.report.value("opened", 0u), 2u) << served.report.dump();
 }
 
 TEST_F(PreloadNumbersTest, ChangesAreSeenWhereThereIsNoRoom) {
