@@ -154,11 +154,12 @@ class EngineTest : public testing::Test, private ReplySink {
   }
 
   // Asks as a client does; the answer is in replies() once it came.
-  std::uint64_t Ask(const std::string& path, abi::FetchOp op = abi::FetchOp::kChunk, std::uint32_t chunk = 0, SessionId session = kReader) {
+  std::uint64_t Ask(const std::string& path, abi::FetchOp op = abi::FetchOp::kChunk, std::uint32_t chunk = 0, SessionId session = kReader, std::uint8_t flags = 0) {
     FetchRequest request;
     request.session = session;
     request.path = path;
     request.entry.op = static_cast<std::uint8_t>(op);
+    request.entry.flags = flags;
     request.entry.chunk = chunk;
     request.entry.request_id = ++last_request_;
     engine_->Fetch(unit(), request);

@@ -108,18 +108,12 @@ void Fetcher::ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Pr
       reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kRetry);
       return Answer(waiter, reply);
     }
-    const std::string path = catalogue_.PathOf(file);
-    const abi::FileKey key = catalogue_.file(file).key;
-    catalogue_.Remove(file);
-    return Discover(unit, key, path, std::move(waiter), priority);
+    return DiscoverAnew(unit, file, std::move(waiter), priority);
   }
   // Known as a link because somebody asked for just that, or walked past it; who follows it finds its alias from now on. (Asked for itself, it is the source's again.)
   const bool follows = waiter->op == abi::FetchOp::kChunk || (waiter->is_client() && (waiter->flags & abi::kFetchNoFollow) == 0);
   if ((flags & kFileSymlink) != 0 && follows) {
-    const std::string path = catalogue_.PathOf(file);
-    const abi::FileKey key = catalogue_.file(file).key;
-    catalogue_.Remove(file);
-    return Discover(unit, key, path, std::move(waiter), priority);
+    return DiscoverAnew(unit, file, std::move(waiter), priority);
   }
   const bool ours = !waiter->is_client() && (flags & kFileUnproven) != 0;  // to have it is enough
   if (!ours && NowTicks() >= catalogue_.DeadlineOf(file)) {
@@ -131,6 +125,20 @@ void Fetcher::ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Pr
   if (waiter->op == abi::FetchOp::kStat) return Finish(waiter, BringOutcome::kCached, abi::Fallback::kNone, file);
   if ((flags & (kFileDirectory | kFileSymlink)) != 0) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNotRegular, file);
   ServeChunk(unit, file, std::move(waiter), priority);
+}
+
+// The record of a link goes, and its id may be another file's before the source has answered those who asked about it: they are told by the discovery, too.
+void Fetcher::DiscoverAnew(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority) {
+  const std::string path = catalogue_.PathOf(file);
+  const abi::FileKey key = catalogue_.file(file).key;
+  auto asked = revalidations_.extract(Raw(file));
+  catalogue_.Remove(file);
+  Discover(unit, key, path, std::move(waiter), priority);
+  if (asked.empty()) return;
+  for (Waiter& other : asked.mapped().waiters) {
+    const auto its = other->is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
+    Discover(unit, key, path, std::move(other), its);
+  }
 }
 
 void Fetcher::ServeChunk(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority) {

@@ -133,6 +133,7 @@ class Fetcher {
   void Serve(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter, source::Priority priority);
   void ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority);
   void ServeChunk(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority);
+  void DiscoverAnew(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority);
 
   void ReadAhead(SourceUnit& unit, FileId file, source::ChunkRange range);
 

@@ -218,10 +218,14 @@ void Fetcher::OnFilled(SourceUnit& unit, const FillPtr& fill, const source::Read
 }
 
 void Fetcher::Again(SourceUnit& unit, FileId file, Waiters waiters) {
+  const abi::FileKey key = catalogue_.file(file).key;
+  const std::string path = waiters.size() > 1 ? catalogue_.PathOf(file) : std::string();
   for (Waiter& waiter : waiters) {
     const auto priority = waiter->is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
-    if (++waiter->attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
-    else ServeFile(unit, file, std::move(waiter), priority);
+    const FileId now = catalogue_.Find(key);  // what has become a link goes with the first one who follows it
+    if (++waiter->attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, now);
+    else if (now != kNoFile) ServeFile(unit, now, std::move(waiter), priority);
+    else Discover(unit, key, path, std::move(waiter), priority);
   }
 }
 

@@ -132,11 +132,7 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
     catalogue_.CompleteAttributes(file, reply.stat);
     ConfirmFacts(unit, file, reply.stat_sent_ns, reply.racy);
   }
-  for (Waiter& waiter : waiters) {
-    const auto priority = waiter->is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
-    if (++waiter->attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
-    else ServeFile(unit, file, std::move(waiter), priority);
-  }
+  Again(unit, file, std::move(waiters));
 }
 
 void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& stat) {

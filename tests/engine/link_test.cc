@@ -1,0 +1,86 @@
+// Symbolic links: asked for themselves and followed at a time, while their records come and go.
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "tests/engine/engine_fixture.h"
+
+namespace tierd::engine {
+namespace {
+
+class LinkTest : public EngineTest {
+ protected:
+  static constexpr std::uint32_t kTtlMs = 200;
+  LinkTest() { source_options().ttl_ms = kTtlMs; }
+  void Link(const std::string& name, const std::string& target) const { ASSERT_EQ(::symlink(target.c_str(), (tree_ / name).c_str()), 0); }
+  std::uint64_t AskForItself(const std::string& name) { return Ask(name, abi::FetchOp::kStat, 0, kReader, abi::kFetchNoFollow); }
+  bool Answered(std::uint64_t id) { return answers().contains(id); }
+  // A link whose target is there, known as a link, and to be compared with the source at its next use.
+  void KnowLink() {
+    Write("file", Bytes("file", 1000));
+    Link("link", "file");
+    StartEngine();
+    const std::uint64_t id = AskForItself("link");
+    ASSERT_TRUE(RunUntil([&] { return Answered(id); }));
+    ASSERT_EQ(engine().catalogue().KindOf(FileOf("link")), abi::SlotKind::kSymlink);
+    std::this_thread::sleep_for(std::chrono::milliseconds(kTtlMs + 40));
+  }
+};
+
+TEST_F(LinkTest, AskedForItselfAndFollowedAtATime) {
+  ASSERT_NO_FATAL_FAILURE(KnowLink());
+  source_io_.Hold(io::Step::kStatBefore);
+  const std::uint64_t itself = AskForItself("link");
+  const std::uint64_t followed = Ask("link");
+  source_io_.Release();
+  EXPECT_TRUE(RunUntil([&] { return Answered(itself) && Answered(followed); }));
+  EXPECT_EQ(Fetch("file").bytes, Bytes("file", 1000));
+}
+
+// The id of the link's record is another file's by the time that the source has answered.
+TEST_F(LinkTest, FollowedItTakesNobodyElsesRecord) {
+  ASSERT_NO_FATAL_FAILURE(KnowLink());
+  source_io_.Hold(io::Step::kStatBefore);
+  const FileId link = FileOf("link");
+  const std::uint64_t itself = AskForItself("link");
+  const std::uint64_t followed = Ask("link");
+  struct stat now{};
+  ASSERT_EQ(::stat((tree_ / Write("other", Bytes("other", 500))).c_str(), &now), 0);
+  io::FileStat seen;
+  seen.dev = now.st_dev;
+  seen.ino = now.st_ino;
+  seen.size = 500;
+  seen.mtime_ns = now.st_mtim.tv_sec * 1'000'000'000 + now.st_mtim.tv_nsec;
+  seen.ctime_ns = now.st_ctim.tv_sec * 1'000'000'000 + now.st_ctim.tv_nsec;
+  seen.mode = now.st_mode;
+  ASSERT_EQ(engine().fetcher().Observe(unit(), "other", seen, SystemClock().MonotonicNs()), Fetcher::Observed::kKnown);
+  ASSERT_EQ(FileOf("other"), link) << "the id is not given anew: this test shows nothing";
+  source_io_.Release();
+  EXPECT_TRUE(RunUntil([&] { return Answered(itself) && Answered(followed); }));
+  ASSERT_EQ(FileOf("other"), link);
+  EXPECT_EQ(engine().catalogue().StatOf(link).ino, seen.ino);
+  EXPECT_EQ(engine().catalogue().KindOf(link), abi::SlotKind::kFile);
+}
+
+// Several wait for what the source says of a file, which has become a link: the first of them takes its record away.
+TEST_F(LinkTest, AFileThatBecomesALinkAnswersAllWhoWait) {
+  const std::string name = Write("name", Bytes("name", 1000));
+  Write("file", Bytes("file", 3000));
+  StartEngine();
+  ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  std::this_thread::sleep_for(std::chrono::milliseconds(kTtlMs + 40));
+  ASSERT_EQ(::unlink((tree_ / name).c_str()), 0);
+  Link(name, "file");
+  std::vector<std::uint64_t> asked;
+  for (int i = 0; i < 3; ++i) asked.push_back(Ask(name));
+  asked.push_back(AskForItself(name));
+  bool refreshed = false;
+  engine().fetcher().RefreshAhead(unit(), FileOf(name), [&](const BringResult&) { refreshed = true; });
+  engine().EndTurn();
+  EXPECT_TRUE(RunUntil([&] { return refreshed && std::all_of(asked.begin(), asked.end(), [&](std::uint64_t id) { return Answered(id); }); }));
+  EXPECT_EQ(Fetch("file").bytes, Bytes("file", 3000));
+}
+
+}  // namespace
+}  // namespace tierd::engine
