@@ -85,7 +85,7 @@ enum class SlotKind : std::uint8_t {
   kChunked = 3,    // regular file of several chunks: `location` is its version tag (never a frame), chunks have slots of their own
   kChunk = 4,      // one chunk: `location` its bytes, `size` its length, `mtime_ns` the version tag of its file
   kAlias = 5,      // a path that reaches its file through symlinks: (mtime_ns, ctime_ns) are the target's key (lo, hi)
-  kDirectory = 6,  // metadata of a directory
+  kDirectory = 6,  // metadata of a directory, or of a FIFO, socket or device (the mode tells which): has no bytes, is opened at the source
   kListing = 7,    // listing of a directory: `location` its bytes (ListingEntry records), `size` their length
   kSymlink = 8,    // metadata of a symbolic link itself (lstat); its target is `location` as bytes when cached
 };

@@ -198,6 +198,26 @@ TEST_P(CacheTest, GivesWhatTheFileSystemGivesForOddFiles) {
   EXPECT_EQ(Get(client.get(), source + "/inside").origin, static_cast<std::uint32_t>(TIER_FROM_RAM));
 }
 
+// Whoever has looked at them before.
+TEST_P(CacheTest, AFifoIsNoEmptyFile) {
+  Write(Path(0), Content(Path(0), 100));
+  const std::string fifo = source + "/fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0644), 0);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  Client client(daemon.socket());
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(Get(client.get(), fifo).error, -EINVAL);
+    tier_file* file = nullptr;
+    EXPECT_EQ(tier_open(client.get(), fifo.c_str(), &file, 0), -EINVAL);
+    tier_attr attr{};
+    attr.size = sizeof attr;
+    EXPECT_EQ(tier_stat(client.get(), fifo.c_str(), &attr, 0), 0);
+    EXPECT_EQ(attr.mode, static_cast<std::uint32_t>(S_IFIFO | 0644));
+  }
+  EXPECT_EQ(daemon.Control("GET", "/v1/file?path=" + fifo)["kind"], "other");
+  EXPECT_EQ(daemon.Control("GET", "/v1/du?path=" + source)["files"], 0) << "it counts among no files";
+}
+
 TEST_P(CacheTest, EvictsPinsAndExplains) {
   MakeFiles(8, 4000);
   ASSERT_TRUE(daemon.Start(Options())) << daemon.output();

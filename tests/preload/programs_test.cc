@@ -39,6 +39,28 @@ TEST_F(PreloadProgramsTest, ThoseThatCallTheKernelByHandReadTheSource) {
   }
 }
 
+// One that somebody has stat-ed is opened, and waits for who writes to it.
+TEST_F(PreloadProgramsTest, ThoseThatReadAFifoGetWhatIsWrittenToIt) {
+  const std::string fifo = Of("fifo");
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0644), 0);
+  std::thread other([&] {
+    int fd = -1;
+    ASSERT_TRUE(Eventually(20'000, [&] { return (fd = ::open(fifo.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC)) >= 0; }));
+    EXPECT_EQ(::write(fd, "through", 7), 7);
+    ::close(fd);
+  });
+  const JobResult served = RunJob({"/usr/bin/python3", "-c",
+                                   "import os,sys\n"
+                                   "assert os.stat(sys.argv[1]).st_size==0\n"
+                                   "b=open(sys.argv[1]).read()\n"
+                                   "assert b=='through',b\n",
+                                   fifo},
+                                  job_);
+  EXPECT_EQ(served.code, 0) << served.output;
+  if (served.code != 0) ::close(::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  other.join();
+}
+
 // What follows the file as it grows sees it grow; bare it does.
 TEST_F(PreloadProgramsTest, ThoseThatFollowAFileSeeItGrow) {
   const std::string ready = scratch_.path() + "/ready";

@@ -18,7 +18,7 @@ constexpr std::uint32_t kOwnerIsObject = 0x80000000u;
 
 abi::SlotKind KindFor(const FileRecord& file) {
   if ((file.flags & kFileAlias) != 0) return abi::SlotKind::kAlias;
-  if ((file.flags & kFileDirectory) != 0) return abi::SlotKind::kDirectory;
+  if ((file.flags & (kFileDirectory | kFileOther)) != 0) return abi::SlotKind::kDirectory;
   if ((file.flags & kFileSymlink) != 0) return abi::SlotKind::kSymlink;
   return (file.flags & kFileChunked) != 0 ? abi::SlotKind::kChunked : abi::SlotKind::kFile;
 }
@@ -26,6 +26,7 @@ abi::SlotKind KindFor(const FileRecord& file) {
 std::uint16_t FlagsFor(const io::FileStat& stat, std::uint64_t chunk_bytes) {
   if (S_ISDIR(stat.mode)) return kFileUsed | kFileDirectory;
   if (S_ISLNK(stat.mode)) return kFileUsed | kFileSymlink;
+  if (stat.mode != 0 && !S_ISREG(stat.mode)) return kFileUsed | kFileOther;  // records of the SSD have no mode, and are of regular files
   return stat.size > chunk_bytes ? kFileUsed | kFileChunked : kFileUsed;
 }
 
@@ -89,7 +90,7 @@ ObjectId Catalogue::NewObject(FileId file, std::uint32_t chunk, std::uint32_t by
 
 void Catalogue::MakeObjects(FileId id, std::uint64_t size, std::uint64_t chunk_bytes) {
   FileRecord& record = file(id);
-  if (size == 0 || (record.flags & (kFileDirectory | kFileSymlink | kFileAlias)) != 0) {
+  if (size == 0 || (record.flags & kFileNotRegular) != 0) {
     record.objects = Raw(kNoObject);
     return;
   }

@@ -37,7 +37,10 @@ enum FileFlags : std::uint16_t {
   kFileChecked = 128, // compared with the source in this daemon's life (HAZARDS 2.16)
   kFileDemanded = 256,  // a reader asked for it (warm-up counts distinct files)
   kFileUnproven = 512,  // racy, and in the making when it was read, or read ahead of use: compared with the source at each use, until it is older
+  kFileOther = 1024,  // FIFO, socket, device: metadata alone, the client opens the real one
 };
+// What has no bytes that could be cached.
+inline constexpr std::uint16_t kFileNotRegular = kFileDirectory | kFileSymlink | kFileAlias | kFileOther;
 
 struct FileRecord {
   abi::FileKey key;

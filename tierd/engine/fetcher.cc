@@ -123,7 +123,7 @@ void Fetcher::ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Pr
     if (waiter->op != abi::FetchOp::kChunk || cached) return Revalidate(unit, file, std::move(waiter), priority);
   }
   if (waiter->op == abi::FetchOp::kStat) return Finish(waiter, BringOutcome::kCached, abi::Fallback::kNone, file);
-  if ((flags & (kFileDirectory | kFileSymlink)) != 0) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNotRegular, file);
+  if ((flags & kFileNotRegular) != 0) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNotRegular, file);
   ServeChunk(unit, file, std::move(waiter), priority);
 }
 

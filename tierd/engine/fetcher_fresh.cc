@@ -46,8 +46,7 @@ std::uint32_t Fetcher::MomentFrom(const SourceUnit& unit, std::int64_t stat_sent
 void Fetcher::ConfirmFacts(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, bool young) {
   Confirm(unit, file, stat_sent_ns, false);
   if (!young) return;
-  constexpr std::uint16_t kOther = kFileDirectory | kFileSymlink | kFileAlias;
-  const bool empty = catalogue_.SizeOf(file) == 0 && (catalogue_.file(file).flags & kOther) == 0;
+  const bool empty = catalogue_.SizeOf(file) == 0 && (catalogue_.file(file).flags & kFileNotRegular) == 0;
   const std::uint32_t until = empty ? MomentFrom(unit, stat_sent_ns) : DeadlineFor(unit, stat_sent_ns, true);
   catalogue_.SetDeadline(file, std::min(until, catalogue_.DeadlineOf(file)));
 }

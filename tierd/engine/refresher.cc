@@ -23,7 +23,7 @@ bool Refresher::Wanted(const SourceUnit& unit) const {
 
 bool Refresher::Due(const SourceUnit& unit, FileId file, std::int64_t now_ns) const {
   const FileRecord& record = catalogue_.file(file);
-  constexpr std::uint16_t kNever = kFileRacy | kFileAlias | kFileDirectory | kFileSymlink;
+  constexpr std::uint16_t kNever = kFileRacy | kFileNotRegular;
   if ((record.flags & kFileUsed) == 0 || (record.flags & kFileChecked) == 0 || (record.flags & kNever) != 0) return false;
   const std::uint32_t chunks = std::min<std::uint32_t>(catalogue_.ChunkCount(file), kChunksLookedAt);
   bool cached = false;

@@ -43,10 +43,11 @@ Residency ResidencyOf(engine::Engine& engine, engine::FileId file) {
 
 const char* KindName(std::uint16_t flags) {
   if ((flags & engine::kFileDirectory) != 0) return "directory";
+  if ((flags & engine::kFileOther) != 0) return "other";
   return (flags & (engine::kFileSymlink | engine::kFileAlias)) != 0 ? "symlink" : "file";
 }
 
-bool IsRegular(std::uint16_t flags) { return (flags & (engine::kFileDirectory | engine::kFileSymlink | engine::kFileAlias)) == 0; }
+bool IsRegular(std::uint16_t flags) { return (flags & engine::kFileNotRegular) == 0; }
 
 std::string Absolute(const engine::SourceUnit& unit, const std::string& relative) {
   const std::string& root = unit.source->root();
