@@ -64,7 +64,10 @@ std::int64_t AdviseOne(Session& session, const Place& place, const Word& word, s
                                   : static_cast<std::int64_t>(waiter.advise.affected);
 }
 
-// Many entries with one wait: the sum, or the first error.
+// Whether the daemon has not done what it was told and has not refused it either: it may not have heard it, or had no room for it just now.
+bool NotDone(std::int64_t result) { return result == -ENOTCONN || result == -ETIMEDOUT || result == -EAGAIN || result == -ENOMEM; }
+
+// Many entries with one wait: the sum, or the first error; of what was not done, whatever else was refused.
 std::int64_t AdviseMany(Session& session, const Place* places, std::size_t count, const Word& word, std::int64_t deadline_ns) {
   auto* const waiters = static_cast<Waiter*>(std::malloc(count * sizeof(Waiter)));
   auto* const buffer = static_cast<std::byte*>(std::malloc(abi::kMaxMessageBytes));
@@ -91,17 +94,16 @@ std::int64_t AdviseMany(Session& session, const Place* places, std::size_t count
   }
   const WaitOutcome outcome = session.channel.Wait(group, waiters, count, sent ? deadline_ns : 0);
   std::int64_t result = outcome == WaitOutcome::kDead ? -ENOTCONN : outcome == WaitOutcome::kTimeout ? -ETIMEDOUT : 0;
-  for (std::size_t i = 0; i < count && result >= 0; ++i) {
+  for (std::size_t i = 0; i < count && !NotDone(result); ++i) {
     const abi::AdviseReply& reply = waiters[i].advise;
-    result = reply.error != 0 ? -std::int64_t{reply.error < 0 ? -reply.error : reply.error} : result + static_cast<std::int64_t>(reply.affected);
+    const std::int64_t error = -std::int64_t{reply.error < 0 ? -reply.error : reply.error};
+    if (error != 0 && (result >= 0 || NotDone(error))) result = error;
+    else if (error == 0 && result >= 0) result += static_cast<std::int64_t>(reply.affected);
   }
   std::free(waiters);
   std::free(buffer);
   return result;
 }
-
-// Whether the daemon has not done what it was told and has not refused it either: it may not have heard it, or had no room for it just now.
-bool NotDone(std::int64_t result) { return result == -ENOTCONN || result == -ETIMEDOUT || result == -EAGAIN || result == -ENOMEM; }
 
 }  // namespace
 
@@ -133,8 +135,7 @@ class Advice {
   std::int64_t Tell(const char* const* paths, std::size_t count) {
     Place* const places = static_cast<Place*>(std::malloc(count * sizeof(Place)));
     PathText* const texts = static_cast<PathText*>(std::malloc(count * sizeof(PathText)));
-    std::int64_t result = places != nullptr && texts != nullptr ? 0 : -ENOMEM;
-    if (result == 0) result = Locate(paths, count, places, texts);
+    const std::int64_t result = places != nullptr && texts != nullptr ? Locate(paths, count, places, texts) : Unheard(paths, count, CoarseNs(), -ENOMEM);
     std::free(places);
     std::free(texts);
     return result;
@@ -212,14 +213,16 @@ std::int64_t Advise(tier_client* client, abi::AdviseOp op, const char* const* pa
   if (!slow.entered()) return -EDEADLK;
   Advice advice(ClientOf(client), op, (flags & TIER_RECURSIVE) != 0);
   std::int64_t sum = 0;
+  std::int64_t error = 0;
   for (std::size_t at = 0; at < count;) {
     const std::size_t part = count - at < abi::kMaxBatch ? count - at : abi::kMaxBatch;
     const std::int64_t affected = advice.Tell(paths + at, part);
-    if (affected < 0) return affected;
-    sum += affected;
+    if (affected >= 0) sum += affected;
+    else if (error == 0) error = affected;
+    if (NotDone(affected) && op != abi::AdviseOp::kInvalidate) break;  // every path of an invalidation is told, or remembered
     at += part;
   }
-  return sum;
+  return error != 0 ? error : sum;
 }
 
 }  // namespace

@@ -92,6 +92,44 @@ TEST_F(AdviceTest, WhoInvalidatesWithoutADaemonFindsOne) {
   EXPECT_EQ(before + 2, daemon_->invalidations) << "what was said of one file hundreds of times is remembered once, and of nothing else";
 }
 
+// More paths than one round takes.
+TEST_F(AdviceTest, AllOfALongInvalidationIsTold) {
+  StartDaemon();
+  daemon_->CacheAll();
+  Client(0, 100);
+  GetAll(0, 10, TIER_FROM_RAM);
+  std::vector<std::string> names(600, Path("x/../" + Name(0)));
+  for (int i = 0; i < 10; ++i) {
+    Write(Name(i), ContentOf(Name(i), 3000, 2));
+    names[static_cast<std::size_t>(i) * 60 + 59] = Path(Name(i));
+  }
+  std::vector<const char*> paths;
+  for (const std::string& name : names) paths.push_back(name.c_str());
+  EXPECT_EQ(-EINVAL, tier_invalidate(client_, paths.data(), paths.size(), 0)) << "of those with \"..\"";
+  EXPECT_EQ(10u, daemon_->invalidations);
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(ContentOf(Name(i), 3000, 2) == Get(Path(Name(i)))) << i;
+}
+
+TEST_F(AdviceTest, AllOfALongInvalidationIsRemembered) {
+  StartDaemon();
+  daemon_->CacheAll();
+  Client(0, 100);
+  GetAll(0, 10, TIER_FROM_RAM);
+  std::vector<std::string> names;
+  for (int i = 0; i < 300; ++i) names.push_back(Path(Name(i < 256 ? 0 : i % 10)));
+  for (int i = 0; i < 10; ++i) Write(Name(i), ContentOf(Name(i), 3000, 2));
+  std::vector<const char*> paths;
+  for (const std::string& name : names) paths.push_back(name.c_str());
+  daemon_->mischief = Mischief::kSilent;
+  EXPECT_EQ(-ETIMEDOUT, tier_invalidate(client_, paths.data(), paths.size(), 0));
+  daemon_->mischief = Mischief::kNone;
+  const std::uint32_t before = daemon_->invalidations;
+  tier_disconnect(std::exchange(client_, nullptr));
+  Client(0, 100);
+  for (int i = 0; i < 10; ++i) EXPECT_TRUE(ContentOf(Name(i), 3000, 2) == Get(Path(Name(i)))) << i;
+  EXPECT_EQ(before + 10, daemon_->invalidations);
+}
+
 TEST_F(AdviceTest, Advice) {
   StartDaemon();
   Client();
