@@ -79,6 +79,8 @@ FileFacts FactsOf(const abi::FetchReply& reply) {
 }
 
 abi::Fallback Ask(Client& client, Session& session, const Question* questions, Waiter* waiters, std::size_t count, std::int64_t deadline_ns) {
+  const std::int64_t left_ns = deadline_ns - PreciseNs();
+  if (left_ns <= 0) return abi::Fallback::kTimeout;  // spent on questions that were answered: nothing is held against the daemon
   Group group;
   for (std::size_t i = 0; i < count; ++i) waiters[i].answer = abi::MessageType::kFetchReply;
   session.channel.Register(group, waiters, count);
@@ -93,7 +95,7 @@ abi::Fallback Ask(Client& client, Session& session, const Question* questions, W
     client.NoteDead(session, now_ns);
     return session.channel.protocol_error() ? abi::Fallback::kProtocol : abi::Fallback::kNoDaemon;
   }
-  client.NoteTimeout(now_ns);
+  if (client.IsFair(left_ns)) client.NoteTimeout(now_ns);
   return abi::Fallback::kTimeout;
 }
 

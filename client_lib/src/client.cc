@@ -268,8 +268,8 @@ void Client::Drop(Session& session, std::int64_t next_probe_ns) {
 }
 
 // Of a question that was put under the lock; without the lock.
-void Client::NoteOutcome(Session& session, abi::Fallback outcome, bool patient) {
-  if (outcome == abi::Fallback::kTimeout && !patient) return impatient_from_ns_.store(CoarseNs() + kFirstPauseNs, std::memory_order_relaxed);
+void Client::NoteOutcome(Session& session, abi::Fallback outcome, bool fair) {
+  if (outcome == abi::Fallback::kTimeout && !fair) return impatient_from_ns_.store(CoarseNs() + kFirstPauseNs, std::memory_order_relaxed);
   if (outcome == abi::Fallback::kTimeout) NoteTimeout(CoarseNs());
   else if (outcome == abi::Fallback::kNoDaemon) NoteDead(session, CoarseNs());
   else NoteAnswer();
@@ -278,15 +278,17 @@ void Client::NoteOutcome(Session& session, abi::Fallback outcome, bool patient) 
 abi::Fallback Client::NewerIndex(Session& session, std::int64_t deadline_ns, bool patient) {
   if (!patient && CoarseNs() < impatient_from_ns_.load(std::memory_order_relaxed)) return abi::Fallback::kTimeout;
   abi::Fallback outcome;
+  bool fair = false;
   {
     const Lock lock(mutex_, patient);
     if (!lock.held()) return abi::Fallback::kTimeout;
+    fair = patient && IsFair(deadline_ns - PreciseNs());
     if (!session.serves()) return abi::Fallback::kNoDaemon;
     if (!session.index.load(std::memory_order_acquire)->Retired()) return abi::Fallback::kNone;  // another thread was here first
     if (!MayAsk(session, CoarseNs(), &outcome) && outcome == abi::Fallback::kHung) return outcome;
     outcome = session.channel.dead() ? abi::Fallback::kNoDaemon : RefreshIndex(session, deadline_ns);
   }
-  NoteOutcome(session, outcome, patient);
+  NoteOutcome(session, outcome, fair);
   if (outcome != abi::Fallback::kNoFrame) return outcome;
   Drop(session, CoarseNs());
   return abi::Fallback::kNoDaemon;
@@ -296,14 +298,16 @@ abi::Fallback Client::Map(Session& session, std::uint32_t serial, std::int64_t d
   if (session.arena->Knows(serial)) return abi::Fallback::kNone;
   if (!patient && CoarseNs() < impatient_from_ns_.load(std::memory_order_relaxed)) return abi::Fallback::kTimeout;
   abi::Fallback outcome;
+  bool fair = false;
   {
     const Lock lock(mutex_, patient);
     if (!lock.held()) return abi::Fallback::kTimeout;
+    fair = patient && IsFair(deadline_ns - PreciseNs());
     if (session.arena->Knows(serial)) return abi::Fallback::kNone;
     if (!MayAsk(session, CoarseNs(), &outcome)) return outcome;
     outcome = MapSegment(session, serial, deadline_ns);
   }
-  NoteOutcome(session, outcome, patient);
+  NoteOutcome(session, outcome, fair);
   return outcome;
 }
 

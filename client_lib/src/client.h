@@ -64,6 +64,8 @@ class Client {
   bool MayAsk(Session& session, std::int64_t now_ns, abi::Fallback* why);
   void NoteAnswer();
   void NoteTimeout(std::int64_t now_ns);
+  // Whether no answer within `given_ns` says that the daemon does not answer: other questions of the call may have left hardly any time.
+  bool IsFair(std::int64_t given_ns) const { return given_ns >= std::int64_t{settings_.timeout_ms} * 500'000; }
   // The conversation is over or must end: misses go to the source, the next one looks for a daemon.
   void NoteDead(Session& session, std::int64_t now_ns);
   // Nothing more may be served from this session.
@@ -97,7 +99,7 @@ class Client {
  private:
   int Connect(std::int64_t now_ns);  // under the lock
   void LookAtDaemon(Session& session, std::int64_t now_ns);
-  void NoteOutcome(Session& session, abi::Fallback outcome, bool patient);
+  void NoteOutcome(Session& session, abi::Fallback outcome, bool fair);
   void EndAll();
   void Add(Session& session);
   void Close(Session& session);

@@ -198,7 +198,7 @@ File::Done File::ReadHere(void* buffer, std::size_t count, std::uint64_t offset)
   return done;
 }
 
-File::Done File::Read(const Call& call, void* buffer, std::size_t count, std::uint64_t offset, bool any_age) {
+File::Done File::Read(Call call, void* buffer, std::size_t count, std::uint64_t offset, bool any_age) {
   Done done;
   if (offset >= size()) return done;
   if (count > size() - offset) count = static_cast<std::size_t>(size() - offset);
@@ -211,6 +211,7 @@ File::Done File::Read(const Call& call, void* buffer, std::size_t count, std::ui
     abi::Fallback reason = abi::Fallback::kNone;
     if (bytes == nullptr) {
       reason = Chunk(call, chunk, LeaseUse::kCall, any_age, piece);
+      call.NoteChunk(reason);
       bytes = &piece;
     }
     std::size_t part = count - copied;

@@ -39,7 +39,7 @@ class File {
     bool changed = false;       // the source has another version by now: nothing of this call may be used
   };
   // Copies up to `count` bytes from `offset`. `any_age`: the file is open, its version stays right.
-  Done Read(const Call& call, void* buffer, std::size_t count, std::uint64_t offset, bool any_age);
+  Done Read(Call call, void* buffer, std::size_t count, std::uint64_t offset, bool any_age);
   // The same of an open file, from what is held or in shared memory alone: no lock, no question, no source; for signal handlers too. Fewer bytes than wanted, all of one
   // tier; none: the rest is for Read.
   Done ReadHere(void* buffer, std::size_t count, std::uint64_t offset);

@@ -10,7 +10,12 @@
 namespace tierd::client {
 
 Call::Call(Client& the_client, const char* the_path, unsigned the_flags)
-    : client(the_client), path(the_path), flags(the_flags), start_ns(PreciseNs()), now_ns(CoarseNs()) {}
+    : client(the_client), path(the_path), flags(the_flags), start_ns(PreciseNs()), now_ns(CoarseNs()), asked_ns(start_ns) {}
+
+void Call::NoteChunk(abi::Fallback outcome) {
+  in_vain = in_vain || outcome == abi::Fallback::kTimeout || outcome == abi::Fallback::kSourceSlow;
+  if (!in_vain) asked_ns = PreciseNs();
+}
 
 bool MakeCanonical(const char* path, PathText& room, std::size_t* bytes) {
   char (&text)[PATH_MAX] = room.text;

@@ -21,9 +21,13 @@ struct Call {
   unsigned flags;
   std::int64_t start_ns;   // PreciseNs
   std::int64_t now_ns;     // CoarseNs
+  std::int64_t asked_ns;   // since when the daemon is waited for: from the start, or since the last of several chunks came
+  bool in_vain = false;    // one of them was waited for and did not come
 
   Call(Client& the_client, const char* the_path, unsigned the_flags);
-  std::int64_t deadline_ns() const { return start_ns + std::int64_t{client.settings().timeout_ms} * 1'000'000; }
+  std::int64_t deadline_ns() const { return asked_ns + std::int64_t{client.settings().timeout_ms} * 1'000'000; }
+  // How a chunk was come by. The next one may take as long as one alone, until one was waited for in vain: a long read is not turned to the source for its length.
+  void NoteChunk(abi::Fallback outcome);
   bool may_ask() const { return (flags & (TIER_NOWAIT | kNeverAsk)) == 0; }
   // For a segment or a newer index: no reading anywhere, so that a call that waits for nothing may ask too, though not for long.
   bool may_ask_where() const { return (flags & kNeverAsk) == 0; }

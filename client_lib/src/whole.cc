@@ -106,7 +106,7 @@ bool CopyPiece(const Piece& piece, char* place) {
 
 // All chunks side by side: mapped under their leases, or copied where a chunk is not page-aligned (a short tail), cannot be mapped so (hugetlb), or
 // would go past the pin cap. Null when some chunk cannot be had from the cache.
-MappedChunks* MapChunks(const Call& call, File& file, abi::Tier* tier) {
+MappedChunks* MapChunks(Call& call, File& file, abi::Tier* tier) {
   const std::uint32_t count = file.chunk_count();
   if (count > kMaxMappedChunks || file.chunk_bytes() % kPage != 0) return nullptr;
   auto* const chunks = static_cast<MappedChunks*>(std::calloc(1, sizeof(MappedChunks) + count * sizeof(MappedChunks::Held)));
@@ -119,7 +119,9 @@ MappedChunks* MapChunks(const Call& call, File& file, abi::Tier* tier) {
   }
   for (std::uint32_t i = 0; i < count; ++i) {
     Piece piece;
-    if (file.Chunk(call, i, LeaseUse::kView, false, piece) != abi::Fallback::kNone) break;
+    const abi::Fallback reason = file.Chunk(call, i, LeaseUse::kView, false, piece);
+    call.NoteChunk(reason);
+    if (reason != abi::Fallback::kNone) break;
     if (piece.tier > *tier) *tier = piece.tier;
     auto* const place = static_cast<char*>(chunks->data) + i * file.chunk_bytes();
     bool there = false;
@@ -146,12 +148,13 @@ int ChunkedView(const Call& call, Cached& cached, tier_view& view) {
   file.Bind(cached);
   int error = 0;
   abi::Tier tier = file.attr().origin == TIER_FROM_RAM ? abi::Tier::kRam : abi::Tier::kSource;
-  MappedChunks* const chunks = (call.flags & TIER_COPY) == 0 ? MapChunks(call, file, &tier) : nullptr;
+  Call chunk_by_chunk = call;
+  MappedChunks* const chunks = (call.flags & TIER_COPY) == 0 ? MapChunks(chunk_by_chunk, file, &tier) : nullptr;
   if (chunks != nullptr) {
     MappedView(chunks, file.size(), tier, view);
     CountSlowRead(call, tier, file.size(), abi::Fallback::kNone);
   } else if (void* const block = std::malloc(file.size()); block != nullptr) {
-    const File::Done done = file.Read(call, block, file.size(), 0, false);
+    const File::Done done = file.Read(chunk_by_chunk, block, file.size(), 0, false);
     if (done.bytes > 0 && !done.changed) {
       PrivateView(block, static_cast<std::size_t>(done.bytes), done.tier, view);
       CountSlowRead(call, done.tier, static_cast<std::uint64_t>(done.bytes), done.reason);

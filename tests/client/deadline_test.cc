@@ -43,6 +43,46 @@ TEST_F(DeadlineTest, ATimeoutOfTenMillisecondsIsKept) {
   EXPECT_LT(shortest_us, 40'000) << "a receive may sleep for 50 ms";
 }
 
+// A daemon that needs half of the time for each chunk, and a file of six.
+TEST_F(DeadlineTest, ALongReadMayTakeAsLongAsItsChunks) {
+  options_.chunk_bytes = 16 << 10;
+  const std::string content = ContentOf("large", 90'000);
+  Write("large", content);
+  Write("other", content);
+  StartDaemon();
+  Client(0, 300);
+  Get(Path("a"));  // a session
+  daemon_->late_ms = 140;
+  daemon_->mischief = Mischief::kLate;
+  std::string buffer(content.size(), '\0');
+  EXPECT_EQ(static_cast<ssize_t>(content.size()), tier_read_file(client_, Path("large").c_str(), buffer.data(), buffer.size(), nullptr, 0));
+  EXPECT_TRUE(content == buffer);
+  EXPECT_TRUE(content == Get(Path("other")));
+  EXPECT_EQ(0u, Fallbacks(abi::Fallback::kTimeout));
+  EXPECT_EQ(0u, Fallbacks(abi::Fallback::kHung));
+  EXPECT_EQ(0u, Stats().reads[TIER_FROM_BYPASS]);
+}
+
+// The first question of a call leaves the second one no time: that says nothing about the daemon.
+TEST_F(DeadlineTest, AnAnswerThatHadNoTimeIsNotHeldAgainstTheDaemon) {
+  options_.chunk_bytes = 16 << 10;
+  const std::string content = ContentOf("large", 90'000);
+  Write("large", content);
+  StartDaemon();
+  daemon_->Cache("b");
+  Client(0, 300);
+  EXPECT_EQ(ContentOf("b", 50'000), Get(Path("b")));
+  daemon_->late_ms = 220;
+  daemon_->mischief = Mischief::kLate;
+  char buffer[1000];
+  ASSERT_EQ(1000, tier_pread(client_, Path("large").c_str(), buffer, sizeof buffer, 40'000, 0));
+  EXPECT_TRUE(content.substr(40'000, 1000) == std::string(buffer, sizeof buffer));
+  EXPECT_EQ(1u, Fallbacks(abi::Fallback::kTimeout));
+  daemon_->mischief = Mischief::kNone;
+  EXPECT_EQ(ContentOf("c", 50'000), Get(Path("c"), TIER_FROM_SOURCE));
+  EXPECT_EQ(0u, Fallbacks(abi::Fallback::kHung));
+}
+
 TEST_F(DeadlineTest, WhoNeverWaitsFindsWhatIsInRam) {
   StartDaemon();
   daemon_->Cache("a");

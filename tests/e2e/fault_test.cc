@@ -9,6 +9,7 @@
 #include <set>
 #include <thread>
 
+#include "client_lib/abi/layout.h"
 #include "tests/e2e/daemon_process.h"
 #include "tests/e2e/exposition.h"
 #include "tests/e2e/reading.h"
@@ -348,6 +349,34 @@ TEST_F(SlowSourceTest, EachFileIsOpenedOnceHoweverManyAsk) {
   const auto counters = rig->Counters();
   EXPECT_EQ(counters.opens, 300u);
   EXPECT_EQ(counters.bytes_read, 300u * 2000u);
+}
+
+// Three seconds of answers in time are no daemon that does not answer, and every byte is asked of the source once.
+TEST_F(FaultTest, ALongReadIsNoHungDaemon) {
+  constexpr std::size_t kBytes = std::size_t{72} << 20;
+  std::string why;
+  const auto rig = pfs_sim::Rig::Start({.bandwidth = 25'000'000}, &why);
+  ASSERT_NE(rig, nullptr) << why;
+  source = rig->mount();
+  for (const char* name : {"/large", "/other"}) Write(rig->backing() + name, Content(name, kBytes));
+  auto options = Options();
+  options.ssd = "off";
+  options.ram = "256 MiB";
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  Client client(daemon.socket());
+  std::string buffer(kBytes, '\0');
+  const double took = SecondsOf([&] {
+    EXPECT_EQ(tier_read_file(client.get(), (source + "/large").c_str(), buffer.data(), buffer.size(), nullptr, 0), static_cast<ssize_t>(kBytes));
+  });
+  EXPECT_GT(took, 1.5) << "too fast to show anything";
+  EXPECT_TRUE(buffer == Content("/large", kBytes));
+  EXPECT_TRUE(Get(client.get(), source + "/other").bytes == Content("/other", kBytes));
+  tier_statistics stats{};
+  stats.size = sizeof stats;
+  ASSERT_EQ(tier_stats(client.get(), &stats), 0);
+  EXPECT_EQ(stats.fallback[static_cast<std::size_t>(abi::Fallback::kTimeout)], 0u);
+  EXPECT_EQ(stats.reads[TIER_FROM_BYPASS], 0u);
+  EXPECT_LT(rig->Counters().bytes_read, 2 * kBytes + (std::size_t{1} << 20));
 }
 
 }  // namespace

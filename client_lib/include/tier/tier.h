@@ -78,7 +78,8 @@ enum tier_origin {
 typedef struct tier_options {
   size_t size;          /* sizeof(tier_options) */
   const char* socket;   /* NULL: the environment's or the default one; copied */
-  uint32_t timeout_ms;  /* longest wait for the daemon per call before the source is read; 0: the default, 1000; 1..1000 */
+  uint32_t timeout_ms;  /* longest wait for the daemon per call before the source is read; 0: the default, 1000; 1..1000. A call that reads several chunks
+                           may wait so long for each of them, as long as they come */
   uint32_t flags;       /* TIER_REQUIRE_DAEMON | TIER_CHECK_OPEN | TIER_POPULATE */
 } tier_options;
 
