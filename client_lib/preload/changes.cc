@@ -13,9 +13,9 @@
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/root_names.h"
 #include "client_lib/preload/writers.h"
+#include "client_lib/src/advice.h"
 #include "client_lib/src/clock.h"
 #include "client_lib/src/process.h"
-#include "tier/tier.h"
 
 namespace tierd::preload {
 
@@ -37,7 +37,7 @@ constinit std::atomic<bool> lost{false};
 bool Tell(const char* path, bool recursive) {
   if (StackIsSmall()) return false;
   const raw::NoSignals no_signals;  // who jumps out of a handler must not leave the core's locks behind
-  const std::int64_t result = tier_invalidate(nullptr, &path, 1, recursive ? TIER_RECURSIVE : 0);
+  const std::int64_t result = client::InvalidateName(client::ClientOf(nullptr), path, recursive);
   return result != -EDEADLK && result != -ENOMEM;  // else heard, or the core reads the source until it is
 }
 

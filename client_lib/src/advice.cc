@@ -6,11 +6,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "client_lib/src/clock.h"
-#include "client_lib/src/path_text.h"
 #include "client_lib/src/process.h"
-#include "client_lib/src/target.h"
+#include "client_lib/src/spellings.h"
 
 namespace tierd::client {
 namespace {
@@ -19,6 +19,7 @@ struct Place {
   const Source* source;
   const char* relative;
   std::size_t relative_bytes;
+  bool again;  // another name of what the place before is
 };
 
 // What is said of a place.
@@ -85,7 +86,7 @@ std::int64_t AdviseMany(Session& session, const Place* places, std::size_t count
   bool sent = true;
   for (std::size_t i = 0; i < count && sent;) {
     abi::MessageHeader header{abi::kMessageMagic, static_cast<std::uint16_t>(abi::MessageType::kAdvise), session.channel.version(), sizeof header, 0};
-    for (; i < count && header.bytes + EntryBytes(places[i]) <= abi::kMaxMessageBytes; ++i, ++header.count) {
+    for (; i < count && header.count < abi::kMaxBatch && header.bytes + EntryBytes(places[i]) <= abi::kMaxMessageBytes; ++i, ++header.count) {
       Encode(places[i], word, waiters[i].id, buffer + header.bytes);
       header.bytes += static_cast<std::uint32_t>(EntryBytes(places[i]));
     }
@@ -94,11 +95,15 @@ std::int64_t AdviseMany(Session& session, const Place* places, std::size_t count
   }
   const WaitOutcome outcome = session.channel.Wait(group, waiters, count, sent ? deadline_ns : 0);
   std::int64_t result = outcome == WaitOutcome::kDead ? -ENOTCONN : outcome == WaitOutcome::kTimeout ? -ETIMEDOUT : 0;
+  std::int64_t files = 0;  // of the path at hand, by the name that concerns most
   for (std::size_t i = 0; i < count && !NotDone(result); ++i) {
     const abi::AdviseReply& reply = waiters[i].advise;
     const std::int64_t error = -std::int64_t{reply.error < 0 ? -reply.error : reply.error};
+    const auto affected = static_cast<std::int64_t>(reply.affected);
+    const std::int64_t counted = places[i].again ? files : 0;
+    files = affected > counted ? affected : counted;
     if (error != 0 && (result >= 0 || NotDone(error))) result = error;
-    else if (error == 0 && result >= 0) result += static_cast<std::int64_t>(reply.affected);
+    else if (error == 0 && result >= 0) result += files - counted;
   }
   std::free(waiters);
   std::free(buffer);
@@ -113,11 +118,11 @@ bool ConfirmInvalidation(Session& session, const Invalidation& said, std::int64_
   const Word word{abi::AdviseOp::kInvalidate, said.recursive || path == nullptr, abi::TicksOf(said.said_ns) + 1};
   if (path == nullptr) {
     for (std::uint32_t i = 0; i < sources.count(); ++i) {
-      if (AdviseOne(session, {&sources.at(i), "", 0}, word, deadline_ns) < 0) return false;
+      if (AdviseOne(session, {&sources.at(i), "", 0, false}, word, deadline_ns) < 0) return false;
     }
     return true;
   }
-  Place place;
+  Place place{};
   place.source = sources.Match(path, std::strlen(path), &place.relative, &place.relative_bytes);
   if (place.source == nullptr) return true;
   return !NotDone(AdviseOne(session, place, word, deadline_ns));
@@ -130,40 +135,48 @@ constexpr unsigned kAdviceFlags = TIER_RECURSIVE;
 // One round of up to kMaxBatch paths.
 class Advice {
  public:
-  Advice(Client& client, abi::AdviseOp op, bool recursive) : client_(client), op_(op), recursive_(recursive) {}
+  // `ask_kernel`: for the other names of what has changed.
+  Advice(Client& client, abi::AdviseOp op, bool recursive, bool ask_kernel) : client_(client), op_(op), recursive_(recursive), ask_kernel_(ask_kernel) {}
 
   std::int64_t Tell(const char* const* paths, std::size_t count) {
-    Place* const places = static_cast<Place*>(std::malloc(count * sizeof(Place)));
-    PathText* const texts = static_cast<PathText*>(std::malloc(count * sizeof(PathText)));
-    const std::int64_t result = places != nullptr && texts != nullptr ? Locate(paths, count, places, texts) : Unheard(paths, count, CoarseNs(), -ENOMEM);
+    if (client_.settings().disabled && op_ == abi::AdviseOp::kInvalidate) return 0;
+    const std::size_t most = count * Spellings::kMost;
+    Place* const places = static_cast<Place*>(std::malloc(most * sizeof(Place)));
+    Spellings* const names = static_cast<Spellings*>(std::malloc(count * sizeof(Spellings)));
+    std::int64_t result = -ENOMEM;
+    if (names != nullptr) {
+      // The daemon follows the links that it knows; a change must be told of also by names that it never met.
+      for (std::size_t i = 0; i < count; ++i) FindSpellings(paths[i], ask_kernel_, names[i]);
+      result = places != nullptr ? Locate(names, count, places) : Unheard(names, count, CoarseNs(), -ENOMEM);
+    } else if (op_ == abi::AdviseOp::kInvalidate) {
+      RememberInvalidation(client_.settings().socket, {nullptr, true, said_ns_});
+      Distrust(CoarseNs());
+    }
     std::free(places);
-    std::free(texts);
+    std::free(names);
     return result;
   }
 
  private:
-  std::int64_t Locate(const char* const* paths, std::size_t count, Place* places, PathText* texts) {
+  std::int64_t Locate(const Spellings* names, std::size_t count, Place* places) {
     std::size_t found = 0;
     std::int64_t error = 0;
     abi::Fallback why;
     const std::int64_t now_ns = CoarseNs();
     Session* const session = client_.Acquire(now_ns, &why);
-    if (session == nullptr) return Unheard(paths, count, now_ns, -ENOTCONN);
+    if (session == nullptr) return Unheard(names, count, now_ns, -ENOTCONN);
     const SourceTable& sources = *session->sources.load(std::memory_order_acquire);
     for (std::size_t i = 0; i < count; ++i) {
-      const char* path = paths[i];
-      std::size_t bytes = std::strlen(path);
-      if (!IsCanonical(path, bytes)) {
-        if (!MakeCanonical(path, texts[i], &bytes)) {
-          error = -EINVAL;
-          continue;
-        }
-        path = texts[i].text;
+      if (names[i].count == 0) error = -EINVAL;
+      bool first = true;
+      for (std::size_t k = 0; k < names[i].count; ++k) {
+        Place& place = places[found];
+        place.source = sources.Match(names[i].text[k].text, names[i].bytes[k], &place.relative, &place.relative_bytes);
+        if (place.source == nullptr) continue;
+        place.again = !std::exchange(first, false);
+        ++found;
       }
-      Place& place = places[found];
-      place.source = sources.Match(path, bytes, &place.relative, &place.relative_bytes);
-      if (place.source != nullptr) ++found;
-      else if (op_ != abi::AdviseOp::kInvalidate) error = -ENOENT;
+      if (first && names[i].count != 0 && op_ != abi::AdviseOp::kInvalidate) error = -ENOENT;
     }
     std::int64_t result = 0;
     if (found > 0) {
@@ -172,34 +185,32 @@ class Advice {
       result = may ? AdviseMany(*session, places, found, {op_, recursive_, 0}, deadline_ns) : why == abi::Fallback::kHung ? -ETIMEDOUT : -ENOTCONN;
       if (result == -ENOTCONN) client_.NoteDead(*session, now_ns);
       if (may && result == -ETIMEDOUT) client_.NoteTimeout(now_ns);
-      if (NotDone(result)) return Unheard(paths, count, now_ns, result);
+      if (NotDone(result)) return Unheard(names, count, now_ns, result);
     }
     return result >= 0 && error != 0 ? error : result;
   }
 
   // Nobody has heard it. An invalidation must not be lost: hits stop, of all clients of this process, and the next daemon is told first of all.
-  std::int64_t Unheard(const char* const* paths, std::size_t count, std::int64_t now_ns, std::int64_t error) {
+  std::int64_t Unheard(const Spellings* names, std::size_t count, std::int64_t now_ns, std::int64_t error) {
     if (op_ != abi::AdviseOp::kInvalidate) return error;
-    if (client_.settings().disabled) return 0;
     bool understood = true;
     for (std::size_t i = 0; i < count; ++i) {
-      PathText text;
-      std::size_t bytes = std::strlen(paths[i]);
-      const bool canonical = IsCanonical(paths[i], bytes);
-      if (!canonical && !MakeCanonical(paths[i], text, &bytes)) {
-        understood = false;
-        continue;
-      }
-      RememberInvalidation(client_.settings().socket, {canonical ? paths[i] : text.text, recursive_, said_ns_});
+      understood = understood && names[i].count != 0;
+      for (std::size_t k = 0; k < names[i].count; ++k) RememberInvalidation(client_.settings().socket, {names[i].text[k].text, recursive_, said_ns_});
     }
-    for (Client* any = FirstClient(); any != nullptr; any = any->next_client) any->Distrust(client_.settings().socket, now_ns);
+    Distrust(now_ns);
     if (error != -ENOTCONN) return error;
     return understood ? 0 : -EINVAL;
+  }
+
+  void Distrust(std::int64_t now_ns) const {
+    for (Client* any = FirstClient(); any != nullptr; any = any->next_client) any->Distrust(client_.settings().socket, now_ns);
   }
 
   Client& client_;
   const abi::AdviseOp op_;
   const bool recursive_;
+  const bool ask_kernel_;
   const std::int64_t said_ns_ = PreciseNs();
 };
 
@@ -211,7 +222,7 @@ std::int64_t Advise(tier_client* client, abi::AdviseOp op, const char* const* pa
   const KeepErrno keep;
   const SlowPath slow;
   if (!slow.entered()) return -EDEADLK;
-  Advice advice(ClientOf(client), op, (flags & TIER_RECURSIVE) != 0);
+  Advice advice(ClientOf(client), op, (flags & TIER_RECURSIVE) != 0, op == abi::AdviseOp::kInvalidate);
   std::int64_t sum = 0;
   std::int64_t error = 0;
   for (std::size_t at = 0; at < count;) {
@@ -226,6 +237,14 @@ std::int64_t Advise(tier_client* client, abi::AdviseOp op, const char* const* pa
 }
 
 }  // namespace
+
+std::int64_t InvalidateName(Client& client, const char* name, bool recursive) {
+  const KeepErrno keep;
+  const SlowPath slow;
+  if (!slow.entered()) return -EDEADLK;
+  return Advice(client, abi::AdviseOp::kInvalidate, recursive, false).Tell(&name, 1);
+}
+
 }  // namespace tierd::client
 
 using tierd::abi::AdviseOp;

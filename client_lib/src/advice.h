@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "client_lib/src/client.h"
 #include "client_lib/src/invalidations.h"
 #include "client_lib/src/session.h"
 
@@ -11,5 +12,8 @@ namespace tierd::client {
 // Tells this very daemon what has changed; true when it has confirmed or has no such source.
 // Called before the session is used by anybody.
 bool ConfirmInvalidation(Session& session, const Invalidation& said, std::int64_t deadline_ns);
+
+// tier_invalidate of one name that goes through no link (the kernel's own), and of just that: what a link leads to stays when the link comes or goes.
+std::int64_t InvalidateName(Client& client, const char* name, bool recursive);
 
 }  // namespace tierd::client

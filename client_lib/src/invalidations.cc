@@ -79,8 +79,8 @@ bool Tell(const char* socket, Session& session, std::uint32_t timeout_ms) {
 
 void RememberInvalidation(const char* socket, const Invalidation& said) {
   ::pthread_mutex_lock(&mutex);
-  if (Remembered* const covering = Covering(socket, said); covering != nullptr) covering->said.said_ns = said.said_ns;
-  else if (!Add(socket, said, count >= kMost)) lost_ns = said.said_ns;
+  if (Remembered* const covering = said.path == nullptr ? nullptr : Covering(socket, said); covering != nullptr) covering->said.said_ns = said.said_ns;
+  else if (said.path == nullptr || !Add(socket, said, count >= kMost)) lost_ns = said.said_ns;
   ::pthread_mutex_unlock(&mutex);
 }
 

@@ -92,6 +92,50 @@ TEST_F(AdviceTest, WhoInvalidatesWithoutADaemonFindsOne) {
   EXPECT_EQ(before + 2, daemon_->invalidations) << "what was said of one file hundreds of times is remembered once, and of nothing else";
 }
 
+// The daemon knows files by the names that go through no link.
+TEST_F(AdviceTest, WhatIsToldByANameThroughALinkIsToldByItsOwn) {
+  for (const char* name : {"real/f", "real/gone", "real/target"}) Write(name, ContentOf(name, 3000));
+  std::filesystem::create_directory_symlink("real", root_ + "/link");
+  std::filesystem::create_symlink("real/target", root_ + "/name");
+  std::filesystem::create_directory_symlink(root_ + "/real", base_ + "/outside");
+  StartDaemon();
+  daemon_->CacheAll();
+  Client(0, 100);
+  const auto told = [&](const std::string& path) {
+    const char* paths[] = {path.c_str()};
+    const std::uint32_t before = daemon_->invalidations;
+    EXPECT_EQ(1, tier_invalidate(client_, paths, 1, 0)) << path;
+    return daemon_->invalidations - before;
+  };
+  EXPECT_EQ(ContentOf("real/f", 3000), Get(Path("real/f"), TIER_FROM_RAM));
+  Write("link/f", ContentOf("real/f", 3000, 2));
+  EXPECT_EQ(2u, told(Path("link/f")));
+  EXPECT_TRUE(ContentOf("real/f", 3000, 2) == Get(Path("real/f")));
+  Write("link/f", ContentOf("real/f", 3000, 3));
+  EXPECT_EQ(1u, told(base_ + "/outside/f"));
+  EXPECT_TRUE(ContentOf("real/f", 3000, 3) == Get(Path("real/f")));
+  Write("name", ContentOf("real/target", 3000, 2));
+  EXPECT_EQ(2u, told(Path("name")));
+  EXPECT_TRUE(ContentOf("real/target", 3000, 2) == Get(Path("real/target")));
+  EXPECT_EQ(ContentOf("real/gone", 3000), Get(Path("real/gone"), TIER_FROM_RAM));
+  std::filesystem::remove(root_ + "/link/gone");
+  EXPECT_EQ(2u, told(Path("link/gone")));
+  tier_view view;
+  EXPECT_EQ(-ENOENT, tier_get(client_, Path("real/gone").c_str(), &view, 0));
+  EXPECT_EQ(1u, told(Path("f1"))) << "once, where no link is";
+  // Also what nobody could be told of just then.
+  EXPECT_TRUE(ContentOf("real/f", 3000, 3) == Get(Path("real/f")));
+  Write("link/f", ContentOf("real/f", 3000, 4));
+  const std::string path = Path("link/f");
+  const char* paths[] = {path.c_str()};
+  daemon_->mischief = Mischief::kSilent;
+  EXPECT_EQ(-ETIMEDOUT, tier_invalidate(client_, paths, 1, 0));
+  daemon_->mischief = Mischief::kNone;
+  tier_disconnect(std::exchange(client_, nullptr));
+  Client(0, 100);
+  EXPECT_TRUE(ContentOf("real/f", 3000, 4) == Get(Path("real/f")));
+}
+
 // More paths than one round takes.
 TEST_F(AdviceTest, AllOfALongInvalidationIsTold) {
   StartDaemon();

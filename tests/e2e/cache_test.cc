@@ -218,6 +218,30 @@ TEST_P(CacheTest, AFifoIsNoEmptyFile) {
   EXPECT_EQ(daemon.Control("GET", "/v1/du?path=" + source)["files"], 0) << "it counts among no files";
 }
 
+// Written and told of by a name through a link, read by that and by its own.
+TEST_P(CacheTest, SeesOwnChangesByNamesThroughLinks) {
+  const std::string own = source + "/real/file", through = source + "/link/file";
+  Write(own, Content(own, 9000));
+  std::filesystem::create_directory_symlink("real", source + "/link");
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  Client client(daemon.socket());
+  int version = 1;
+  for (const bool met : {false, true}) {
+    EXPECT_EQ(Get(client.get(), own).bytes, Content(own, 9000, version));
+    if (met) {
+      EXPECT_EQ(Get(client.get(), through).bytes, Content(own, 9000, version));
+    }
+    Write(through, Content(own, 9000, ++version));
+    const char* changed = through.c_str();
+    EXPECT_GE(tier_invalidate(client.get(), &changed, 1, 0), 1);
+    EXPECT_EQ(Get(client.get(), own).bytes, Content(own, 9000, version));
+    EXPECT_EQ(Get(client.get(), through).bytes, Content(own, 9000, version));
+  }
+  const auto evicted = daemon.Control("POST", "/v1/evict", nlohmann::json{{"paths", {source + "/link"}}}.dump());
+  EXPECT_GE(evicted["files"], 1);
+  EXPECT_EQ(daemon.Control("GET", "/v1/file?path=" + own)["ram_bytes"], 0);
+}
+
 TEST_P(CacheTest, EvictsPinsAndExplains) {
   MakeFiles(8, 4000);
   ASSERT_TRUE(daemon.Start(Options())) << daemon.output();

@@ -1,8 +1,10 @@
 // Symbolic links: asked for themselves and followed at a time, while their records come and go.
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "tests/engine/engine_fixture.h"
 
@@ -80,6 +82,70 @@ TEST_F(LinkTest, AFileThatBecomesALinkAnswersAllWhoWait) {
   engine().EndTurn();
   EXPECT_TRUE(RunUntil([&] { return refreshed && std::all_of(asked.begin(), asked.end(), [&](std::uint64_t id) { return Answered(id); }); }));
   EXPECT_EQ(Fetch("file").bytes, Bytes("file", 3000));
+}
+
+class ThroughALinkTest : public LinkTest {
+ protected:
+  void SetUp() override {
+    source_options().ttl_ms = 60'000;
+    Write("real/file", Bytes("file", 1000));
+    Link("link", "real");
+    StartEngine();
+  }
+  // As clients do: an alias sends them on.
+  Answer FetchThrough() {
+    const Answer answer = Fetch("link/file");
+    return answer.status() == abi::FetchStatus::kRetry ? Fetch("real/file") : answer;
+  }
+  void Rewrite(const std::string& bytes) {
+    const int fd = ::open((tree_ / "link/file").c_str(), O_WRONLY | O_CLOEXEC);
+    ASSERT_GE(fd, 0);
+    EXPECT_EQ(::pwrite(fd, bytes.data(), bytes.size(), 0), static_cast<ssize_t>(bytes.size()));
+    ::close(fd);
+  }
+  std::uint64_t AdviseTree(abi::AdviseOp op, const std::string& path) {
+    Engine::AdviceReach reach(true);
+    reach.resolve = true;
+    std::optional<std::uint64_t> concerned;
+    engine().Advise(unit(), op, path, reach, [&](int error, std::uint64_t files) {
+      EXPECT_EQ(error, 0);
+      concerned = files;
+    });
+    engine().EndTurn();
+    EXPECT_TRUE(RunUntil([&] { return concerned.has_value(); }));
+    return concerned.value_or(0);
+  }
+};
+
+TEST_F(ThroughALinkTest, AnInvalidationConcernsTheFileBehindIt) {
+  ASSERT_EQ(FetchThrough().bytes, Bytes("file", 1000));
+  Rewrite(Bytes("file", 1000, 2));
+  EXPECT_EQ(Advise(abi::AdviseOp::kInvalidate, "link/file"), 1u);
+  std::string served;
+  EXPECT_TRUE(RunUntil([&] { return !(served = Fetch("real/file").bytes).empty(); }));  // the clock of stats stands still for milliseconds
+  EXPECT_EQ(served, Bytes("file", 1000, 2));
+}
+
+TEST_F(ThroughALinkTest, EvictionAndUnpinningToo) {
+  ASSERT_EQ(FetchThrough().bytes, Bytes("file", 1000));
+  engine().placement().SetPinned(FileOf("real/file"), true);
+  EXPECT_EQ(Advise(abi::AdviseOp::kUnpin, "link/file"), 1u);
+  EXPECT_EQ(engine().catalogue().file(FileOf("real/file")).flags & kFilePinned, 0);
+  ASSERT_TRUE(InRam("real/file"));
+  EXPECT_EQ(Advise(abi::AdviseOp::kEvict, "link/file"), 1u);
+  EXPECT_FALSE(InRam("real/file"));
+}
+
+// Nobody has read it by that name.
+TEST_F(ThroughALinkTest, ATreeIsFoundByANameThatNobodyHasUsed) {
+  ASSERT_EQ(Fetch("real/file").bytes, Bytes("file", 1000));
+  EXPECT_GE(AdviseTree(abi::AdviseOp::kEvict, "link"), 1u);
+  EXPECT_FALSE(InRam("real/file"));
+  ASSERT_EQ(Fetch("real/file").bytes, Bytes("file", 1000));
+  Rewrite(Bytes("file", 1000, 2));
+  EXPECT_GE(AdviseTree(abi::AdviseOp::kInvalidate, "link/file"), 1u);
+  EXPECT_TRUE(RunUntil([&] { return Fetch("real/file").bytes == Bytes("file", 1000, 2); }, 5000));
+  EXPECT_EQ(AdviseTree(abi::AdviseOp::kEvict, "link/nothing"), 0u);
 }
 
 }  // namespace

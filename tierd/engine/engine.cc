@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <limits>
@@ -9,6 +10,8 @@
 
 namespace tierd::engine {
 namespace {
+
+constexpr std::int64_t kResolveNs = 1'000'000'000;
 
 // A worker's: it may wait for the file system. False: it was not there.
 bool RemoveList(const std::string& path) { return ::unlink(path.c_str()) == 0; }
@@ -42,16 +45,8 @@ bool Engine::Prefetch(std::vector<Jobs::Item> items, bool pin) {
 }
 
 void Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, AdviceReach reach, AdviceDone done) {
-  if (op == abi::AdviseOp::kInvalidate) {
-    if (recovering_) doubts_.Add(unit.index, catalogue_->KeyOf(unit.wire_id, path), path, reach.recursive);
-    fetcher_->NoteInvalidation(unit, path, reach.recursive);
-    // The directory's listing says what was: it goes with the file.
-    const std::size_t slash = path.rfind('/');
-    const std::string_view parent = slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
-    unit.listings.Forget(parent);
-    fetcher_->SpoilListings(path);
-    if (const FileId dir = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, parent)); dir != kNoFile) fetcher_->Invalidate(unit, dir, EvictCause::kChanged);
-  }
+  if (reach.resolve) return AdviseResolved(unit, op, path, reach, std::move(done));
+  if (op == abi::AdviseOp::kInvalidate) NoteChange(unit, path, reach.recursive);
   if (!reach.recursive) {
     const FileId file = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, path));
     if (file != kNoFile) Apply(unit, op, file);
@@ -65,7 +60,47 @@ void Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, A
          .done = [done = std::move(done)](bool complete, std::uint64_t files) { done(complete ? 0 : EAGAIN, files); }});
 }
 
+void Engine::AdviseResolved(SourceUnit& unit, abi::AdviseOp op, std::string_view path, AdviceReach reach, AdviceDone done) {
+  reach.resolve = false;
+  const FileId file = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, path));
+  if (file != kNoFile && (catalogue_->file(file).flags & (kFileAlias | kFileSymlink)) == 0) return Advise(unit, op, path, reach, std::move(done));
+  auto resolved = [this, &unit, op, path = std::string(path), reach, done = std::move(done)](const Result<source::ResolvedPath>& found) {
+    const bool survived = Survives([&] {
+      if (!found.ok() || !found->was_alias) return Advise(unit, op, path, reach, done);
+      Advise(unit, op, path, reach, [this, &unit, op, reach, done, canonical = found->canonical](int error, std::uint64_t files) {
+        const AdviceDone both = [done, error, files](int second, std::uint64_t behind) { done(error != 0 ? error : second, std::max(files, behind)); };
+        if (!Survives([&] { Advise(unit, op, canonical, reach, both); })) done(EAGAIN, files);
+      });
+    });
+    if (!survived) done(EAGAIN, 0);
+  };
+  unit.resolver->Resolve(std::string(path), clock_.MonotonicNs() + kResolveNs, std::move(resolved));
+}
+
+// What was read or listed before is older than a change that somebody has told of.
+void Engine::NoteChange(SourceUnit& unit, std::string_view path, bool recursive) {
+  if (recovering_) doubts_.Add(unit.index, catalogue_->KeyOf(unit.wire_id, path), path, recursive);
+  fetcher_->NoteInvalidation(unit, path, recursive);
+  // The directory's listing says what was: it goes with the file.
+  const std::size_t slash = path.rfind('/');
+  const std::string_view parent = slash == std::string_view::npos ? std::string_view() : path.substr(0, slash);
+  unit.listings.Forget(parent);
+  fetcher_->SpoilListings(path);
+  if (const FileId dir = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, parent)); dir != kNoFile) fetcher_->Invalidate(unit, dir, EvictCause::kChanged);
+}
+
+FileId Engine::BehindAlias(FileId file) const {
+  if ((catalogue_->file(file).flags & kFileAlias) == 0) return kNoFile;
+  const io::FileStat link = catalogue_->StatOf(file);
+  const FileId behind = catalogue_->Find({static_cast<std::uint64_t>(link.mtime_ns), static_cast<std::uint64_t>(link.ctime_ns)});
+  return behind == kNoFile || (catalogue_->file(behind).flags & kFileAlias) != 0 ? kNoFile : behind;
+}
+
 bool Engine::Apply(SourceUnit& unit, abi::AdviseOp op, FileId file) {
+  if (const FileId behind = BehindAlias(file); behind != kNoFile) {  // the bytes are its own
+    if (op == abi::AdviseOp::kInvalidate) NoteChange(unit, catalogue_->PathOf(behind), false);
+    Apply(unit, op, behind);
+  }
   switch (op) {
     case abi::AdviseOp::kUnpin: placement_->SetPinned(file, false); break;
     case abi::AdviseOp::kEvict: fetcher_->Invalidate(unit, file, EvictCause::kRequest); break;

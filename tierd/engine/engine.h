@@ -76,9 +76,15 @@ class Engine {
     AdviceReach(bool is_recursive, std::int64_t was_said_ns = 0) : recursive(is_recursive), said_ns(was_said_ns) {}  // NOLINT: mostly that is all there is to say
     bool recursive = false;
     std::int64_t said_ns = 0;  // kInvalidate: when it was said first (Sweeps::Request)
+    // By a name that the catalogue does not know, or as a link, the source is asked what it leads to, for a second at most, and what that is goes with it. (A client
+    // that tells of its own changes has asked by itself.)
+    bool resolve = false;
   };
   using AdviceDone = std::function<void(int error, std::uint64_t files)>;
+  // What is known to be reached through a link is concerned as well.
   void Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, AdviceReach reach, AdviceDone done);
+  // The file that a path through a link leads to, as far as is known; kNoFile where it leads nowhere, or is no such path.
+  FileId BehindAlias(FileId file) const;
   // tier_prefetch, tier_pin: one job for all of them. False: too many jobs run.
   bool Prefetch(std::vector<Jobs::Item> items, bool pin);
   // An entry of a session's access ring (hostile).
@@ -212,6 +218,8 @@ class Engine {
   void EndTurnQuietly();
   void TrimAfterWork();
   void VoidDataset(SourceUnit& unit);
+  void AdviseResolved(SourceUnit& unit, abi::AdviseOp op, std::string_view path, AdviceReach reach, AdviceDone done);
+  void NoteChange(SourceUnit& unit, std::string_view path, bool recursive);
   bool Apply(SourceUnit& unit, abi::AdviseOp op, FileId file);
   // What the policy was told of the plan, for those that are tried beside it.
   void TellWatch(SourceUnit& unit, std::uint32_t epoch, std::span<const std::uint32_t> ids);

@@ -298,13 +298,15 @@ struct ControlApi::Tally {
 };
 
 void ControlApi::EvictOne(const engine::Jobs::Item& place, bool invalidate, const std::shared_ptr<Tally>& tally) {
+  engine::Engine::AdviceReach reach(true);
+  reach.resolve = true;
   if (!invalidate) {
-    engine_.Advise(*place.unit, abi::AdviseOp::kEvict, place.path, true, [tally](int failed, std::uint64_t files) { tally->End(failed == 0, files); });
+    engine_.Advise(*place.unit, abi::AdviseOp::kEvict, place.path, reach, [tally](int failed, std::uint64_t files) { tally->End(failed == 0, files); });
     return;
   }
   // Generations are kept per dataset: one that loses a file to `invalidate` loses all records of earlier lives. When no frame with the old bytes is left,
   // so that none of them is written to the SSD under the new generation (HAZARDS 2.16).
-  engine_.Advise(*place.unit, abi::AdviseOp::kInvalidate, place.path, true, [this, tally, unit = place.unit](int failed, std::uint64_t files) {
+  engine_.Advise(*place.unit, abi::AdviseOp::kInvalidate, place.path, reach, [this, tally, unit = place.unit](int failed, std::uint64_t files) {
     const bool asked = engine::Survives([&] {
       engine_.VoidRecords(*unit, [tally, failed, files](bool durable) { tally->End(failed == 0 && durable, files); });
     });
@@ -330,6 +332,7 @@ void ControlApi::Pin(Body body, bool pin, Answer answer) {
     engine_.Sweep({.unit = place.unit,
                    .path = place.path,
                    .visit = [this, pin](engine::FileId file) {
+                     if (const engine::FileId behind = engine_.BehindAlias(file); behind != engine::kNoFile) file = behind;
                      if (!IsRegular(engine_.catalogue().file(file).flags)) return false;
                      engine_.placement().SetPinned(file, pin);
                      return true;
