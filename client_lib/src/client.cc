@@ -110,7 +110,7 @@ void Client::EndAll() {
 
 // ---- finding the daemon ----------------------------------------------------------------------------------------------------
 
-Session* Client::Acquire(std::int64_t now_ns, abi::Fallback* why) {
+Session* Client::Acquire(std::int64_t now_ns, abi::Fallback* why, bool patient) {
   *why = abi::Fallback::kNoDaemon;
   if (settings_.disabled) {
     *why = abi::Fallback::kDisabled;
@@ -127,9 +127,11 @@ Session* Client::Acquire(std::int64_t now_ns, abi::Fallback* why) {
   }
   if (session != nullptr && !session->channel.dead()) return session;
   if (now_ns < next_probe_ns_.load(std::memory_order_acquire)) return session;
-  const Lock lock(mutex_);
+  if (!patient && now_ns < impatient_from_ns_.load(std::memory_order_relaxed)) return session;
+  const Lock lock(mutex_, patient);
+  if (!lock.held()) return session;
   session = session_.load(std::memory_order_acquire);
-  if ((session == nullptr || session->channel.dead()) && now_ns >= next_probe_ns_.load(std::memory_order_acquire)) (void)Connect(now_ns);
+  if ((session == nullptr || session->channel.dead()) && now_ns >= next_probe_ns_.load(std::memory_order_acquire)) (void)Connect(now_ns, patient);
   return session_.load(std::memory_order_acquire);
 }
 
@@ -147,10 +149,12 @@ int Client::ConnectNow() {
   return settings_.disabled ? -ECONNREFUSED : Connect(CoarseNs());
 }
 
-int Client::Connect(std::int64_t now_ns) {
+int Client::Connect(std::int64_t now_ns, bool patient) {
   Sweep();
-  OpenResult opened = OpenSession(settings_, &Client::ReuseArena, this);
-  if (opened.session != nullptr && !TellInvalidations(settings_.socket, *opened.session, settings_.timeout_ms)) {
+  const auto most_ms = static_cast<std::uint32_t>(kWhereaboutsNs / 1'000'000);
+  const std::uint32_t timeout_ms = patient || settings_.timeout_ms < most_ms ? settings_.timeout_ms : most_ms;
+  OpenResult opened = OpenSession(settings_, timeout_ms, &Client::ReuseArena, this);
+  if (opened.session != nullptr && !TellInvalidations(settings_.socket, *opened.session, timeout_ms)) {
     // What this process has changed is not known there yet: nothing may be served from it.
     Add(*opened.session);
     Close(*opened.session);
@@ -158,7 +162,8 @@ int Client::Connect(std::int64_t now_ns) {
   }
   Session* const old = session_.load(std::memory_order_acquire);
   if (opened.session == nullptr) {
-    next_probe_ns_.store(CoarseNs() + kProbeEveryNs, std::memory_order_release);
+    if (!patient && opened.error == -ETIMEDOUT) impatient_from_ns_.store(CoarseNs() + kFirstPauseNs, std::memory_order_relaxed);
+    else next_probe_ns_.store(CoarseNs() + kProbeEveryNs, std::memory_order_release);
     if (old == nullptr) return opened.error;
     // Without a daemon its memory is worth keeping only as long as something in it may still be served.
     const std::int64_t validity_ns = old->sources.load(std::memory_order_acquire)->LongestValidityNs();

@@ -16,6 +16,9 @@
 
 namespace tierd::client {
 
+// TIER_NOWAIT: how long the daemon may take to say where memory is that this process meets for the first time, or to greet it.
+inline constexpr std::int64_t kWhereaboutsNs = 20'000'000;
+
 // Reads of the source for want of a daemon: what a process without one counts, in one place, since each cache line that is touched between two system calls
 // costs more than all that is done with it. One in kLatencySampling is timed.
 class AloneReads {
@@ -56,7 +59,8 @@ class Client {
   AloneReads& alone_reads() { return alone_reads_; }
   const AloneReads& alone_reads() const { return alone_reads_; }
   // The session, opened or renewed if that is due. Null: `why` says the reason. It may be one whose daemon is gone: hits go on.
-  Session* Acquire(std::int64_t now_ns, abi::Fallback* why);
+  // Who is not `patient` does not wait for other threads, gives a daemon kWhereaboutsNs to greet us, and does not hold it against it.
+  Session* Acquire(std::int64_t now_ns, abi::Fallback* why, bool patient = true);
   // Connects now, whatever the probe clock says. 0 or -errno.
   int ConnectNow();
 
@@ -97,7 +101,7 @@ class Client {
   std::atomic<bool> in_use{false};
 
  private:
-  int Connect(std::int64_t now_ns);  // under the lock
+  int Connect(std::int64_t now_ns, bool patient = true);  // under the lock
   void LookAtDaemon(Session& session, std::int64_t now_ns);
   void NoteOutcome(Session& session, abi::Fallback outcome, bool fair);
   void EndAll();

@@ -256,8 +256,8 @@ Session* Assemble(const Settings& settings, const Parts& parts, const abi::Welco
 
 }  // namespace
 
-OpenResult OpenSession(const Settings& settings, Arena* (*reuse)(void* context, const std::uint8_t instance[16]), void* context) {
-  const std::int64_t deadline_ns = PreciseNs() + std::int64_t{settings.timeout_ms} * 1'000'000;
+OpenResult OpenSession(const Settings& settings, std::uint32_t timeout_ms, Arena* (*reuse)(void* context, const std::uint8_t instance[16]), void* context) {
+  const std::int64_t deadline_ns = PreciseNs() + std::int64_t{timeout_ms} * 1'000'000;
   Fd socket;
   if (const int error = Connect(settings, socket); error != 0) return {nullptr, error};
   auto* const buffer = static_cast<std::byte*>(std::malloc(abi::kMaxMessageBytes));

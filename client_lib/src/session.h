@@ -59,8 +59,8 @@ struct OpenResult {
   int error = 0;               // -errno when there is none: -ENOENT, -ECONNREFUSED, -EPROTO, -EACCES, -ETIMEDOUT ...
 };
 
-// Connects and greets within the timeout. `reuse` finds the arena of an instance that is known already, or null.
-OpenResult OpenSession(const Settings& settings, Arena* (*reuse)(void* context, const std::uint8_t instance[16]), void* context);
+// Connects and greets within `timeout_ms`. `reuse` finds the arena of an instance that is known already, or null.
+OpenResult OpenSession(const Settings& settings, std::uint32_t timeout_ms, Arena* (*reuse)(void* context, const std::uint8_t instance[16]), void* context);
 
 // Under the lock of the client. kNone: done; kNoFrame: the daemon says there is none, or it cannot be mapped; kTimeout, kNoDaemon: no answer.
 // Asks for the index that replaces the retired one.

@@ -51,7 +51,7 @@ bool MakeCanonical(const char* path, PathText& room, std::size_t* bytes) {
 
 abi::Fallback FindTarget(const Call& call, Target& target, PathText* text) {
   abi::Fallback why;
-  target.session = call.client.Acquire(call.now_ns, &why);
+  target.session = call.client.Acquire(call.now_ns, &why, call.may_ask());
   if (target.session == nullptr) return why;
   const char* path = call.path;
   std::size_t bytes = std::strlen(path);

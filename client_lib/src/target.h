@@ -11,8 +11,6 @@ namespace tierd::client {
 
 // Not the application's: inside a signal handler that interrupted us no lock may be taken and nothing asked.
 inline constexpr unsigned kNeverAsk = 1u << 31;
-// TIER_NOWAIT: how long the daemon may take to say where memory is that this process meets for the first time.
-inline constexpr std::int64_t kWhereaboutsNs = 20'000'000;
 
 // One call of the application.
 struct Call {

@@ -86,7 +86,7 @@ TEST_F(DeadlineTest, AnAnswerThatHadNoTimeIsNotHeldAgainstTheDaemon) {
 TEST_F(DeadlineTest, WhoNeverWaitsFindsWhatIsInRam) {
   StartDaemon();
   daemon_->Cache("a");
-  Client();
+  Client(TIER_REQUIRE_DAEMON);
   EXPECT_EQ(ContentOf("a", 50'000), Get(Path("a"), TIER_FROM_RAM, TIER_NOWAIT)) << "the first use of its segment";
   EXPECT_EQ(ContentOf("a", 50'000), Get(Path("a"), TIER_FROM_RAM, TIER_NOWAIT));
   EXPECT_EQ(1u, daemon_->segments_sent);
@@ -110,6 +110,19 @@ TEST_F(DeadlineTest, WhoNeverWaitsDoesNotWaitForADaemonThatIsStopped) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(500)) << "the patience of others is a second";
   process_->Resume();
   EXPECT_EQ(ContentOf("a", 50'000), Get(Path("a"), TIER_FROM_RAM)) << "nothing is held against the daemon";
+}
+
+TEST_F(DeadlineTest, WhoNeverWaitsDoesNotWaitForAGreetingEither) {
+  process_ = std::make_unique<FakeDaemonProcess>(options_);
+  Client();  // no session as yet
+  process_->Pause();
+  tier_view view;
+  const auto begin = std::chrono::steady_clock::now();
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(-ENODATA, tier_get(client_, Path("a").c_str(), &view, TIER_NOWAIT));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(500)) << "the patience of others is a second";
+  process_->Resume();
+  EXPECT_EQ(ContentOf("a", 50'000), Get(Path("a")));
+  EXPECT_EQ(1u, Stats().connected) << "nothing is held against the daemon";
 }
 
 TEST_F(DeadlineTest, ADisconnectedClientEndsWithItsLastView) {

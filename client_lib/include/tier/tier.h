@@ -60,7 +60,7 @@ typedef struct tier_listing tier_listing;
 /* Flags of the calls that take a path. */
 #define TIER_CACHED 1u   /* do not read the source: -ENODATA when the cache (daemon included) cannot serve */
 #define TIER_NOWAIT 2u   /* do not wait for the daemon either: only what is in RAM now; implies TIER_CACHED. All that is asked of the daemon is where that memory is,
-                            once for each segment that this process meets, for 20 ms at most */
+                            once for each segment that this process meets, or for a session while there is none, for 20 ms at most */
 #define TIER_NOFOLLOW 4u /* tier_stat: of a symbolic link itself, as lstat */
 #define TIER_COPY 8u     /* tier_get: always a private copy (it may be kept for long and given to the kernel) */
 #define TIER_RECURSIVE 16u /* tier_prefetch ... tier_invalidate: everything below a directory */
