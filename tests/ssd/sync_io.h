@@ -27,6 +27,8 @@ class SyncIo final : public io::IoEngine {
  public:
   // Asked for each transfer: (is it a write, its number among reads or writes from 0).
   std::function<IoFault(bool write, std::uint64_t number)> fault;
+  // As well: (is it a write, where in its file it begins).
+  std::function<IoFault(bool write, std::uint64_t offset)> fault_at;
   std::uint64_t reads = 0, writes = 0;
   std::vector<std::pair<std::uint64_t, std::size_t>> read_log;  // offset, bytes
 
@@ -83,6 +85,7 @@ class SyncIo final : public io::IoEngine {
     const std::uint64_t number = request.write ? writes++ : reads++;
     IoFault f;
     if (fault) f = fault(request.write, number);
+    if (fault_at && f.error == 0) f = fault_at(request.write, request.offset);
     if (f.hang) {
       hung_.push_back(std::move(request));
       return false;

@@ -99,6 +99,11 @@ class Life final : public SsdOwner {
     }
     return true;
   }
+  // So much time, of which the tier hears at the end only.
+  void Pass(std::int64_t ns) {
+    manual_clock_.Advance(ns);
+    tier->Tick();
+  }
   // One turn, without time passing, in which at most one answer of the device or the tier's threads is taken; they have done what they were
   // asked before it. False when nothing is under way any more but what hangs.
   bool Turn() {

@@ -238,7 +238,8 @@ void RecordReader::ZeroTail(Operation& op) const {
 
 void RecordReader::Probe() {
   if (probing_) return;
-  std::uint32_t region = 0;
+  // Space that was never written reads well from a dead device.
+  std::uint32_t region = context_.regions.FindState(RegionState::kClosed, probe_from_).value_or(0);
   while (region < context_.regions.size() && context_.regions.at(region).state == RegionState::kAbsent) ++region;
   if (region == context_.regions.size() || !context_.files.IsOpen(region)) {
     context_.health.OnWriteSuccess();
@@ -251,9 +252,10 @@ void RecordReader::Probe() {
   const std::int64_t sent_ns = context_.clock.PreciseNs();
   // The buffer lives in the callback.
   auto held = std::make_shared<io::AlignedBuffer>(std::move(block));
-  context_.io.SubmitReadv(address.fd, {&part, 1}, address.offset, [this, held, sent_ns](io::IoResult result) {
+  context_.io.SubmitReadv(address.fd, {&part, 1}, address.offset, [this, held, sent_ns, region](io::IoResult result) {
     probing_ = false;
     if (result.error != 0) {
+      probe_from_ = region + 1;
       context_.health.OnError(context_.clock.MonotonicNs());
     } else {
       context_.health.OnReadSuccess(context_.clock.PreciseNs() - sent_ns);

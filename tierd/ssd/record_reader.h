@@ -25,7 +25,7 @@ class RecordReader {
   void Hasten(const SsdLocation& location);
   // What there was no memory to ask the device for is tried again, and then given up. A few times a second.
   void Tick();
-  // Reads one block of some region to see whether the device lives. Nothing to read: counts as a success.
+  // Reads one block of some region to see whether the device lives; of another one, where that failed. Nothing to read: counts as a success.
   void Probe();
 
   std::size_t in_flight() const { return in_flight_; }
@@ -74,6 +74,7 @@ class RecordReader {
   std::deque<OperationPtr> waiting_[2];    // by class
   std::size_t at_device_[2] = {};          // by class
   bool probing_ = false;
+  std::uint32_t probe_from_ = 0;  // region
 };
 
 }  // namespace tierd::ssd

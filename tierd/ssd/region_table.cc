@@ -95,9 +95,10 @@ std::uint32_t RegionTable::NextOf(RegionState state, std::uint32_t from) const {
   return found == nullptr ? size() : static_cast<std::uint32_t>(static_cast<const std::uint8_t*>(found) - states_.data());
 }
 
-std::optional<std::uint32_t> RegionTable::FindState(RegionState state) const {
+std::optional<std::uint32_t> RegionTable::FindState(RegionState state, std::uint32_t from) const {
   if (Count(state) == 0) return std::nullopt;
-  return NextOf(state, 0);
+  const std::uint32_t found = NextOf(state, from);
+  return found < size() ? found : NextOf(state, 0);
 }
 
 std::vector<std::uint32_t> RegionTable::Candidates(std::size_t least, std::size_t rotating, std::uint32_t* cursor) const {

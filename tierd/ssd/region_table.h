@@ -24,6 +24,7 @@ enum class RegionState : std::uint8_t {
   kClosed,     // on the device
   kReclaiming, // being moved away; still readable
   kDraining,   // free as soon as its last reader is gone
+  kRetired,    // has space that cannot be written, and keeps it: given back, it would be what the next region gets
 };
 
 struct Region {
@@ -55,7 +56,8 @@ class RegionTable {
 
   // A free region without readers, with a new epoch, state kOpening.
   std::optional<std::uint32_t> OpenFree();
-  std::optional<std::uint32_t> FindState(RegionState state) const;
+  // The first one from `from` on, around the end.
+  std::optional<std::uint32_t> FindState(RegionState state, std::uint32_t from = 0) const;
   std::uint32_t Count(RegionState state) const { return counts_[static_cast<std::size_t>(state)]; }
   // A closed region in which nothing lives.
   bool AnyDead() const { return dead_ > 0; }
@@ -81,7 +83,7 @@ class RegionTable {
 
   std::vector<std::unique_ptr<std::array<Region, kPageRegions>>> pages_;
   std::vector<std::uint8_t> states_;  // Region::state once more, side by side
-  std::uint32_t counts_[9] = {};
+  std::uint32_t counts_[10] = {};
   std::uint32_t dead_ = 0;
   std::uint64_t next_epoch_;
   std::uint64_t live_bytes_ = 0;

@@ -13,6 +13,8 @@ namespace tierd::ssd {
 namespace {
 // Records of a region that could not be written, of which the owner hears in a turn: below a millisecond.
 constexpr std::uint32_t kToldPerTurn = 1024;
+// Of its regions a tier does without so many at most: were there more, the device is bad.
+constexpr std::uint32_t kRetiredOneIn = 8;
 }  // namespace
 
 RegionWriter::RegionWriter(TierContext& context) : context_(context) {
@@ -80,14 +82,14 @@ Status RegionWriter::TakeRegion(Use use) {
   buffer.address = context_.files.AddressOf(buffer.region);
   buffer.toc.Reset(buffer.region, context_.regions.at(buffer.region).epoch);
   buffer.fill = buffer.previous_end = buffer.submitted = 0;
-  buffer.closing = buffer.toc_submitted = buffer.failed = buffer.lost = false;
+  buffer.closing = buffer.toc_submitted = buffer.failed = buffer.bad = buffer.lost = false;
   buffer.forgotten.clear();
   buffer.used = true;
   buffer.movers = last;
   current_ = &buffer;
   prepared_.reset();
   context_.regions.Set(buffer.region, RegionState::kOpen);
-  ++context_.counters.regions_opened;
+  buffer.taken = ++context_.counters.regions_opened;
   Prepare();
   return Status::Ok();
 }
@@ -182,20 +184,26 @@ void RegionWriter::OnWritten(Buffer& buffer, std::uint64_t number, std::size_t w
   if (result.error == 0 && result.bytes == wanted) {
     context_.health.OnWriteSuccess();
   } else {
-    const int error = result.error != 0 ? result.error : EIO;
-    buffer.failed = true;
-    ++failures_;
-    last_error_ = error;
-    if (error == ENOSPC || error == EDQUOT) {
-      ++context_.counters.write_no_space;
-    } else {
-      ++context_.counters.write_errors;
-      context_.health.OnError(context_.clock.MonotonicNs());
-    }
-    if (current_ == &buffer) current_ = nullptr;
+    OnWriteFailed(buffer, result.error != 0 ? result.error : EIO);
   }
   Advance(buffer);
   RunWaiters();
+}
+
+void RegionWriter::OnWriteFailed(Buffer& buffer, int error) {
+  // What was on its way to one place fails together: that is one error, or a single bad region would take the device out.
+  const bool again = std::exchange(buffer.failed, true);
+  ++failures_;
+  last_error_ = error;
+  if (current_ == &buffer) current_ = nullptr;
+  if (error == ENOSPC || error == EDQUOT) {
+    ++context_.counters.write_no_space;
+    return;
+  }
+  ++context_.counters.write_errors;
+  if (again) return;
+  context_.health.OnError(context_.clock.MonotonicNs());
+  buffer.bad = error != EROFS && failed_.OnFailed(buffer.region, context_.counters.regions_opened);
 }
 
 void RegionWriter::CloseBuffer(Buffer& buffer) {
@@ -224,6 +232,7 @@ void RegionWriter::Advance(Buffer& buffer) {
 void RegionWriter::Finish(Buffer& buffer) {
   context_.regions.Set(buffer.region, RegionState::kClosed);
   ++context_.counters.regions_closed;
+  failed_.OnWritten(buffer.region, buffer.taken);
   buffer.used = false;
   const auto epoch = static_cast<std::uint32_t>(buffer.toc.epoch());
   context_.index.EndRegion(std::move(buffer.toc));
@@ -243,7 +252,16 @@ bool RegionWriter::has_work() const {
   return std::any_of(buffers_.begin(), buffers_.end(), [](const auto& b) { return b->lost; });
 }
 
+void RegionWriter::TryRestedAgain() {
+  if (context_.regions.Count(RegionState::kRetired) == 0) return;
+  while (const auto region = failed_.NextRested(context_.clock.MonotonicNs())) {
+    // Its space may have been given back meanwhile.
+    if (context_.regions.at(*region).state == RegionState::kRetired) context_.regions.Set(*region, RegionState::kFree);
+  }
+}
+
 void RegionWriter::Step() {
+  TryRestedAgain();
   const auto at = std::find_if(buffers_.begin(), buffers_.end(), [](const auto& b) { return b->lost; });
   if (at == buffers_.end()) return;
   Buffer& buffer = **at;
@@ -255,7 +273,13 @@ void RegionWriter::Step() {
   });
   if (more) return;
   context_.regions.ClearLive(buffer.region);
-  context_.regions.Set(buffer.region, RegionState::kFree);
+  const std::uint32_t most = std::max<std::uint32_t>(1, context_.regions.allocated() / kRetiredOneIn);
+  const bool retire = buffer.bad && context_.regions.Count(RegionState::kRetired) < most;
+  context_.regions.Set(buffer.region, retire ? RegionState::kRetired : RegionState::kFree);
+  if (retire) {
+    failed_.Rest(buffer.region, context_.clock.MonotonicNs());
+    ++context_.counters.regions_retired;
+  }
   buffer.toc = TocBuilder();
   buffer.used = buffer.lost = false;
 }

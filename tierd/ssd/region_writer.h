@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "tierd/io/aligned_buffer.h"
+#include "tierd/ssd/failed_regions.h"
 #include "tierd/ssd/tier_context.h"
 
 namespace tierd::ssd {
@@ -35,7 +36,8 @@ class RegionWriter {
   // True if the record was in a buffer: the index will hear of it when the region ends.
   bool Forget(const SsdLocation& location);
 
-  // Where a write failed, the owner is told which records are gone, some at a turn (HAZARDS 5): one bounded piece of it.
+  // Where a write failed, the owner is told which records are gone, some at a turn (HAZARDS 5): one bounded piece of it. The region is free again then,
+  // unless it is bad (failed_regions.h).
   void Step();
   bool has_work() const;
 
@@ -74,11 +76,13 @@ class RegionWriter {
     std::uint32_t previous_end = 0;  // where the last record ended
     std::uint32_t submitted = 0;     // bytes handed to the device, from the start
     unsigned in_flight = 0;
+    std::uint64_t taken = 0;         // as which of all regions
     bool used = false;
     bool movers = false;  // it was the last one
     bool closing = false;
     bool toc_submitted = false;
     bool failed = false;
+    bool bad = false;   // the region, not the device
     bool lost = false;  // of a region that could not be written: its records are being told
     TocCursor told;
     std::vector<std::uint32_t> forgotten;  // places
@@ -99,10 +103,12 @@ class RegionWriter {
   void SubmitPartial(Buffer& buffer);
   void Submit(Buffer& buffer, std::uint32_t from, std::uint32_t to);
   void OnWritten(Buffer& buffer, std::uint64_t number, std::size_t wanted, io::IoResult result);
+  void OnWriteFailed(Buffer& buffer, int error);
   void CloseBuffer(Buffer& buffer);
   void Advance(Buffer& buffer);
   void Finish(Buffer& buffer);
   void Abandon(Buffer& buffer);
+  void TryRestedAgain();
   void RunWaiters();
   Buffer* BufferOf(std::uint32_t region) const;
 
@@ -116,6 +122,7 @@ class RegionWriter {
   int last_error_ = 0;
   std::uint64_t next_write_ = 1;
   std::uint64_t failures_ = 0;
+  FailedRegions failed_;
   std::set<std::uint64_t> outstanding_;  // write numbers in flight
   std::vector<Waiter> waiters_;
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <optional>
 #include <utility>
 
 namespace tierd::ssd {
@@ -51,11 +52,20 @@ std::uint32_t SpaceKeeper::target() const { return std::min(capacity_regions_, l
 
 bool SpaceKeeper::at_rest() const { return !busy_ && context_.regions.Count(RegionState::kFree) <= kAhead; }
 
+bool SpaceKeeper::must_empty() const {
+  const RegionTable& r = context_.regions;
+  const std::uint32_t empty = r.Count(RegionState::kFree) + r.Count(RegionState::kAllocating) + r.Count(RegionState::kRetired);
+  return must_shrink() && r.allocated() - empty > target();
+}
+
 void SpaceKeeper::Step(bool give_back) {
   writer_.set_growable(growable());
   if (busy_ || !started_ || !may_punch()) return;
   if (must_shrink() || (give_back && context_.regions.Count(RegionState::kFree) > kAhead)) {
-    if (const auto region = context_.regions.FindState(RegionState::kFree)) Punch(*region);
+    // Where less must be held, what is of no use goes first.
+    std::optional<std::uint32_t> region = must_shrink() ? context_.regions.FindState(RegionState::kRetired) : std::nullopt;
+    if (!region) region = context_.regions.FindState(RegionState::kFree);
+    if (region) Punch(*region);
     return;
   }
   if (writer_.writable() && growable() && context_.regions.Count(RegionState::kFree) < kAhead) Allocate();

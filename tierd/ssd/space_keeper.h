@@ -34,8 +34,10 @@ class SpaceKeeper {
   std::uint32_t target() const;
   // More regions can be allocated.
   bool growable() const { return started_ && !full_ && context_.regions.allocated() < target(); }
-  // Regions beyond the target that must be emptied by reclaim before they can be given back.
+  // Regions beyond the target, to be given back.
   bool must_shrink() const { return started_ && context_.regions.allocated() > target(); }
+  // Some of them must be emptied by reclaim before.
+  bool must_empty() const;
   // Space can be given back, also where nothing may be written.
   bool may_punch() const { return reachable_ && !refused_; }
   // After recovery.

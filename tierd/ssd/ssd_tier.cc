@@ -293,7 +293,7 @@ std::size_t SsdTier::Impl::Poll(std::size_t budget) {
   space_.Step(give_back);
   writer_.Step();
   writer_.Prepare();
-  reclaimer_.Step(WantsRegion() || (give_back && regions_.AnyDead()), space_.must_shrink() && space_.may_punch());
+  reclaimer_.Step(WantsRegion() || (give_back && regions_.AnyDead()), space_.must_empty() && space_.may_punch());
   StepGivingBack();
   return ran;
 }
@@ -351,7 +351,8 @@ SsdStatus SsdTier::Impl::StatusNow() const {
   s.health = health_.state();
   s.recovering = recovering_;
   s.writable = writer_.writable();
-  s.capacity_bytes = std::uint64_t{space_.target()} * context_.format.region_bytes;
+  s.retired_regions = regions_.Count(RegionState::kRetired);
+  s.capacity_bytes = (space_.target() - std::min<std::uint64_t>(space_.target(), s.retired_regions)) * context_.format.region_bytes;
   s.allocated_bytes = std::uint64_t{regions_.allocated()} * context_.format.region_bytes;
   s.live_bytes = regions_.live_bytes();
   s.live_payload_bytes = regions_.live_payload();

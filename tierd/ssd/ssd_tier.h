@@ -153,7 +153,7 @@ struct SsdCounters {
   std::uint64_t moved_records = 0, moved_bytes = 0, records_lost_to_write_errors = 0;
   std::uint64_t reads = 0, reads_from_buffer = 0, read_bytes = 0, device_read_bytes = 0;
   std::uint64_t read_miss = 0, read_corrupt = 0, read_errors = 0, reads_refused = 0;
-  std::uint64_t regions_opened = 0, regions_closed = 0, regions_reclaimed = 0, regions_punched = 0;
+  std::uint64_t regions_opened = 0, regions_closed = 0, regions_reclaimed = 0, regions_punched = 0, regions_retired = 0;
   std::uint64_t index_updates = 0, index_updates_dropped = 0, index_errors = 0;
   // (region bytes written) / (payload bytes accepted, moves not counted); 0 before the first append.
   double WriteAmplification() const {
@@ -165,8 +165,9 @@ struct SsdStatus {
   SsdHealth health = SsdHealth::kHealthy;
   bool recovering = false;
   bool writable = true;            // false: read-only file system or the directory has gone
-  std::uint64_t capacity_bytes = 0;  // what the tier may use now: the configured capacity, cut by min_free
+  std::uint64_t capacity_bytes = 0;  // what the tier may use now: the configured capacity, cut by min_free, less retired regions
   std::uint64_t allocated_bytes = 0; // regions that hold disk space
+  std::uint64_t retired_regions = 0; // of them; not written for an hour each, as writes to them failed
   std::uint64_t live_bytes = 0;      // record bytes (headers and padding included) of what was not forgotten
   std::uint64_t live_payload_bytes = 0;
   std::uint64_t live_records = 0;
