@@ -121,5 +121,27 @@ TEST_F(RecordIndexTest, AnotherDirectorysIndexIsRefused) {
   EXPECT_EQ(RecordIndex::Open(dir.path() + "/index", other, nullptr).status().code(), Code::kCorrupt);
 }
 
+TEST_F(RecordIndexTest, TellsTheContentsOfOneRegionAndEpoch) {
+  Close(4, 10, 2);
+  Close(5, 11, 3);
+  Close(6, 12, 4);
+  const auto contents = [&](std::uint32_t region, std::uint64_t epoch) {
+    std::vector<std::uint32_t> places;
+    const Status status = index->VisitContents(region, epoch, [&](const RecoveredRecord& r) {
+      EXPECT_EQ(r.location.region, region);
+      EXPECT_EQ(r.path, "dir/file" + std::to_string(r.location.offset() / 256));
+      places.push_back(r.location.place);
+    });
+    return std::pair(status.code(), status.ok() ? places : std::vector<std::uint32_t>());
+  };
+  const IndexKey removed{5, 11, PlaceOf(1)};
+  ASSERT_TRUE(index->Remove({&removed, 1}).ok());
+  EXPECT_EQ(contents(5, 11), std::pair(Code::kOk, Places({0, 1, 2}))) << "removed ones, too";
+  EXPECT_EQ(contents(5, 10).first, Code::kNotFound);
+  EXPECT_EQ(contents(7, 11).first, Code::kNotFound);
+  ASSERT_TRUE(index->BeginRegion(5, 13).ok());
+  EXPECT_EQ(contents(5, 11).first, Code::kNotFound);
+}
+
 }  // namespace
 }  // namespace tierd::ssd

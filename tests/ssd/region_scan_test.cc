@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -155,6 +156,27 @@ TEST(RegionScan, SwappedRecordsAreNotBelieved) {
   const std::uint32_t size = w.ends[1] - w.ends[0];
   std::swap_ranges(image.begin() + w.ends[0], image.begin() + w.ends[0] + size, image.begin() + w.ends[1]);
   EXPECT_EQ(Walk(image).paths, (std::vector<std::string>{"f0"}));
+}
+
+// Each record by itself, whatever became of those before it; no other one in its place.
+TEST(RegionScan, SoundRecordsAreThoseThatAreWhereTheyAreListed) {
+  ImageWriter w(7);
+  for (int i = 0; i < 5; ++i) w.Add("f" + std::to_string(i), 1000);
+  RecordBatch listed;
+  (void)WalkRegion(Format(), kRegion, w.image, false, [&](const RecoveredRecord& r, bool) { listed.Add(r); });
+  ASSERT_EQ(listed.size(), 5u);
+  const auto sound = [&](std::span<const std::byte> image, std::uint64_t epoch) { return SoundRecords(Format(), epoch, image, listed.records()); };
+  EXPECT_EQ(sound(w.image, 7), std::vector<bool>(5, true));
+  EXPECT_EQ(sound(w.image, 8), std::vector<bool>(5, false));
+  std::vector<std::byte> image = w.image;
+  image[20] ^= std::byte{1};               // header of f0
+  image[w.ends[1] + 300] ^= std::byte{1};  // payload of f2
+  EXPECT_EQ(sound(image, 7), (std::vector<bool>{false, true, false, true, true}));
+  const std::uint32_t size = w.ends[1] - w.ends[0];
+  image = w.image;
+  std::swap_ranges(image.begin() + w.ends[0], image.begin() + w.ends[0] + size, image.begin() + w.ends[1]);
+  EXPECT_EQ(sound(image, 7), (std::vector<bool>{true, false, false, true, true}));
+  EXPECT_EQ(sound(std::span(w.image).first(w.ends[2]), 7), (std::vector<bool>{true, true, true, false, false}));
 }
 
 TEST(RegionScan, BatchKeepsItsPaths) {

@@ -97,6 +97,20 @@ void IndexQueue::EndRegion(TocBuilder toc) {
   });
 }
 
+void IndexQueue::ReadContents(std::uint32_t region, std::uint64_t epoch, std::shared_ptr<RecordBatch> into, std::function<void(bool)> done) {
+  worker_.Post([this, shared = shared_.get(), region, epoch, into = std::move(into), done = std::move(done)] {
+    bool found = false;
+    // As an update: the library does not stand a lack of memory in a look-up either. One that finds nothing is no reason to give the index up.
+    (void)shared->Update([&](const RecordIndex& index) {
+      RecordBatch records;
+      found = index.VisitContents(region, epoch, [&](const RecoveredRecord& record) { records.Add(record); }).ok();
+      if (found) std::swap(*into, records);
+      return Status::Ok();
+    });
+    mailbox_.Post([done, found] { done(found); });
+  });
+}
+
 void IndexQueue::Remove(const IndexKey& key) {
   removals_.push_back(key);
   if (removals_.size() >= kRemovalsPerBatch) FlushRemovals();

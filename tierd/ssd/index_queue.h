@@ -31,6 +31,9 @@ class IndexQueue {
   void BeginRegion(std::uint32_t region, std::uint64_t epoch, Job done);
   void EndRegion(TocBuilder toc);
   void Remove(const IndexKey& key);
+  // What the index has of a closed region, removed records too, takes the place of what is in `into`, which is the worker's until `done` runs on the loop.
+  // False: it has nothing that holds, `into` is as before.
+  void ReadContents(std::uint32_t region, std::uint64_t epoch, std::shared_ptr<RecordBatch> into, std::function<void(bool)> done);
   // Sends collected removals; once per tick and before regions end.
   void FlushRemovals();
   bool idle() const { return worker_.pending() == 0; }

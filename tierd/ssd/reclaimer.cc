@@ -16,6 +16,8 @@ constexpr std::size_t kInTurnStuck = 13;  // what is worth keeping may be lost
 constexpr std::size_t kAskedPerTurn = 2048;
 constexpr std::uint32_t kMoveQuantum = 1u << 20;
 constexpr std::uint32_t kRecordQuantum = 1u << 10;
+// A region that could not be read is not tried again for so long.
+constexpr std::int64_t kSpareNs = 60'000'000'000;
 
 // A region is worth its writes if at least 1/8 of one comes free. What is moved leaves a gap of up to its longest record where it goes:
 // without that term a tier near its limit would move the same records round for ever and gain nothing.
@@ -42,25 +44,49 @@ void Reclaimer::Step(bool wanted, bool shrink) {
 void Reclaimer::Look(bool shrink) {
   const std::vector<std::uint32_t> regions = context_.regions.Candidates(kLeastLive, IsStuck() ? kInTurnStuck : kInTurn, &cursor_);
   if (regions.empty()) return;
-  chosen_ = Candidate();
+  chosen_ = std::make_shared<Candidate>();
   next_ = 0;
   drop_all_ = shrink;
   if (context_.regions.at(regions[0]).live_records == 0) {
-    chosen_.region = regions[0];
-    context_.regions.Set(chosen_.region, RegionState::kReclaiming);
+    chosen_->region = regions[0];
+    context_.regions.Set(chosen_->region, RegionState::kReclaiming);
     return Settle();
   }
   phase_ = Phase::kLooking;
-  std::vector<std::pair<std::uint32_t, RegionAddress>> addresses;
-  for (const std::uint32_t region : regions) addresses.emplace_back(region, context_.files.AddressOf(region));
-  context_.maintenance.Post([this, addresses, &format = context_.format, &mailbox = context_.mailbox] {
+  struct Asked {
+    std::uint32_t region;
+    RegionAddress address;
+    std::uint64_t epoch;
+  };
+  std::vector<Asked> all;
+  for (const std::uint32_t region : regions) all.push_back({region, context_.files.AddressOf(region), context_.regions.at(region).epoch});
+  context_.maintenance.Post([this, all, &format = context_.format, &mailbox = context_.mailbox] {
     auto choice = std::make_shared<Choice>();
     io::AlignedBuffer scratch;
-    for (const auto& [region, address] : addresses) choice->candidates.push_back({region, ReadRegionContents(format, region, address, &scratch)});
-    mailbox.Post([this, choice] {
-      choice_ = choice;
-      phase_ = Phase::kChoosing;
-    });
+    for (const Asked& asked : all) {
+      RegionContents contents = ReadKnownContents(format, asked.region, asked.address, asked.epoch, &scratch);
+      const bool listed = contents.from_toc;
+      choice->candidates.push_back({asked.region, std::move(contents), listed});
+    }
+    mailbox.Post([this, choice] { List(choice); });
+  });
+}
+
+// A walk finds what can be read, and a device that fails has nothing to say: what is there all the same, the index knows.
+void Reclaimer::List(const std::shared_ptr<Choice>& choice) {
+  std::size_t& next = choice->candidate;
+  while (next < choice->candidates.size() && choice->candidates[next].listed) ++next;
+  if (next == choice->candidates.size()) {
+    next = 0;
+    choice_ = choice;
+    phase_ = Phase::kChoosing;
+    return;
+  }
+  Candidate& asked = choice->candidates[next];
+  const std::shared_ptr<RecordBatch> records(choice, &asked.contents.records);
+  context_.index.ReadContents(asked.region, context_.regions.at(asked.region).epoch, records, [this, choice](bool found) {
+    choice->candidates[choice->candidate++].listed = found;
+    List(choice);
   });
 }
 
@@ -70,6 +96,7 @@ bool Reclaimer::Ask() {
   const std::size_t end = std::min(records.size(), c.record + kAskedPerTurn);
   for (; c.record < end; ++c.record) {
     const double worth = context_.owner.Worth({records[c.record].identity, records[c.record].location});
+    c.live += worth >= 0 ? 1 : 0;
     if (worth <= 0) continue;
     c.value += worth;
     const std::uint64_t bytes = context_.RecordBytesOf(records[c.record].location) + TocBuilder::EntryBytes(records[c.record].path.size());
@@ -87,12 +114,18 @@ bool Reclaimer::IsStuck() const {
 // The candidate that was asked about with the best one before it.
 void Reclaimer::Compare() {
   Choice& c = *choice_;
+  const Candidate& candidate = c.candidates[c.candidate];
   const bool keeps = c.kept_bytes > 0 && !drop_all_ && HasRoomFor(c.kept_bytes + c.longest_kept);
-  const bool loses = c.kept_bytes > 0 && !keeps;
+  // Records live there that nobody could name: they may be the dearest, and their owner would not hear of it.
+  const bool hides = !candidate.listed && c.live < context_.regions.at(candidate.region).live_records;
+  const bool loses = hides || (c.kept_bytes > 0 && !keeps);
   if (!drop_all_ && loses && !IsStuck()) return;
+  if (!drop_all_ && hides && !candidate.contents.status.ok()) return;  // it may be read later
   if (keeps && !WorthReclaiming(c.kept_bytes, c.longest_kept, context_.format.region_bytes)) return;  // without a move the whole region comes free
-  if (std::pair(loses, c.value) >= c.least) return;
-  c.least = {loses, c.value};
+  if (keeps && IsSpared(candidate.region)) return;
+  const double value = hides ? std::numeric_limits<double>::max() : c.value;
+  if (std::pair(loses, value) >= c.least) return;
+  c.least = {loses, value};
   c.best = c.candidate;
   c.best_keeps = keeps;
 }
@@ -105,16 +138,17 @@ void Reclaimer::Choose() {
     ++c.candidate;
     c.record = 0;
     c.value = 0;
+    c.live = 0;
     c.kept_bytes = c.longest_kept = 0;
     return;
   }
   phase_ = Phase::kIdle;
   const bool found = c.least.second < std::numeric_limits<double>::infinity();
-  if (found) chosen_ = std::move(c.candidates[c.best]);
+  if (found) chosen_ = std::make_shared<Candidate>(std::move(c.candidates[c.best]));
   const bool drop_all = !c.best_keeps;
   context_.maintenance.Post([choice = std::exchange(choice_, nullptr)] { choice->candidates.clear(); });  // tens of megabytes
   if (!found) return;
-  context_.regions.Set(chosen_.region, RegionState::kReclaiming);
+  context_.regions.Set(chosen_->region, RegionState::kReclaiming);
   TIERD_KILL_POINT("ssd.reclaim.before_move");
   Load(drop_all);
 }
@@ -128,23 +162,42 @@ void Reclaimer::Load(bool drop_all) {
     return;
   }
   phase_ = Phase::kLoading;
-  context_.maintenance.Post([this, region = chosen_.region, address = context_.files.AddressOf(chosen_.region), &format = context_.format,
-                             &mailbox = context_.mailbox] {
+  const std::uint32_t region = chosen_->region;
+  context_.maintenance.Post([this, chosen = chosen_, address = context_.files.AddressOf(region), epoch = context_.regions.at(region).epoch,
+                             &format = context_.format, &mailbox = context_.mailbox] {
     auto image = std::make_shared<Image>();
-    image->walked = ReadAndWalkRegion(format, region, address, &image->bytes);
+    image->status = ReadRegionImage(format, address, &image->bytes);
+    if (image->status.ok()) image->sound = SoundRecords(format, epoch, image->bytes.span(), chosen->contents.records.records());
     mailbox.Post([this, image] {
       image_ = std::move(*image);
-      phase_ = Phase::kMoving;
+      OnLoaded();
     });
   });
 }
 
+void Reclaimer::OnLoaded() {
+  if (image_.status.ok()) {
+    phase_ = Phase::kMoving;
+    return;
+  }
+  // No memory, or a device that fails: this says nothing about the records. Others are looked at meanwhile.
+  context_.regions.Set(chosen_->region, RegionState::kClosed);
+  spared_[chosen_->region] = context_.clock.MonotonicNs() + kSpareNs;
+  phase_ = Phase::kIdle;
+  Discard();
+}
+
+bool Reclaimer::IsSpared(std::uint32_t region) const {
+  const auto at = spared_.find(region);
+  return at != spared_.end() && at->second > context_.clock.MonotonicNs();
+}
+
 void Reclaimer::Move() {
-  const std::span<const RecoveredRecord> records = chosen_.contents.records.records();
+  const std::span<const RecoveredRecord> records = chosen_->contents.records.records();
   std::uint32_t moved = 0;
   stalled_ = false;
   while (next_ < records.size() && moved < kMoveQuantum) {
-    if (!MoveOne(records[next_])) {
+    if (!MoveOne(next_)) {
       stalled_ = true;
       return;
     }
@@ -157,15 +210,8 @@ void Reclaimer::Move() {
   }
 }
 
-// The record was found by the walk, where the table of contents has it, and its payload verified.
-bool Reclaimer::IsSound(const SsdRecord& record) const {
-  const std::span<const RecoveredRecord> walked = image_.walked.records.records();
-  const auto at = std::lower_bound(walked.begin(), walked.end(), record.location.offset(),
-                                   [](const RecoveredRecord& r, std::uint32_t offset) { return r.location.offset() < offset; });
-  return at != walked.end() && at->location == record.location && at->identity == record.identity;
-}
-
-bool Reclaimer::MoveOne(const RecoveredRecord& found) {
+bool Reclaimer::MoveOne(std::size_t number) {
+  const RecoveredRecord& found = chosen_->contents.records.records()[number];
   // Asked in this very turn: a newer version may have been appended since the region was read (HAZARDS 2.16 c).
   const SsdRecord record{found.identity, found.location};
   const double worth = context_.owner.Worth(record);
@@ -174,7 +220,7 @@ bool Reclaimer::MoveOne(const RecoveredRecord& found) {
     Lose(record, worth == 0 ? SsdGone::kReclaimed : SsdGone::kNoRoom);
     return true;
   }
-  if (!IsSound(record)) {
+  if (!image_.sound[number]) {
     Lose(record, SsdGone::kDamaged);
     return true;
   }
@@ -206,16 +252,22 @@ void Reclaimer::Settle() {
 
 void Reclaimer::Free() {
   TIERD_KILL_POINT("ssd.reclaim.before_free");
-  // What the owner never asked about again (its header did not verify, its owner lost it) goes with the region.
-  context_.regions.ClearLive(chosen_.region);
-  context_.regions.Set(chosen_.region, context_.regions.at(chosen_.region).readers == 0 ? RegionState::kFree : RegionState::kDraining);
+  // What the owner lost, and what nobody could name, goes with the region.
+  context_.regions.ClearLive(chosen_->region);
+  context_.regions.Set(chosen_->region, context_.regions.at(chosen_->region).readers == 0 ? RegionState::kFree : RegionState::kDraining);
+  spared_.erase(chosen_->region);
   ++context_.counters.regions_reclaimed;
   phase_ = Phase::kIdle;
   looks_ = kLooks;
-  const auto done = std::make_shared<std::pair<Candidate, Image>>(std::exchange(chosen_, {}), std::exchange(image_, {}));  // the worker's, which frees it
-  context_.maintenance.Post([done] {
-    done->first = Candidate();
-    done->second = Image();
+  Discard();
+}
+
+// On the worker: tens of megabytes.
+void Reclaimer::Discard() {
+  const auto image = std::make_shared<Image>(std::exchange(image_, {}));
+  context_.maintenance.Post([chosen = std::exchange(chosen_, nullptr), image] {
+    chosen->contents = RegionContents();
+    *image = Image();
   });
 }
 

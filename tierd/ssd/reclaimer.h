@@ -2,12 +2,15 @@
 // worth, takes the one of least future value, moves what is worth keeping into the open region and, when that is on the device, frees the
 // region. Reads go on until the end. It begins with nothing that there is no room to move, unless no region will ever come otherwise: a tier that was
 // killed while the last one was being filled, or that lost its index, has none to spare. Then the region of least value of many is dropped.
+// A region that cannot be read is not an empty one: its table of contents, or the index, says what lives there; each record is moved, or the owner hears
+// that it is damaged, and none is judged by what failed for all.
 //
 // Part of the tier; loop thread only. Regions are read on the maintenance worker; records are asked about and copied some at a turn (HAZARDS 5).
 #pragma once
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -37,12 +40,14 @@ class Reclaimer {
   struct Candidate {
     std::uint32_t region = 0;
     RegionContents contents;
+    bool listed = false;  // all records that may live there are in it, whether they can be read or not
   };
   // What has been found out about the candidates so far.
   struct Choice {
     std::vector<Candidate> candidates;
     std::size_t candidate = 0, record = 0;  // asked about next
     double value = 0;                       // of this candidate's records so far
+    std::uint32_t live = 0;                 // of them, those that the owner has
     std::uint64_t kept_bytes = 0, longest_kept = 0;  // what they will take
     std::size_t best = 0;
     // Of the best one: records worth keeping are lost, and what the records are worth.
@@ -50,11 +55,13 @@ class Reclaimer {
     bool best_keeps = false;
   };
   struct Image {
+    Status status;
     io::AlignedBuffer bytes;
-    RegionContents walked;  // sound records, by offset
+    std::vector<bool> sound;  // by number of the record
   };
 
   void Look(bool shrink);
+  void List(const std::shared_ptr<Choice>& choice);
   // There is a place for so many bytes of records that are moved.
   bool HasRoomFor(std::uint64_t bytes) const { return writer_.has_spare() || bytes <= writer_.room(RegionWriter::Use::kMove); }
   // Nor will one come without a region that is reclaimed.
@@ -63,21 +70,25 @@ class Reclaimer {
   bool Ask();
   void Choose();
   void Compare();
+  // It could not be read a short while ago.
+  bool IsSpared(std::uint32_t region) const;
   void Load(bool shrink);
+  void OnLoaded();
   void Move();
-  bool IsSound(const SsdRecord& record) const;
-  // False: try again in a later turn.
-  bool MoveOne(const RecoveredRecord& record);
+  // Record by number. False: try again in a later turn.
+  bool MoveOne(std::size_t number);
   void Lose(const SsdRecord& record, SsdGone why);
   void Settle();
   void Free();
+  void Discard();
 
   TierContext& context_;
   RegionWriter& writer_;
   Phase phase_ = Phase::kIdle;
   std::shared_ptr<Choice> choice_;    // shared with the worker that made or frees it
-  Candidate chosen_;
+  std::shared_ptr<Candidate> chosen_;  // shared with the worker that reads or frees it
   Image image_;
+  std::map<std::uint32_t, std::int64_t> spared_;  // until when
   std::size_t next_ = 0;              // record of chosen_ that is moved next
   bool drop_all_ = false;
   bool stalled_ = false;              // waits for a region buffer

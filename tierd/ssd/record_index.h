@@ -53,6 +53,8 @@ class RecordIndex {
 
   // kCorrupt: a value or block does not hold; whatever was visited is to be forgotten.
   Status VisitRegions(const std::function<void(const IndexedRegion&)>& visit);
+  // What is in a closed region of that epoch, removed records too. Not ok: nothing that holds; whatever was visited is to be forgotten.
+  Status VisitContents(std::uint32_t region, std::uint64_t epoch, const RecordVisitor& visit) const;
   // What was not removed, in order of region and place. Record and epoch of its region. kStopped: `stop` has become true.
   Status VisitRecords(const std::function<void(const RecoveredRecord&, std::uint64_t epoch)>& visit, const std::atomic<bool>& stop);
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <utility>
 
 namespace tierd::ssd {
 
@@ -12,6 +14,9 @@ constexpr std::size_t kLongestHeader = 8192;
 static_assert(sizeof(RecordHeader) + kMaxPathBytes <= kLongestHeader);
 // First read of a table of contents: all of it for regions of some hundred records.
 constexpr std::size_t kTailBytes = 65536;
+// What cannot be read is read by halves, down to this. After so many failures, each of which may take seconds, a half that fails is given up as a whole.
+constexpr std::uint32_t kLeastHalf = 4096;
+constexpr unsigned kMostFailures = 64;
 
 SsdLocation LocationOf(const RecordHeader& h) {
   return {h.identity.fill_sequence, h.region, static_cast<std::uint32_t>(h.region_epoch), EncodePlace(h.offset, h.header_bytes), h.stored_bytes};
@@ -31,7 +36,19 @@ bool DecodeAt(const ScanFormat& format, std::span<const std::byte> image, Record
   return out->header.previous_end == place.previous_end && out->header.record_bytes <= bytes.size();
 }
 
-std::optional<RegionContents> ReadToc(const ScanFormat& format, std::uint32_t region, RegionAddress address) {
+// A table that outlived the reuse of its region would list what was overwritten: the first record says whose region it is.
+// None: not of this epoch, or not sound.
+std::optional<Status> CheckFirstRecord(const ScanFormat& format, std::uint32_t region, RegionAddress address, std::uint64_t epoch) {
+  io::AlignedBuffer head(kLongestHeader);
+  if (head.empty()) return std::nullopt;
+  if (Status read = RegionFiles::ReadRegion(address, 0, head.span()); !read.ok()) return read;
+  DecodedHeader first;
+  if (DecodeHeader(format.salt, head.span(), {region, 0, epoch, 0}, &first) != HeaderCheck::kOk) return std::nullopt;
+  return Status::Ok();
+}
+
+// None: there is no table of contents that is believed. `known_epoch` 0: the first record says it.
+std::optional<RegionContents> ReadToc(const ScanFormat& format, std::uint32_t region, RegionAddress address, std::uint64_t known_epoch) {
   const std::size_t tail_bytes = std::min<std::size_t>(kTailBytes, format.region_bytes);
   io::AlignedBuffer tail(tail_bytes);
   if (tail.empty()) return std::nullopt;
@@ -40,7 +57,7 @@ std::optional<RegionContents> ReadToc(const ScanFormat& format, std::uint32_t re
   out.status = RegionFiles::ReadRegion(address, tail_start, tail.span());
   if (!out.status.ok()) return out;
   const auto footer = DecodeFooter(format.salt, region, format.region_bytes, std::span<const std::byte>(tail.span()).last(sizeof(TocFooter)));
-  if (!footer) return std::nullopt;
+  if (!footer || (known_epoch != 0 && footer->region_epoch != known_epoch)) return std::nullopt;
   io::AlignedBuffer longer;
   std::span<const std::byte> from_body;
   if (footer->body_offset >= tail_start) {
@@ -53,18 +70,38 @@ std::optional<RegionContents> ReadToc(const ScanFormat& format, std::uint32_t re
     if (!out.status.ok()) return out;
     from_body = longer.span();
   }
-  // A table that outlived the reuse of its region would list what was overwritten: the first record says whose region it is.
-  io::AlignedBuffer head(kLongestHeader);
-  if (head.empty()) return std::nullopt;
-  out.status = RegionFiles::ReadRegion(address, 0, head.span());
-  if (!out.status.ok()) return out;
-  DecodedHeader first;
-  if (DecodeHeader(format.salt, head.span(), {region, 0, footer->region_epoch, 0}, &first) != HeaderCheck::kOk) return std::nullopt;
+  if (known_epoch == 0) {
+    std::optional<Status> first = CheckFirstRecord(format, region, address, footer->region_epoch);
+    if (!first) return std::nullopt;
+    out.status = std::move(*first);
+    if (!out.status.ok()) return out;
+  }
   if (!DecodeToc(format.salt, *footer, from_body.first(footer->body_bytes), [&](const RecoveredRecord& r) { out.records.Add(r); })) return std::nullopt;
   out.epoch = footer->region_epoch;
   out.from_toc = true;
   return out;
 }
+
+// The region as far as it can be read.
+struct Salvage {
+  RegionAddress address;
+  std::span<std::byte> image;
+  std::optional<std::uint32_t> read;  // where something was
+  unsigned failures = 0;
+
+  void Read(std::uint32_t from, std::uint32_t bytes) {
+    const std::span<std::byte> part = image.subspan(from, bytes);
+    if (RegionFiles::ReadRegion(address, from, part).ok()) {
+      if (!read) read = from;
+    } else if (++failures > kMostFailures || bytes <= kLeastHalf) {
+      std::memset(part.data(), 0, part.size());
+    } else {
+      const std::uint32_t half = bytes / 2 / kLeastHalf * kLeastHalf;
+      Read(from, half);
+      Read(from + half, bytes - half);
+    }
+  }
+};
 
 }  // namespace
 
@@ -130,9 +167,42 @@ RegionContents ReadAndWalkRegion(const ScanFormat& format, std::uint32_t region,
 }
 
 RegionContents ReadRegionContents(const ScanFormat& format, std::uint32_t region, RegionAddress address, io::AlignedBuffer* scratch) {
-  std::optional<RegionContents> toc = ReadToc(format, region, address);
+  return ReadKnownContents(format, region, address, 0, scratch);
+}
+
+RegionContents ReadKnownContents(const ScanFormat& format, std::uint32_t region, RegionAddress address, std::uint64_t epoch, io::AlignedBuffer* scratch) {
+  std::optional<RegionContents> toc = ReadToc(format, region, address, epoch);
   if (toc) return std::move(*toc);
   return ReadAndWalkRegion(format, region, address, scratch);
+}
+
+Status ReadRegionImage(const ScanFormat& format, RegionAddress address, io::AlignedBuffer* image) {
+  if (image->size() < format.region_bytes) *image = io::AlignedBuffer(format.region_bytes);
+  if (image->empty()) return Status(Code::kNoSpace, "no memory to read region at " + std::to_string(address.offset));
+  const std::span<std::byte> all = image->span().first(format.region_bytes);
+  Status status = RegionFiles::ReadRegion(address, 0, all);
+  if (status.ok()) return status;
+  Salvage salvage{address, all, std::nullopt, 0};
+  salvage.Read(0, format.region_bytes);
+  if (!salvage.read) return status;
+  // What could be read before still can be: the device is well, and what failed is damaged.
+  return RegionFiles::ReadRegion(address, *salvage.read, all.subspan(*salvage.read, kLeastHalf));
+}
+
+std::vector<bool> SoundRecords(const ScanFormat& format, std::uint64_t epoch, std::span<const std::byte> image, std::span<const RecoveredRecord> records) {
+  std::vector<bool> sound;
+  sound.reserve(records.size());
+  for (const RecoveredRecord& record : records) {
+    const SsdLocation& at = record.location;
+    DecodedHeader decoded;
+    const bool found = at.offset() < image.size() &&
+                       DecodeHeader(format.salt, image.subspan(at.offset()), {at.region, at.offset(), epoch, 0}, &decoded) == HeaderCheck::kOk &&
+                       decoded.header.identity == record.identity && LocationOf(decoded.header) == at &&
+                       std::uint64_t{at.offset()} + at.header_bytes() + at.stored_bytes <= image.size();
+    sound.push_back(found && PayloadCrcCold(format.salt, record.identity, image.subspan(at.offset() + at.header_bytes(), at.stored_bytes)) ==
+                                 decoded.header.payload_crc);
+  }
+  return sound;
 }
 
 std::uint64_t FirstEpoch(const ScanFormat& format, std::uint32_t region, RegionAddress address) {

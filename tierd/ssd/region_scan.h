@@ -59,8 +59,15 @@ struct RegionContents {
 // Table of contents if it is sound and of the same epoch as the first record, else a verifying walk. `scratch` is made on demand and kept
 // by the caller for the next region.
 RegionContents ReadRegionContents(const ScanFormat& format, std::uint32_t region, RegionAddress address, io::AlignedBuffer* scratch);
+// The same of a region whose epoch is known: its table of contents is believed though the first record is damaged.
+RegionContents ReadKnownContents(const ScanFormat& format, std::uint32_t region, RegionAddress address, std::uint64_t epoch, io::AlignedBuffer* scratch);
 // The walk alone; `scratch` holds the region's image afterwards.
 RegionContents ReadAndWalkRegion(const ScanFormat& format, std::uint32_t region, RegionAddress address, io::AlignedBuffer* scratch);
+// The image of a region of which some places may not be readable: they are zero then. Not ok: no memory, nothing of it can be read, or the device failed
+// meanwhile: that says nothing about the records.
+Status ReadRegionImage(const ScanFormat& format, RegionAddress address, io::AlignedBuffer* image);
+// Which of the records that are listed elsewhere are in the image of their region as they should be, header, identity and payload.
+std::vector<bool> SoundRecords(const ScanFormat& format, std::uint64_t epoch, std::span<const std::byte> image, std::span<const RecoveredRecord> records);
 // That of the record header with which the region starts; 0 if that is not sound.
 std::uint64_t FirstEpoch(const ScanFormat& format, std::uint32_t region, RegionAddress address);
 

@@ -1,0 +1,270 @@
+// Reclaim of regions that cannot be read, or not in full: nothing is dropped that is sound, and of what is not the owner hears.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "tests/ssd/tier_fixture.h"
+
+namespace tierd::ssd {
+namespace {
+
+constexpr std::size_t kBytes = 20'000;
+constexpr std::uint32_t kVictim = 4;
+
+void FlipByte(const SsdOptions& options, std::uint32_t region, std::uint64_t at) {
+  std::fstream file(options.directory + "/regions-0000", std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(region * std::uint64_t{options.region_bytes} + at));
+  const int byte = file.get() ^ 1;
+  file.seekp(-1, std::ios::cur);
+  file.put(static_cast<char>(byte));
+}
+
+// While it lives the bytes [from, to) of the region file cannot be read.
+class Unreadable {
+ public:
+  explicit Unreadable(const SsdOptions& options, std::uint64_t from = 0, std::uint64_t to = ~std::uint64_t{0}) {
+    struct stat file {};
+    EXPECT_EQ(::stat((options.directory + "/regions-0000").c_str(), &file), 0);
+    inode_ = file.st_ino;
+    from_ = from;
+    to_ = to;
+  }
+  ~Unreadable() { to_ = 0; }
+  Unreadable(const Unreadable&) = delete;
+  Unreadable& operator=(const Unreadable&) = delete;
+  static bool Hits(int fd, std::uint64_t offset, std::uint64_t bytes) {
+    struct stat file {};
+    const bool hits = offset < to_ && offset + bytes > from_ && ::fstat(fd, &file) == 0 && file.st_ino == inode_;
+    if (hits) ++failures;
+    return hits;
+  }
+  static inline std::atomic<int> failures{0};
+
+ private:
+  static inline std::atomic<ino_t> inode_{0};
+  static inline std::atomic<std::uint64_t> from_{0}, to_{0};
+};
+
+// A full tier in which everything is wanted, region 4 much more than the rest; some of the rest goes, and as much comes.
+class Bustle {
+ public:
+  explicit Bustle(Life& life) : life_(life) {
+    for (int i = 0; life.Put("keep" + std::to_string(i), 1, kBytes).ok();) ++i;
+    life.Settle();
+    for (auto& [name, item] : life.items) {
+      if (item.location.region == kVictim) dear_.push_back(item);
+    }
+    EXPECT_EQ(dear_.size(), 12u);
+    life.worth_of = [this](const Item& item) { return IsDear(item) ? dear_worth : 1.0; };
+    (void)life.RunUntil([] { return false; }, 5);  // what is looked at from now on is as the test has made it
+  }
+  // True when the region has been reclaimed.
+  bool Run(int rounds) {
+    for (int round = 0; round < rounds; ++round, ++round_) {
+      if (Reclaimed()) return true;
+      for (int i = 0; i < 3; ++i) ForgetOne(static_cast<std::size_t>(round_ * 7 + i * 31));
+      (void)life_.Put("new" + std::to_string(round_), 1, kBytes);
+      (void)life_.RunUntil([] { return false; }, 2);
+    }
+    return Reclaimed();
+  }
+  // A location in it says nothing any more.
+  bool Reclaimed() { return life_.tier->Read(dear_[0].location, dear_[0].identity, {}, [](const ReadResult&) {}).code() == Code::kNotFound; }
+  // Three of its twelve records: it is worth its moves now, and worth least.
+  void MakeItWorthLeast() {
+    for (int i = 0; i < 3; ++i) {
+      life_.tier->Forget(dear_.back().location);
+      life_.items.erase({dear_.back().path, 0});
+      dear_.pop_back();
+    }
+    dear_worth = 0.001;
+  }
+  // How many of them the owner still has, and can read.
+  int Left() {
+    int left = 0;
+    for (const Item& item : dear_) {
+      const auto now = life_.items.find({item.path, 0});
+      if (now != life_.items.end() && life_.GetAt(Item(now->second)) == ReadOutcome::kOk) ++left;
+    }
+    return left;
+  }
+  const std::vector<Item>& dear() const { return dear_; }
+
+  double dear_worth = 1e6;
+
+ private:
+  bool IsDear(const Item& item) const {
+    return std::any_of(dear_.begin(), dear_.end(), [&](const Item& dear) { return dear.path == item.path; });
+  }
+  void ForgetOne(std::size_t number) {
+    std::vector<Life::Name> others;
+    for (const auto& [name, item] : life_.items) {
+      if (!IsDear(item)) others.push_back(name);
+    }
+    if (others.size() < 60) return;
+    const Life::Name name = others[number % others.size()];
+    life_.tier->Forget(life_.items.at(name).location);
+    life_.items.erase(name);
+  }
+
+  Life& life_;
+  std::vector<Item> dear_;
+  int round_ = 0;
+};
+
+// F12: in the first header, where a walk finds nothing; in the table of contents as well; in that and a header in the middle.
+TEST(SsdUnreadableRegion, ADamagedHeaderCostsItsOwnRecordOnly) {
+  for (const int damage : {0, 1, 2}) {
+    SCOPED_TRACE(damage);
+    TempDirectory dir;
+    const SsdOptions options = SmallOptions(dir.path() + "/c");
+    Life life(options);
+    ASSERT_TRUE(life.Start().status.ok());
+    Bustle bustle(life);
+    const Item damaged = bustle.dear()[damage == 2 ? 5 : 0];
+    FlipByte(options, kVictim, damaged.location.offset() + 100);
+    if (damage > 0) FlipByte(options, kVictim, options.region_bytes - 8);
+    EXPECT_FALSE(bustle.Run(60)) << "it is the dearest of all, though none of its records may be found";
+    EXPECT_GT(life.tier->counters().regions_reclaimed, 5u);
+    EXPECT_EQ(life.gone.size(), 0u);
+    bustle.MakeItWorthLeast();
+    EXPECT_TRUE(bustle.Run(60));
+    EXPECT_EQ(life.gone[SsdGone::kDamaged], 1);
+    EXPECT_FALSE(life.items.contains({damaged.path, 0}));
+    EXPECT_EQ(bustle.Left(), 8);
+    EXPECT_EQ(life.tier->status().live_records, life.items.size());
+  }
+}
+
+// A device, or memory, that fails for a while: what is wanted is there afterwards.
+TEST(SsdUnreadableRegion, NothingIsLostWhileRegionsCannotBeRead) {
+  TempDirectory dir;
+  const SsdOptions options = SmallOptions(dir.path() + "/c");
+  Life life(options);
+  ASSERT_TRUE(life.Start().status.ok());
+  Bustle bustle(life);
+  bustle.MakeItWorthLeast();
+  {
+    const Unreadable unreadable(options);
+    EXPECT_FALSE(bustle.Run(60));
+  }
+  EXPECT_EQ(bustle.Left(), 9);
+  EXPECT_TRUE(bustle.Run(120)) << "and goes on";
+  EXPECT_EQ(bustle.Left(), 9);
+  EXPECT_EQ(life.gone.size(), 0u);
+  life.Settle();
+  life.ExpectAllReadable();
+  EXPECT_EQ(life.tier->status().live_records, life.items.size());
+}
+
+// A place that cannot be read costs the records in it; the others are moved.
+TEST(SsdUnreadableRegion, OfARegionThatCannotBeReadInFullTheRestIsMoved) {
+  TempDirectory dir;
+  const SsdOptions options = SmallOptions(dir.path() + "/c");
+  Life life(options);
+  ASSERT_TRUE(life.Start().status.ok());
+  Bustle bustle(life);
+  const Item bad = bustle.dear()[5];
+  const std::uint64_t block = kVictim * std::uint64_t{options.region_bytes} + AlignUp(bad.location.offset() + 5000, 4096);
+  bustle.MakeItWorthLeast();
+  const Unreadable unreadable(options, block, block + 4096);
+  EXPECT_TRUE(bustle.Run(60));
+  EXPECT_EQ(life.gone[SsdGone::kDamaged], 1);
+  EXPECT_FALSE(life.items.contains({bad.path, 0}));
+  EXPECT_EQ(bustle.Left(), 8);
+  EXPECT_EQ(life.gone.size(), 1u);
+}
+
+// One that cannot be read at all is left, and does not keep others from being reclaimed.
+TEST(SsdUnreadableRegion, OneThatCannotBeReadAtAllIsPassedOver) {
+  TempDirectory dir;
+  const SsdOptions options = SmallOptions(dir.path() + "/c");
+  Life life(options);
+  ASSERT_TRUE(life.Start().status.ok());
+  Bustle bustle(life);
+  bustle.MakeItWorthLeast();
+  {
+    const Unreadable unreadable(options, kVictim * std::uint64_t{options.region_bytes}, (kVictim + 1) * std::uint64_t{options.region_bytes});
+    const int before = Unreadable::failures;
+    EXPECT_FALSE(bustle.Run(60));
+    EXPECT_LT(Unreadable::failures - before, 500) << "it is not tried again and again";
+    EXPECT_GT(life.tier->counters().regions_reclaimed, 5u);
+  }
+  EXPECT_EQ(bustle.Left(), 9);
+  EXPECT_EQ(life.gone.size(), 0u);
+  EXPECT_EQ(life.tier->status().live_records, life.items.size());
+}
+
+// In a life without an index: the table of contents says what is there. Without that, too, nobody could tell the owner: the region is left.
+TEST(SsdUnreadableRegion, WithoutAnIndexNothingIsLostUnheard) {
+  for (const bool toc_too : {false, true}) {
+    TempDirectory dir;
+    const SsdOptions options = SmallOptions(dir.path() + "/c");
+    {
+      Life life(options);
+      ASSERT_TRUE(life.Start().status.ok());
+      life.Stop();
+    }
+    std::filesystem::remove_all(options.directory + "/index");
+    std::ofstream(options.directory + "/index") << "in its place";
+    Life life(options);
+    EXPECT_FALSE(life.Start().status.ok());
+    Bustle bustle(life);
+    FlipByte(options, kVictim, 100);
+    if (toc_too) FlipByte(options, kVictim, options.region_bytes - 8);
+    bustle.MakeItWorthLeast();
+    EXPECT_EQ(bustle.Run(60), !toc_too);
+    EXPECT_GT(life.tier->counters().regions_reclaimed, toc_too ? 5u : 0u);
+    EXPECT_EQ(life.gone[SsdGone::kDamaged], toc_too ? 0 : 1);
+    EXPECT_EQ(life.tier->status().live_records, life.items.size());
+    EXPECT_EQ(bustle.Left(), 8);
+  }
+}
+
+// For as short as a turn, at whichever: also between the look at a region and the reading of it.
+TEST(SsdUnreadableRegion, AReadThatFailsAtAnyTurnLosesNothing) {
+  for (int failing = 0; failing < 40; ++failing) {
+    TempDirectory dir;
+    const SsdOptions options = SmallOptions(dir.path() + "/c");
+    Life life(options);
+    ASSERT_TRUE(life.Start().status.ok());
+    Bustle bustle(life);
+    bustle.MakeItWorthLeast();
+    life.no_retry = true;
+    (void)life.Put("new", 1, kBytes);
+    life.Pass(1'100'000'000);
+    for (int i = 0; i < failing; ++i) life.Turn();
+    {
+      const Unreadable unreadable(options);
+      life.Turn();
+      life.Turn();
+    }
+    EXPECT_FALSE(life.RunUntil([] { return false; }, 2));
+    EXPECT_EQ(bustle.Left(), 9) << failing;
+    EXPECT_EQ(life.gone.size(), 0u) << failing;
+    EXPECT_EQ(life.tier->status().live_records, life.items.size()) << failing;
+  }
+}
+
+}  // namespace
+
+bool CannotBeRead(int fd, std::uint64_t offset, std::uint64_t bytes) { return Unreadable::Hits(fd, offset, bytes); }
+
+}  // namespace tierd::ssd
+
+// In libc's place, for all of this program.
+extern "C" ssize_t pread(int fd, void* to, std::size_t bytes, off_t offset) {
+  if (tierd::ssd::CannotBeRead(fd, static_cast<std::uint64_t>(offset), bytes)) {
+    errno = EIO;
+    return -1;
+  }
+  return ::syscall(SYS_pread64, fd, to, bytes, offset);
+}
