@@ -9,6 +9,7 @@
 #include "client_lib/abi/path_hash.h"
 #include "tierd/base/check.h"
 #include "tierd/base/prefetch.h"
+#include "tierd/engine/out_of_memory.h"
 
 namespace tierd::engine {
 namespace {
@@ -42,6 +43,11 @@ abi::FileKey Catalogue::KeyOf(std::uint32_t wire_id, std::string_view relative) 
   return abi::HashPath(index_->hash_secret(), wire_id, relative.data(), relative.size());
 }
 
+bool Catalogue::Takes(const io::FileStat& stat, std::uint64_t chunk_bytes) {
+  if (S_ISDIR(stat.mode) || S_ISLNK(stat.mode)) return true;
+  return stat.size <= abi::kMaxFileSize && stat.size / chunk_bytes < kMostChunks;
+}
+
 FileId Catalogue::Find(abi::FileKey key) const {
   const auto found = index_->Find(key);
   if (!found) return kNoFile;
@@ -49,6 +55,7 @@ FileId Catalogue::Find(abi::FileKey key) const {
 }
 
 FileId Catalogue::NewFile(std::uint16_t source, std::string_view relative, abi::FileKey key, std::uint16_t flags) {
+  if (files_per_source_.size() <= source) files_per_source_.resize(source + 1u);
   std::uint32_t id;
   if (!free_files_.empty()) {
     id = free_files_.back();
@@ -67,16 +74,15 @@ FileId Catalogue::NewFile(std::uint16_t source, std::string_view relative, abi::
   record.flags = flags;
   record.version_tag = NextSequence();
   ++file_count_;
-  if (files_per_source_.size() <= source) files_per_source_.resize(source + 1u);
   ++files_per_source_[source];
   return static_cast<FileId>(id);
 }
 
 ObjectId Catalogue::NewObject(FileId file, std::uint32_t chunk, std::uint32_t bytes, std::uint32_t flags) {
   std::uint32_t id;
-  if (!free_objects_.empty()) {
-    id = free_objects_.back();
-    free_objects_.pop_back();
+  if (free_object_ != Raw(kNoObject)) {
+    id = free_object_;
+    free_object_ = objects_[id].chunk;
   } else {
     id = static_cast<std::uint32_t>(objects_.PushBack(ObjectRecord{}));
   }
@@ -90,7 +96,7 @@ ObjectId Catalogue::NewObject(FileId file, std::uint32_t chunk, std::uint32_t by
 
 void Catalogue::MakeObjects(FileId id, std::uint64_t size, std::uint64_t chunk_bytes) {
   FileRecord& record = file(id);
-  if (size == 0 || (record.flags & kFileNotRegular) != 0) {
+  if (size == 0 || (record.flags & (kFileNotRegular | kFileBare)) != 0) {
     record.objects = Raw(kNoObject);
     return;
   }
@@ -104,8 +110,10 @@ void Catalogue::MakeObjects(FileId id, std::uint64_t size, std::uint64_t chunk_b
     free_chunk_lists_.pop_back();
   } else {
     list = static_cast<std::uint32_t>(chunk_lists_.size());
+    if (free_chunk_lists_.capacity() <= list) free_chunk_lists_.reserve(2 * list + 16);  // so that each can be given back
     chunk_lists_.emplace_back();
   }
+  record.objects = list;  // now: where memory runs out on the way, DropObjects finds what there is
   const auto count = static_cast<std::uint32_t>((size + chunk_bytes - 1) / chunk_bytes);
   std::vector<ObjectId>& chunks = chunk_lists_[list];
   chunks.reserve(count);
@@ -113,24 +121,25 @@ void Catalogue::MakeObjects(FileId id, std::uint64_t size, std::uint64_t chunk_b
     const std::uint64_t left = size - std::uint64_t{chunk} * chunk_bytes;
     chunks.push_back(NewObject(id, chunk, static_cast<std::uint32_t>(std::min(left, chunk_bytes)), 0));
   }
-  record.objects = list;
+}
+
+void Catalogue::DropObject(ObjectId id) {
+  ObjectRecord& gone = object(id);
+  TIERD_CHECK(gone.frame == ram::kNoFrame && (gone.flags & kObjectOnSsd) == 0);
+  gone.flags = 0;
+  gone.chunk = free_object_;
+  free_object_ = Raw(id);
 }
 
 void Catalogue::DropObjects(FileId id) {
   FileRecord& record = file(id);
-  auto drop = [this](ObjectId object_id) {
-    const ObjectRecord& gone = object(object_id);
-    TIERD_CHECK(gone.frame == ram::kNoFrame && (gone.flags & kObjectOnSsd) == 0);
-    objects_[Raw(object_id)].flags = 0;
-    free_objects_.push_back(Raw(object_id));
-  };
   if (record.objects == Raw(kNoObject)) return;
   if ((record.flags & kFileChunked) != 0) {
-    for (ObjectId chunk : chunk_lists_[record.objects]) drop(chunk);
+    for (ObjectId chunk : chunk_lists_[record.objects]) DropObject(chunk);
     std::vector<ObjectId>().swap(chunk_lists_[record.objects]);
     free_chunk_lists_.push_back(record.objects);
   } else {
-    drop(static_cast<ObjectId>(record.objects));
+    DropObject(static_cast<ObjectId>(record.objects));
   }
   record.objects = Raw(kNoObject);
 }
@@ -146,7 +155,7 @@ std::uint32_t Catalogue::DirOf(std::string_view dir) {
 ram::SlotValues Catalogue::ValuesFor(FileId id, const io::FileStat& stat) {
   const FileRecord& record = file(id);
   ram::SlotValues values;
-  values.size = stat.size;
+  values.size = std::min(stat.size, abi::kMaxFileSize);
   values.kind = KindFor(record);
   values.attr_class = index_->AttrClass({stat.dev, stat.mode, stat.uid, stat.gid, stat.nlink, 0, 0});
   values.deadline = abi::kDeadlineExpired;
@@ -160,12 +169,14 @@ ram::SlotValues Catalogue::ValuesFor(FileId id, const io::FileStat& stat) {
 std::optional<FileId> Catalogue::Add(std::uint16_t source, std::string_view relative, abi::FileKey key, const io::FileStat& stat,
                                      std::uint64_t chunk_bytes) {
   const FileId id = NewFile(source, relative, key, FlagsFor(stat, chunk_bytes));
-  if (!index_->Insert(key, ValuesFor(id, stat), Raw(id))) {
-    Remove(id);
-    return std::nullopt;
-  }
-  MakeObjects(id, stat.size, chunk_bytes);
-  return id;
+  bool inserted = false;
+  const bool survived = Survives([&] {
+    inserted = index_->Insert(key, ValuesFor(id, stat), Raw(id)).has_value();
+    if (inserted) MakeObjects(id, stat.size, chunk_bytes);
+  });
+  if (survived && inserted) return id;
+  Remove(id);
+  return std::nullopt;
 }
 
 std::optional<FileId> Catalogue::AddAlias(std::uint16_t source, std::string_view relative, abi::FileKey key, abi::FileKey target) {
@@ -185,27 +196,30 @@ void Catalogue::Remove(FileId id) {
   FileRecord& record = file(id);
   TIERD_CHECK((record.flags & kFileUsed) != 0);
   if (const auto listing = listings_.find(Raw(id)); listing != listings_.end()) {
-    TIERD_CHECK(object(listing->second).frame == ram::kNoFrame);
-    objects_[Raw(listing->second)].flags = 0;
-    free_objects_.push_back(Raw(listing->second));
+    DropObject(listing->second);
     listings_.erase(listing);
   }
   DropObjects(id);
   if (const auto found = index_->Find(record.key); found && found->owner == Raw(id)) index_->Erase(found->ordinal);
-  names_.Remove(record.name);
   record.flags = 0;
-  free_files_.push_back(Raw(id));
   --file_count_;
   --files_per_source_[record.source];
+  // Last: what is free is lost where there is no memory to note it.
+  names_.Remove(record.name);
+  free_files_.push_back(Raw(id));
 }
 
 void Catalogue::ChangeVersion(FileId id, const io::FileStat& stat, std::uint64_t chunk_bytes) {
   FileRecord& record = file(id);
   DropObjects(id);
-  record.flags = static_cast<std::uint16_t>(FlagsFor(stat, chunk_bytes) | (record.flags & (kFilePinned | kFileDemanded)));
+  const std::uint16_t kept = record.flags & (kFilePinned | kFileDemanded);
+  record.flags = static_cast<std::uint16_t>((Takes(stat, chunk_bytes) ? FlagsFor(stat, chunk_bytes) : kFileUsed | kFileBare) | kept);
   record.version_tag = NextSequence();
   index_->Update(OrdinalOf(id), ValuesFor(id, stat));
-  MakeObjects(id, stat.size, chunk_bytes);
+  if (Survives([&] { MakeObjects(id, stat.size, chunk_bytes); })) return;
+  DropObjects(id);
+  record.flags = static_cast<std::uint16_t>(kFileUsed | kFileBare | kept);
+  index_->Update(OrdinalOf(id), ValuesFor(id, stat));
 }
 
 io::FileStat Catalogue::StatOf(FileId id) const {

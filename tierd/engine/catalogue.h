@@ -38,6 +38,7 @@ enum FileFlags : std::uint16_t {
   kFileDemanded = 256,  // a reader asked for it (warm-up counts distinct files)
   kFileUnproven = 512,  // racy, and in the making when it was read, or read ahead of use: compared with the source at each use, until it is older
   kFileOther = 1024,  // FIFO, socket, device: metadata alone, the client opens the real one
+  kFileBare = 2048,   // has no objects though it has bytes: too large (Catalogue::Takes), or no memory for them. Compared with the source at each use, and read there
 };
 // What has no bytes that could be cached.
 inline constexpr std::uint16_t kFileNotRegular = kFileDirectory | kFileSymlink | kFileAlias | kFileOther;
@@ -61,7 +62,7 @@ enum ObjectFlags : std::uint32_t {
 
 struct ObjectRecord {
   FileId file = kNoFile;
-  std::uint32_t chunk = 0;
+  std::uint32_t chunk = 0;             // of one that is not used: the next such one
   ram::FrameId frame = ram::kNoFrame;  // published frame
   std::uint32_t flags = 0;
   std::uint32_t bytes = 0;  // payload of this chunk; of a listing: of its present frame
@@ -89,18 +90,23 @@ class Catalogue {
   // The key of a path of a source, with the index's secret.
   abi::FileKey KeyOf(std::uint32_t wire_id, std::string_view relative) const;
 
+  // All objects of a file are made in one turn of the loop, ~40 ns each: of 4 TiB at 4 MiB a chunk that is 40 ms, once in the life of the version.
+  static constexpr std::uint64_t kMostChunks = std::uint64_t{1} << 20;
+  // Whether a file has few enough chunks, and a size that a slot can say. (A sparse file may have 8 EiB.)
+  static bool Takes(const io::FileStat& stat, std::uint64_t chunk_bytes);
+
   const std::uint8_t* hash_secret() const { return index_->hash_secret(); }
 
   // The file, directory, symlink or alias with that key; kNoFile if unknown.
   FileId Find(abi::FileKey key) const;
-  // Adds a file record with its slot (deadline expired) and, for a regular file of size > 0, its objects. The key must be unknown. None when
-  // the index cannot take it right now (growth under way and full): the caller serves without caching.
+  // Adds a file record with its slot (deadline expired) and, for a regular file of size > 0, its objects. The key must be unknown, the file one
+  // that Takes() says yes to. None when the index cannot take it right now (growth under way and full), or there is no memory: the caller serves without caching.
   std::optional<FileId> Add(std::uint16_t source, std::string_view relative, abi::FileKey key, const io::FileStat& stat, std::uint64_t chunk_bytes);
   // An alias slot that leads to `target`.
   std::optional<FileId> AddAlias(std::uint16_t source, std::string_view relative, abi::FileKey key, abi::FileKey target);
   // Removes record, slots and objects; no object may be in a tier any more.
   void Remove(FileId file);
-  // Rewrites the slot for another version of the same path; objects are made anew. No object may be in a tier any more.
+  // Rewrites the slot for another version of the same path; objects are made anew, unless it becomes kFileBare. No object may be in a tier any more.
   void ChangeVersion(FileId file, const io::FileStat& stat, std::uint64_t chunk_bytes);
 
   // The metadata in the slot, as clients see it.
@@ -168,6 +174,7 @@ class Catalogue {
   ObjectId NewObject(FileId file, std::uint32_t chunk, std::uint32_t bytes, std::uint32_t flags);
   void MakeObjects(FileId file, std::uint64_t size, std::uint64_t chunk_bytes);
   void DropObjects(FileId file);
+  void DropObject(ObjectId object);
   std::uint32_t DirOf(std::string_view dir);
   ram::SlotValues ValuesFor(FileId file, const io::FileStat& stat);
 
@@ -175,7 +182,7 @@ class Catalogue {
   PagedVector<FileRecord> files_;
   PagedVector<ObjectRecord> objects_;
   std::vector<std::uint32_t> free_files_;
-  std::vector<std::uint32_t> free_objects_;
+  std::uint32_t free_object_ = Raw(kNoObject);  // chain through ObjectRecord::chunk: to give one back takes no memory
   std::vector<std::vector<ObjectId>> chunk_lists_;
   std::vector<std::uint32_t> free_chunk_lists_;
   std::unordered_map<std::uint32_t, ObjectId> listings_;  // by FileId of the directory

@@ -307,6 +307,7 @@ void Engine::AdoptRecord(SourceUnit& unit, const ssd::RecoveredRecord& record) {
     stat.size = record.identity.version.size;
     stat.mtime_ns = record.identity.version.mtime_ns;
     stat.ctime_ns = record.identity.version.ctime_ns;
+    if (!Catalogue::Takes(stat, unit.options.chunk_bytes)) return ssd_->Forget(record.location);
     auto added = catalogue_->Add(unit.index, record.path, key, stat, unit.options.chunk_bytes);
     if (!added) {
       GrowIndexNow();

@@ -71,7 +71,8 @@ class Fetcher {
   void RefreshAhead(SourceUnit& unit, FileId file, BringCallback done);
 
   // A walk has seen this entry: it becomes known, or its version and deadline follow; where it differs from what was compared with the source before, the source
-  // is asked again. kLater: the index has no room for it just now, but is growing. kNoRoom: nor will it soon.
+  // is asked again. kLater: the index has no room for it just now, but is growing. kNoRoom: nor will it soon. What is too large for the catalogue stays unknown (kKnown: nothing
+  // more is to be done).
   enum class Observed : std::uint8_t { kKnown, kLater, kNoRoom };
   Observed Observe(SourceUnit& unit, std::string_view path, const io::FileStat& stat, std::int64_t stat_sent_ns);
 

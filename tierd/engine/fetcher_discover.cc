@@ -120,6 +120,10 @@ void Fetcher::OnDiscoveredStat(SourceUnit& unit, const DiscoveryPtr& discovery, 
     return ResolveAlias(unit, discovery);
   }
   FileId file = catalogue_.Find(discovery->key);
+  if (file == kNoFile && !Catalogue::Takes(reply.stat, unit.options.chunk_bytes)) {
+    for (const Waiter& waiter : discovery->waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kTooLarge, kNoFile);
+    return;
+  }
   if (file == kNoFile) {
     const auto added = catalogue_.Add(unit.index, discovery->path, discovery->key, reply.stat, unit.options.chunk_bytes);
     if (!added && catalogue_.growing()) {  // there will be room for it in the index soon
@@ -214,7 +218,8 @@ bool Fetcher::Doubted(SourceUnit& unit, const DiscoveryPtr& discovery) {
 void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const source::ReadResult& result) {
   if (Doubted(unit, discovery)) return;
   FileId file = catalogue_.Find(discovery->key);
-  if (file == kNoFile) {
+  const bool takes = Catalogue::Takes(result.version, unit.options.chunk_bytes);
+  if (file == kNoFile && takes) {
     const auto added = catalogue_.Add(unit.index, discovery->path, discovery->key, result.version, unit.options.chunk_bytes);
     if (added) {
       file = *added;
@@ -223,13 +228,14 @@ void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const sourc
       stalled_.Add([this, &unit, discovery, result] { Adopt(unit, discovery, result); });
       return;
     }
-  } else if (!unit.reader->SameVersion(catalogue_.StatOf(file), result.version)) {
+  } else if (file != kNoFile && !unit.reader->SameVersion(catalogue_.StatOf(file), result.version)) {
     ApplyVersion(unit, file, result.version);
   }
-  if (file == kNoFile) {
+  if (file == kNoFile || !takes) {
+    const abi::Fallback reason = takes ? abi::Fallback::kNoFrame : abi::Fallback::kTooLarge;
     EndDiscovery(discovery);
     EndStaging(discovery);
-    for (const Waiter& waiter : discovery->waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNoFrame, kNoFile);
+    for (const Waiter& waiter : discovery->waiters) Finish(waiter, BringOutcome::kFailed, reason, kNoFile);
     return;
   }
   ConfirmBytes(unit, file, result, HasClient(discovery->waiters));

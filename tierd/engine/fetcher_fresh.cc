@@ -29,6 +29,7 @@ std::uint32_t Fetcher::DeadlineFor(const SourceUnit& unit, std::int64_t stat_sen
 }
 
 void Fetcher::Confirm(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, bool racy) {
+  if ((catalogue_.file(file).flags & kFileBare) != 0) return;  // its deadline stays over
   if (invalidations_.Any(stat_sent_ns) && invalidations_.Covers(unit.index, catalogue_.PathOf(file), stat_sent_ns)) {
     catalogue_.SetDeadline(file, abi::kDeadlineExpired);  // older than what a client knows: the next one to ask compares again
     return;
@@ -117,6 +118,9 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
       }
       return;
     }
+  } else if ((record.flags & kFileBare) != 0) {
+    ApplyVersion(unit, file, reply.stat);
+    ConfirmFacts(unit, file, reply.stat_sent_ns, reply.racy);
   } else if (!unit.reader->SameVersion(catalogue_.StatOf(file), reply.stat)) {
     ++counters_.invalidated_changed;
     ApplyVersion(unit, file, reply.stat);
@@ -131,12 +135,18 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
     catalogue_.CompleteAttributes(file, reply.stat);
     ConfirmFacts(unit, file, reply.stat_sent_ns, reply.racy);
   }
+  if ((record.flags & kFileBare) != 0) {
+    for (const Waiter& waiter : waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kTooLarge, kNoFile);
+    return;
+  }
   Again(unit, file, std::move(waiters));
 }
 
 void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& stat) {
   // Records of earlier lives count no more once the dataset was made void in this one.
   const bool has_records = unit.void_before == 0 || (catalogue_.file(file).flags & kFileChecked) != 0;
+  const bool bare = (catalogue_.file(file).flags & kFileBare) != 0;
+  if (bare && !Catalogue::Takes(stat, unit.options.chunk_bytes)) return;  // nothing is kept of it that could be old
   Waiters orphans;
   const std::uint32_t chunks = catalogue_.ChunkCount(file);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) Orphan(catalogue_.ObjectOf(file, chunk), &orphans);
@@ -155,6 +165,7 @@ void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& st
 Fetcher::Observed Fetcher::Observe(SourceUnit& unit, std::string_view path, const io::FileStat& stat, std::int64_t stat_sent_ns) {
   const abi::FileKey key = catalogue_.KeyOf(unit.wire_id, path);
   FileId file = catalogue_.Find(key);
+  if (file == kNoFile && !Catalogue::Takes(stat, unit.options.chunk_bytes)) return Observed::kKnown;
   if (file == kNoFile) {
     const auto added = catalogue_.Add(unit.index, path, key, stat, unit.options.chunk_bytes);
     if (!added) return catalogue_.growing() ? Observed::kLater : Observed::kNoRoom;
