@@ -119,7 +119,7 @@ static_assert(offsetof(Slot, mtime_ns) == 40 && offsetof(Slot, ctime_ns) == 48 &
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 // What many files share, so that a slot stays one line: attribute class n is IndexHeader-relative attrs[n]; entry 0 is unused.
-// Classes are only added during an index's life, each complete before the first slot names it.
+// Classes are only added during an index's life, each complete before the first slot names it. Mode 0: only `dev` is known (as entry 0, stat goes to the source).
 struct AttrClass {
   std::uint64_t dev = 0;
   std::uint32_t mode = 0;

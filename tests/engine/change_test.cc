@@ -167,5 +167,33 @@ TEST_F(ChangeTest, AnErrorIsPassedOnAndNotRemembered) {  // F40
   EXPECT_EQ(Fetch("not/there").bytes, "now it is");
 }
 
+// A directory in which subdirectories come has another link count each time.
+TEST_F(ChangeTest, FilesOfANewKindAreCachedWhenAttributeClassesHaveRunOut) {
+  const std::string name = Write("file", Bytes("file", 1000));
+  StartEngine();
+  io::FileStat stat;
+  stat.dev = unit().source->root_stat().dev;
+  stat.mode = S_IFREG | 0644;
+  stat.ino = 4711;
+  stat.size = 10;
+  for (stat.uid = 70'000; stat.uid < 70'000 + abi::kMaxAttrClasses; ++stat.uid) {
+    engine().fetcher().Observe(unit(), "known", stat, 1);
+    stat.mtime_ns += 1;
+    engine().catalogue().file(FileOf("known")).flags &= static_cast<std::uint16_t>(~kFileChecked);
+  }
+  ASSERT_EQ(::chmod((tree_ / name).c_str(), 0604), 0);
+  ASSERT_EQ(Fetch(name).bytes, Bytes(name, 1000));
+  EXPECT_EQ(engine().catalogue().StatOf(FileOf(name)).mode, 0u) << "who wants its attributes asks the source";
+  const std::uint64_t opens = source_io_.count(io::Step::kOpen);
+  const std::uint64_t changes = engine().counters().invalidated_changed;
+  for (int i = 0; i < 3; ++i) {
+    const Answer answer = FetchLater(name);
+    EXPECT_EQ(answer.tier(), abi::Tier::kRam);
+    EXPECT_EQ(answer.bytes, Bytes(name, 1000));
+  }
+  EXPECT_EQ(source_io_.count(io::Step::kOpen), opens) << "it is the same version";
+  EXPECT_EQ(engine().counters().invalidated_changed, changes);
+}
+
 }  // namespace
 }  // namespace tierd::engine

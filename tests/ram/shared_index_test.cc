@@ -326,13 +326,32 @@ TEST(SharedIndex, AttributeClassesAreSharedAndSurviveGrowth) {
   EXPECT_EQ(index->AttrClass(b), second);
   EXPECT_EQ(index->Attrs(0).mode, 0u);
   EXPECT_EQ(index->Attrs(1 << 20).mode, 0u);
-  for (std::uint32_t uid = 0; uid < abi::kMaxAttrClasses; ++uid) {
-    b.uid = uid;
-    (void)index->AttrClass(b);
+}
+
+// Versions are compared with the device, so it must be known; and a mode of 0 sends who wants the rest to the source.
+TEST(SharedIndex, WhenAttributeClassesRunOutTheDeviceIsStillKnown) {
+  auto index = Make(64);
+  abi::AttrClass file{.dev = 1, .mode = 0100644, .uid = 1000};
+  const std::uint32_t first = index->AttrClass(file);
+  abi::AttrClass directory{.dev = 1, .mode = 040755};
+  for (directory.nlink = 2; directory.nlink < 5000; ++directory.nlink) (void)index->AttrClass(directory);
+  EXPECT_EQ(index->Attrs(index->AttrClass(directory)).mode, 0u);
+  file.mode = 0100600;
+  EXPECT_EQ(index->Attrs(index->AttrClass(file)).mode, 0100600u) << "what directories have been with how many links takes no file's class";
+  for (file.uid = 0; file.uid < abi::kMaxAttrClasses; ++file.uid) (void)index->AttrClass(file);
+  file.uid = 123456;
+  const std::uint32_t bare = index->AttrClass(file);
+  EXPECT_EQ(index->AttrClass(directory), bare);
+  EXPECT_EQ(index->Attrs(bare).dev, 1u);
+  EXPECT_EQ(index->Attrs(bare).mode, 0u);
+  EXPECT_EQ(index->Attrs(bare).uid, 0u);
+  EXPECT_EQ(index->AttrClass({.dev = 1, .mode = 0100644, .uid = 1000}), first);
+  for (std::uint64_t dev = 2; dev < 2 + SharedIndex::kBareClasses; ++dev) {
+    file.dev = dev;
+    (void)index->AttrClass(file);
   }
-  b.uid = 123456;
-  EXPECT_EQ(index->AttrClass(b), 0u) << "all classes are taken: unknown";
-  EXPECT_EQ(index->AttrClass(a), first);
+  file.dev = 1000;
+  EXPECT_EQ(index->AttrClass(file), 0u) << "of too many devices: unknown";
 }
 
 // A9: the shared index <= 128 bytes a file averaged over 1..10 M files, <= 170 at the worst point; the private owner array counted in. The rule of

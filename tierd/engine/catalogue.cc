@@ -386,7 +386,9 @@ void Catalogue::CompleteAttributes(FileId id, const io::FileStat& stat) {
   const std::uint32_t ordinal = OrdinalOf(id);
   ram::SlotValues values = index_->Read(ordinal);
   if (index_->Attrs(values.attr_class).mode != 0) return;
-  values.attr_class = index_->AttrClass({stat.dev, stat.mode, stat.uid, stat.gid, stat.nlink, 0, 0});
+  const std::uint32_t attr_class = index_->AttrClass({stat.dev, stat.mode, stat.uid, stat.gid, stat.nlink, 0, 0});
+  if (attr_class == values.attr_class) return;  // no class is left for them
+  values.attr_class = attr_class;
   index_->Update(ordinal, values);
 }
 

@@ -1,5 +1,7 @@
 #include "tierd/ram/shared_index.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -115,7 +117,8 @@ void SharedIndex::PrefetchOwnerAt(std::uint8_t generation_low, std::uint32_t ord
 
 std::uint32_t SharedIndex::AttrClass(const abi::AttrClass& attrs) {
   if (const auto known = classes_.find(attrs); known != classes_.end()) return known->second;
-  if (next_class_ >= abi::kMaxAttrClasses) return 0;
+  const std::uint32_t limit = attrs.mode == 0 ? abi::kMaxAttrClasses : S_ISDIR(attrs.mode) ? abi::kMaxAttrClasses / 2 : abi::kMaxAttrClasses - kBareClasses;
+  if (next_class_ >= limit) return attrs.mode == 0 ? 0 : AttrClass({.dev = attrs.dev});
   const std::uint32_t id = next_class_++;
   // Complete before any slot names it: the slot's even sequence is stored later, with release.
   current_->attrs()[id] = attrs;

@@ -58,8 +58,11 @@ class SharedIndex {
   // A hint: OwnerAt will be asked soon.
   void PrefetchOwnerAt(std::uint8_t generation_low, std::uint32_t ordinal) const;
 
-  // The id of that class of attributes, made when new; 0 ("unknown": clients stat the source) when all 4095 are taken.
+  // The id of that class of attributes, made when new. Classes are never given back (readers read them without a lock): when they run out, the class that says the
+  // device and nothing else (mode 0: clients stat the source), of which some are kept back, so that versions can still be compared. Directories, whose link
+  // counts change with each subdirectory, get half of the classes. 0 ("unknown") when those kept back are taken, too.
   std::uint32_t AttrClass(const abi::AttrClass& attrs);
+  static constexpr std::uint32_t kBareClasses = 64;  // kept back: as many devices
   // All zero for id 0 or one never given out.
   abi::AttrClass Attrs(std::uint32_t attr_class) const;
 
