@@ -101,5 +101,53 @@ TEST_F(TierTest, FreezeKeepsWhatCameFirstAndPassesTheRestThrough) {
   EXPECT_EQ(engine().counters().evictions[0][static_cast<std::size_t>(EvictCause::kCapacity)], 0u);
 }
 
+// Of the segments that go, what is pinned moves to where others make room.
+TEST_F(TierTest, PinnedFilesOutlastASmallerTier) {
+  options_.ram.capacity_bytes = 64 << 20;
+  const auto names = MakeFiles(150, 400'000);
+  StartEngine();
+  for (const std::string& name : names) (void)Fetch(name);
+  std::vector<std::string> pinned;
+  for (const std::string& name : names) {
+    if (InRam(name) && pinned.size() < 40) pinned.push_back(name);  // 16 MB of 64
+  }
+  ASSERT_EQ(pinned.size(), 40u);
+  for (const std::string& name : pinned) engine().placement().SetPinned(FileOf(name), true);
+  int gone = 0;
+  engine().placement().on_pinned_gone = [&](ObjectId) { ++gone; };
+  const auto shrink_to = [&](std::uint64_t bytes) {
+    engine().placement().SetRamCapacity(bytes);
+    engine().Kick();
+    return RunUntil([&] { return engine().ram().segment_bytes() <= bytes; });
+  };
+  ASSERT_TRUE(shrink_to(32 << 20));
+  EXPECT_EQ(Count(pinned, true, false), pinned.size());
+  EXPECT_EQ(gone, 0);
+  EXPECT_GT(engine().placement().ram_resident_objects(), pinned.size()) << "no more left than had to";
+  for (const std::string& name : pinned) EXPECT_EQ(Fetch(name).bytes, Bytes(name, 400'000));
+  ASSERT_TRUE(shrink_to(16 << 20));
+  EXPECT_EQ(gone, 1) << "said once, when there is nobody left to make room";
+  EXPECT_GT(Count(pinned, true, false), 25u);
+  EXPECT_EQ(engine().placement().ram_resident_objects(), Count(pinned, true, false));
+}
+
+// A policy that names nobody, and a listing, which it does not know.
+TEST_F(TierTest, WhoIsNotNamedMakesWayForPinnedFilesToo) {
+  options_.ram.capacity_bytes = 64 << 20;
+  source_options().policy = "freeze";
+  const auto names = MakeFiles(150, 400'000);
+  StartEngine();
+  for (const std::string& name : names) (void)Fetch(name);
+  std::vector<std::string> pinned;
+  for (const std::string& name : names) {
+    if (InRam(name) && abi::DecodeLocation(engine().placement().LocationWordOf(ObjectOf(name))).segment == 4 && pinned.size() < 20) pinned.push_back(name);
+  }
+  for (const std::string& name : pinned) engine().placement().SetPinned(FileOf(name), true);
+  engine().placement().SetRamCapacity(32 << 20);
+  engine().Kick();
+  ASSERT_TRUE(RunUntil([&] { return engine().ram().segment_bytes() <= (32u << 20); }));
+  EXPECT_EQ(Count(pinned, true, false), pinned.size());
+}
+
 }  // namespace
 }  // namespace tierd::engine

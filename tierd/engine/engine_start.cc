@@ -97,6 +97,9 @@ Status Engine::Start(ReplySink& replies) {
     fetcher_->Resume();
     ScheduleTurn();
   };
+  placement_->on_pinned_gone = [this](ObjectId object) {
+    Log("pinned_evicted first=\"" + catalogue_->PathOf(catalogue_->object(object).file) + "\" reason=\"ram is smaller than what is pinned\"");
+  };
   fetcher_->on_mismatch = [this](const std::string& line) { Log(line); };
   fetcher_->on_dataset_void = [this](SourceUnit& unit) { VoidDataset(unit); };
   fetcher_->on_first_demand = [this](SourceUnit& unit, FileId file) {

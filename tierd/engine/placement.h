@@ -101,7 +101,8 @@ class Placement final : public ssd::SsdOwner {
   void EvictSsd(ObjectId object, EvictCause cause);
   // Both tiers, every object of the file (and the listing of a directory).
   void EvictFile(FileId file, EvictCause cause);
-  // Pinned files are evicted by request or change only. They may leave RAM for the SSD tier's copy, never the node.
+  // Pinned files are evicted by request or change only. They may leave RAM for the SSD tier's copy; the node only where the RAM tier has to become smaller than what is
+  // pinned in it (on_pinned_gone).
   void SetPinned(FileId file, bool pinned);
   // An object was read ahead of use; noted so that what leaves unread is counted.
   void NotePrefetched(ObjectId object) { catalogue_.object(object).flags |= kObjectUnread; }
@@ -129,6 +130,8 @@ class Placement final : public ssd::SsdOwner {
 
   // Called when memory that somebody waited for has come.
   std::function<void()> on_space;
+  // A pinned object is about to leave the node: the first of a RAM tier that shrinks.
+  std::function<void(ObjectId)> on_pinned_gone;
 
   // The compactor moved a live frame (RamTier's callback).
   void OnFrameMoved(ObjectId object, ram::FrameId from, ram::FrameId to);
@@ -164,6 +167,11 @@ class Placement final : public ssd::SsdOwner {
   bool CanGrow() const;
   bool MemoryIsComing();
   void GrowIfUseful();
+  bool IsPinned(ObjectId object) const { return (catalogue_.file(catalogue_.object(object).file).flags & kFilePinned) != 0; }
+  bool HasCopyOnSsd(ObjectId object);
+  void LeaveClosedSegments(std::span<const ram::OwnerId> owners);
+  void MakeWayForPinned(ObjectId object, std::uint64_t bytes);
+  std::uint64_t EvictForPinned(std::uint64_t bytes);
   void StartSegment();
   void OnNoSegment(const ram::SegmentTicket& ticket, std::string why);
   ObjectId LiveObjectOf(const ssd::SsdRecord& record);
@@ -200,6 +208,12 @@ class Placement final : public ssd::SsdOwner {
   std::int64_t backfill_pause_ns_ = 0;   // longer with each refusal in a row
   bool segment_under_way_ = false;
   std::size_t yield_position_ = 0;         // where ResidentsYield looks next
+  // While the tier shrinks: pinned objects that have to move.
+  std::uint64_t way_position_ = 0;         // of RamTier::WalkOwners
+  bool way_found_ = false;                 // somebody who could leave for them, since the walk began
+  ObjectId had_room_ = kNoObject;          // for it there was a place at the last look
+  std::int64_t pinned_wait_until_ns_ = 0;  // for what readers hold
+  bool pinned_gone_ = false;
   std::uint32_t transit_under_way_ = 0;  // frames that pass through, with I/O under way
   std::int64_t grow_again_ns_ = 0;      // after segment_failure_
   std::uint32_t segments_leaving_ = 0;  // a worker gives them back

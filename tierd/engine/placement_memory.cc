@@ -9,7 +9,12 @@ namespace tierd::engine {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
+constexpr std::uint32_t kRam = TIERD_TIER_RAM;
 constexpr std::size_t kVictimBatch = 64;
+constexpr int kVictimRounds = 8;
+constexpr std::size_t kMostForPinned = 256;                        // leave at a step
+constexpr std::uint64_t kPinnedAtOnce = 4 * kMiB;                 // what a step moves
+constexpr std::int64_t kLimboPatienceNs = 1'000'000'000;         // for readers to be done with what has left
 constexpr std::int64_t kGrowPauseNs = 2'000'000'000;  // after a segment could not be made
 
 }  // namespace
@@ -80,16 +85,96 @@ Status Placement::CreateFirstSegment() {
 bool Placement::Turn() {
   bool more = backfill_wanted_ && Backfill();
   if (ram_.shrinking()) {
-    for (const ram::OwnerId owner : ram_.ShrinkStep(kVictimBatch)) EvictRam(static_cast<ObjectId>(owner), EvictCause::kPressure);
+    LeaveClosedSegments(ram_.ShrinkStep(kVictimBatch));
     ram_.ReclaimLimbo(4096);
     if (auto segment = ram_.TakeEmptySegment()) {
       GiveBack(std::move(*segment));
       more = true;
     }
-  } else if (ram_.WantsCompaction()) {
-    more |= ram_.CompactStep(catalogue_max_chunk_) == ram::Compactor::Outcome::kMore;
+  } else {
+    pinned_gone_ = false;
+    if (ram_.WantsCompaction()) more |= ram_.CompactStep(catalogue_max_chunk_) == ram::Compactor::Outcome::kMore;
   }
   return more;
+}
+
+// Of segments that are to go, and whose frames find no room elsewhere. What is pinned and nowhere else stays until others have made room for it.
+void Placement::LeaveClosedSegments(std::span<const ram::OwnerId> owners) {
+  ObjectId first = kNoObject;
+  std::uint64_t bytes = 0;
+  for (const ram::OwnerId owner : owners) {
+    const auto object = static_cast<ObjectId>(owner);
+    if (!IsPinned(object) || HasCopyOnSsd(object)) {
+      EvictRam(object, EvictCause::kPressure);
+      continue;
+    }
+    if (first == kNoObject) first = object;
+    bytes += ram_.Capacity(catalogue_.object(object).frame);
+  }
+  if (first != kNoObject) MakeWayForPinned(first, bytes);
+  else pinned_wait_until_ns_ = 0;
+}
+
+bool Placement::HasCopyOnSsd(ObjectId object) {
+  if (ssd_ == nullptr || OnSsd(object)) return ssd_ != nullptr;
+  const ObjectRecord& record = catalogue_.object(object);
+  if ((record.flags & kObjectListing) != 0) return false;
+  return CopyToSsd(object, {ram_.Data(record.frame), record.bytes}, {.generation = ssd_->DatasetGeneration(UnitOf(object).dataset_id), .why = TIERD_DEMOTION}) == Copied::kStored;
+}
+
+// The first of `bytes` that have to move. Where there is room enough in pieces those are joined; else what is not pinned leaves.
+void Placement::MakeWayForPinned(ObjectId object, std::uint64_t bytes) {
+  const std::uint64_t own = ram_.Capacity(catalogue_.object(object).frame);
+  const auto outcome = ram_.CompactStep(own, ram::RamTier::kCompactQuantumBytes / 2);  // a step of the shrinking copies as much again
+  if (outcome == ram::Compactor::Outcome::kMore) return;
+  const bool moves = outcome == ram::Compactor::Outcome::kEnough && std::exchange(had_room_, object) != object;
+  if (moves) return;  // at the next step; else the place was no good
+  had_room_ = kNoObject;
+  if (EvictForPinned(std::min(bytes, std::max(own, kPinnedAtOnce))) > 0) {
+    pinned_wait_until_ns_ = 0;
+    return;
+  }
+  if (way_position_ != 0 || std::exchange(way_found_, false)) return;  // the walk goes on, or once more
+  const std::int64_t now_ns = clock_.MonotonicNs();
+  if (pinned_wait_until_ns_ == 0) pinned_wait_until_ns_ = now_ns + kLimboPatienceNs;
+  if (ram_.limbo_frames() != 0 && now_ns < pinned_wait_until_ns_) return;
+  if (!std::exchange(pinned_gone_, true) && on_pinned_gone) on_pinned_gone(object);
+  EvictRam(object, EvictCause::kPressure);
+}
+
+// First whom the policies name; then whoever else is there, listings too. Returns the bytes that came free in segments that stay.
+std::uint64_t Placement::EvictForPinned(std::uint64_t bytes) {
+  std::uint64_t freed = 0;
+  std::size_t evicted = 0;
+  const auto evict = [&](ObjectId object) {
+    const ram::FrameId frame = catalogue_.object(object).frame;
+    if (!ram_.allocator().closed(ram_.allocator().segment(frame))) freed += ram_.Capacity(frame);
+    EvictRam(object, EvictCause::kPressure);
+    ++evicted;
+  };
+  std::uint32_t ids[kVictimBatch];
+  for (const auto& unit : sources_) {
+    std::size_t count = kVictimBatch;
+    for (int round = 0; round < kVictimRounds && count == kVictimBatch && freed < bytes && evicted < kMostForPinned; ++round) {
+      count = unit->policy.Victims(kRam, bytes - freed, ids);
+      for (std::size_t i = 0; i < count && freed < bytes; ++i) {
+        const auto victim = static_cast<ObjectId>(ids[i]);
+        if (IsPinned(victim)) unit->policy.Removed(kRam, Raw(victim));  // as in MakeRoom: not named again until it is unpinned
+        else if (InRam(victim)) evict(victim);
+      }
+    }
+  }
+  if (freed != 0) return freed;
+  std::vector<ram::OwnerId> owners;
+  way_position_ = ram_.WalkOwners(way_position_, kMostForPinned, owners);
+  for (std::size_t i = 0; i < owners.size() && freed < bytes; ++i) {
+    const auto object = static_cast<ObjectId>(owners[i]);
+    if (IsPinned(object) && !OnSsd(object)) continue;
+    if (ram_.allocator().closed(ram_.allocator().segment(catalogue_.object(object).frame))) continue;
+    evict(object);
+  }
+  way_found_ |= freed != 0;
+  return freed;
 }
 
 void Placement::GiveBack(ram::Segment segment) {
