@@ -196,9 +196,12 @@ class EngineTest : public testing::Test, private ReplySink {
     engine_->EndTurn();
   }
   FileId FileOf(const std::string& path) { return engine_->catalogue().Find(engine_->catalogue().KeyOf(unit().wire_id, path)); }
-  ObjectId ObjectOf(const std::string& path, std::uint32_t chunk = 0) { return engine_->catalogue().ObjectOf(FileOf(path), chunk); }
-  bool InRam(const std::string& path) { return engine_->placement().InRam(ObjectOf(path)); }
-  bool OnSsd(const std::string& path) { return engine_->placement().OnSsd(ObjectOf(path)); }
+  ObjectId ObjectOf(const std::string& path, std::uint32_t chunk = 0) {
+    const FileId file = FileOf(path);
+    return file == kNoFile ? kNoObject : engine_->catalogue().ObjectOf(file, chunk);
+  }
+  bool InRam(const std::string& path) { return ObjectOf(path) != kNoObject && engine_->placement().InRam(ObjectOf(path)); }
+  bool OnSsd(const std::string& path) { return ObjectOf(path) != kNoObject && engine_->placement().OnSsd(ObjectOf(path)); }
   JobStatus WaitForJob(std::uint64_t id) {
     EXPECT_TRUE(RunUntil([&] { return engine_->jobs().Find(id)->ended_ns != 0; }));
     return *engine_->jobs().Find(id);

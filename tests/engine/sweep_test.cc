@@ -163,6 +163,7 @@ TEST_F(SweepTest, AnInvalidationThatIsToldAgainIsServedByTheOneUnderWay) {
   EXPECT_EQ(engine().counters().invalidated_request - before, kFiles);
   engine().Advise(unit(), abi::AdviseOp::kInvalidate, "tree/3", {true, said_ns - 20'000'000}, count);
   EXPECT_EQ(ended, 3);
+  KnowFiles();  // what was invalidated was forgotten
   engine().Advise(unit(), abi::AdviseOp::kInvalidate, "tree", {true, SystemClock().MonotonicNs() + 20'000'000}, count);
   EXPECT_EQ(ended, 3) << "said since";
   ASSERT_TRUE(RunUntil([&] { return ended == 4; }));
@@ -228,6 +229,95 @@ TEST_F(SweepTest, ASetRewrittenBetweenTwoLivesIsVoidedOnce) {
   engine().placement().EvictSsd(ObjectOf(names[0]), EvictCause::kRequest);
   EXPECT_TRUE(Fetch(names[0]).bytes == Bytes(names[0], 20'000, 3));
   EXPECT_EQ(engine().ssd()->DatasetGeneration(unit().dataset_id), 2u);
+}
+
+class ForgetTest : public EngineTest {
+ protected:
+  void Invalidate(const std::string& path) {
+    bool swept = false;
+    engine().Advise(unit(), abi::AdviseOp::kInvalidate, path, {true}, [&](int error, std::uint64_t) {
+      EXPECT_EQ(error, 0);
+      swept = true;
+    });
+    ASSERT_TRUE(RunUntil([&] { return swept; }));
+  }
+};
+
+// Datasets come and go for as long as a daemon lives.
+TEST_F(ForgetTest, OfWhatWasInvalidatedNothingIsLeft) {
+  UseSsd();
+  StartEngine();
+  const Catalogue& catalogue = engine().catalogue();
+  std::size_t slots = 0, objects = 0;
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::string> names;
+    for (int i = 0; i < 300; ++i) names.push_back("run" + std::to_string(round) + "/" + std::to_string(i % 50) + "/" + std::to_string(i));
+    for (const std::string& name : names) ASSERT_EQ(Fetch(Write(name, name)).bytes, name);
+    ASSERT_EQ(Fetch("run" + std::to_string(round), abi::FetchOp::kList).status(), abi::FetchStatus::kFrame);
+    EXPECT_GE(catalogue.file_count(), names.size());
+    Invalidate("");
+    EXPECT_EQ(catalogue.file_count(), 0u);
+    EXPECT_EQ(engine().index().live(), 0u);
+    EXPECT_EQ(catalogue.directory_names(), 0u);
+    EXPECT_EQ(engine().placement().ram_resident_objects(), 0u);
+    if (round == 0) slots = catalogue.file_slots(), objects = catalogue.object_slots();
+  }
+  EXPECT_EQ(catalogue.file_slots(), slots) << "the records of the first round serve the others";
+  EXPECT_EQ(catalogue.object_slots(), objects);
+}
+
+TEST_F(ForgetTest, WhatIsPinnedOrAskedForStaysKnown) {
+  StartEngine();
+  const std::string pinned = Write("d/pinned", "1"), asked = Write("d/asked", "2"), read = Write("d/read", "3"), plain = Write("d/plain", "4");
+  for (const std::string& name : {pinned, asked, plain}) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  engine().placement().SetPinned(FileOf(pinned), true);
+  engine().fetcher().Invalidate(unit(), FileOf(asked), EvictCause::kChanged);
+  source_io_.Hold(io::Step::kStat);
+  const std::uint64_t stat = Ask(asked, abi::FetchOp::kStat);
+  const FileId id = FileOf(asked);
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting != 0; }));
+  Invalidate("d");
+  EXPECT_EQ(FileOf(plain), kNoFile);
+  EXPECT_NE(FileOf(pinned), kNoFile);
+  EXPECT_FALSE(InRam(pinned));
+  EXPECT_EQ(FileOf(asked), id);
+  source_io_.Hold(io::Step::kRead);
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(stat); }));
+  const std::uint64_t bytes = Ask(read);
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting != 0; }));
+  Invalidate("d");
+  EXPECT_EQ(FileOf(asked), kNoFile) << "nobody asks any more";
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(bytes); }));
+  EXPECT_EQ(answers()[bytes].bytes, "3");
+  EXPECT_EQ(Fetch(plain).bytes, "4");
+}
+
+TEST_F(ForgetTest, AChangeOfAnImmutableSetIsNoticedByWhatWasKnown) {
+  UseSsd();
+  source_options().staleness = abi::Staleness::kImmutable;
+  StartEngine();
+  const std::string name = Write("d/file", Bytes("file", 1000, 1));
+  ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  Invalidate("d");
+  Write(name, Bytes("file", 1001, 2));
+  EXPECT_EQ(Fetch(name).bytes, Bytes("file", 1001, 2));
+  EXPECT_GT(unit().void_before, 0u) << "no older record of the set may come back after a crash";
+}
+
+// The number of a directory's path is another one's when it has gone; a sweep that is under way meanwhile keeps to its own tree.
+TEST_F(ForgetTest, ASweepMeetsNoOtherTree) {
+  StartEngine();
+  for (int i = 0; i < 20; ++i) {
+    const std::string gone = "gone" + std::to_string(i), kept = "kept" + std::to_string(i);
+    ASSERT_EQ(Fetch(Write(gone + "/a", "1")).status(), abi::FetchStatus::kFrame);
+    Invalidate(gone);
+    EXPECT_EQ(FileOf(gone + "/a"), kNoFile);
+    ASSERT_EQ(Fetch(Write(kept + "/a", "2")).status(), abi::FetchStatus::kFrame);
+    Invalidate(gone);
+    EXPECT_TRUE(InRam(kept + "/a"));
+    EXPECT_EQ(engine().catalogue().PathOf(FileOf(kept + "/a")), kept + "/a");
+  }
 }
 
 }  // namespace

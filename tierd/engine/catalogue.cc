@@ -69,6 +69,7 @@ FileId Catalogue::NewFile(std::uint16_t source, std::string_view relative, abi::
   record.key = key;
   record.dir = DirOf(dir);
   record.name = names_.Add(name);
+  ++dirs_[record.dir].files;
   record.objects = Raw(kNoObject);
   record.source = source;
   record.flags = flags;
@@ -146,10 +147,24 @@ void Catalogue::DropObjects(FileId id) {
 
 std::uint32_t Catalogue::DirOf(std::string_view dir) {
   if (const auto it = dir_ids_.find(dir); it != dir_ids_.end()) return it->second;
-  const auto id = static_cast<std::uint32_t>(dirs_.size());
-  dirs_.emplace_back(dir);
-  dir_ids_.emplace(dirs_.back(), id);
+  auto id = static_cast<std::uint32_t>(dirs_.size());
+  if (free_dirs_.empty()) {
+    dirs_.emplace_back();
+    free_dirs_.push_back(id);
+  }
+  id = free_dirs_.back();
+  dirs_[id].path = dir;
+  dir_ids_.emplace(dirs_[id].path, id);
+  free_dirs_.pop_back();
   return id;
+}
+
+void Catalogue::LeaveDir(std::uint32_t id) {
+  if (--dirs_[id].files != 0) return;
+  ++directories_left_;
+  dir_ids_.erase(dirs_[id].path);
+  std::string().swap(dirs_[id].path);
+  free_dirs_.push_back(id);
 }
 
 ram::SlotValues Catalogue::ValuesFor(FileId id, const io::FileStat& stat) {
@@ -205,6 +220,7 @@ void Catalogue::Remove(FileId id) {
   --file_count_;
   --files_per_source_[record.source];
   // Last: what is free is lost where there is no memory to note it.
+  LeaveDir(record.dir);
   names_.Remove(record.name);
   free_files_.push_back(Raw(id));
 }
@@ -313,7 +329,7 @@ std::uint32_t Catalogue::ListingDeadline(ObjectId listing) const {
 
 std::string Catalogue::PathOf(FileId id) const {
   const FileRecord& record = file(id);
-  const std::string& dir = dirs_[record.dir];
+  const std::string& dir = dirs_[record.dir].path;
   const std::string_view name = names_.Get(record.name);
   if (dir.empty()) return std::string(name);
   std::string path;
@@ -379,7 +395,7 @@ std::size_t Catalogue::PrefetchObjects(std::span<const SlotPlace> places, std::s
 }
 
 bool Catalogue::IsBelow(FileId id, std::string_view path) const {
-  return AtOrBelow(dirs_[file(id).dir], path) || PathOf(id) == path;
+  return AtOrBelow(dirs_[file(id).dir].path, path) || PathOf(id) == path;
 }
 
 void Catalogue::CompleteAttributes(FileId id, const io::FileStat& stat) {

@@ -154,9 +154,9 @@ class Catalogue {
   // Whether the file's path is `path` or below it; "" is above everything.
   bool IsBelow(FileId file, std::string_view path) const;
   // The path that FileRecord::dir names.
-  const std::string& DirectoryPath(std::uint32_t dir) const { return dirs_[dir]; }
+  const std::string& DirectoryPath(std::uint32_t dir) const { return dirs_[dir].path; }
   // Whether the file's parent is `path`.
-  bool IsChild(FileId file, std::string_view path) const { return dirs_[files_[Raw(file)].dir] == path && !names_.Get(files_[Raw(file)].name).empty(); }
+  bool IsChild(FileId file, std::string_view path) const { return dirs_[files_[Raw(file)].dir].path == path && !names_.Get(files_[Raw(file)].name).empty(); }
   std::uint64_t files_of(std::uint16_t source) const { return source < files_per_source_.size() ? files_per_source_[source] : 0; }
   // Fills in what a record recovered from the SSD does not know (mode, owner, links), once a stat has confirmed its version.
   void CompleteAttributes(FileId file, const io::FileStat& stat);
@@ -164,6 +164,9 @@ class Catalogue {
   std::size_t file_slots() const { return files_.size(); }  // ids below this may be used; check flags
   std::size_t object_slots() const { return objects_.size(); }
   std::size_t file_count() const { return file_count_; }
+  std::size_t directory_names() const { return dir_ids_.size(); }
+  // Moves whenever a FileRecord::dir may come to mean another path.
+  std::uint64_t directories_left() const { return directories_left_; }
 
   // Sequence for version tags and fill sequences; continues behind what a restart recovered.
   std::uint64_t NextSequence() { return ++sequence_; }
@@ -176,6 +179,7 @@ class Catalogue {
   void DropObjects(FileId file);
   void DropObject(ObjectId object);
   std::uint32_t DirOf(std::string_view dir);
+  void LeaveDir(std::uint32_t id);
   ram::SlotValues ValuesFor(FileId file, const io::FileStat& stat);
 
   const std::unique_ptr<ram::SharedIndex>& index_;
@@ -187,7 +191,13 @@ class Catalogue {
   std::vector<std::uint32_t> free_chunk_lists_;
   std::unordered_map<std::uint32_t, ObjectId> listings_;  // by FileId of the directory
   NameArena names_;
-  std::deque<std::string> dirs_;  // never move: the keys of dir_ids_ point into them
+  struct Dir {
+    std::string path;
+    std::uint32_t files = 0;  // records that name it; 0: its place is free
+  };
+  std::deque<Dir> dirs_;  // never move: the keys of dir_ids_ point into them
+  std::vector<std::uint32_t> free_dirs_;
+  std::uint64_t directories_left_ = 0;
   std::unordered_map<std::string_view, std::uint32_t> dir_ids_;
   std::size_t file_count_ = 0;
   std::vector<std::uint64_t> files_per_source_;

@@ -112,6 +112,15 @@ bool Engine::Apply(SourceUnit& unit, abi::AdviseOp op, FileId file) {
   return true;
 }
 
+// What plans speak of stays known, and so does everything while records of the SSD come in. Of a set that was declared immutable a change has to be noticed, by what was
+// known before, for its records on the SSD to become void (HAZARDS 2.16).
+void Engine::Forget(FileId file) {
+  SourceUnit& unit = *sources_[catalogue_->file(file).source];
+  const bool declared = ssd_ != nullptr && unit.options.staleness == abi::Staleness::kImmutable;
+  if (recovering_ || declared || foresights_[unit.index]->Names(file) || observers_[unit.index]->Names(file)) return;
+  fetcher_->Forget(unit, file);
+}
+
 void Engine::Sweep(Sweeps::Request request) {
   sweeps_->Start(std::move(request));
   ScheduleTurn();

@@ -221,6 +221,7 @@ class Engine {
   void AdviseResolved(SourceUnit& unit, abi::AdviseOp op, std::string_view path, AdviceReach reach, AdviceDone done);
   void NoteChange(SourceUnit& unit, std::string_view path, bool recursive);
   bool Apply(SourceUnit& unit, abi::AdviseOp op, FileId file);
+  void Forget(FileId file);
   // What the policy was told of the plan, for those that are tried beside it.
   void TellWatch(SourceUnit& unit, std::uint32_t epoch, std::span<const std::uint32_t> ids);
   void Log(std::string line) const {

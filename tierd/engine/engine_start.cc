@@ -89,6 +89,7 @@ Status Engine::Start(ReplySink& replies) {
   jobs_ = std::make_unique<Jobs>(*catalogue_, *placement_, *fetcher_, sources_, clock_);
   refresher_ = std::make_unique<Refresher>(*catalogue_, *placement_, *fetcher_, sources_, clock_);
   sweeps_ = std::make_unique<Sweeps>(*catalogue_, clock_);
+  sweeps_->on_invalidated = [this](FileId file) { Forget(file); };
   placement_->SetSsd(ssd_.get());
   fetcher_->SetSsd(ssd_.get());
   jobs_->SetSsd(ssd_.get());

@@ -82,8 +82,8 @@ class Fetcher {
   void NoteInvalidation(const SourceUnit& unit, std::string_view path, bool recursive);
   // Listings under way that may miss a change of ours at or below `changed`: nobody gets them.
   void SpoilListings(std::string_view changed);
-  // Forgets a file altogether: policy, slots, record.
-  void Forget(SourceUnit& unit, FileId file);
+  // Forgets a file altogether: policy, slots, record. False, and all is left as it is: it has bytes in a tier, is pinned, or something under way names it.
+  bool Forget(SourceUnit& unit, FileId file);
 
   // A client was told to read something known itself.
   std::function<void(SessionId, ObjectId)> on_bypass;

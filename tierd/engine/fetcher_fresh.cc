@@ -226,16 +226,21 @@ bool Fetcher::Invalidate(SourceUnit& unit, FileId file, EvictCause cause) {
   return true;
 }
 
-void Fetcher::Forget(SourceUnit& unit, FileId file) {
-  Invalidate(unit, file, EvictCause::kRequest);
-  if (const auto it = revalidations_.find(Raw(file)); it != revalidations_.end()) {
-    Waiters waiters = std::move(it->second.waiters);
-    revalidations_.erase(it);
-    for (const Waiter& waiter : waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
-  }
+bool Fetcher::Forget(SourceUnit& unit, FileId file) {
+  const FileRecord& record = catalogue_.file(file);
+  if ((record.flags & kFilePinned) != 0) return false;
+  // What was asked for says of which version it is the answer (tags are used once); but who waits for it waits for this record.
+  if (revalidations_.contains(Raw(file)) || discoveries_.contains(record.key) || listings_.contains(record.key)) return false;
   const std::uint32_t chunks = catalogue_.ChunkCount(file);
+  const ObjectId listing = catalogue_.ListingOf(file, false);
+  if (listing != kNoObject && placement_.InRam(listing)) return false;
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    const ObjectId object = catalogue_.ObjectOf(file, chunk);
+    if (placement_.InRam(object) || placement_.HasSsdRecord(object) || fills_.contains(Raw(object))) return false;
+  }
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) unit.policy.ObjectForgotten(Raw(catalogue_.ObjectOf(file, chunk)));
   catalogue_.Remove(file);
+  return true;
 }
 
 }  // namespace tierd::engine

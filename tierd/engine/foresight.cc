@@ -144,6 +144,10 @@ void Foresight::Soon(std::span<const FileId> files) const {
   }
 }
 
+bool Foresight::Names(FileId file) const {
+  return std::any_of(consumers_.begin(), consumers_.end(), [file](const auto& one) { return one->map.KnownSampleOf(file) != SampleMap::kNone; });
+}
+
 void Foresight::OnAccess(SessionId session, FileId file) {
   if (consumers_.empty()) return;
   const auto tag = orders::PlanFollower::TagOf(static_cast<std::uint32_t>(session));

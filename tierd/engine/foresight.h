@@ -96,6 +96,8 @@ class Foresight {
   void OnAccess(SessionId session, FileId file);
   // Accesses of these files follow: no change of state, only cache lines.
   void Soon(std::span<const FileId> files) const;
+  // Whether it is a sample of a plan: its id must remain its own.
+  bool Names(FileId file) const;
   void OnSessionEnd(SessionId session);
   // Every turn: hands work to workers, tells the policy a slice. True: there is more to do at once.
   bool Step();

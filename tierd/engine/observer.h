@@ -58,6 +58,8 @@ class Observer {
   }
   // A reader has begun to read a file.
   void OnAccess(SessionId session, FileId file);
+  // Whether it is one of the samples whose order is looked for: its id must remain its own.
+  bool Names(FileId file) const { return map_ != nullptr && map_->KnownSampleOf(file) != SampleMap::kNone; }
   // Once a second.
   void Tick();
 

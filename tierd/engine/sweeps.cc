@@ -134,15 +134,20 @@ std::size_t Sweeps::Visit(FileId file) {
   const FileRecord& record = catalogue_.file(file);
   if ((record.flags & kFileUsed) == 0) return 0;
   std::size_t cost = 0;
+  bool invalidated = false;
   for (Sweep* const sweep : SweepsAbove(record.source, record.dir)) {
     cost += kCostPerVisit + kCostPerChunk * catalogue_.ChunkCount(file);
     if (sweep->visit(file)) ++sweep->counted;
+    invalidated |= sweep->kind == Kind::kInvalidate;
+    if ((record.flags & kFileUsed) == 0) return cost;  // by what an answer led to
   }
-  return cost;
+  if (!invalidated || !on_invalidated) return cost;
+  on_invalidated(file);
+  return cost + kCostPerVisit;
 }
 
 const std::vector<Sweeps::Sweep*>& Sweeps::SweepsAbove(std::uint16_t source, std::uint32_t dir) {
-  if (above_known_ && above_source_ == source && above_dir_ == dir) return above_;
+  if (above_known_ && above_source_ == source && above_dir_ == dir && above_left_ == catalogue_.directories_left()) return above_;
   above_known_ = false;
   above_.clear();
   if (source < by_path_.size() && !by_path_[source].empty()) {
@@ -153,6 +158,7 @@ const std::vector<Sweeps::Sweep*>& Sweeps::SweepsAbove(std::uint16_t source, std
   }
   above_source_ = source;
   above_dir_ = dir;
+  above_left_ = catalogue_.directories_left();
   above_known_ = true;
   return above_;
 }

@@ -48,6 +48,9 @@ class Sweeps {
   bool Step();
   bool idle() const { return ends_.empty(); }
 
+  // After all sweeps that meet a file have visited it, if one of them invalidates: the record may go.
+  std::function<void(FileId)> on_invalidated;
+
  private:
   struct Sweep {
     const SourceUnit* unit = nullptr;
@@ -95,6 +98,7 @@ class Sweeps {
   bool above_known_ = false;
   std::uint16_t above_source_ = 0;
   std::uint32_t above_dir_ = 0;
+  std::uint64_t above_left_ = 0;     // Catalogue::directories_left then
   std::vector<Sweep*> above_;
   struct Invalidated {
     const SourceUnit* unit = nullptr;
