@@ -38,6 +38,7 @@ bool Arena::Add(std::uint32_t serial, Mapping mapping) {
     mapped_bytes_.fetch_add(mapping.bytes, std::memory_order_relaxed);
     return true;
   }
+  full_.store(true, std::memory_order_relaxed);
   return false;
 }
 

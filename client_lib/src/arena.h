@@ -1,4 +1,4 @@
-// The mapped segments of one daemon instance. Sessions of the same instance share one arena, also across a fork: a child finds there what
+// The mapped segments of one daemon instance. Sessions of the same instance share one arena, until it is full, also across a fork: a child finds there what
 // the views it inherited point into.
 //
 // Thread rule: Find by any thread without a lock; Add, Retire under the lock of the session's client.
@@ -42,8 +42,9 @@ class Arena {
   }
   bool Knows(std::uint32_t serial) const;
 
-  // Adds a mapping; false when there is no room (too many segments seen in this instance's life: a new session starts afresh).
+  // Adds a mapping; false when there is no room (too many segments seen in this instance's life). It is full() from then on: a new session gets another arena.
   bool Add(std::uint32_t serial, Mapping mapping);
+  bool full() const { return full_.load(std::memory_order_relaxed); }
   std::uint64_t mapped_bytes() const { return mapped_bytes_.load(std::memory_order_relaxed); }
   // Who keeps further mappings of the segments is told before they are given back. Once, before the first arena; `call` takes no lock of the client's.
   static void CallBeforeRetiring(void (*call)());
@@ -64,6 +65,7 @@ class Arena {
   std::uint8_t instance_[16];
   std::atomic<std::uint64_t> mapped_bytes_;
   bool retired_;
+  std::atomic<bool> full_;
   Entry entries_[kEntries];
 };
 

@@ -199,7 +199,7 @@ void Client::Add(Session& session) {
 Arena* Client::ReuseArena(void* context, const std::uint8_t instance[16]) {
   auto& client = *static_cast<Client*>(context);
   for (Arena* arena = client.arenas_; arena != nullptr; arena = arena->next) {
-    if (arena->IsOf(instance)) return arena;
+    if (arena->IsOf(instance) && !arena->full()) return arena;
   }
   Arena* const arena = Arena::Create(instance);
   if (arena == nullptr) return nullptr;
@@ -313,6 +313,7 @@ abi::Fallback Client::Map(Session& session, std::uint32_t serial, std::int64_t d
     outcome = MapSegment(session, serial, deadline_ns);
   }
   NoteOutcome(session, outcome, fair);
+  if (session.arena->full()) Drop(session, CoarseNs());  // most of what it has mapped is gone by now: the next call begins afresh
   return outcome;
 }
 

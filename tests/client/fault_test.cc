@@ -1,5 +1,6 @@
 // Daemons that are slow, hung, dead, hostile, or not there at all: reads go on, right and in time.
 #include <errno.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -8,6 +9,8 @@
 #include <thread>
 
 #include "client_lib/src/arena.h"
+#include "client_lib/src/clock.h"
+#include "client_lib/src/process.h"
 #include "tests/client/client_rig.h"
 
 namespace tierd::testing {
@@ -321,6 +324,43 @@ TEST_F(FaultTest, StoppedDaemonAndASegmentNotMappedYet) {
   for (int tries = 0; tries < 500 && Stats().mapped_bytes == 0; ++tries, std::this_thread::sleep_for(std::chrono::milliseconds(10))) GetAll(1, 2);
   GetAll(0, 20, TIER_FROM_RAM);
   EXPECT_EQ(1u, Stats().sessions);
+}
+
+// A daemon whose segments come and go for long enough: what the library has seen of them fills its table.
+TEST_F(FaultTest, MoreSegmentsThanAnArenaTakes) {
+  StartDaemon();
+  Client();
+  GetAll(0, 1);
+  abi::Fallback why;
+  client::Session* const session = client::ClientOf(client_).Acquire(client::CoarseNs(), &why);
+  ASSERT_NE(nullptr, session);
+  void* const page = ::mmap(nullptr, 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(MAP_FAILED, page);
+  client::Arena& arena = *session->arena;
+  // Serials of the past; all places but those where the daemon's next segments belong are taken by the first round.
+  std::uint32_t serial = client::Arena::kEntries * 8;
+  const auto fill = [&] {
+    for (std::uint32_t i = 0; i < client::Arena::kEntries; ++i, ++serial) {
+      if (!arena.Knows(serial)) (void)arena.Add(serial, {static_cast<const std::byte*>(page), 4096});
+    }
+  };
+  fill();
+  fill();
+  ASSERT_TRUE(arena.full());
+  const std::uint64_t sessions = Stats().sessions;
+  tier_view held;
+  ASSERT_EQ(0, tier_get(client_, Path(Name(0)).c_str(), &held, 0));
+  const std::string large = ContentOf("large", 1 << 20);
+  for (int i = 0; i < 12; ++i) {  // more than the first segment takes
+    Write("large" + std::to_string(i), large);
+    daemon_->Cache("large" + std::to_string(i));
+  }
+  EXPECT_TRUE(large == Get(Path("large11"), TIER_FROM_BYPASS)) << "no place for its segment";
+  EXPECT_TRUE(large == Get(Path("large11"), TIER_FROM_RAM)) << "a new session";
+  EXPECT_EQ(sessions + 1, Stats().sessions);
+  GetAll(0, 1, TIER_FROM_RAM);
+  EXPECT_EQ(0, std::memcmp(held.data, ContentOf(Name(0), 3000).data(), 3000)) << "what the old session has lent stays";
+  tier_release(&held);
 }
 
 TEST_F(FaultTest, LocationsBeyondTheEndOfTheirSegment) {
