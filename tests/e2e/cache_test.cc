@@ -202,7 +202,7 @@ TEST_P(CacheTest, GivesWhatTheFileSystemGivesForOddFiles) {
 TEST_P(CacheTest, AFifoIsNoEmptyFile) {
   Write(Path(0), Content(Path(0), 100));
   const std::string fifo = source + "/fifo";
-  ASSERT_EQ(::mkfifo(fifo.c_str(), 0644), 0);
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
   ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
   Client client(daemon.socket());
   for (int round = 0; round < 2; ++round) {
@@ -212,7 +212,7 @@ TEST_P(CacheTest, AFifoIsNoEmptyFile) {
     tier_attr attr{};
     attr.size = sizeof attr;
     EXPECT_EQ(tier_stat(client.get(), fifo.c_str(), &attr, 0), 0);
-    EXPECT_EQ(attr.mode, static_cast<std::uint32_t>(S_IFIFO | 0644));
+    EXPECT_EQ(attr.mode, static_cast<std::uint32_t>(S_IFIFO | 0600));
   }
   EXPECT_EQ(daemon.Control("GET", "/v1/file?path=" + fifo)["kind"], "other");
   EXPECT_EQ(daemon.Control("GET", "/v1/du?path=" + source)["files"], 0) << "it counts among no files";
