@@ -178,6 +178,7 @@ class Job {
 }  // namespace
 
 int Run(Context& context) {
+  run::HoldStandardStreams();
   const GetEnvironment environment = tierd::config::ProcessEnvironment();
   if (IsOn(environment("TIERD_DISABLE"))) return run::BecomeCommand({context.command.run.arguments, {}, -1});
   return Job(context, environment).Run();

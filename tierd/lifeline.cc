@@ -1,14 +1,23 @@
 #include "tierd/lifeline.h"
 
+#include <sys/stat.h>
+
 #include <chrono>
 #include <cstdio>
+#include <string>
 
 namespace tierd {
 
 constexpr std::chrono::milliseconds kLookForClients{200};
 
+Status Lifeline::Check(int fd) {
+  struct stat info {};
+  if (fd < 0 || (::fstat(fd, &info) == 0 && S_ISFIFO(info.st_mode))) return Status::Ok();
+  return Status(Code::kInvalid, "--lifeline " + std::to_string(fd) + ": not the end of a pipe");
+}
+
 Lifeline::Lifeline(boost::asio::io_context& loop, int fd) : pipe_(loop), timer_(loop) {
-  boost::system::error_code unusable;  // then as without one
+  boost::system::error_code unusable;  // not that of a pipe (Check)
   if (fd >= 0) pipe_.assign(fd, unusable);
 }
 

@@ -9,10 +9,15 @@
 #include <boost/asio/steady_timer.hpp>
 #include <functional>
 
+#include "tierd/base/status.h"
+
 namespace tierd {
 
 class Lifeline {
  public:
+  // Whether `fd` can be one: kInvalid if it is no pipe. With anything else a daemon would stay for ever.
+  static Status Check(int fd);
+
   // `fd` < 0: there is none, and nothing ever happens.
   Lifeline(boost::asio::io_context& loop, int fd);
 

@@ -279,6 +279,7 @@ int Main(int argc, char** argv) {
   TuneAllocator();  // before there is a second thread
   CommandLine line;
   if (const int code = ParseCommandLine(argc, argv, &line); code >= 0) return code;
+  if (Status status = Lifeline::Check(line.lifeline); !status.ok()) return Complain(status);
   auto config = LoadConfig(line);
   if (!config.ok()) return Complain(config.status());
   if (Status status = config::Check(*config, nullptr); !status.ok()) return Complain(status);

@@ -59,6 +59,8 @@ TEST_F(StartTest, SaysInOneLineWhatIsWrong) {
       {"ill-typed in a file", {"--config", "TMP/type.toml"}, 64, "type.toml:5: "},
       {"unknown policy in a file", {"--config", "TMP/policy.toml"}, 64, "policy.toml:3: "},
       {"no TOML", {"--config", "TMP/text.toml"}, 64, "text.toml:2: "},
+      {"lifeline that is no pipe", {"--source", "SRC", "--ssd", "off", "--lifeline", "0"}, 64, "--lifeline 0: not the end of a pipe"},
+      {"lifeline that is not open", {"--source", "SRC", "--ssd", "off", "--lifeline", "777"}, 64, "--lifeline 777: not the end of a pipe"},
       {"memory as SSD", {"--source", "SRC", "--ssd", "/dev/shm/tierd-test-cache"}, 64, "/dev/shm"},
   };
   for (const BadStart& bad : cases) {

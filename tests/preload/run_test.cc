@@ -214,6 +214,19 @@ TEST_F(RunTest, TwoRunsDoNotFightForAnSsdDirectory) {
   EXPECT_EQ(both.output.find("without a cache"), std::string::npos) << both.output;
 }
 
+// Cron jobs and daemons start commands so. The daemon's pipe and locks must not get these numbers, and the command finds them closed.
+TEST_F(RunTest, StandardStreamsMayBeClosed) {
+  const std::string seen = scratch_.path() + "/seen";
+  const std::string look = "cmp " + source_ + "/file " + source_ + "/file; echo $? > " + seen + "; for i in 0 1 2; do [ ! -e /proc/$$/fd/$i ] && echo $i >> " + seen + "; done; true";
+  for (const auto& [closed, numbers] : std::vector<std::pair<std::string, std::string>>{{"<&-", "0\n0\n"}, {">&-", "0\n1\n"}, {"2>&-", "0\n2\n"}, {"<&- >&- 2>&-", "0\n0\n1\n2\n"}}) {
+    const std::string line = std::string(TIERCTL_BINARY) + " run -q --source " + source_ + " --ram '64 MiB' -- bash -c '" + look + "' " + closed;
+    const JobResult result = RunShell(line, job_);
+    EXPECT_EQ(result.code, 0) << closed << ": " << result.output;
+    EXPECT_EQ(RunShell("cat " + seen, job_).output, numbers) << closed;
+    EXPECT_TRUE(LeftOver().empty()) << closed << ": the daemon is still there";
+  }
+}
+
 // A file of the system's: what was written to a moment ago may still change unseen, and is not kept.
 TEST_F(RunTest, KeepsTheSsdTierForTheNextRun) {
   const std::string report = scratch_.path() + "/report.json", directory = "/usr/share/common-licenses";

@@ -60,6 +60,12 @@ bool HasIt(pid_t pid, int signal_number, Witness& witness) { return witness.Saw(
 
 }  // namespace
 
+void HoldStandardStreams() {
+  int fd = 0;
+  while (fd >= 0 && fd <= STDERR_FILENO) fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+  if (fd > STDERR_FILENO) ::close(fd);
+}
+
 ChildSignal::ChildSignal() {
   struct sigaction plain {}, before {};
   plain.sa_handler = SIG_DFL;

@@ -13,6 +13,10 @@ struct Ended {
   int signal_number = 0;  // of one that was killed; else 0
 };
 
+// Standard streams that are closed are /dev/null to us until the command takes our place or runs: else a pipe or a lock that we open gets such a number, and is written over
+// where the daemon gets streams of its own. The command finds them closed, as we did.
+void HoldStandardStreams();
+
 struct CommandLine {
   std::vector<std::string> arguments;                               // the program first, looked for in PATH
   std::vector<std::pair<std::string, std::string>> environment;     // added to ours
