@@ -1,9 +1,12 @@
 // metrics: the page of /metrics, over the control socket; to stdout, or to a file for the textfile collector of a node exporter.
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "tierctl/verbs.h"
@@ -44,14 +47,32 @@ std::string WithLabels(const std::string& page, const std::vector<std::string>& 
   return text;
 }
 
+// Whether the file may be replaced and removed: there is none yet, or a plain one. Devices and pipes are not ours, and stay.
+bool IsReplaceable(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0 ? S_ISREG(info.st_mode) : errno == ENOENT;
+}
+
+// Where a link leads; a link to nothing, and any other name, as it is.
+std::string BehindLinks(const std::string& path) {
+  char* const real = ::realpath(path.c_str(), nullptr);
+  if (real == nullptr) return path;
+  std::string behind(real);
+  std::free(real);
+  return behind;
+}
+
+bool WriteInto(const std::string& path, const std::string& text) {
+  FILE* file = std::fopen(path.c_str(), "we");
+  if (file == nullptr) return false;
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  return std::fclose(file) == 0 && written;
+}
+
 // The collector reads the file whenever it likes: it finds the old one or the new one, never a part. The new one has a name that the collector does not look at.
 bool WriteWhole(const std::string& path, const std::string& text) {
   const std::string next = path + "." + std::to_string(::getpid());
-  FILE* file = std::fopen(next.c_str(), "we");
-  if (file == nullptr) return false;
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  const bool closed = std::fclose(file) == 0;
-  if (written && closed && std::rename(next.c_str(), path.c_str()) == 0) return true;
+  if (WriteInto(next, text) && std::rename(next.c_str(), path.c_str()) == 0) return true;
   const int error = errno;
   ::unlink(next.c_str());
   errno = error;
@@ -62,10 +83,10 @@ bool WriteWhole(const std::string& path, const std::string& text) {
 
 int Metrics(Context& context) {
   const Answer answer = context.client.GetText("/v1/metrics");
-  const std::string& file = context.command.output_file;
+  const std::string file = BehindLinks(context.command.output_file);
   if (!answer.ok()) {
     // What is in the file is of a daemon that is gone: a collector that shows it on would hide that.
-    if (answer.exit == kExitUnreachable && !file.empty()) ::unlink(file.c_str());
+    if (answer.exit == kExitUnreachable && !file.empty() && IsReplaceable(file)) ::unlink(file.c_str());
     return context.output.Fail(answer);
   }
   const std::string text = WithLabels(answer.text, context.command.labels);
@@ -73,7 +94,8 @@ int Metrics(Context& context) {
     context.output.Print(text);
     return kExitOk;
   }
-  if (!WriteWhole(file, text)) return context.output.Fail(kExitError, file + ": " + std::strerror(errno));
+  const bool written = IsReplaceable(file) ? WriteWhole(file, text) : WriteInto(file, text);
+  if (!written) return context.output.Fail(kExitError, context.command.output_file + ": " + std::strerror(errno));
   return kExitOk;
 }
 

@@ -1,8 +1,11 @@
 // metrics, policy and debug bundle against a control server of the test's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -49,6 +52,31 @@ TEST(MetricsVerb, WritesAFileWholeAndTakesItAwayWithTheDaemon) {
   const Ran nowhere = RunTierctl({"--socket", fake.socket(), "metrics", "-o", "/nowhere/tierd.prom"});
   EXPECT_EQ(nowhere.exit_code, 1);
   EXPECT_EQ(nowhere.err, "tierctl: /nowhere/tierd.prom: No such file or directory\n");
+}
+
+// `-o /dev/stdout` and `-o /dev/null` are what people try; a collector's directory may hold links to where the files are.
+TEST(MetricsVerb, WritesIntoWhatIsNoFileAndBehindLinks) {
+  FakeControl fake;
+  fake.ReplyText("GET /v1/metrics", kPage);
+  const std::string fifo = fake.directory() + "/fifo", file = fake.directory() + "/tierd.prom", link = fake.directory() + "/link.prom";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  const int reader = ::open(fifo.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "metrics", "-o", fifo}).exit_code, 0);
+  char text[256] = {};
+  EXPECT_EQ(::read(reader, text, sizeof text - 1), static_cast<ssize_t>(std::strlen(kPage)));
+  EXPECT_STREQ(text, kPage);
+  ::close(reader);
+  std::ofstream(file) << "old";
+  std::filesystem::create_symlink("tierd.prom", link);
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "metrics", "-o", link}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_EQ(ReadFile(file), kPage);
+  for (const std::string& name : {fifo, link}) EXPECT_EQ(RunTierctl({"--socket", fake.directory() + "/nobody.sock", "metrics", "-o", name}).exit_code, 3);
+  EXPECT_TRUE(std::filesystem::is_fifo(fifo));
+  EXPECT_TRUE(std::filesystem::is_symlink(link));
+  EXPECT_FALSE(std::filesystem::exists(file));
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "metrics", "-o", link}).exit_code, 0);
+  EXPECT_EQ(ReadFile(file), kPage) << "through a link that led to nothing";
 }
 
 json Config() {
