@@ -88,6 +88,33 @@ class ReadTest(rig.DaemonTest):
         gc.collect()
         self.assertEqual(tierd.stats().leases, 0)
 
+    def test_interrupts_lose_no_lease(self):
+        """^C comes between any two bytecodes: after the library has given a view, and while one is given back."""
+        def interrupt(*_):
+            raise KeyboardInterrupt
+        path = self.paths[4096]
+        tierd.read(path)
+        old = signal.signal(signal.SIGALRM, interrupt)
+        try:
+            for n in range(1000):
+                view = None
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, (200 + n % 101) * 1e-6)
+                    while True:
+                        view = tierd.view(path)
+                        view = None
+                        tierd.read(path)
+                        view = tierd.get_batch([path, path])
+                        view = None
+                except KeyboardInterrupt:
+                    pass
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, old)
+        view = None
+        gc.collect()
+        self.assertEqual(tierd.stats().leases, 0)
+
     def test_more_views_than_the_cap_are_copies(self):
         path = self.paths[4096]
         views = [tierd.view(path) for _ in range(3000)]

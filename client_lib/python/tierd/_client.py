@@ -12,7 +12,7 @@ from . import _library
 from ._errors import PathLike, encode, error_of
 from ._file import BUFFER_BYTES, RawTierFile, TierFile
 from ._stats import Stats, stats_of
-from ._view import Viewer
+from ._view import OwnedView, lend, own
 
 _NOWAIT = _library.NOWAIT
 _LARGE = 256 << 10  # from here on other Python threads run while bytes are copied
@@ -107,8 +107,8 @@ class Client:
         self._get_now = library.held.get
         self._get = library.free.get
         self._release = library.held.release
-        self._lend = Viewer(library.held).lend
-        self._spare: list[_library.View] = []
+        self._end = library.end
+        self._spare: list[OwnedView] = []
         # The last file was a small hit, so the next one is tried without letting go of the interpreter's lock, which costs more than a hit. Else other threads
         # run, since the call may wait: for the daemon, the source, a connection, or a large copy.
         self._warm = False
@@ -142,7 +142,7 @@ class Client:
         try:
             view = self._spare.pop()
         except IndexError:
-            view = _library.View()
+            view = own(OwnedView(), self._end, self._owner)
         if not self._warm or self._get_now(self._pointer, raw, view, _NOWAIT) != 0:
             self._fetch(raw, view, path)
         try:
@@ -163,12 +163,12 @@ class Client:
         raw = os.fsencode(path)
         if b"\0" in raw:
             raise ValueError("embedded null byte")
-        view = _library.View()
+        view = own(OwnedView(), self._end, self._owner)
         if not self._warm or self._get_now(self._pointer, raw, view, _NOWAIT) != 0:
             self._fetch(raw, view, path)
         if view.size > _QUICK:
             self._warm = False
-        return self._lend(view, self._owner)
+        return lend(view)
 
     def _fetch(self, raw: bytes, view: _library.View, path: PathLike) -> None:
         self._warm = False
@@ -184,17 +184,20 @@ class Client:
         """
         if isinstance(paths, (str, bytes, os.PathLike)):
             raise TypeError("get_batch wants several paths; for one there is view")
+        if errors not in ("raise", "return"):
+            raise ValueError(f'errors is "raise" or "return", not {errors!r}')
         wanted = list(paths)
         count = len(wanted)
         names = (ctypes.c_char_p * count)(*map(encode, wanted))
         views = (_library.View * count)()
+        # Each owns its part of the array alone, so that one does not keep the memory of the others.
+        size = ctypes.sizeof(_library.View)
+        owned = [own(OwnedView.from_buffer(views, i * size), self._end, self._owner) for i in range(count)]
         results = (ctypes.c_int * count)()
         got = self._library.free.get_batch(self._pointer, names, count, views, results, 0)
         if got < 0:
             raise OSError(-got, os.strerror(-got))
-        # Each struct out of the array, so that one view does not keep the others.
-        found = [self._lend(_library.View.from_buffer_copy(views[i]), self._owner) if results[i] == 0 else error_of(results[i], wanted[i])
-                 for i in range(count)]
+        found = [lend(owned[i]) if results[i] == 0 else error_of(results[i], wanted[i]) for i in range(count)]
         if errors == "raise":
             for item in found:
                 if isinstance(item, OSError):

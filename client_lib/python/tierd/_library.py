@@ -125,7 +125,11 @@ class Library:
         self.path = path
         # ctypes binds per object: two of them give two sets of functions over one loaded library.
         self.free = Binding(ctypes.CDLL(path))
-        self.held = Binding(ctypes.PyDLL(path))
+        held = ctypes.PyDLL(path)
+        self.held = Binding(held)
+        # tier_release by address, for finalizers: no conversion of its argument runs Python code.
+        self.end = held["tier_release"]
+        self.end.restype, self.end.argtypes = None, (_P,)
         self.version: str = self.held.version().decode()
 
 

@@ -1,8 +1,11 @@
 """Memory of the cache as a Python buffer.
 
-Only C types can lend memory in Python 3.11 and before, and the only ones that the standard library lets us make are ctypes arrays. So the owner of a view is
-an instance of a ctypes array type placed over the cache's memory; it gives the lease back when its last reference goes, and every memoryview, slice, NumPy
-array or tensor made from it holds such a reference. Array types are made once per power of two (making one costs 20 us) and cut to size by a slice.
+Only C types can lend memory in Python 3.11 and before, and the only ones that the standard library lets us make are ctypes arrays. So what lends the memory of a
+view is an instance of a ctypes array type placed over it, which holds the struct tier_view; every memoryview, slice, NumPy array or tensor made from it holds such
+a reference, and with the last one the struct gives the lease back. Array types are made once per power of two (making one costs 20 us) and cut to size by a slice.
+
+The struct owns its lease from before there is one, and its finalizer is C code from end to end: a signal handler that raises (^C), which Python runs between any
+two bytecodes, neither loses a lease that was just got nor one that is being given back.
 
 Thread rule: a lease may end on any thread, also in the garbage collector and at interpreter exit: nothing here takes a lock or needs a module that may be
 gone by then. In a forked child libtier knows that the lease belongs to the parent as well.
@@ -11,36 +14,43 @@ gone by then. In a forked child libtier knows that the lease belongs to the pare
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Callable
+import functools
+from typing import Any
 
 from . import _library
 
 _BITS = 48  # of a size
 
 
-def _owner_type(bits: int, release: Callable[[Any], None]) -> Any:
-    class Lease(ctypes.c_ubyte * (1 << bits)):  # type: ignore[misc]
-        """Memory of the cache under a lease; ends with its last reference."""
+class OwnedView(_library.View):
+    """struct tier_view that gives back what is in it when it goes; empty, it does nothing then."""
 
-        __slots__ = ("view", "client")
-
-        def __del__(self, release: Callable[[Any], None] = release) -> None:
-            release(self.view)
-
-    return Lease
+    # Looked up in the type and found in the instance: a functools.partial, so that no Python code runs.
+    __slots__ = ("client", "__del__")
 
 
-class Viewer:
-    """Makes memoryviews out of struct tier_view."""
+def own(view: OwnedView, end: Any, client: object) -> OwnedView:
+    """`view`, which is to be zeroed still. `end`: Library.end; `client` lives as long as the view."""
+    view.client = client  # type: ignore[attr-defined]
+    view.__del__ = functools.partial(end, ctypes.addressof(view))  # type: ignore[attr-defined]
+    return view
 
-    def __init__(self, binding: _library.Binding) -> None:
-        release = binding.release
-        self._types = [_owner_type(bits, release) for bits in range(_BITS)]
 
-    def lend(self, view: _library.View, client: object) -> memoryview:
-        """A read-only memoryview of exactly the view's bytes. The view is the memoryview's from now on; `client` lives as long as it."""
-        size = view.size
-        lease = self._types[size.bit_length()].from_address(view.data)
-        lease.view = view
-        lease.client = client
-        return memoryview(lease).cast("B")[:size].toreadonly()
+def _lender_type(bits: int) -> Any:
+    class Lender(ctypes.c_ubyte * (1 << bits)):  # type: ignore[misc]
+        """Memory of the cache; holds the view that it is the memory of."""
+
+        __slots__ = ("view",)
+
+    return Lender
+
+
+_LENDERS = tuple(_lender_type(bits) for bits in range(_BITS))
+
+
+def lend(view: OwnedView) -> memoryview:
+    """A read-only memoryview of exactly the view's bytes, which holds the view."""
+    size = view.size
+    lender = _LENDERS[size.bit_length()].from_address(view.data)
+    lender.view = view
+    return memoryview(lender).cast("B")[:size].toreadonly()
