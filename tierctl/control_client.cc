@@ -53,6 +53,7 @@ Answer ControlClient::AskText(const std::string& method, const std::string& targ
   HttpRequest request;
   request.method = method;
   request.target = target;
+  request.timeout_ms = timeout_ms_;
   if (!body.is_null()) request.body = body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   tierd::Result<HttpReply> reply = Exchange(*socket_, request);
   if (!reply.ok()) return Unreachable(reply.status());

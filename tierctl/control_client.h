@@ -37,6 +37,9 @@ class ControlClient {
   // For GET.../v1/file?path=P and the like.
   Answer GetPath(const std::string& end_point, const std::string& path, const std::string& more = "");
 
+  // How long an answer may take; 30 s unless said here.
+  void WaitAtMost(int timeout_ms) { timeout_ms_ = timeout_ms; }
+
   std::string socket() const { return socket_.ok() ? *socket_ : ""; }
 
  private:
@@ -45,6 +48,7 @@ class ControlClient {
   Answer AskText(const std::string& method, const std::string& target, const nlohmann::json& body);
 
   const tierd::Result<std::string> socket_;
+  int timeout_ms_ = 30'000;
 };
 
 // Members of an answer, tolerant of what an older or newer daemon leaves out.

@@ -23,6 +23,9 @@ struct Subject {
   tierd::config::Overrides overrides;
 };
 
+// A daemon that takes longer is one of the things to say here.
+constexpr int kAnswerMs = 5'000;
+
 Subject FindSubject(Context& context) {
   const Command& command = context.command;
   Subject subject;
@@ -123,6 +126,7 @@ void PrintChecks(Context& context, const std::vector<Check>& checks) {
 }  // namespace
 
 int Doctor(Context& context) {
+  context.client.WaitAtMost(kAnswerMs);
   std::vector<Check> checks;
   CheckMachine(context, &checks);
   const bool daemon = AskDaemon(context, &checks);

@@ -21,6 +21,9 @@ namespace {
 using nlohmann::json;
 using tierd::config::GetEnvironment;
 
+// Within which a daemon says how it is, or counts as one that does not answer: a job does not stand still for that.
+constexpr int kAnswerMs = 3'000;
+
 bool IsOn(const std::optional<std::string>& value) { return value && !value->empty() && *value != "0"; }
 
 bool Covers(const json& status, const std::vector<std::string>& wanted) {
@@ -61,7 +64,7 @@ class Job {
  private:
   // Also where a daemon is there already: the reports of the job's processes lie in it.
   void MakeScratch() {
-    auto scratch = run::Scratch::Make(environment_, ::geteuid(), options_.keep);
+    auto scratch = run::Scratch::Make(environment_, ::geteuid(), options_.keep, sources_);
     if (scratch.ok()) scratch_ = std::move(scratch).value();
     else no_scratch_ = scratch.status().message();
   }
@@ -69,6 +72,7 @@ class Job {
   // The user's daemon, or that of a run around this one, if it knows the sources that this one wants, and no own tiers are asked for.
   bool UseWhatIsThere() {
     if (!options_.ram.empty() || !options_.ssd.empty() || !options_.policy.empty() || options_.keep) return false;
+    context_.client.WaitAtMost(kAnswerMs);
     const Answer answer = context_.client.Get("/v1/status");
     if (!answer.ok() || !Covers(answer.body, sources_)) return false;
     const std::string control = context_.client.socket();
@@ -140,6 +144,7 @@ class Job {
 
   json AskStatus() const {
     ControlClient client(socket_.substr(0, socket_.rfind('/') + 1) + "control.sock");
+    client.WaitAtMost(kAnswerMs);
     const Answer answer = client.Get("/v1/status");
     return answer.ok() ? answer.body : json();
   }

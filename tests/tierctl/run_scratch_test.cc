@@ -57,6 +57,26 @@ TEST_F(RunScratchTest, WhatNobodyHoldsIsRemoved) {
   EXPECT_TRUE(fs::exists(live.path()));
 }
 
+// Also through a link, and where only the name is alike.
+TEST_F(RunScratchTest, NothingIsMadeInASource) {
+  fs::create_directories(base_ + "/data/tmp");
+  fs::create_directories(base_ + "/data2");
+  fs::create_directory_symlink(base_ + "/data/tmp", base_ + "/link");
+  const auto made_in = [&](const std::string& directory) {
+    const auto environment = [&](const std::string& name) { return name == "TMPDIR" ? std::optional<std::string>(directory) : std::nullopt; };
+    const auto scratch = Scratch::Make(environment, ::geteuid(), false, {base_ + "/data"});
+    return scratch.ok() && fs::path(scratch->path()).parent_path() == directory;
+  };
+  EXPECT_FALSE(made_in(base_ + "/data"));
+  EXPECT_FALSE(made_in(base_ + "/data/tmp"));
+  EXPECT_FALSE(made_in(base_ + "/link"));
+  EXPECT_TRUE(made_in(base_ + "/data2"));
+  EXPECT_TRUE(fs::is_empty(base_ + "/data/tmp"));
+  const auto scratch = Scratch::Make([](const std::string&) { return std::nullopt; }, ::geteuid(), false, {"/"});
+  ASSERT_FALSE(scratch.ok());
+  EXPECT_NE(scratch.status().message().find("set TMPDIR"), std::string::npos);
+}
+
 TEST_F(RunScratchTest, AnotherHostsLocksSayNothingHere) {
   const std::string path = Abandoned();
   Age(path);

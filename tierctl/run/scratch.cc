@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
+#include <climits>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -102,6 +104,19 @@ std::vector<std::string> Bases(const tierd::config::GetEnvironment& environment)
   add("/var/tmp");
   add("/tmp");
   return bases;
+}
+
+// By what is there, not by name: links lead anywhere.
+bool IsInOneOf(const std::string& base, const std::vector<std::string>& sources) {
+  const auto real = [](const std::string& path) {
+    char resolved[PATH_MAX];
+    return ::realpath(path.c_str(), resolved) != nullptr ? std::string(resolved) : path;
+  };
+  const std::string at = real(base) + "/";
+  return std::any_of(sources.begin(), sources.end(), [&](const std::string& source) {
+    const std::string root = real(source);
+    return at.starts_with(root.ends_with('/') ? root : root + "/");
+  });
 }
 
 bool IsLocal(const std::string& base) {
@@ -221,10 +236,12 @@ std::optional<Scratch> Scratch::Take(LockedDirectory directory, bool kept) {
   return scratch;
 }
 
-Result<Scratch> Scratch::Make(const tierd::config::GetEnvironment& environment, std::uint32_t uid, bool keep) {
+Result<Scratch> Scratch::Make(const tierd::config::GetEnvironment& environment, std::uint32_t uid, bool keep, const std::vector<std::string>& sources) {
   const std::string host = HostName();
   std::vector<std::string> bases = Bases(environment);
   for (const std::string& base : bases) RemoveLeftOvers(base, uid, host);
+  std::erase_if(bases, [&](const std::string& base) { return IsInOneOf(base, sources); });
+  if (bases.empty()) return Status(Code::kInvalid, "no directory for the job's cache: all of $SLURM_TMPDIR, $TMPDIR, /var/tmp and /tmp are in a source; set TMPDIR");
   std::stable_partition(bases.begin(), bases.end(), IsLocal);
   std::string all;
   for (const std::string& base : bases) {

@@ -26,8 +26,8 @@ struct LockedDirectory {
 class Scratch {
  public:
   // In $SLURM_TMPDIR, $TMPDIR, /var/tmp or /tmp: the first that can be used, one on a network file system last. `keep`: a directory that the next `run --keep` finds again, unless another one is using it.
-  // Removes what earlier runs left in any of these.
-  static tierd::Result<Scratch> Make(const tierd::config::GetEnvironment& environment, std::uint32_t uid, bool keep);
+  // Removes what earlier runs left in any of these. Nothing is made in or below one of `sources`: a cache there would cache itself.
+  static tierd::Result<Scratch> Make(const tierd::config::GetEnvironment& environment, std::uint32_t uid, bool keep, const std::vector<std::string>& sources = {});
 
   const std::string& path() const { return main_.path; }
   // For the processes' reports (client_lib/preload/PRELOAD.md); not made.
