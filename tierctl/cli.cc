@@ -1,5 +1,7 @@
 #include "tierctl/cli.h"
 
+#include <cmath>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string_view>
@@ -77,9 +79,13 @@ std::string IsLabel(const std::string& text) {
   return good ? "" : "\"" + text + "\" is no NAME=VALUE";
 }
 
+std::string IsFinite(const std::string& text) { return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : "\"" + text + "\" is no number of seconds"; }
+
+std::string IsNotEmpty(const std::string& text) { return text.empty() ? "an empty value says nothing; leave the option out" : ""; }
+
 void AddWatchingVerbs(CLI::App& app, Command& command) {
   CLI::App* top = Verb(app, "top", "reads, tiers, sources and jobs, live; q ends it", command);
-  top->add_option("-d,--delay", command.interval_s, "seconds between two looks")->check(CLI::Range(0.1, 3600.0))->type_name("SECONDS");
+  top->add_option("-d,--delay", command.interval_s, "seconds between two looks")->check(CLI::Range(0.1, 3600.0))->check(IsFinite)->type_name("SECONDS");
   top->add_option("-n,--count", command.count, "looks to take; default: until q")->type_name("NUMBER");
   top->add_flag("-b,--batch", command.batch, "one screen after the other, as where stdout is no terminal");
   top->footer("  tierctl top\n  tierctl top -b -n 2 -d 10      rates of ten seconds, as text");
@@ -230,11 +236,11 @@ CLI::App* AddRun(CLI::App& app, Command& command) {
   RunOptions& o = command.run;
   CLI::App* run = Verb(app, "run", "run a command with its reads served from the cache; starts a tierd for it if none is there", command);
   run->prefix_command()->fallthrough(false);
-  run->add_option("--source", o.sources, "a directory tree to accelerate; may be repeated; default: network mounts")->type_name("DIR")->allow_extra_args(false);
-  run->add_option("--ram", o.ram, "RAM tier of the daemon started: \"8 GiB\", \"25%\", \"auto\"")->type_name("SIZE");
-  run->add_option("--ssd", o.ssd, "directory of its SSD tier, or off; default: in $SLURM_TMPDIR, $TMPDIR or /var/tmp")->type_name("DIR|off");
-  run->add_option("--policy", o.policy, "its policy")->type_name("NAME");
-  run->add_option("--report", o.report, "write the summary to this file, as JSON")->type_name("FILE");
+  run->add_option("--source", o.sources, "a directory tree to accelerate; may be repeated; default: network mounts")->type_name("DIR")->allow_extra_args(false)->check(IsNotEmpty);
+  run->add_option("--ram", o.ram, "RAM tier of the daemon started: \"8 GiB\", \"25%\", \"auto\"")->type_name("SIZE")->check(IsNotEmpty);
+  run->add_option("--ssd", o.ssd, "directory of its SSD tier, or off; default: in $SLURM_TMPDIR, $TMPDIR or /var/tmp")->type_name("DIR|off")->check(IsNotEmpty);
+  run->add_option("--policy", o.policy, "its policy")->type_name("NAME")->check(IsNotEmpty);
+  run->add_option("--report", o.report, "write the summary to this file, as JSON")->type_name("FILE")->check(IsNotEmpty);
   run->add_flag("--keep", o.keep, "leave the SSD tier for the next run --keep");
   run->add_flag("--no-preload", o.no_preload, "only start the daemon and set the environment: for programs that use libtier");
   run->add_flag("--real-fds", o.real_fds, "every descriptor is a real one: for programs that hand them to io_uring or cuFile");

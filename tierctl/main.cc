@@ -31,6 +31,12 @@ int RunVerb(const std::string& verb, Context& context) {
   return verbs.at(verb)(context);
 }
 
+// What is longer than stdio's buffer failed before the end.
+int WithAllWritten(tierctl::Output output, int exit_code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  return output.Fail(tierctl::kExitError, "cannot write to stdout");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -38,13 +44,11 @@ int main(int argc, char** argv) {
   if (!parsed.command) {
     std::fputs(parsed.text.c_str(), stdout);
     if (!parsed.complaint.empty()) tierctl::Output(false).Message(parsed.complaint);
-    return parsed.exit_code;
+    return WithAllWritten(tierctl::Output(false), parsed.exit_code);
   }
   std::error_code ignored;
   tierctl::Output output(parsed.command->json);
   tierctl::ControlClient client(tierctl::FindControlSocket(parsed.command->socket, tierd::config::ProcessEnvironment(), ::geteuid()));
   Context context{*parsed.command, client, output, std::filesystem::current_path(ignored).string()};
-  const int exit_code = RunVerb(parsed.command->verb, context);
-  if (std::fflush(stdout) != 0) return output.Fail(tierctl::kExitError, "cannot write to stdout");
-  return exit_code;
+  return WithAllWritten(output, RunVerb(parsed.command->verb, context));
 }

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <set>
 
 #include "tierctl/verbs.h"
 
@@ -23,6 +24,17 @@ std::string LabelText(const std::string& label) {
     text += c == '\n' ? std::string("\\n") : std::string(1, c);
   }
   return text + "\"";
+}
+
+// A label that is given twice, or that samples of the page have themselves: nothing reads such a page. "" if there is none.
+std::string AmbiguousLabel(const std::string& page, const std::vector<std::string>& labels) {
+  std::set<std::string> names;
+  for (const std::string& label : labels) {
+    const std::string name = label.substr(0, label.find('='));
+    const bool in_page = page.find("{" + name + "=\"") != std::string::npos || page.find("," + name + "=\"") != std::string::npos;  // in a value it is \"
+    if (!names.insert(name).second || in_page) return name;
+  }
+  return "";
 }
 
 std::string WithLabels(const std::string& page, const std::vector<std::string>& labels) {
@@ -89,6 +101,8 @@ int Metrics(Context& context) {
     if (answer.exit == kExitUnreachable && !file.empty() && IsReplaceable(file)) ::unlink(file.c_str());
     return context.output.Fail(answer);
   }
+  if (const std::string name = AmbiguousLabel(answer.text, context.command.labels); !name.empty())
+    return context.output.Fail(kExitUsage, "metrics: label " + name + " would stand twice in a sample; give it another name");
   const std::string text = WithLabels(answer.text, context.command.labels);
   if (file.empty()) {
     context.output.Print(text);

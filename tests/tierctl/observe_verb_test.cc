@@ -54,6 +54,33 @@ TEST(MetricsVerb, WritesAFileWholeAndTakesItAwayWithTheDaemon) {
   EXPECT_EQ(nowhere.err, "tierctl: /nowhere/tierd.prom: No such file or directory\n");
 }
 
+// Most of it was refused before the end, and nothing is left to write then.
+TEST(MetricsVerb, ALongPageThatCannotBeWrittenIsAnError) {
+  if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full";
+  FakeControl fake;
+  fake.ReplyText("GET /v1/metrics", std::string(1 << 20, '\n'));
+  const Ran ran = RunProgram({"/bin/sh", "-c", "exec \"$0\" --socket \"$1\" metrics > /dev/full", TIERCTL_BINARY, fake.socket()}, {}, "");
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_EQ(ran.err, "tierctl: cannot write to stdout\n");
+}
+
+TEST(MetricsVerb, NoLabelStandsTwice) {
+  FakeControl fake;
+  fake.ReplyText("GET /v1/metrics", "tierd_x{tier=\"ram,node=\\\"a\"} 1\n");
+  const auto run = [&](std::vector<std::string> labels) {
+    std::vector<std::string> arguments{"--socket", fake.socket(), "metrics"};
+    for (std::string& label : labels) arguments.insert(arguments.end(), {"--label", std::move(label)});
+    return RunTierctl(arguments);
+  };
+  EXPECT_EQ(run({"node=1", "rack=2"}).exit_code, 0);
+  for (const auto& labels : {std::vector<std::string>{"node=1", "node=2"}, {"tier=x"}}) {
+    const Ran ran = run(labels);
+    EXPECT_EQ(ran.exit_code, 64);
+    EXPECT_EQ(ran.out, "");
+    EXPECT_NE(ran.err.find("would stand twice"), std::string::npos) << ran.err;
+  }
+}
+
 // `-o /dev/stdout` and `-o /dev/null` are what people try; a collector's directory may hold links to where the files are.
 TEST(MetricsVerb, WritesIntoWhatIsNoFileAndBehindLinks) {
   FakeControl fake;

@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 
 // What the line says is in the golden files (error_golden_test).
 TEST(Usage, WrongCommandLinesAreOneLineAnd64) {
-  const std::vector<std::vector<std::string>> rows = {{}, {"prefech", "/x"}, {"--jsn"}, {"prefetch"}, {"ls"}, {"wait", "soon"}, {"config"}, {"config", "set", "ram.capacity"}, {"bench", "--readers", "0"}};
+  const std::vector<std::vector<std::string>> rows = {{}, {"prefech", "/x"}, {"--jsn"}, {"prefetch"}, {"ls"}, {"wait", "soon"}, {"config"}, {"config", "set", "ram.capacity"}, {"bench", "--readers", "0"}, {"top", "-d", "nan"}, {"run", "--ram", "", "--", "true"}, {"run", "--source", "", "--", "true"}};
   for (const auto& row : rows) {
     const Ran ran = RunTierctl(row);
     EXPECT_EQ(ran.exit_code, 64) << ran.err;
