@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import io
 import os
 from typing import TYPE_CHECKING, Any, Optional
@@ -24,15 +25,16 @@ _bytes_address.restype = ctypes.c_void_p
 
 
 class _Handle:
-    """A tier_file: closed with the last reference, so that no close can run beside a read of another thread."""
+    """A tier_file: closed with the last reference, so that no close can run beside a read of another thread.
 
-    __slots__ = ("pointer", "_close", "_client")
+    It is there before the file is opened, and closes it without Python code: see _view.py.
+    """
 
-    def __init__(self, pointer: int, close: Any, client: object) -> None:
-        self.pointer, self._close, self._client = pointer, close, client
+    __slots__ = ("pointer", "_client", "__del__")
 
-    def __del__(self) -> None:
-        self._close(self.pointer)
+    def __init__(self, close: Any, client: object) -> None:
+        self.pointer, self._client = ctypes.c_void_p(), client
+        self.__del__ = functools.partial(close, self.pointer)  # NULL is left alone
 
 
 class RawTierFile(io.RawIOBase):
@@ -48,15 +50,15 @@ class RawTierFile(io.RawIOBase):
         self._position = 0
         self._handle: Optional[_Handle] = None
         calls = client._library.free
-        pointer = ctypes.c_void_p()
-        result = calls.open(client._pointer, encode(path), pointer, 0)
+        handle = _Handle(calls.close, client._owner)
+        result = calls.open(client._pointer, encode(path), handle.pointer, 0)
         if result != 0:
             super().close()
             raise error_of(result, path)
-        self._handle = _Handle(pointer.value, calls.close, client._owner)  # type: ignore[arg-type]
+        self._handle = handle
         self._pread = calls.file_pread
         attr = _library.Attr(size=ctypes.sizeof(_library.Attr))
-        calls.fstat(pointer, attr)
+        calls.fstat(handle.pointer, attr)
         self.size: int = attr.bytes  # of the file, in bytes, when it was opened
         self.mtime_ns: int = attr.mtime_ns
 
