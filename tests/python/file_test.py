@@ -4,7 +4,6 @@ import gc
 import io
 import os
 import random
-import signal
 import threading
 import unittest
 import zipfile
@@ -36,34 +35,13 @@ class FileTest(rig.DaemonTest):
 
     def test_interrupts_lose_no_file(self):
         """As in read_test: ^C comes between any two bytecodes. Outside the source an open file is a descriptor."""
-        fired = []
-
-        def interrupt(*_):
-            fired.append(True)
-            raise KeyboardInterrupt
-
         outside = str(self.rig.base / "outside")
         with open(outside, "wb") as out:
             out.write(b"x")
         tierd.open(outside).close()
         gc.collect()
         before = len(os.listdir("/proc/self/fd"))
-        old = signal.signal(signal.SIGALRM, interrupt)
-        try:
-            for n in range(500):
-                file = None
-                fired.clear()
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, (200 + n % 101) * 1e-6)
-                    while not fired:
-                        file = tierd.open(outside, buffering=0)
-                        file = None
-                except KeyboardInterrupt:
-                    pass
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, old)
-        file = None
+        rig.interrupt_often(500, lambda: tierd.open(outside, buffering=0))
         gc.collect()
         self.assertEqual(len(os.listdir("/proc/self/fd")), before)
 

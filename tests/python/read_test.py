@@ -90,33 +90,17 @@ class ReadTest(rig.DaemonTest):
 
     def test_interrupts_lose_no_lease(self):
         """^C comes between any two bytecodes: after the library has given a view, and while one is given back."""
-        fired = []
-
-        def interrupt(*_):
-            fired.append(True)
-            raise KeyboardInterrupt
-
         path = self.paths[4096]
         tierd.read(path)
-        old = signal.signal(signal.SIGALRM, interrupt)
-        try:
-            for n in range(1000):
-                view = None
-                fired.clear()
-                try:
-                    signal.setitimer(signal.ITIMER_REAL, (200 + n % 101) * 1e-6)
-                    while not fired:  # what a finalizer written in Python raises is lost
-                        view = tierd.view(path)
-                        view = None
-                        tierd.read(path)
-                        view = tierd.get_batch([path, path])
-                        view = None
-                except KeyboardInterrupt:
-                    pass
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, old)
-        view = None
+
+        def once():
+            view = tierd.view(path)
+            view = None
+            tierd.read(path)
+            view = tierd.get_batch([path, path])
+            view = None
+
+        rig.interrupt_often(1000, once)
         gc.collect()
         self.assertEqual(tierd.stats().leases, 0)
 

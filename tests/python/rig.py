@@ -26,6 +26,29 @@ def content(name, size, version=1):
     return hashlib.shake_128(seed).digest(size)
 
 
+def interrupt_often(times, once):
+    """Calls `once` again and again until ^C comes in the middle of it (between any two bytecodes), and all that so many times."""
+    fired = []
+
+    def interrupt(*_):
+        fired.append(True)
+        raise KeyboardInterrupt
+
+    old = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        for n in range(times):
+            fired.clear()
+            try:
+                signal.setitimer(signal.ITIMER_REAL, (200 + n % 101) * 1e-6)
+                while not fired:  # what a finalizer written in Python raises is lost
+                    once()
+            except KeyboardInterrupt:
+                pass
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, old)
+
+
 def _die_with_parent():
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
