@@ -1,5 +1,4 @@
 // metrics: the page of /metrics, over the control socket; to stdout, or to a file for the textfile collector of a node exporter.
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

@@ -104,6 +104,18 @@ class ReadTest(rig.DaemonTest):
         gc.collect()
         self.assertEqual(tierd.stats().leases, 0)
 
+    def test_close_ends_the_connection(self):
+        """Also that of a client that has read: what it keeps for the next read does not hold it."""
+        def sockets():
+            return sum(os.path.lexists(entry) and os.readlink(entry).startswith("socket:") for entry in pathlib.Path("/proc/self/fd").iterdir())
+
+        for read in (tierd.Client.read, tierd.Client.view, lambda client, path: client.get_batch([path])):
+            client = tierd.Client(self.rig.socket)
+            read(client, self.paths[4096])
+            before = sockets()
+            client.close()
+            self.assertEqual(sockets(), before - 1)
+
     def test_more_views_than_the_cap_are_copies(self):
         path = self.paths[4096]
         views = [tierd.view(path) for _ in range(3000)]

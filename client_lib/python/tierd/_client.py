@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import errno
 import os
@@ -108,7 +109,7 @@ class Client:
         self._get = library.free.get
         self._release = library.held.release
         self._end = library.end
-        self._spare: list[OwnedView] = []
+        self._spare: collections.deque[OwnedView] = collections.deque()
         # The last file was a small hit, so the next one is tried without letting go of the interpreter's lock, which costs more than a hit. Else other threads
         # run, since the call may wait: for the daemon, the source, a connection, or a large copy.
         self._warm = False
@@ -123,6 +124,7 @@ class Client:
             return
         self._owner = None  # type: ignore[assignment]
         self._pointer = None
+        self._spare = collections.deque(maxlen=0)  # they hold the connection; a read under way leaves its own there
         for name in ("_get_now", "_get", "_call", "scandir", "open", "get_batch", "stats"):
             setattr(self, name, _closed)
 
