@@ -38,7 +38,11 @@ std::uint64_t Jobs::Prefetch(std::vector<Item> items, PrefetchOptions options) {
   if (running_ >= kRunningJobs) return 0;
   const JobPtr job = NewJob(JobKind::kPrefetch, std::move(items));
   job->options = options;
-  Try(job, [&] { WalkItems(job); });
+  Try(job, [&] {
+    for (const Item& item : job->items) job->places.emplace(item.unit, item.path);
+    job->asked = job->places;
+    WalkItems(job);
+  });
   return job->status.id;
 }
 
@@ -76,22 +80,25 @@ void Jobs::WalkItem(const JobPtr& job, const Item& item) {
   source::WalkRequest walk;
   walk.path = item.path;
   const std::string path = item.path;
-  walk.on_batch = [job, unit, path](const source::WalkBatch& batch) {
+  walk.on_batch = [this, job, unit, path](const source::WalkBatch& batch) {
     if (job->over()) return;
     for (const source::WalkEntry& entry : batch.entries) {
-      if (entry.type != DT_REG) continue;
-      job->queue.emplace_back(unit, batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name);
+      const bool link = entry.type == DT_LNK && job->status.kind == JobKind::kPrefetch;
+      if (entry.type != DT_REG && !link) continue;
+      std::string name = batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name;
+      if (!job->linked.empty() && job->linked.erase(catalogue_.KeyOf(unit->wire_id, name)) != 0) continue;  // a link has led to it, and it was counted then
+      job->queue.push_back({unit, std::move(name), link ? Name::Kind::kLink : Name::Kind::kFile});
       ++job->status.files_total;
     }
-    const bool is_file = batch.error == ENOTDIR && batch.directory == path;
+    const bool is_file = (batch.error == ENOTDIR || batch.error == ELOOP) && batch.directory == path;
     if (batch.last && batch.error != 0 && !is_file && job->status.error.empty())
       job->status.error = tierd::Status::FromErrno(batch.error, "list " + unit->options.path + "/" + batch.directory).ToString();
   };
   walk.on_done = [this, job, unit, path](const source::WalkTotals& totals) {
     if (job->over()) return;
     --job->walks_under_way;
-    if (totals.directories == 0 && totals.first_error == ENOTDIR) {  // the item is a file
-      job->queue.emplace_back(unit, path);
+    if (totals.directories == 0 && (totals.first_error == ENOTDIR || totals.first_error == ELOOP)) {  // the item is a file, or is found through links
+      job->queue.push_back({unit, path, Name::Kind::kAsked});
       ++job->status.files_total;
     } else if (totals.directories == 0 && totals.first_error != 0) {  // nothing is there, or it cannot be listed
       ++job->status.files_total;
@@ -123,12 +130,14 @@ bool Jobs::Pump() {
     more |= !job->paused.empty();
     if (job->walks_under_way != 0) Try(job, [&] { WalkSome(job); });
     PumpJob(job);
+    if (!job->over() && job->synced && !job->linked.empty()) VerifyLinked(job);
     if (job->status.kind == JobKind::kPrefetch || job->status.kind == JobKind::kWarmup) MaybeVerify(job);
     more |= before - std::min(before, job->queue.size()) >= kPerTurn;
     queued += job->queue.size();
     unplaced |= !job->unplaced.empty();
     more |= job->status.kind == JobKind::kVerify && !job->over() && job->status.walking;
     more |= job->walks_under_way != 0 && !job->over() && job->next_item < job->items.size();
+    more |= job->synced && !job->over() && !job->linked.empty();
   }
   walks_paused_ = queued > kQueueHigh || unplaced;
   return more;
@@ -170,21 +179,23 @@ void Jobs::PumpJob(const JobPtr& job) {
   const std::size_t limit = std::clamp<std::size_t>(kBytesAhead / mean, kMinAhead, kMaxAhead);
   // Files that are cached already end at once: a turn takes a bounded number of them (HAZARDS 5).
   for (std::size_t started = 0; started < kPerTurn && !job->over() && job->files_under_way < limit && !job->queue.empty(); ++started) {
-    auto [unit, path] = std::move(job->queue.front());
+    Name name = std::move(job->queue.front());
     job->queue.pop_front();
-    BringFile(job, *unit, std::move(path));
+    BringFile(job, std::move(name));
   }
 }
 
-void Jobs::BringFile(const JobPtr& job, SourceUnit& unit, std::string path) {
+void Jobs::BringFile(const JobPtr& job, Name name) {
   auto file = std::make_shared<File>();
-  file->unit = &unit;
-  file->path = std::move(path);
+  file->unit = name.unit;
+  file->path = name.path;
+  file->name = std::move(name.path);
+  file->kind = name.kind;
   Fetcher::BringRequest request = RequestFor(job, *file, 0);
   request.done = [this, job, file](const BringResult& result) { Try(job, [&] { OnFirstChunk(job, file, result); }); };
   file->under_way = 1;
   ++job->files_under_way;
-  fetcher_.Bring(unit, std::move(request));  // does not throw, and answers in any case
+  fetcher_.Bring(*file->unit, std::move(request));  // does not throw, and answers in any case
 }
 
 Fetcher::BringRequest Jobs::RequestFor(const JobPtr& job, const File& file, std::uint32_t chunk) {
@@ -198,6 +209,7 @@ Fetcher::BringRequest Jobs::RequestFor(const JobPtr& job, const File& file, std:
 
 void Jobs::OnFirstChunk(const JobPtr& job, const std::shared_ptr<File>& file, const BringResult& result) {
   file->id = result.file;
+  TakeTarget(*file);
   if (file->id != kNoFile) file->chunks = std::max<std::uint32_t>(1, catalogue_.ChunkCount(file->id));
   if (file->id != kNoFile && job->options.pin && result.outcome == BringOutcome::kCached) placement_.SetPinned(file->id, true);
   OnChunk(job, file, result);
@@ -250,9 +262,27 @@ std::string Jobs::WhyNot(const File& file) {
   }
 }
 
+void Jobs::Failed(const JobPtr& job, const File& file) {
+  ++job->status.files_failed;
+  if (job->status.error.empty()) job->status.error = WhyNot(file);
+}
+
 void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
+  const bool led_to_other_kind = file->kind != Name::Kind::kFile && file->worst.outcome == BringOutcome::kFailed && file->worst.reason == abi::Fallback::kNotRegular;
+  if (led_to_other_kind && !job->over()) return WalkBehind(job, file);
   --job->files_under_way;
   JobStatus& status = job->status;
+  const bool again = file->worst.outcome == BringOutcome::kNoRoom && job->options.ssd_only && !job->over() && job->requeued < 4 * status.files_total && placement_.SsdFree() > kBytesAhead;
+  if (again) {
+    ++job->requeued;  // staging buffers ran out for a moment, not regions
+    job->queue.push_back({file->unit, file->name, file->kind});
+    return;
+  }
+  if (file->kind != Name::Kind::kFile && !IsOfJob(job, *file)) {
+    --status.files_total;
+    if (!job->over()) MaybeVerify(job);
+    return;
+  }
   switch (file->worst.outcome) {
     case BringOutcome::kCached: {
       const std::uint64_t bytes = file->id == kNoFile || (catalogue_.file(file->id).flags & kFileUsed) == 0 ? 0 : catalogue_.SizeOf(file->id);
@@ -264,17 +294,11 @@ void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
       break;
     }
     case BringOutcome::kNoRoom:
-      if (job->options.ssd_only && !job->over() && job->requeued < 4 * status.files_total && placement_.SsdFree() > kBytesAhead) {
-        ++job->requeued;  // staging buffers ran out for a moment, not regions
-        job->queue.emplace_back(file->unit, file->path);
-        return;
-      }
       ++status.files_no_room;
       ++job->refusals;
       break;
     case BringOutcome::kFailed:
-      ++status.files_failed;
-      if (status.error.empty()) status.error = WhyNot(*file);
+      Failed(job, *file);
       break;
   }
   if (job->over()) return;
@@ -300,6 +324,7 @@ void Jobs::MaybeVerify(const JobPtr& job) {
 // What is asked for now, against what is in a tier now.
 void Jobs::Verify(const JobPtr& job) {
   job->walks.clear();
+  job->synced = true;
   if (job->items.empty()) return End(job);
   WalkItems(job);
 }
@@ -312,21 +337,25 @@ void Jobs::WalkAgain(const JobPtr& job, const Item& item) {
   walk.on_batch = [this, job, unit](const source::WalkBatch& batch) {
     if (job->over()) return;
     for (const source::WalkEntry& entry : batch.entries) {
-      if (entry.type == DT_REG) VerifyFile(job, *unit, batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name);
+      if (entry.type == DT_REG) VerifyFile(job, catalogue_.Find(catalogue_.KeyOf(unit->wire_id, batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name)));
     }
   };
   walk.on_done = [this, job, unit, path](const source::WalkTotals& totals) {
     if (job->over()) return;
-    if (totals.directories == 0 && totals.first_error == ENOTDIR) VerifyFile(job, *unit, path);
-    else if (!totals.complete() && job->status.error.empty()) job->status.error = "could not list everything again to verify";
-    if (--job->walks_under_way == 0) End(job);
+    if (totals.directories == 0 && (totals.first_error == ENOTDIR || totals.first_error == ELOOP)) {
+      const FileId file = catalogue_.Find(catalogue_.KeyOf(unit->wire_id, path));
+      if (file == kNoFile || (catalogue_.file(file).flags & kFileAlias) == 0) VerifyFile(job, file);  // what links led to is looked at apart
+    } else if (!totals.complete() && job->status.error.empty()) {
+      job->status.error = "could not list everything again to verify";
+    }
+    --job->walks_under_way;
+    MaybeEnd(job);
   };
   job->walks.emplace_back(unit, unit->job_walker->Start(std::move(walk)));
 }
 
-void Jobs::VerifyFile(const JobPtr& job, SourceUnit& unit, std::string_view path) {
+void Jobs::VerifyFile(const JobPtr& job, FileId file) {
   ++job->status.expected_files;
-  const FileId file = catalogue_.Find(catalogue_.KeyOf(unit.wire_id, path));
   if (file == kNoFile || (catalogue_.file(file).flags & kFileChecked) == 0) return;
   const std::uint32_t chunks = catalogue_.ChunkCount(file);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
@@ -335,6 +364,10 @@ void Jobs::VerifyFile(const JobPtr& job, SourceUnit& unit, std::string_view path
   }
   ++job->status.verified_files;
   job->status.verified_bytes += catalogue_.SizeOf(file);
+}
+
+void Jobs::MaybeEnd(const JobPtr& job) {
+  if (!job->over() && job->walks_under_way == 0 && job->linked.empty()) End(job);
 }
 
 void Jobs::End(const JobPtr& job) {

@@ -1,5 +1,6 @@
 // Prefetch jobs and warm-up: walks trees, keeps a bounded number of files on their way into the tiers, counts, and at the end verifies by a
 // second walk that what was asked for is really there. A job ends by itself; finished ones are remembered (kRememberedJobs).
+// Prefetch follows symbolic links within a source, as `find -L` does (jobs_links.cc); warm-up and walks pass over them.
 //
 // Owner: Engine. Loop thread only. Which tier takes a file is placement's and the policy's business; `ssd_only` asks for the SSD tier alone.
 #pragma once
@@ -88,6 +89,7 @@ class Jobs {
   bool walks_paused() const { return walks_paused_; }
 
  private:
+  struct Name;
   struct File;
   struct Seen;
   struct Job;
@@ -104,6 +106,7 @@ class Jobs {
   void WalkItems(const JobPtr& job);
   void WalkSome(const JobPtr& job);
   void StatTree(const JobPtr& job, const Item& item);
+  void StatOne(const JobPtr& job, SourceUnit& unit, const std::string& path);
   void Observe(const JobPtr& job, Seen seen);
   bool Place(const JobPtr& job, const Seen& seen);
   void PumpWalk(const JobPtr& job);
@@ -113,16 +116,23 @@ class Jobs {
   void WalkItem(const JobPtr& job, const Item& item);
   void WalkAgain(const JobPtr& job, const Item& item);
   void PumpJob(const JobPtr& job);
-  void BringFile(const JobPtr& job, SourceUnit& unit, std::string path);
+  void BringFile(const JobPtr& job, Name name);
   static Fetcher::BringRequest RequestFor(const JobPtr& job, const File& file, std::uint32_t chunk);
   void OnFirstChunk(const JobPtr& job, const std::shared_ptr<File>& file, const BringResult& result);
+  void TakeTarget(File& file) const;
+  bool IsOfJob(const JobPtr& job, const File& file);
+  void WalkBehind(const JobPtr& job, const std::shared_ptr<File>& file);
+  void OnResolved(const JobPtr& job, const std::shared_ptr<File>& file, const Result<source::ResolvedPath>& resolved);
+  void VerifyLinked(const JobPtr& job);
+  void MaybeEnd(const JobPtr& job);
   void OnChunk(const JobPtr& job, const std::shared_ptr<File>& file, const BringResult& result);
   void BringMore(const JobPtr& job, const std::shared_ptr<File>& file);
   void EndFile(const JobPtr& job, const std::shared_ptr<File>& file);
   static std::string WhyNot(const File& file);
+  void Failed(const JobPtr& job, const File& file);
   void MaybeVerify(const JobPtr& job);
   void Verify(const JobPtr& job);
-  void VerifyFile(const JobPtr& job, SourceUnit& unit, std::string_view path);
+  void VerifyFile(const JobPtr& job, FileId file);
   void End(const JobPtr& job);
   static void CancelWalks(const Job& job);
   bool OutgrowsTiers(const Job& job) const;

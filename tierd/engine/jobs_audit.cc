@@ -52,6 +52,7 @@ void Jobs::StatTree(const JobPtr& job, const Item& item) {
   walk.on_done = [this, job, unit, path](const source::WalkTotals& totals) {
     if (job->over()) return;
     Try(job, [&] {
+      if (totals.directories == 0 && totals.first_error == ENOTDIR) return StatOne(job, *unit, path);
       if (totals.complete()) job->walked.emplace_back(unit, path);
       else if (job->status.error.empty()) job->status.error = tierd::Status::FromErrno(totals.first_error, "list " + unit->options.path + "/" + path).ToString();
       job->status.files_total = job->status.files_done;
@@ -60,6 +61,31 @@ void Jobs::StatTree(const JobPtr& job, const Item& item) {
     });
   };
   job->walks.emplace_back(unit, unit->job_walker->Start(std::move(walk)));
+}
+
+// There is nothing to list: a file is asked for itself.
+void Jobs::StatOne(const JobPtr& job, SourceUnit& unit, const std::string& path) {
+  source::StatQuery query;
+  query.path = path;
+  query.priority = source::Priority::kPrefetch;
+  query.done = [this, job, &unit, path](const source::StatReply& reply) {
+    if (job->over()) return;
+    Try(job, [&] {
+      if (reply.error == source::ReadError::kNone) {
+        Observe(job, {&unit, path, reply.stat, reply.stat_sent_ns});
+        if (S_ISREG(reply.stat.mode)) job->status.bytes_done += reply.stat.size;
+        job->status.files_done += S_ISREG(reply.stat.mode) ? 1 : 0;
+        job->walked.emplace_back(&unit, path);
+      } else if (job->status.error.empty()) {
+        const int error = reply.error == source::ReadError::kErrno ? reply.sys_errno : ETIMEDOUT;
+        job->status.error = tierd::Status::FromErrno(error, "stat " + unit.options.path + "/" + path).ToString();
+      }
+      job->status.files_total = job->status.files_done;
+      --job->walks_under_way;
+      PumpWalk(job);
+    });
+  };
+  unit.reader->Stat(std::move(query));
 }
 
 // False: the index has no room for it just now.

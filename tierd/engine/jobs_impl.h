@@ -1,8 +1,10 @@
-// What jobs consist of; shared by jobs.cc (prefetch, warm-up) and jobs_audit.cc (walk, verify).
+// What jobs consist of; shared by jobs.cc (prefetch, warm-up), jobs_links.cc (names that lead elsewhere) and jobs_audit.cc (walk, verify).
 #pragma once
 
 #include <deque>
+#include <set>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -10,10 +12,25 @@
 
 namespace tierd::engine {
 
+// A name that is still to be asked for.
+struct Jobs::Name {
+  enum class Kind : std::uint8_t {
+    kFile,   // a regular file, by the walk
+    kLink,   // a symbolic link, by the walk
+    kAsked,  // asked for by itself, and no directory: may be a link or go through some
+  };
+  SourceUnit* unit = nullptr;
+  std::string path;
+  Kind kind = Kind::kFile;
+};
+
 // A file on its way: its chunks end one by one.
 struct Jobs::File {
   SourceUnit* unit = nullptr;
-  std::string path;
+  std::string name;  // as it was queued
+  std::string path;  // once its first chunk is there: its own, not that of a link to it
+  Name::Kind kind = Name::Kind::kFile;
+  bool linked = false;  // the name led to another path
   FileId id = kNoFile;
   std::uint32_t chunks = 1;
   std::uint32_t next = 1;
@@ -36,7 +53,7 @@ struct Jobs::Job {
   JobStatus status;
   PrefetchOptions options;
   std::vector<Item> items;
-  std::deque<std::pair<SourceUnit*, std::string>> queue;
+  std::deque<Name> queue;
   std::deque<std::shared_ptr<File>> paused;  // have had their share of a turn
   std::size_t files_under_way = 0;
   std::size_t walks_under_way = 0;  // those of items to come, too
@@ -48,6 +65,18 @@ struct Jobs::Job {
   std::uint64_t bytes_seen = 0, files_seen = 0;
   std::deque<Seen> unplaced;      // walk: the index had no room for them yet
   std::vector<std::pair<SourceUnit*, std::string>> walked;
+  // Prefetch. What links led to besides `items`, each file once.
+  struct KeyHash {
+    std::size_t operator()(const abi::FileKey& key) const { return static_cast<std::size_t>(key.lo); }
+  };
+  std::unordered_set<abi::FileKey, KeyHash> linked;
+  bool synced = false;  // what was brought is on the SSD: the second look has begun
+  std::set<std::pair<const SourceUnit*, std::string>> places;  // `items`, to be looked up
+  std::set<std::pair<const SourceUnit*, std::string>> asked;   // those of the request
+  // Whether the walks of the items come by it.
+  bool ComesBy(const SourceUnit* unit, std::string_view path) const;
+  // Whether a path of the request lies in this directory.
+  bool LeadsUp(const SourceUnit* unit, const std::string& directory) const;
   std::vector<ObjectId> records;  // verify: what is still to be read
   std::size_t looked_at = 0;      // verify: objects of the catalogue
   std::size_t reads_under_way = 0;
