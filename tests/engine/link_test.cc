@@ -84,6 +84,20 @@ TEST_F(LinkTest, AFileThatBecomesALinkAnswersAllWhoWait) {
   EXPECT_EQ(Fetch("file").bytes, Bytes("file", 3000));
 }
 
+// `cd /pfs/link; tierctl stat file` names the file as the kernel does.
+TEST_F(LinkTest, ASourceGivenThroughALinkIsFoundByItsOwnNameToo) {
+  Write("real/file", Bytes("file", 1000));
+  Link("link", "real");
+  source_options().path = tree_.path() + "/link";
+  StartEngine();
+  std::string relative;
+  EXPECT_EQ(engine().Locate(tree_.path() + "/link/file", &relative), &unit());
+  EXPECT_EQ(relative, "file");
+  EXPECT_EQ(engine().Locate(tree_.path() + "/real/sub/file", &relative), &unit());
+  EXPECT_EQ(relative, "sub/file");
+  EXPECT_EQ(engine().Locate(tree_.path() + "/other", &relative), nullptr);
+}
+
 class ThroughALinkTest : public LinkTest {
  protected:
   void SetUp() override {

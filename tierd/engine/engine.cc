@@ -30,13 +30,18 @@ SourceUnit* Engine::FindSource(std::uint32_t wire_id) {
 
 SourceUnit* Engine::Locate(std::string_view absolute, std::string* relative) {
   SourceUnit* best = nullptr;
-  for (const auto& unit : sources_) {
-    std::string_view rest;
-    if (!source::RelativeTo(unit->source->root(), absolute, &rest)) continue;
-    if (best != nullptr && best->source->root().size() >= unit->source->root().size()) continue;
-    best = unit.get();
-    *relative = std::string(rest);
-  }
+  const auto find_below = [&](const auto& root_of) {
+    for (const auto& unit : sources_) {
+      std::string_view rest;
+      if (!source::RelativeTo(root_of(*unit), absolute, &rest)) continue;
+      if (best != nullptr && root_of(*best).size() >= root_of(*unit).size()) continue;
+      best = unit.get();
+      *relative = std::string(rest);
+    }
+  };
+  find_below([](const SourceUnit& unit) -> const std::string& { return unit.source->root(); });
+  // A working directory has the name behind all links.
+  if (best == nullptr) find_below([](const SourceUnit& unit) -> const std::string& { return unit.source->canonical_root(); });
   return best;
 }
 
