@@ -126,7 +126,7 @@ class Engine {
   // The loop was kept since then (PreciseNs) by what is no turn of the engine's.
   void NoteTurn(std::int64_t begin_ns);
   const std::string& ssd_note() const { return ssd_note_; }
-  // The source and relative path of an absolute path; null if it is below none. Any thread, behind Start.
+  // The source and relative path of an absolute path, by the roots as they were given, else by their names behind links; null if it is below none. Any thread, behind Start.
   SourceUnit* Locate(std::string_view absolute, std::string* relative);
   // Everything known at or below a path, in slices (Sweeps::Start).
   void Sweep(Sweeps::Request request);
