@@ -146,6 +146,30 @@ TEST_F(JobLinksTest, VerifiesThemOnTheSsd) {
   ExpectDone(Prefetch("farm", {.ssd_only = true}), 301, 300 * 2000 + 100);
 }
 
+// A job that is cancelled holds nobody up with what links led it to (HAZARDS 5).
+TEST_F(JobLinksTest, OfACancelledJobAreForgottenSomeAtATurn) {
+  for (int i = 0; i < 6000; ++i) {
+    Write("real/" + std::to_string(i), "x");
+    if (i == 0) Write("farm/own", "x");
+    Link("farm/" + std::to_string(i), "../real/" + std::to_string(i));
+  }
+  StartEngine();
+  const std::uint64_t job = engine().jobs().Prefetch({{&unit(), "farm"}}, {});
+  engine().EndTurn();
+  ASSERT_TRUE(RunUntil([&] { return engine().jobs().Find(job)->files_done > 5000; }));
+  ASSERT_TRUE(engine().jobs().Cancel(job));
+  std::size_t left = engine().jobs().names_waiting();
+  ASSERT_GT(left, 5000u);
+  while (left > 0) {
+    EXPECT_FALSE(engine().jobs().idle()) << "or nobody would come by";
+    (void)engine().jobs().Pump();
+    const std::size_t now = engine().jobs().names_waiting();
+    ASSERT_LT(now, left);
+    EXPECT_LE(left - now, 4096u);
+    left = now;
+  }
+}
+
 // Warm-up takes what it was given.
 TEST_F(JobLinksTest, WarmUpPassesOverThem) {
   Write("farm/x", Bytes("x", 10));

@@ -149,8 +149,10 @@ bool Jobs::DropNames() {
   std::size_t dropped = 0;
   for (const auto& [id, job] : jobs_) {
     if (!job->over()) continue;
-    for (; !job->queue.empty(); job->queue.pop_front(), ++dropped) {
+    for (; job->has_names(); ++dropped) {
       if (dropped == kDroppedPerTurn) return true;
+      if (!job->queue.empty()) job->queue.pop_front();
+      else job->linked.erase(job->linked.begin());
     }
   }
   names_left_ = false;
@@ -158,7 +160,7 @@ bool Jobs::DropNames() {
 }
 
 std::size_t Jobs::names_waiting() const {
-  return std::accumulate(jobs_.begin(), jobs_.end(), std::size_t{0}, [](std::size_t sum, const auto& entry) { return sum + entry.second->queue.size(); });
+  return std::accumulate(jobs_.begin(), jobs_.end(), std::size_t{0}, [](std::size_t sum, const auto& entry) { return sum + entry.second->queue.size() + entry.second->linked.size(); });
 }
 
 // A dataset that does not fit is not warmed: its readers promote it by themselves, in their order.
@@ -374,7 +376,7 @@ void Jobs::End(const JobPtr& job) {
   JobStatus& status = job->status;
   status.ended_ns = std::max<std::int64_t>(1, clock_.MonotonicNs());
   status.walking = false;
-  names_left_ |= !job->queue.empty();
+  names_left_ |= job->has_names();
   CancelWalks(*job);
   const bool complete = job->status.kind != JobKind::kPrefetch
                             ? status.files_failed + status.files_no_room == 0 && status.error.empty()
@@ -382,7 +384,7 @@ void Jobs::End(const JobPtr& job) {
   status.state = complete ? JobState::kDone : JobState::kPartial;
   --running_;
   while (jobs_.size() > kRememberedJobs + running_) {
-    const auto oldest = std::find_if(jobs_.begin(), jobs_.end(), [](const auto& entry) { return entry.second->over() && entry.second->queue.empty(); });
+    const auto oldest = std::find_if(jobs_.begin(), jobs_.end(), [](const auto& entry) { return entry.second->over() && !entry.second->has_names(); });
     if (oldest == jobs_.end() || oldest->second == job) break;
     jobs_.erase(oldest);
   }
@@ -412,7 +414,7 @@ void Jobs::Abandon(const JobPtr& job) {
   job->status.ended_ns = std::max<std::int64_t>(1, clock_.MonotonicNs());
   job->status.walking = false;
   job->status.state = JobState::kPartial;
-  names_left_ |= !job->queue.empty();
+  names_left_ |= job->has_names();
   job->unplaced.clear();
   --running_;
 }

@@ -83,7 +83,7 @@ class Jobs {
   // Starts what limits allow; every turn. True: another turn has work at once.
   bool Pump();
   bool idle() const { return running_ == 0 && !names_left_; }
-  // Names of files that are still to be asked for. Those of a job that has ended go some at a turn.
+  // Names of files that are still to be asked for, or, led to by links, to be looked at again. Those of a job that has ended go some at a turn.
   std::size_t names_waiting() const;
   // Too many names wait: let the job walkers rest.
   bool walks_paused() const { return walks_paused_; }

@@ -81,6 +81,7 @@ struct Jobs::Job {
   std::size_t looked_at = 0;      // verify: objects of the catalogue
   std::size_t reads_under_way = 0;
   bool over() const { return status.ended_ns != 0; }
+  bool has_names() const { return !queue.empty() || !linked.empty(); }
 };
 
 }  // namespace tierd::engine
