@@ -186,7 +186,7 @@ void AddActingVerbs(CLI::App& app, Command& command) {
   prefetch->add_flag("-w,--wait", command.wait, "wait, and say at the end how much is verified to be there; exit 2 if short");
   prefetch->add_flag("--pin", command.pin, "and keep it until unpinned");
   prefetch->add_flag("--no-evict", command.keep, "only fill what is free; nothing leaves for it");
-  prefetch->footer("  tierctl prefetch --wait /pfs/imagenet/train");
+  prefetch->footer("  tierctl prefetch --wait /pfs/imagenet/train           symbolic links within the source are followed");
   CLI::App* evict = Verb(app, "evict", "drop files from both tiers", command);
   evict->alias("free");
   Paths(evict, command)->required();
@@ -194,7 +194,7 @@ void AddActingVerbs(CLI::App& app, Command& command) {
   evict->footer("  tierctl evict /pfs/imagenet/val\n  tierctl evict --invalidate /pfs/labels.csv            it was written anew");
   CLI::App* pin = Verb(app, "pin", "known files never leave the node by themselves", command);
   Paths(pin, command)->required();
-  pin->footer("  tierctl pin /pfs/imagenet/val");
+  pin->footer("  tierctl pin /pfs/imagenet/val                        symbolic links within the source are followed");
   CLI::App* unpin = Verb(app, "unpin", "undo pin", command);
   Paths(unpin, command)->required();
   unpin->footer("  tierctl unpin /pfs/imagenet/val");
