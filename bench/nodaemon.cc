@@ -32,7 +32,7 @@ bool PosixOnce(const char* path, char* buffer) {
   return good;
 }
 
-// What no library leaves out that hands out a pointer to what it opened: memory for it.
+// What a pointer to what was opened costs if memory is asked for it.
 bool HandleOnce(const char* path, char* buffer) {
   struct Handle {
     int fd;

@@ -23,8 +23,7 @@ inline void AppendToRing(abi::SessionPage& page, std::uint32_t ordinal, std::uin
 
 inline void CountRead(abi::SessionCounters& counters, abi::Tier tier, std::uint64_t bytes) {
   const auto t = static_cast<std::size_t>(tier);
-  AddOwn(counters.reads[t], 1);
-  AddOwn(counters.bytes[t], bytes);
+  AddOwn(counters.reads[t], 1, counters.bytes[t], bytes);
 }
 
 inline void CountFallback(abi::SessionCounters& counters, abi::Fallback reason) { AddOwn(counters.fallback[static_cast<std::size_t>(reason)], 1); }

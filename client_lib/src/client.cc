@@ -80,7 +80,7 @@ void Client::Init(const Settings& settings) {
     for (std::size_t i = 0; i < settings_.prefixes.count; ++i)
       settings_.prefixes.text[i] = settings_.prefix_text + (settings.prefixes.text[i] - settings.prefix_text);
   }
-  next_probe_ns_.store(0, std::memory_order_relaxed);
+  next_probe_.SetTo(0);
   timeouts_.store(0, std::memory_order_relaxed);
   closed_until_ns_.store(0, std::memory_order_relaxed);
   sessions_opened_.store(0, std::memory_order_relaxed);
@@ -110,6 +110,17 @@ void Client::EndAll() {
 
 // ---- finding the daemon ----------------------------------------------------------------------------------------------------
 
+bool NextProbe::LookAtClock() {
+  const std::int64_t now_ns = CoarseNs();
+  const bool close = now_ns - looked_ns_.load(std::memory_order_relaxed) < kCloseNs;
+  looked_ns_.store(now_ns, std::memory_order_relaxed);
+  const std::uint32_t row = close ? row_.load(std::memory_order_relaxed) + 1 : 0;
+  row_.store(row < kRow ? row : kRow, std::memory_order_relaxed);
+  if (Due(now_ns)) return true;  // and the next one may be due as well: the session that this one opens can be gone by then
+  if (row >= kRow) unseen_.store(kBurst - 1, std::memory_order_relaxed);
+  return false;
+}
+
 Session* Client::Acquire(std::int64_t now_ns, abi::Fallback* why, bool patient) {
   *why = abi::Fallback::kNoDaemon;
   if (settings_.disabled) {
@@ -126,12 +137,12 @@ Session* Client::Acquire(std::int64_t now_ns, abi::Fallback* why, bool patient) 
     session = session_.load(std::memory_order_acquire);
   }
   if (session != nullptr && !session->channel.dead()) return session;
-  if (now_ns < next_probe_ns_.load(std::memory_order_acquire)) return session;
+  if (!next_probe_.Due(now_ns)) return session;
   if (!patient && now_ns < impatient_from_ns_.load(std::memory_order_relaxed)) return session;
   const Lock lock(mutex_, patient);
   if (!lock.held()) return session;
   session = session_.load(std::memory_order_acquire);
-  if ((session == nullptr || session->channel.dead()) && now_ns >= next_probe_ns_.load(std::memory_order_acquire)) (void)Connect(now_ns, patient);
+  if ((session == nullptr || session->channel.dead()) && next_probe_.Due(now_ns)) (void)Connect(now_ns, patient);
   return session_.load(std::memory_order_acquire);
 }
 
@@ -163,7 +174,7 @@ int Client::Connect(std::int64_t now_ns, bool patient) {
   Session* const old = session_.load(std::memory_order_acquire);
   if (opened.session == nullptr) {
     if (!patient && opened.error == -ETIMEDOUT) impatient_from_ns_.store(CoarseNs() + kFirstPauseNs, std::memory_order_relaxed);
-    else next_probe_ns_.store(CoarseNs() + kProbeEveryNs, std::memory_order_release);
+    else next_probe_.SetTo(CoarseNs() + kProbeEveryNs);
     if (old == nullptr) return opened.error;
     // Without a daemon its memory is worth keeping only as long as something in it may still be served.
     const std::int64_t validity_ns = old->sources.load(std::memory_order_acquire)->LongestValidityNs();
@@ -180,6 +191,7 @@ int Client::Connect(std::int64_t now_ns, bool patient) {
   Fold(session.page->counters, own_, true);
   timeouts_.store(0, std::memory_order_relaxed);
   closed_until_ns_.store(0, std::memory_order_relaxed);
+  next_probe_.SetTo(now_ns);  // when this daemon goes the next one is looked for at once
   sessions_opened_.fetch_add(1, std::memory_order_relaxed);
   session_.store(&session, std::memory_order_release);
   Log(settings_, "session %u at %s", session.session_id, settings_.socket);
@@ -213,7 +225,7 @@ void Client::Distrust(const char* socket, std::int64_t now_ns) {
   if (std::strcmp(settings_.socket, socket) != 0) return;
   Session* const session = session_.exchange(nullptr, std::memory_order_acq_rel);
   if (session == nullptr) return;  // a daemon is looked for as before: who changes files all the time finds one, too
-  next_probe_ns_.store(now_ns + kProbeEveryNs, std::memory_order_release);
+  next_probe_.SetTo(now_ns + kProbeEveryNs);
   Close(*session);
   Sweep();
 }
@@ -258,7 +270,7 @@ void Client::NoteDead(Session& session, std::int64_t now_ns) {
   if (!session.channel.protocol_error() && !session.index.load(std::memory_order_acquire)->Retired()) return;
   // Nothing in it can be served, or nothing should.
   session_.store(nullptr, std::memory_order_release);
-  if (session.channel.protocol_error()) next_probe_ns_.store(now_ns + kProbeEveryNs, std::memory_order_release);
+  if (session.channel.protocol_error()) next_probe_.SetTo(now_ns + kProbeEveryNs);
   Close(session);
   Sweep();
 }
@@ -267,7 +279,7 @@ void Client::Drop(Session& session, std::int64_t next_probe_ns) {
   const Lock lock(mutex_);
   if (session_.load(std::memory_order_acquire) != &session) return;
   session_.store(nullptr, std::memory_order_release);
-  next_probe_ns_.store(next_probe_ns, std::memory_order_release);
+  next_probe_.SetTo(next_probe_ns);
   Close(session);
   Sweep();
 }

@@ -25,8 +25,7 @@ class AloneReads {
  public:
   bool Due() const { return (reads_.load(std::memory_order_relaxed) & (abi::kLatencySampling - 1)) == abi::kLatencySampling - 1; }
   void Count(std::uint64_t bytes) {
-    AddOwn(reads_, 1);
-    AddOwn(bytes_, bytes);
+    AddOwn(reads_, 1, bytes_, bytes);
   }
   // To where all others are counted, and from nothing on.
   void MoveTo(abi::SessionCounters& counters);
@@ -35,6 +34,56 @@ class AloneReads {
  private:
   std::atomic<std::uint64_t> reads_{0};
   std::atomic<std::uint64_t> bytes_{0};
+};
+
+// When a client without a session looks for a daemon next. Any thread.
+class NextProbe {
+ public:
+  void SetTo(std::int64_t at_ns) {
+    at_ns_.store(at_ns, std::memory_order_release);
+    unseen_.store(0, std::memory_order_relaxed);
+  }
+  bool Due(std::int64_t now_ns) const { return now_ns >= at_ns_.load(std::memory_order_acquire); }
+  // The same for an open that needs the time for nothing else: to look at the clock is a large part of what it costs. Where opens follow each other closely
+  // only one in kBurst looks, so that after such a row as many may come too early to find the daemon.
+  bool DueNow() {
+    const std::uint32_t unseen = unseen_.load(std::memory_order_relaxed);
+    if (unseen == 0) [[unlikely]] return LookAtClock();
+    unseen_.store(unseen - 1, std::memory_order_relaxed);
+    return false;
+  }
+
+ private:
+  static constexpr std::uint32_t kBurst = 16;
+  static constexpr std::uint32_t kRow = 64;  // looks that followed each other closely, before some are left out
+  static constexpr std::int64_t kCloseNs = 100'000'000;
+  bool LookAtClock();
+
+  std::atomic<std::int64_t> at_ns_{0};
+  std::atomic<std::uint32_t> unseen_{0};  // opens that need not look any more
+  std::atomic<std::uint32_t> row_{0};
+  std::atomic<std::int64_t> looked_ns_{0};
+};
+
+// Memory for one open file in the client itself, beside what each open and close touches anyway: all that malloc and free touch costs more between system
+// calls than what they do. Who finds it taken asks malloc. Outlives Shutdown and Init, as an open file does. Any thread.
+class RoomForOne {
+ public:
+  static constexpr std::size_t kBytes = 168;
+  void* Take() {
+    if (taken_.load(std::memory_order_relaxed) || taken_.exchange(true, std::memory_order_acquire)) [[unlikely]] return nullptr;
+    return room_;
+  }
+  // False: it is not from here.
+  bool GiveBack(const void* memory) {
+    if (memory != room_) [[unlikely]] return false;
+    taken_.store(false, std::memory_order_release);
+    return true;
+  }
+
+ private:
+  std::atomic<bool> taken_{false};
+  alignas(8) unsigned char room_[kBytes];
 };
 
 class Client {
@@ -48,15 +97,22 @@ class Client {
   // Checks that the process is the one that opened the session; null when it is not.
   Session* session() const { return SameProcess() ? session_.load(std::memory_order_acquire) : nullptr; }
 
-  // Why the source is all there is, known without asking anybody: no session, and none is due to be looked for. kNone: look closer (Acquire). One cache line:
-  // all that an open costs without a daemon. A child that nobody told of its fork has no session either, and takes over when one is due.
+  // Why the source is all there is, known without asking anybody: no session, and none is due to be looked for. kNone: look closer (Acquire).
+  // Inlined, and beside what an open touches anyway: it is most of what one costs without a daemon. A child that nobody told of its fork has no session either, and takes over when one is due.
   abi::Fallback WithoutDaemon(std::int64_t now_ns) const {
     if (!alone()) return abi::Fallback::kNone;
-    return disabled_ ? abi::Fallback::kDisabled : now_ns < next_probe_ns_.load(std::memory_order_acquire) ? abi::Fallback::kNoDaemon : abi::Fallback::kNone;
+    return disabled_ ? abi::Fallback::kDisabled : next_probe_.Due(now_ns) ? abi::Fallback::kNone : abi::Fallback::kNoDaemon;
+  }
+  // The same for who has not looked at the clock (NextProbe::DueNow).
+  abi::Fallback WithoutDaemon() {
+    if (!alone()) return abi::Fallback::kNone;
+    if (disabled_) [[unlikely]] return abi::Fallback::kDisabled;
+    return next_probe_.DueNow() ? abi::Fallback::kNone : abi::Fallback::kNoDaemon;
   }
   // Without a session.
   bool alone() const { return session_.load(std::memory_order_acquire) == nullptr; }
   AloneReads& alone_reads() { return alone_reads_; }
+  RoomForOne& room_for_one() { return room_for_one_; }
   const AloneReads& alone_reads() const { return alone_reads_; }
   // The session, opened or renewed if that is due. Null: `why` says the reason. It may be one whose daemon is gone: hits go on.
   // Who is not `patient` does not wait for other threads, gives a daemon kWhereaboutsNs to greet us, and does not hold it against it.
@@ -113,9 +169,10 @@ class Client {
   static Arena* ReuseArena(void* context, const std::uint8_t instance[16]);
 
   std::atomic<Session*> session_{nullptr};
-  std::atomic<std::int64_t> next_probe_ns_{0};
+  NextProbe next_probe_;
   AloneReads alone_reads_;
   bool disabled_ = false;  // as the settings say
+  RoomForOne room_for_one_;
   // Breaker.
   std::atomic<std::int64_t> closed_until_ns_{0};
   std::atomic<std::uint32_t> timeouts_{0};

@@ -107,7 +107,7 @@ void Client::CountFrozenLeases() {
 void Client::TakeOverInChild(bool counted) {
   ::pthread_mutex_init(&mutex_, nullptr);
   session_.store(nullptr, std::memory_order_relaxed);
-  next_probe_ns_.store(0, std::memory_order_relaxed);
+  next_probe_.SetTo(0);
   closed_until_ns_.store(0, std::memory_order_relaxed);
   timeouts_.store(0, std::memory_order_relaxed);
   sessions_opened_.store(0, std::memory_order_relaxed);

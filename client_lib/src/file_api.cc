@@ -42,14 +42,25 @@ struct CachedFile : tier_file {
 SourceFile& SourceOf(tier_file& file) { return static_cast<SourceFile&>(file); }
 CachedFile& CachedOf(tier_file& file) { return static_cast<CachedFile&>(file); }
 
+static_assert(sizeof(SourceFile) <= RoomForOne::kBytes);
+
+inline void* MemoryFor(Client& client) {
+  if (void* const room = client.room_for_one().Take(); room != nullptr) [[likely]] return room;
+  return std::malloc(sizeof(SourceFile));
+}
+
+inline void GiveMemoryBack(Client& client, void* memory) {
+  if (!client.room_for_one().GiveBack(memory)) [[unlikely]] std::free(memory);
+}
+
 inline int OpenAtSource(Client& client, const char* path, abi::Fallback reason, tier_file** opened) {
-  void* const memory = std::malloc(sizeof(SourceFile));
+  void* const memory = MemoryFor(client);
   if (memory == nullptr) return -ENOMEM;
   auto* const file = new (memory) SourceFile(client, reason);
   file->fd = OpenSourceFile(path, file->st);
   if (file->fd < 0) [[unlikely]] {
     const int error = file->fd;
-    std::free(memory);
+    GiveMemoryBack(client, memory);
     return error;
   }
   *opened = file;
@@ -171,7 +182,7 @@ int tier_open(tier_client* client, const char* path, tier_file** file, unsigned 
   const KeepErrno keep;
   *file = nullptr;
   Client& c = ClientOf(client);
-  abi::Fallback why = c.WithoutDaemon(CoarseNs());
+  abi::Fallback why = c.WithoutDaemon();
   if (why == abi::Fallback::kNone) [[unlikely]] {
     const int outcome = OpenCached(c, path, flags, &why, file);
     if (outcome <= 0) return outcome;
@@ -183,9 +194,12 @@ int tier_open(tier_client* client, const char* path, tier_file** file, unsigned 
 void tier_close(tier_file* file) noexcept {
   if (file == nullptr) return;
   const KeepErrno keep;
-  if (file->cached) [[unlikely]] CachedOf(*file).file.Close();
-  else ::close(SourceOf(*file).fd);
-  std::free(file);
+  if (file->cached) [[unlikely]] {
+    CachedOf(*file).file.Close();
+    return std::free(file);
+  }
+  ::close(SourceOf(*file).fd);
+  GiveMemoryBack(file->client, file);
 }
 
 int tier_fstat(tier_file* file, tier_attr* attr) noexcept {

@@ -28,6 +28,16 @@ inline void AddOwn(std::atomic<std::uint64_t>& counter, std::uint64_t n) {
   if (OnlyThread()) counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   else counter.fetch_add(n, std::memory_order_relaxed);
 }
+// Two of them, with one look at who else runs.
+inline void AddOwn(std::atomic<std::uint64_t>& one, std::uint64_t n, std::atomic<std::uint64_t>& other, std::uint64_t m) {
+  if (OnlyThread()) {
+    one.store(one.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+    other.store(other.load(std::memory_order_relaxed) + m, std::memory_order_relaxed);
+  } else {
+    one.fetch_add(n, std::memory_order_relaxed);
+    other.fetch_add(m, std::memory_order_relaxed);
+  }
+}
 
 // Marks the calling thread as being in the slow path: it may hold locks, so it must not be cancelled, and a signal handler on top of it goes
 // straight to the source. `entered()` is false for that handler.

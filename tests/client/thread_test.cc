@@ -109,6 +109,31 @@ TEST_F(ThreadTest, SessionsComeAndGoUnderReaders) {
   EXPECT_GT(Stats().sessions, 1u);
 }
 
+TEST_F(ThreadTest, OpenFilesWithoutADaemon) {
+  for (int i = 0; i < 8; ++i) Write(Name(i), ContentOf(Name(i), 300 + static_cast<std::size_t>(i)));
+  Client();
+  std::atomic<std::uint64_t> wrong{0};
+  std::vector<std::thread> readers;
+  for (int t = 0; t < 4; ++t) {
+    readers.emplace_back([&, t] {
+      char buffer[1000];
+      for (int round = 0; round < 300; ++round) {
+        tier_file* files[2] = {};  // two at once, one of which may be the one that needs no malloc
+        for (int i = 0; i < 2; ++i) wrong += tier_open(client_, Path(Name(2 * t + i)).c_str(), &files[i], 0) != 0 ? 1 : 0;
+        for (int i = 0; i < 2; ++i) {
+          const ssize_t got = tier_file_pread(files[i], buffer, sizeof buffer, 0);
+          const std::string expected = ContentOf(Name(2 * t + i), 300 + static_cast<std::size_t>(2 * t + i));
+          if (got != static_cast<ssize_t>(expected.size()) || expected.compare(0, expected.size(), buffer, expected.size()) != 0) ++wrong;
+          tier_close(files[i]);
+        }
+      }
+    });
+  }
+  for (std::thread& reader : readers) reader.join();
+  EXPECT_EQ(0u, wrong);
+  EXPECT_EQ(2400u, Stats().reads[TIER_FROM_BYPASS]);
+}
+
 TEST_F(ThreadTest, MissesShareOneSocket) {
   for (int i = 0; i < 400; ++i) Write(Name(i), ContentOf(Name(i), 700));
   StartDaemon();

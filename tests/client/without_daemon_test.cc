@@ -1,6 +1,8 @@
 // tier_open ... tier_close where there is no daemon: plain POSIX on the source.
 #include <errno.h>
 
+#include "client_lib/src/client.h"
+#include "client_lib/src/clock.h"
 #include "tests/client/client_rig.h"
 
 namespace tierd::testing {
@@ -87,6 +89,76 @@ TEST_F(WithoutDaemonTest, AShortFileIsReadByOneSystemCall) {
   EXPECT_EQ(0, tier_file_pread(file, buffer, sizeof buffer, 1500));
   EXPECT_EQ(700, tier_file_pread(file, buffer, sizeof buffer, 800));
   tier_close(file);
+}
+
+// The first of them lies in the client, the others do not.
+TEST_F(WithoutDaemonTest, ManyFilesAreOpenAtOnce) {
+  constexpr int kFiles = 10;
+  const auto name = [](int i) { return "f" + std::to_string(i); };
+  for (int i = 0; i < kFiles; ++i) Write(name(i), ContentOf(name(i), 500 + static_cast<std::size_t>(i)));
+  const auto expect = [&](tier_file* file, int i) {
+    char buffer[1000];
+    const ssize_t got = tier_file_pread(file, buffer, sizeof buffer, 0);
+    ASSERT_EQ(500 + i, got);
+    EXPECT_EQ(ContentOf(name(i), 500 + static_cast<std::size_t>(i)), std::string(buffer, static_cast<std::size_t>(got)));
+  };
+  std::vector<tier_file*> files;
+  for (int i = 0; i < kFiles; ++i) files.push_back(Open(Path(name(i))));
+  for (const int i : {0, 5, 9}) {
+    tier_close(files[static_cast<std::size_t>(i)]);
+    tier_file* missing = nullptr;
+    EXPECT_EQ(-ENOENT, tier_open(client_, Path("missing").c_str(), &missing, 0));
+    files[static_cast<std::size_t>(i)] = Open(Path(name(i)));
+  }
+  for (int i = 0; i < kFiles; ++i) expect(files[static_cast<std::size_t>(i)], i);
+  for (tier_file* file : files) tier_close(file);
+  tier_file* file = Open(Path(name(3)));
+  expect(file, 3);
+  tier_close(file);
+}
+
+TEST_F(WithoutDaemonTest, AnOpenFileOutlivesItsClient) {
+  Write("f", ContentOf("f", 100));
+  Write("g", ContentOf("g", 200));
+  char buffer[300];
+  tier_file* file = Open(Path("f"));
+  tier_disconnect(client_);
+  client_ = nullptr;
+  Client();
+  tier_file* other = Open(Path("g"));
+  EXPECT_EQ(100, tier_file_pread(file, buffer, sizeof buffer, 0));
+  tier_close(file);
+  EXPECT_EQ(200, tier_file_pread(other, buffer, sizeof buffer, 0));
+  EXPECT_EQ(ContentOf("g", 200), std::string(buffer, 200));
+  tier_close(other);
+}
+
+// Opens that follow each other closely do not all look at the clock: at most 15 come after the time and do not see it.
+TEST(NextProbeTest, ARowOfOpensSeesTheTimeSoon) {
+  client::NextProbe probe;
+  const std::int64_t at_ns = client::CoarseNs() + 50'000'000;
+  probe.SetTo(at_ns);
+  int late = 0;
+  for (;;) {
+    const bool passed = client::CoarseNs() >= at_ns;
+    if (probe.DueNow()) break;
+    if (passed) ++late;
+  }
+  EXPECT_GE(client::CoarseNs(), at_ns);
+  EXPECT_LT(late, 16);
+  EXPECT_TRUE(probe.DueNow()) << "as long as nobody has looked for the daemon";
+  // Who sets another time is not late.
+  probe.SetTo(0);
+  EXPECT_TRUE(probe.DueNow());
+}
+
+TEST(NextProbeTest, FewOpensSeeTheTimeAtOnce) {
+  client::NextProbe probe;
+  const std::int64_t at_ns = client::CoarseNs() + 50'000'000;
+  probe.SetTo(at_ns);
+  for (int i = 0; i < 50; ++i) EXPECT_TRUE(!probe.DueNow() || client::CoarseNs() >= at_ns);
+  while (client::CoarseNs() < at_ns) ::usleep(1000);
+  EXPECT_TRUE(probe.DueNow());
 }
 
 TEST_F(WithoutDaemonTest, ReadsAreCounted) {
