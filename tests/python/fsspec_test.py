@@ -1,5 +1,9 @@
 """tierd:// and tierd:: in fsspec, pandas, zarr and h5py. The file system is found by the entry point of the build tree's package."""
 
+import errno
+import os
+import pickle
+import tempfile
 import unittest
 
 import fsspec
@@ -26,6 +30,65 @@ class FsspecTest(rig.DaemonTest):
             with fsspec.open(url) as file:
                 self.assertEqual(file.read(), self.expected, url)
         self.assertRaisesRegex(ValueError, "not memory", fsspec.open, "tierd::memory://x")
+
+    def test_chained_names_are_of_the_chained_path(self):
+        top = str(self.rig.source)
+        for chained in ("tierd::" + top + "/dir", "tierd::file://" + top + "/dir"):
+            mapped = fsspec.get_mapper(chained)
+            self.assertEqual((mapped["data"], sorted(mapped)), (self.expected, ["data", "sub/other"]))
+            self.assertEqual(pickle.loads(pickle.dumps(mapped))["data"], self.expected)
+            self.assertEqual([file.path for file in fsspec.open_files(chained + "/d*")], [self.path])
+        fs, path = fsspec.core.url_to_fs("tierd::" + top + "/dir")
+        self.assertEqual((fs.ls(path, detail=False), fs.find("sub")), ([self.path, top + "/dir/sub"], [top + "/dir/sub/other"]))
+        with fsspec.open_files(["tierd::" + self.path, "tierd::" + self.csv]) as files:
+            self.assertEqual([file.read() for file in files], [self.expected, b"a,b\n1,2\n3,4\n"])
+        for name in ("tierd::file://" + self.path, "tierd::tierd://" + self.path, "tierd://" + self.path):
+            self.assertEqual(tierd.fsspec.TierdFileSystem._strip_protocol(name), self.path)
+        array = np.arange(12).reshape(3, 4)
+        zarr.save(top + "/chained.zarr", array)
+        np.testing.assert_array_equal(zarr.open("tierd::" + top + "/chained.zarr")[:], array)
+
+    def test_a_bad_link_hides_nothing(self):
+        top = self.rig.source / "links"
+        good = self.rig.write("links/good", 10)
+        os.symlink("circle", top / "circle")
+        os.symlink(self.path + "/below", top / "through a file")
+        os.symlink("nowhere", top / "nowhere")
+        fs = fsspec.filesystem("tierd")
+        self.assertEqual({os.path.basename(entry["name"]): entry["type"] for entry in fs.ls(str(top))},
+                         {"good": "file", "circle": "link", "through a file": "link", "nowhere": "link"})
+        self.assertIn(good, fs.find(str(top)))
+        self.assertEqual(fs.glob(str(top) + "/g*"), [good])
+        self.assertIn("good", next(fs.walk(str(top)))[2])
+
+    def test_what_would_write_is_refused(self):
+        fs, new = fsspec.filesystem("tierd"), str(self.rig.source / "new")
+        with tempfile.TemporaryDirectory() as local:
+            calls = {"mkdir": lambda: fs.mkdir(new), "makedirs": lambda: fs.makedirs(new, exist_ok=True), "mkdirs": lambda: fs.mkdirs(new), "rmdir": lambda: fs.rmdir(new),
+                     "put": lambda: fs.put(local, new, recursive=True), "mapper": lambda: fsspec.get_mapper("tierd://" + new, create=True),
+                     "open": lambda: fs.open(new, "wb"), "open_files": lambda: fsspec.open_files("tierd://" + new + "/*", "wb"), "pipe": lambda: fs.pipe_file(new, b"x")}
+            for name, call in calls.items():
+                with self.subTest(name):
+                    with self.assertRaises(OSError) as got:
+                        call()
+                    self.assertEqual(got.exception.errno, errno.EROFS)
+        with fs.open(self.path, "br") as file:
+            self.assertEqual(file.read(), self.expected)
+
+    def test_below_other_caches_of_fsspec(self):
+        for kind in ("simplecache", "filecache", "blockcache"):
+            for name in (f"{kind}::tierd://{self.path}", f"{kind}::tierd::{self.path}"):
+                for _ in range(2):
+                    with self.subTest(name), fsspec.open(name, **{kind: {"cache_storage": str(self.rig.base / kind)}}) as file:
+                        file.seek(9_000)
+                        self.assertEqual(file.read(), self.expected[9_000:])
+                        file.seek(0)
+                        self.assertEqual(file.read(), self.expected)
+                        file.close()
+                        self.assertTrue(file.closed)
+        with fsspec.filesystem("tierd").open(self.path) as file:
+            file.seek(5)
+            self.assertEqual((file._fetch_range(100, 200), file.tell(), file.path), (self.expected[100:200], 5, self.path))
 
     def test_file_system(self):
         fs = fsspec.filesystem("tierd")

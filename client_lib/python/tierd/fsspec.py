@@ -6,6 +6,8 @@ An installed tierd is found by its entry point (group fsspec.specs); tierd.fsspe
 from __future__ import annotations
 
 import datetime
+import errno
+import functools
 import os
 import stat
 from typing import Any, Optional
@@ -14,9 +16,57 @@ import fsspec
 from fsspec.spec import AbstractFileSystem
 
 from . import Client, client
+from ._file import BUFFER_BYTES, RawTierFile, TierFile
 
 _TYPES = {stat.S_IFDIR: "directory", stat.S_IFREG: "file", stat.S_IFLNK: "link"}
 _LOCAL = ("file", "local", "tierd")
+_STARTS = tuple(protocol + mark for protocol in _LOCAL for mark in ("://", "::"))
+
+
+def _bare(path: Any) -> str:
+    """A name without its protocols, of which a chain has several; "" is what is left of the tierd:// of one, whose path comes with the target."""
+    text: str = os.fspath(path)
+    while start := next((start for start in _STARTS if text.startswith(start)), ""):
+        text = text[len(start):]
+    return text
+
+
+def _below(chained: Any, path: Any) -> Any:
+    """_strip_protocol of a chained instance: "" is the chained path or the list of them, and a relative name is below that, wherever the process works."""
+    if isinstance(path, list):
+        return [_below(chained, each) for each in path]
+    text = _bare(path)
+    if isinstance(chained, list):
+        return list(chained) if text == "" else os.path.abspath(text)
+    return os.path.abspath(os.path.join(chained, text))
+
+
+class _Opened(TierFile):
+    """With what fsspec asks of a file: blockcache:: wants to take over its close and to fetch ranges. Reads do not go through such a cache: tierd is one."""
+
+    def __init__(self, raw: RawTierFile, blocksize: int) -> None:
+        super().__init__(raw, BUFFER_BYTES)
+        self.path, self.blocksize = raw.name, blocksize
+
+    @property
+    def closed(self) -> bool:
+        return super().closed
+
+    @closed.setter
+    def closed(self, _: bool) -> None:
+        """Said by blockcache:: after it closed the file."""
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        before = self.tell()
+        try:
+            self.seek(start)
+            return self.read(end - start)
+        finally:
+            self.seek(before)
+
+
+def _read_only(_: Any, path: Any, *__: Any, **___: Any) -> Any:
+    raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
 
 
 class TierdFileSystem(AbstractFileSystem):  # type: ignore[misc]
@@ -36,24 +86,19 @@ class TierdFileSystem(AbstractFileSystem):  # type: ignore[misc]
         super().__init__(**options)
         if target_protocol not in (None, *_LOCAL):
             raise ValueError(f"tierd:: reads paths of this node, not {target_protocol}")
-        self._chained = None if fo is None else self._strip_protocol(fo)
+        if fo is not None:
+            self._strip_protocol = functools.partial(_below, self._strip_protocol(fo))  # type: ignore[assignment]
         self._client = client() if socket is None else Client(socket)
 
     @classmethod
     def _strip_protocol(cls, path: Any) -> Any:
         if isinstance(path, list):
             return [cls._strip_protocol(each) for each in path]
-        text = os.fspath(path)
-        for protocol in _LOCAL:
-            for start in (f"{protocol}://", f"{protocol}::"):
-                if text.startswith(start):
-                    text = text[len(start):]
-        # "" is what is left of the tierd:// in a chain: the path comes with the target.
+        text = _bare(path)
         return text if text in ("", "/") else os.path.abspath(text)
 
     def _path(self, path: Any) -> str:
-        text: str = self._strip_protocol(path)
-        return text or self._chained or "/"
+        return self._strip_protocol(path) or "/"
 
     def _info(self, path: str, follow: bool = True) -> dict[str, Any]:
         facts = self._client.stat(path, follow_symlinks=follow)
@@ -72,17 +117,19 @@ class TierdFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return [found for found in map(self._listed, names) if found] if detail else names
 
     def _listed(self, path: str) -> Optional[dict[str, Any]]:
-        for follow in (True, False):  # a link to nowhere is listed as itself
+        for follow in (True, False):  # a link to nowhere, in a circle or to what may not be seen is listed as itself
             try:
                 return self._info(path, follow)
-            except FileNotFoundError:
+            except OSError:
                 continue
         return None
 
     def _open(self, path: str, mode: str = "rb", block_size: Any = None, autocommit: bool = True, cache_options: Any = None, **_: Any) -> Any:
-        if mode != "rb":
-            raise OSError(30, os.strerror(30), self._path(path))
-        return self._client.open(self._path(path))
+        if mode not in ("rb", "br"):
+            _read_only(self, self._path(path))
+        return _Opened(self._client.open(self._path(path), buffering=0), block_size or self.blocksize)  # type: ignore[arg-type]
+
+    mkdir = makedirs = rmdir = _read_only  # fsspec's own do nothing and say nothing
 
     def cat_file(self, path: str, start: Optional[int] = None, end: Optional[int] = None, **_: Any) -> bytes:
         if start is None and end is None:
