@@ -5,6 +5,7 @@ import gc
 import os
 import pathlib
 import pickle
+import random
 import signal
 import threading
 import time
@@ -167,6 +168,20 @@ class ReadTest(rig.DaemonTest):
         first, error, last = tierd.get_batch([self.paths[1], missing, self.paths[7]], errors="return")
         self.assertEqual((bytes(first), error.errno, bytes(last)), (self.expected(1), errno.ENOENT, self.expected(7)))
 
+    def test_a_batch_that_raises_keeps_nothing(self):
+        missing = str(self.rig.source / "missing")
+        batch = [self.paths[4096]] * 49 + [missing]
+        gc.disable()
+        self.addCleanup(gc.enable)
+        for _ in range(20):
+            try:  # assertRaises would clear the frames
+                tierd.get_batch(batch)
+                self.fail("nothing raised")
+            except FileNotFoundError as error:
+                self.assertEqual(error.filename, missing)
+                held = tierd.stats().leases
+        self.assertEqual((held, tierd.stats().leases), (0, 0))
+
     def test_views_of_a_batch_end_one_by_one(self):
         views = tierd.get_batch([self.paths[4095], self.paths[4096]])
         self.assertEqual(tierd.stats().leases, 2)
@@ -179,7 +194,13 @@ class ReadTest(rig.DaemonTest):
         real, ours = os.stat(path), tierd.stat(path)
         for field in ("st_mode", "st_ino", "st_dev", "st_uid", "st_gid", "st_size", "st_mtime_ns", "st_ctime_ns"):
             self.assertEqual(getattr(ours, field), getattr(real, field), field)
-        self.assertAlmostEqual(real.st_mtime, ours.st_mtime, 5)
+        dice = random.Random(1)
+        for n in range(300):  # to the last bit, and some times have more of them than a float
+            os.utime(path, ns=(0, 1_700_000_000_000_000_000 + dice.randrange(10**17)))
+            tierd.invalidate(path)
+            real, ours = os.stat(path), tierd.stat(path)
+            for field in ("st_mtime", "st_ctime", "st_mtime_ns", "st_rdev", "st_blocks", "st_blksize"):
+                self.assertEqual(getattr(ours, field), getattr(real, field), (field, n))
         self.assertEqual(sorted(entry.name for entry in tierd.scandir(self.rig.source / "d")), sorted(os.listdir(self.rig.source / "d")))
         self.assertRaises(NotADirectoryError, tierd.scandir, path)
 
@@ -217,7 +238,8 @@ class ReadTest(rig.DaemonTest):
         own.close()
         with self.assertRaises(ConnectionRefusedError):
             tierd.Client(self.rig.base / "none.sock", require_daemon=True)
-        self.assertRaises(ValueError, tierd.Client, timeout=5)
+        for timeout in (5, 0, -1, 2**32 / 1000 + 0.001, float("nan"), float("inf")):
+            self.assertRaisesRegex(ValueError, "0.001 to 1", tierd.Client, timeout=timeout)
         self.assertIs(tierd.client(), tierd.client())
         tierd.client().close()  # nothing happens
         self.assertEqual(tierd.read(self.paths[7]), self.expected(7))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import ctypes
 import errno
+import operator
 import os
 import weakref
 from typing import Any, Iterable, Literal, NamedTuple, Optional, Sequence, Union
@@ -80,10 +81,10 @@ class Client:
         0.001 to 1. `require_daemon`: ConnectionRefusedError (or another OSError) when there is none now. `check_open`: stat the source with this process's
         rights at each access. `populate`: fault the cache's memory in at once: a slower start, no page fault at first hits.
         """
+        if not 0.001 <= timeout <= 1:
+            raise ValueError(f"timeout is 0.001 to 1 seconds, not {timeout}")
         flags = (_library.REQUIRE_DAEMON * require_daemon) | (_library.CHECK_OPEN * check_open) | (_library.POPULATE * populate)
         options = _library.Options(ctypes.sizeof(_library.Options), None if socket is None else encode(socket), round(timeout * 1000), flags)
-        if not 1 <= options.timeout_ms <= 1000:
-            raise ValueError(f"timeout is 0.001 to 1 seconds, not {timeout}")
         pointer = ctypes.c_void_p()
         result = _library.library().free.connect(options, pointer)
         if result != 0:
@@ -199,12 +200,11 @@ class Client:
         got = self._library.free.get_batch(self._pointer, names, count, views, results, 0)
         if got < 0:
             raise OSError(-got, os.strerror(-got))
-        found = [lend(owned[i]) if results[i] == 0 else error_of(results[i], wanted[i]) for i in range(count)]
-        if errors == "raise":
-            for item in found:
-                if isinstance(item, OSError):
-                    raise item
-        return found
+        bad = next((i for i in range(count) if results[i] != 0), None) if errors == "raise" else None
+        if bad is not None:
+            owned.clear()  # the traceback keeps this frame
+            raise error_of(results[bad], wanted[bad])
+        return [lend(owned[i]) if results[i] == 0 else error_of(results[i], wanted[i]) for i in range(count)]
 
     def open(self, path: PathLike, mode: str = "rb", buffering: int = -1) -> Union[TierFile, RawTierFile]:
         """A binary file object for reading: seek, readinto, iteration, `with`. `buffering`: bytes of its buffer, -1: 64 KiB, 0: none (an io.RawIOBase).
@@ -213,6 +213,7 @@ class Client:
         """
         if mode not in ("rb", "br"):
             raise ValueError(f"tierd opens files for reading only: mode {mode!r}")
+        buffering = operator.index(buffering)
         raw = RawTierFile(self, path)
         if buffering == 0:
             return raw
@@ -221,12 +222,14 @@ class Client:
     # -- metadata -------------------------------------------------------------------------------------------------------------------
 
     def stat(self, path: PathLike, *, follow_symlinks: bool = True) -> os.stat_result:
-        """As os.stat, from the shared index where it knows the path (st_atime is then the mtime). That a file is missing is always asked of the source."""
+        """As os.stat, from the shared index where it knows the path (st_atime is then the mtime; st_rdev is 0, of devices too). That a file is missing is always asked of
+        the source."""
         attr = _library.Attr(size=ctypes.sizeof(_library.Attr))
         self._call("stat", path, attr, 0 if follow_symlinks else _library.NOFOLLOW)
         times = (attr.atime_ns, attr.mtime_ns, attr.ctime_ns)
-        named = dict(zip(("st_atime_ns", "st_mtime_ns", "st_ctime_ns"), times), st_blksize=attr.blksize, st_blocks=attr.blocks)
-        named.update(zip(("st_atime", "st_mtime", "st_ctime"), (t / 1e9 for t in times)))
+        named = dict(zip(("st_atime_ns", "st_mtime_ns", "st_ctime_ns"), times), st_blksize=attr.blksize, st_blocks=attr.blocks, st_rdev=0)
+        # Rounded as os.stat does: t / 1e9 is another float for some.
+        named.update(zip(("st_atime", "st_mtime", "st_ctime"), (t // 10**9 + 1e-9 * (t % 10**9) for t in times)))
         whole = (attr.mode, attr.ino, attr.dev, attr.nlink, attr.uid, attr.gid, attr.bytes, *(t // 10**9 for t in times))
         return os.stat_result(whole, named)
 
