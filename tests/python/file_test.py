@@ -87,6 +87,28 @@ class FileTest(rig.DaemonTest):
         for mode in ("wb", "r+b", "ab", "rt"):
             self.assertRaises(ValueError, tierd.open, self.lines, mode)
 
+    def outcome(self, file, name, *arguments):
+        """What a call gives, or which exception it raises."""
+        try:
+            return getattr(file, name)(*arguments)
+        except Exception as error:
+            return type(error)
+
+    def test_odd_calls_as_of_a_real_file(self):
+        open_calls = [("seek", offset) for offset in (2**64 + 4, -2**70, 2**63, 1.5, "1", True, -1)] + [("seek", 2**63 - 1, 1), ("seek", 2**63 - 1, 2)]
+        open_calls += [("seek", 0), ("read", None), ("seek", 0), ("read", True), ("read", 1.5), ("write", b"x"), ("writelines", [b"x"]), ("truncate",), ("flush",), ("writable",)]
+        closed_calls = [("flush",), ("writable",), ("readable",), ("seekable",), ("isatty",), ("tell",), ("seek", 1.5), ("read",), ("read", None), ("write", b"x"), ("__enter__",)]
+        for buffering in (-1, 0):
+            with open(self.lines, "rb", buffering=buffering) as real, tierd.open(self.lines, buffering=buffering) as ours:
+                for call in ("seek", 5), ("tell",), *open_calls:
+                    with self.subTest(buffering=buffering, call=call):
+                        self.assertEqual(self.outcome(ours, *call), self.outcome(real, *call))
+            for call in closed_calls:
+                with self.subTest(buffering=buffering, closed=call):
+                    self.assertEqual(self.outcome(ours, *call), self.outcome(real, *call))
+        for buffering in (1.5, "1", None):
+            self.assertRaises(TypeError, tierd.open, self.lines, buffering=buffering)
+
     def test_handles_are_given_back(self):
         tierd.read(self.small)
         for _ in range(3000):

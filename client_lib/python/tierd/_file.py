@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import io
+import operator
 import os
 from typing import TYPE_CHECKING, Any, Optional
 
@@ -86,6 +87,17 @@ class RawTierFile(io.RawIOBase):
         self._opened()
         return True
 
+    def writable(self) -> bool:
+        self._opened()
+        return False
+
+    def write(self, _: Any, /) -> int:
+        self._opened()
+        raise io.UnsupportedOperation("write")
+
+    def read(self, size: Optional[int] = -1, /) -> bytes:
+        return self.readall() if size is None else super().read(size)  # type: ignore[return-value]
+
     def readinto(self, buffer: Any, /) -> int:
         with memoryview(buffer) as given, given.cast("B") as flat:
             if len(flat) == 0:
@@ -112,10 +124,13 @@ class RawTierFile(io.RawIOBase):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
         self._opened()
+        offset = operator.index(offset)
+        if not -2**63 <= offset < 2**63:
+            raise OverflowError(f"{offset} is no offset of a file")
         base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}.get(whence)
         if base is None:
             raise ValueError(f"invalid whence ({whence}, should be 0, 1 or 2)")
-        if base + offset < 0:
+        if not 0 <= base + offset < 2**63:
             raise error_of(-22, self.name)
         self._position = base + offset
         return self._position
@@ -141,7 +156,7 @@ class TierFile(io.BufferedIOBase):
     def __init__(self, raw: RawTierFile, buffer_bytes: int) -> None:
         self.raw = raw
         self._buffered = buffered = io.BufferedReader(raw, buffer_bytes)
-        for name in ("read", "read1", "readinto", "readinto1", "readline", "readlines", "peek", "seek", "tell", "readable", "seekable", "writable", "isatty", "fileno"):
+        for name in ("read", "read1", "readinto", "readinto1", "readline", "readlines", "peek", "seek", "tell", "flush", "readable", "seekable", "writable", "isatty", "fileno"):
             setattr(self, name, getattr(buffered, name))
         self.name = raw.name
         self.mode = raw.mode
