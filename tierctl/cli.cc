@@ -83,6 +83,8 @@ std::string IsFinite(const std::string& text) { return std::isfinite(std::strtod
 
 std::string IsNotEmpty(const std::string& text) { return text.empty() ? "an empty value says nothing; leave the option out" : ""; }
 
+std::string IsNoStdout(const std::string& text) { return text == "-" ? "stdout is the command's; give a file, or a descriptor of yours, such as /dev/fd/3" : ""; }
+
 void AddWatchingVerbs(CLI::App& app, Command& command) {
   CLI::App* top = Verb(app, "top", "reads, tiers, sources and jobs, live; q ends it", command);
   top->add_option("-d,--delay", command.interval_s, "seconds between two looks")->check(CLI::Range(0.1, 3600.0))->check(IsFinite)->type_name("SECONDS");
@@ -240,7 +242,7 @@ CLI::App* AddRun(CLI::App& app, Command& command) {
   run->add_option("--ram", o.ram, "RAM tier of the daemon started: \"8 GiB\", \"25%\", \"auto\"")->type_name("SIZE")->check(IsNotEmpty);
   run->add_option("--ssd", o.ssd, "directory of its SSD tier, or off; default: in $SLURM_TMPDIR, $TMPDIR or /var/tmp")->type_name("DIR|off")->check(IsNotEmpty);
   run->add_option("--policy", o.policy, "its policy")->type_name("NAME")->check(IsNotEmpty);
-  run->add_option("--report", o.report, "write the summary to this file, as JSON")->type_name("FILE")->check(IsNotEmpty);
+  run->add_option("--report", o.report, "write the summary to this file, as JSON; it may be a descriptor (/dev/fd/3), not stdout, which is the command's")->type_name("FILE")->check(IsNotEmpty)->check(IsNoStdout);
   run->add_flag("--keep", o.keep, "leave the SSD tier for the next run --keep");
   run->add_flag("--no-preload", o.no_preload, "only start the daemon and set the environment: for programs that use libtier");
   run->add_flag("--real-fds", o.real_fds, "every descriptor is a real one: for programs that hand them to io_uring or cuFile");
@@ -296,7 +298,7 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
   Command command;
   CLI::App app("Asks and directs tierd, the node-local cache for training data.", "tierctl");
   app.add_option("--socket", command.socket, "the daemon's socket; default: $TIERD_SOCKET, $XDG_RUNTIME_DIR/tierd, /tmp/tierd-UID");
-  app.add_flag("--json", command.json, "answer as JSON on stdout");
+  app.add_flag("--json", command.json, "answer as JSON on stdout (run: --report)");
   app.set_version_flag("--version", "tierctl " TIERD_VERSION);
   app.require_subcommand(1);
   app.formatter(std::make_shared<ExamplesFirst>());

@@ -75,8 +75,8 @@ class Job {
     context_.client.WaitAtMost(kAnswerMs);
     const Answer answer = context_.client.Get("/v1/status");
     if (!answer.ok() || !Covers(answer.body, sources_)) return false;
-    const std::string control = context_.client.socket();
-    socket_ = control.substr(0, control.rfind('/') + 1) + "tierd.sock";
+    control_ = context_.client.socket();
+    socket_ = ClientSocketOf(control_, context_.command.socket, environment_);
     return true;
   }
 
@@ -95,6 +95,7 @@ class Job {
     daemon_ = std::move(daemon).value();
     facts_.own_daemon = true;
     socket_ = scratch_->socket();
+    control_ = socket_.substr(0, socket_.rfind('/') + 1) + "control.sock";
     line_.inherited_fd = daemon_->lifeline();
     return true;
   }
@@ -143,7 +144,7 @@ class Job {
   }
 
   json AskStatus() const {
-    ControlClient client(socket_.substr(0, socket_.rfind('/') + 1) + "control.sock");
+    ControlClient client(control_);
     client.WaitAtMost(kAnswerMs);
     const Answer answer = client.Get("/v1/status");
     return answer.ok() ? answer.body : json();
@@ -171,7 +172,8 @@ class Job {
   const GetEnvironment environment_;
   const run::ChildSignal child_signal_;
   std::vector<std::string> sources_;
-  std::string socket_;
+  std::string socket_;   // that clients connect to; "": no cache
+  std::string control_;  // of the same daemon
   std::string report_;
   std::string no_scratch_;  // why there is none
   std::optional<run::Scratch> scratch_;

@@ -101,5 +101,17 @@ TEST_F(RunSummaryTest, OneLineOfAdvice) {
   EXPECT_NE(Line(5).find("there was no daemon"), std::string::npos);
 }
 
+// It answered tierctl, and not the job: --source is as right as it can be.
+TEST_F(RunSummaryTest, SaysThatTheJobDidNotFindTheDaemon) {
+  facts_.own_daemon = false;
+  facts_.after = facts_.before;
+  facts_.reports = {{"processes", 2}, {"fallback", {{"no_daemon", 2}}}, {"real_opens", {{"not_cached", 2}}}};
+  EXPECT_EQ(Line(5), "tierd: the job's programs did not get to the daemon (no_daemon 2): all was read from the source");
+  facts_.reports["opened"] = 50;
+  EXPECT_EQ(Line(5), "tierd: the daemon was not always there (no_daemon 2): see its log");
+  facts_.own_daemon = true;
+  EXPECT_EQ(Line(5), "tierd: the daemon was not always there (no_daemon 2): see its log with --keep");
+}
+
 }  // namespace
 }  // namespace tierctl::run

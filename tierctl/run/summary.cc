@@ -117,10 +117,15 @@ std::string Advice(const JobFacts& facts, const json& summary) {
   const json& conversions = Part(summary, "conversions");
   const auto part = [&reads](const char* origin) { return NumberOf(Part(reads, origin), "bytes"); };
   if (facts.before.is_null()) return "there was no daemon: all was read from the source";
-  if (all == 0 && NumberOf(summary, "opened") + NumberOf(summary, "stats") + NumberOf(summary, "listings") == 0)
-    return facts.preload ? "nothing below a source was read by a program that could be served; is --source right?" : "--no-preload: no program that uses libtier or the Python package read anything";
   const json& fallback = Part(summary, "fallback");
-  if (facts.after.is_null() || NumberOf(fallback, "no_daemon") + NumberOf(fallback, "timeout") > 0) return "the daemon was not always there: see its log with --keep";
+  const std::uint64_t missed = NumberOf(fallback, "no_daemon");
+  const std::string times = missed > 0 ? " (no_daemon " + std::to_string(missed) + ")" : "";
+  const bool nothing = all == 0 && NumberOf(summary, "opened") + NumberOf(summary, "stats") + NumberOf(summary, "listings") == 0;
+  if (nothing && missed > 0) return "the job's programs did not get to the daemon" + times + ": all was read from the source";
+  if (nothing)
+    return facts.preload ? "nothing below a source was read by a program that could be served; is --source right?" : "--no-preload: no program that uses libtier or the Python package read anything";
+  if (facts.after.is_null() || missed + NumberOf(fallback, "timeout") > 0)
+    return "the daemon was not always there" + times + ": see its log" + (facts.own_daemon ? " with --keep" : "");
   if (Sum(conversions) > SumOf(reads, "count") / 10 && Sum(conversions) > 100)
     return "many descriptors had to become real (" + Listed(conversions) + "): read before forking, or use libtier directly";
   if (const std::uint64_t names = NumberOf(fallback, "path") + NumberOf(Part(summary, "real_opens"), "path"); names > 10 && names > NumberOf(summary, "opened") / 4)

@@ -1,0 +1,80 @@
+// run beside a daemon that is there. (With one of its own, and what its command reads: tests/preload.)
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "fake_control.h"
+#include "run_tierctl.h"
+
+namespace tierctl {
+namespace {
+
+using nlohmann::json;
+using ::testing::HasSubstr;
+
+// A clients' socket of a name that the user chose, beside the control socket.
+class RunVerb : public testing::Test {
+ protected:
+  void SetUp() override {
+    listener_.Reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    ASSERT_LT(socket_.size(), sizeof address.sun_path);
+    std::strcpy(address.sun_path, socket_.c_str());
+    ASSERT_EQ(::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(::listen(listener_.get(), 4), 0);
+    fake_.Reply("GET /v1/status", {{"version", "0.1.0"}, {"sources", {{{"name", "d"}, {"path", "/d"}}}}});
+  }
+  json Report() const {
+    std::ifstream in(report_);
+    return json::parse(in, nullptr, false);
+  }
+
+  FakeControl fake_;
+  const std::string socket_ = fake_.directory() + "/mine.sock";
+  const std::string report_ = fake_.directory() + "/report.json";
+  const std::vector<std::string> command_{"--", "/bin/sh", "-c", "echo $TIERD_SOCKET"};
+  tierd::UniqueFd listener_;
+};
+
+TEST_F(RunVerb, TheCommandGetsTheSocketOfTheDaemonThatIsThereWhateverItsName) {
+  std::vector<std::string> run{"run", "-q", "--no-preload", "--source", "/d"};
+  run.insert(run.end(), command_.begin(), command_.end());
+  const Ran by_environment = RunTierctl(run, {"TIERD_SOCKET=" + socket_});
+  EXPECT_EQ(by_environment.out, socket_ + "\n") << by_environment.err;
+  run.insert(run.begin(), {"--socket", socket_});
+  EXPECT_EQ(RunTierctl(run).out, socket_ + "\n");
+}
+
+TEST_F(RunVerb, ADaemonThatIsThereIsAskedWhereItAnswered) {
+  const std::string other = fake_.directory() + "/elsewhere";
+  std::filesystem::create_directories(other);
+  std::filesystem::create_symlink(fake_.socket(), other + "/ctl");
+  const Ran ran = RunTierctl({"--socket", other + "/ctl", "run", "--no-preload", "--report", report_, "--", "true"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_TRUE(Report()["daemon"].is_object()) << Report();
+}
+
+// stdout is the command's.
+TEST_F(RunVerb, StdoutIsNoPlaceForTheReport) {
+  const Ran ran = RunTierctl({"--socket", fake_.socket(), "run", "--no-preload", "--report", "-", "--", "echo", "mine"});
+  EXPECT_EQ(ran.exit_code, 64);
+  EXPECT_EQ(ran.out, "");
+  EXPECT_THAT(ran.err, HasSubstr("/dev/fd/3"));
+  EXPECT_FALSE(std::filesystem::exists("-"));
+}
+
+TEST_F(RunVerb, TheReportMayGoToADescriptor) {
+  const std::string script = "exec \"$0\" --socket \"$1\" run --no-preload --report /dev/fd/3 -- echo mine 3>" + report_;
+  const Ran ran = RunProgram({"/bin/sh", "-c", script, TIERCTL_BINARY, fake_.socket()}, {}, "");
+  EXPECT_EQ(ran.out, "mine\n") << ran.err;
+  EXPECT_EQ(Report()["exit_code"], 0);
+}
+
+}  // namespace
+}  // namespace tierctl
