@@ -212,12 +212,20 @@ class DocumentTest(unittest.TestCase):
         changes = ({"tierd_plan": 2}, {"kind": "other"}, {"samples": 0}, {"samples": "5"}, {"samples": True}, {"epochs": -1}, {"position": -1}, {"world": 0}, {"rank": 1},
                    {"draws": 0}, {"skip_first": -1}, {"skip_later": 65}, {"shuffle": 1}, {"list_sha256": "x"}, {"unknown": 1}, {"start": None}, {"start": {}}, {"start": []},
                    {"start": {"seed": "x"}}, {"start": {"words": "!!", "index": 1}}, {"start": {"words": base64.b64encode(bytes(2496)).decode(), "index": 0}},
-                   {"start": {"words": base64.b64encode(bytes(2495)).decode(), "index": 1}})
+                   {"start": {"words": base64.b64encode(bytes(2495)).decode(), "index": 1}},
+                   {"tierd_plan": True}, {"tierd_plan": 1.0}, {"kind": 5}, {"kind": None}, {"kind": []}, {"kind": {}}, {"rule": []}, {"uniform": {}}, {"samples": float("inf")},
+                   {"start": 5}, {"start": "seed"}, {"start": {"seed": float("inf")}}, {"start": {"seed": 1.5}}, {"start": {"seed": True}}, {"start": {"seed": None}},
+                   {"start": {"seed": "1"}}, {"start": {"seed": 2**64}}, {"start": {"words": base64.b64encode(bytes(2496)).decode(), "index": 1.0}},
+                   {"start": {"words": base64.b64encode(bytes(2496)).decode(), "index": "1"}}, {"start": {"words": 5, "index": 1}})
         for change in changes:
-            with self.assertRaises(PlanError, msg=str(change)):
+            with self.subTest(str(change)[:80]), self.assertRaises(PlanError):
                 Plan.from_json(json.dumps({**good, **change}))
-        for text in ("", "[]", "null", "{}", "{", '{"tierd_plan":1}'):
-            self.assertRaises(PlanError, Plan.from_json, text)
+        for text in ("", "[]", "null", "{}", "{", '{"tierd_plan":1}', b"\xff", "[" * 100_000, '{"tierd_plan":1,"kind":"torch.random","samples":5,"draws":5,"start":{"seed":1e999}}'):
+            with self.subTest(text[:80]), self.assertRaises(PlanError):
+                Plan.from_json(text)
+        for start in (5, {"seed": 1}, Start(words="x" * 2496, index=1), Start(words=bytes(2496), index=True), Start(seed=1, index=0)):
+            with self.subTest(str(start)[:40]), self.assertRaises(PlanError):
+                Plan("torch.random", 5, draws=5, start=start)
 
     def test_digest(self):
         self.assertEqual(digest_of(["a", b"b"]), digest_of(["a", "b"]))

@@ -184,9 +184,9 @@ class Plan:
         """The plan in a document. PlanError when it is none, of another format, or has a field that is unknown or out of range."""
         try:
             document = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise PlanError(f"not JSON: {error}") from None
-        if not isinstance(document, dict) or document.pop("tierd_plan", None) != FORMAT:
+        if not isinstance(document, dict) or not _whole(document.pop("tierd_plan", None), FORMAT, FORMAT):
             raise PlanError(f"not a plan of format {FORMAT}")
         unknown = set(document) - set(Plan.__dataclass_fields__)
         if unknown:
@@ -208,10 +208,11 @@ _DEFAULTS = {name: field.default for name, field in Plan.__dataclass_fields__.it
 
 
 def _start_of(document: Any) -> Start:
+    """What is in it is looked at with the rest of the plan."""
     try:
         if "seed" in document:
-            return Start(seed=int(document["seed"]))
-        return Start(words=base64.b64decode(document["words"], validate=True), index=int(document["index"]))
+            return Start(seed=document["seed"])
+        return Start(words=base64.b64decode(document["words"], validate=True), index=document["index"])
     except (TypeError, KeyError, ValueError) as error:
         raise PlanError(f"start: {error}") from None
 
@@ -222,8 +223,10 @@ def _whole(value: Any, low: int, high: int = 2**63 - 1) -> bool:
 
 def _problem(plan: Plan) -> str:
     """What is wrong with it, or ""."""
+    if not isinstance(plan.kind, str) or plan.kind not in KINDS:
+        return "kind is missing or out of range"
     checks = (
-        (plan.kind in KINDS, "kind"), (_whole(plan.samples, 1, 2**32 // 20 if plan.kind.startswith("torch.") else 2**30), "samples"), (_whole(plan.epoch, 0), "epoch"),
+        (_whole(plan.samples, 1, 2**32 // 20 if plan.kind.startswith("torch.") else 2**30), "samples"), (_whole(plan.epoch, 0), "epoch"),
         (plan.epochs is None or _whole(plan.epochs, 0), "epochs"), (_whole(plan.position, 0), "position"), (_whole(plan.batch_size, 0), "batch_size"),
         (_whole(plan.seed, 0 if plan.kind.startswith("numpy.") else -2**63, 2**32 - 1 if plan.kind == "numpy.legacy" else 2**63 - 1), "seed"), (_whole(plan.world, 1, 2**31), "world"), (_whole(plan.rank, 0) and plan.rank < plan.world, "rank"),
         (_whole(plan.draws, 1 if plan.kind == "torch.random" else 0), "draws"), (_whole(plan.skip_first, 0, 64), "skip_first"), (_whole(plan.skip_later, 0, 64), "skip_later"),
@@ -240,7 +243,8 @@ def _problem(plan: Plan) -> str:
     start = plan.start
     if plan.kind == "torch.random" and start is None:
         return "start is missing or out of range"
-    if start is not None and (len(start.words) != 4 * WORDS or not 1 <= start.index <= WORDS if start.words is not None else not _whole(start.seed, -2**63, 2**64)):
+    if start is not None and not (isinstance(start, Start) and _whole(start.index, 1, WORDS) and (
+            _whole(start.seed, -2**63, 2**64 - 1) if start.words is None else isinstance(start.words, bytes) and len(start.words) == 4 * WORDS)):
         return "start is missing or out of range"
     return ""
 
