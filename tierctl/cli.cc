@@ -34,7 +34,10 @@ CLI::App* Verb(CLI::App& parent, const char* name, const char* what, Command& co
   return verb;
 }
 
-CLI::Option* Paths(CLI::App* verb, Command& command) { return verb->add_option("path", command.paths, "files or directories"); }
+// "$DIR" of a script where DIR is not set: made absolute, it would be the working directory.
+std::string IsName(const std::string& text) { return text.empty() ? "the name is empty; is a variable not set?" : ""; }
+
+CLI::Option* Paths(CLI::App* verb, Command& command) { return verb->add_option("path", command.paths, "files or directories")->check(IsName); }
 
 // Whether a text is one: "". CLI11 would take "-3" for a large number.
 std::function<std::string(const std::string&)> IsNumberOf(const char* what) {
@@ -92,13 +95,13 @@ void AddWatchingVerbs(CLI::App& app, Command& command) {
   top->add_flag("-b,--batch", command.batch, "one screen after the other, as where stdout is no terminal");
   top->footer("  tierctl top\n  tierctl top -b -n 2 -d 10      rates of ten seconds, as text");
   CLI::App* metrics = Verb(app, "metrics", "the metrics of the daemon in the text format of Prometheus", command);
-  metrics->add_option("-o,--output", command.output_file, "write them to this file, whole or not at all: for the textfile collector")->type_name("FILE");
+  metrics->add_option("-o,--output", command.output_file, "write them to this file, whole or not at all: for the textfile collector")->type_name("FILE")->check(IsName);
   metrics->add_option("--label", command.labels, "add this label to every sample; may be repeated")->type_name("NAME=VALUE")->allow_extra_args(false)->check(IsLabel);
   metrics->footer("  tierctl metrics --output /var/lib/prometheus/node-exporter/tierd.prom");
   CLI::App* debug = app.add_subcommand("debug", "for reports of problems: bundle");
   debug->fallthrough()->require_subcommand(1);
   CLI::App* bundle = Verb(*debug, "bundle", "one file with state, settings and metrics, without paths, names or data", command);
-  bundle->add_option("-o,--output", command.output_file, "this file; - is stdout; default: tierd-debug-TIME.json here")->type_name("FILE");
+  bundle->add_option("-o,--output", command.output_file, "this file; - is stdout; default: tierd-debug-TIME.json here")->type_name("FILE")->check(IsName);
   bundle->footer("  tierctl debug bundle");
 }
 
@@ -123,7 +126,7 @@ void AddPolicy(CLI::App& app, Command& command) {
 
 void AddPrioritize(CLI::App& policy, Command& command) {
   CLI::App* prioritize = Verb(policy, "prioritize", "what files are worth to the application, for the policy importance", command);
-  prioritize->add_option("file", command.list_file, "a line per file: its priority (0 or more, relative to each other), a space, its path; - is stdin")->required();
+  prioritize->add_option("file", command.list_file, "a line per file: its priority (0 or more, relative to each other), a space, its path; - is stdin")->required()->check(IsName);
   prioritize->footer("  tierctl policy set importance imagenet\n  tierctl policy prioritize losses.txt");
 }
 
@@ -131,7 +134,7 @@ void AddTrace(CLI::App& app, Command& command) {
   CLI::App* trace = app.add_subcommand("trace", "note who reads what, for `tierctl simulate`: start, stop");
   trace->fallthrough()->require_subcommand(1);
   CLI::App* start = Verb(*trace, "start", "note the reads of a source in a new file", command);
-  start->add_option("file", command.output_file, "a file that is not there yet, on a disk of this node")->required();
+  start->add_option("file", command.output_file, "a file that is not there yet, on a disk of this node")->required()->check(IsName);
   start->add_option("source", command.key, "one source; default: the only one");
   start->add_option("--most", command.most, "end when the file is so large; default: 1 GiB, some 200 million reads")->type_name("SIZE");
   start->footer("  tierctl trace start /tmp/epoch.trc imagenet");
@@ -141,7 +144,7 @@ void AddTrace(CLI::App& app, Command& command) {
 }
 
 void AddPlanOptions(CLI::App* verb, PlanOptions& o, bool recipe) {
-  verb->add_option("list", o.list, "the samples in the order of their indices: a file with a path a line (or NUL after each), or a directory as ImageFolder takes it")->required()->type_name("LIST");
+  verb->add_option("list", o.list, "the samples in the order of their indices: a file with a path a line (or NUL after each), or a directory as ImageFolder takes it")->required()->type_name("LIST")->check(IsName);
   verb->add_flag("--keep", o.keep, "also when nobody has read by it for ten minutes");
   verb->add_option("--process", o.process, "until this process ends")->type_name("PID");
   if (!recipe) return;
@@ -169,7 +172,7 @@ void AddPlan(CLI::App& app, Command& command) {
   AddPlanOptions(sequential, o, true);
   sequential->footer("  tierctl plan sequential --epochs 3 /pfs/imagenet/val\n  tierctl plan sequential --keep shards.txt");
   CLI::App* tell = Verb(*plan, "tell", "any plan, as a document (PLAN.md)", command);
-  tell->add_option("document", o.document, "a file with the plan as JSON; \"samples\" may be left out")->required()->type_name("FILE");
+  tell->add_option("document", o.document, "a file with the plan as JSON; \"samples\" may be left out")->required()->type_name("FILE")->check(IsName);
   AddPlanOptions(tell, o, false);
   tell->footer("  tierctl plan tell order.json /pfs/imagenet/train");
   Verb(*plan, "list", "what was told, where its readers are, and whether it is right", command)->footer("  tierctl plan list");
@@ -182,7 +185,7 @@ void AddActingVerbs(CLI::App& app, Command& command) {
   CLI::App* prefetch = Verb(app, "prefetch", "bring files, or all below directories, before they are read", command);
   prefetch->alias("load")->alias("warmup");
   Paths(prefetch, command);
-  prefetch->add_option("-f,--files-from", command.list_file, "more paths, one a line, from this file (- is stdin)");
+  prefetch->add_option("-f,--files-from", command.list_file, "more paths, one a line, from this file (- is stdin)")->check(IsName);
   prefetch->add_flag("-0,--null", command.null_separated, "paths in that file end with a NUL byte instead of a line feed");
   prefetch->add_option("--tier", command.tier, "ram (and SSD, by policy) or ssd alone")->check(CLI::IsMember({"ram", "ssd"}));
   prefetch->add_flag("-w,--wait", command.wait, "wait, and say at the end how much is verified to be there; exit 2 if short");
@@ -225,7 +228,7 @@ void AddActingVerbs(CLI::App& app, Command& command) {
 void AddCaringVerbs(CLI::App& app, Command& command) {
   BenchOptions& o = command.bench;
   CLI::App* bench = Verb(app, "bench", "what readers here get from the file system and through tierd: RAM, SSD, source; reads a sample and brings it into the cache", command);
-  bench->add_option("path", command.paths, "a directory below a source; default: the first source")->expected(0, 1);
+  bench->add_option("path", command.paths, "a directory below a source; default: the first source")->expected(1)->check(IsName);
   bench->add_option("--files", o.files, "files to draw")->check(CLI::Range(2, 100000))->capture_default_str();
   bench->add_option("--readers", o.readers, "readers side by side")->check(CLI::Range(1, 256))->capture_default_str();
   bench->add_option("--seconds", o.seconds, "for each pass at most")->check(CLI::Range(0.1, 600.0))->capture_default_str();
@@ -254,7 +257,7 @@ CLI::App* AddRun(CLI::App& app, Command& command) {
 void AddSimulate(CLI::App& app, Command& command) {
   SimulateOptions& o = command.simulate;
   CLI::App* simulate = Verb(app, "simulate", "what policies would hit, and how long epochs would take, with so much RAM and SSD (needs no daemon)", command);
-  simulate->add_option("trace", o.trace, "a trace to replay (TRACE.md, or CSV); default: a job as described by the options");
+  simulate->add_option("trace", o.trace, "a trace to replay (TRACE.md, or CSV); default: a job as described by the options")->check(IsName);
   simulate->add_option("-p,--policy", o.policies, "names, or paths of .so files, separated by commas")->delimiter(',')->capture_default_str();
   simulate->add_option("--ram", o.ram, "sizes of RAM to try: \"40 GB\" or \"25%\" of the dataset, separated by commas")->delimiter(',')->capture_default_str();
   simulate->add_option("--ssd", o.ssd, "size of the SSD tier")->capture_default_str();

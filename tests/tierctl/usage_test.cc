@@ -21,6 +21,18 @@ TEST(Usage, WrongCommandLinesAreOneLineAnd64) {
   }
 }
 
+// "$DIR" of a script in which DIR is not set: not the working directory.
+TEST(Usage, AnEmptyPathIsNone) {
+  for (const std::vector<std::string>& row : std::vector<std::vector<std::string>>{{"evict", ""}, {"evict", "/x", ""}, {"pin", ""}, {"unpin", ""}, {"prefetch", ""}, {"prefetch", "-f", "", "/x"}, {"verify", ""}, {"ls", ""},
+        {"stat", ""}, {"du", ""}, {"explain", ""}, {"trace", "start", ""}, {"bench", ""}, {"plan", "sequential", ""}, {"plan", "tell", "", "/x"}, {"simulate", ""}, {"policy", "prioritize", ""}, {"metrics", "-o", ""},
+        {"debug", "bundle", "-o", ""}}) {
+    const Ran ran = RunTierctl(row);
+    EXPECT_EQ(ran.exit_code, 64) << row[0] << ": " << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr("is empty"));
+    EXPECT_EQ(ran.out, "");
+  }
+}
+
 TEST(Usage, HelpGoesToStdout) {
   for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{{"--help"}, {"prefetch", "--help"}, {"config", "set", "--help"}, {"doctor", "-h"}}) {
     const Ran ran = RunTierctl(arguments);
