@@ -183,6 +183,9 @@ TEST(InvalidationLog, CoversPathsBelowAndAfter) {
   EXPECT_FALSE(log.Covers(0, "a/b/c", 50)) << "not recursive";
   EXPECT_TRUE(log.Covers(0, "d/e/f", 150));
   EXPECT_FALSE(log.Covers(0, "de", 150));
+  EXPECT_TRUE(log.CoversWay(0, "a/b/c", 50)) << "a/b may be a link";
+  EXPECT_FALSE(log.CoversWay(0, "a/b/c", 101));
+  EXPECT_FALSE(log.CoversWay(0, "a/bc", 50));
   for (std::size_t i = 0; i < InvalidationLog::kRemembered; ++i) log.Add(0, "x", false, 300);
   EXPECT_TRUE(log.Covers(0, "anything", 200)) << "forgotten by path";
   EXPECT_FALSE(log.Covers(0, "anything", 250));

@@ -1,5 +1,6 @@
 // Symbolic links: asked for themselves and followed at a time, while their records come and go.
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -96,6 +97,60 @@ TEST_F(LinkTest, ASourceGivenThroughALinkIsFoundByItsOwnNameToo) {
   EXPECT_EQ(engine().Locate(tree_.path() + "/real/sub/file", &relative), &unit());
   EXPECT_EQ(relative, "sub/file");
   EXPECT_EQ(engine().Locate(tree_.path() + "/other", &relative), nullptr);
+}
+
+class ALinkThatChangesTest : public LinkTest {
+ protected:
+  void SetUp() override { source_options().ttl_ms = 60'000; }
+  // A worker has found where the name leads, and the loop has not heard of it.
+  std::uint64_t AskUntilResolved(const std::string& name) {
+    source_io_.Hold(io::Step::kOpen);
+    const std::uint64_t id = Ask(name);
+    EXPECT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
+    source_io_.Release();
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (unit().resolver->pending() == 0 && std::chrono::steady_clock::now() < until) unit().reader->Poll(1);
+    pollfd resolved{unit().resolver->event_fd(), POLLIN, 0};
+    EXPECT_EQ(::poll(&resolved, 1, 60'000), 1);
+    EXPECT_FALSE(Answered(id));
+    return id;
+  }
+  void Relink(const std::string& name, const std::string& target) {
+    Link(name + ".new", target);
+    ASSERT_EQ(::rename((tree_ / (name + ".new")).c_str(), (tree_ / name).c_str()), 0);
+  }
+  // By the name as clients know it from now on.
+  std::string LeadsTo(const std::string& name) {
+    const FileId behind = engine().BehindAlias(FileOf(name));
+    return behind == kNoFile ? "" : engine().catalogue().PathOf(behind);
+  }
+};
+
+// Read-your-writes: what was found before the change says nothing any more when the change has been told.
+TEST_F(ALinkThatChangesTest, IsNotBelievedToLeadWhereItDid) {
+  Write("old", Bytes("old", 1000));
+  Write("new", Bytes("new", 1000));
+  Link("link", "old");
+  StartEngine();
+  const std::uint64_t id = AskUntilResolved("link");
+  Relink("link", "new");
+  Advise(abi::AdviseOp::kInvalidate, "link");
+  ASSERT_TRUE(RunUntil([&] { return Answered(id); }));
+  EXPECT_EQ(answers()[id].status(), abi::FetchStatus::kRetry);
+  EXPECT_EQ(LeadsTo("link"), "new");
+}
+
+// Whoever changes a link on the way tells of that one alone.
+TEST_F(ALinkThatChangesTest, NorWhatLiesBehindIt) {
+  Write("old/file", Bytes("old", 1000));
+  Write("new/file", Bytes("new", 1000));
+  Link("link", "old");
+  StartEngine();
+  const std::uint64_t id = AskUntilResolved("link/file");
+  Relink("link", "new");
+  Advise(abi::AdviseOp::kInvalidate, "link");
+  ASSERT_TRUE(RunUntil([&] { return Answered(id); }));
+  EXPECT_EQ(LeadsTo("link/file"), "new/file");
 }
 
 class ThroughALinkTest : public LinkTest {

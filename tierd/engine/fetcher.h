@@ -147,6 +147,7 @@ class Fetcher {
   void ResolveAlias(SourceUnit& unit, const DiscoveryPtr& discovery);
   void OnResolved(SourceUnit& unit, const DiscoveryPtr& discovery, const Result<source::ResolvedPath>& resolved);
   bool Doubted(SourceUnit& unit, const DiscoveryPtr& discovery);
+  void AskAgain(SourceUnit& unit, const DiscoveryPtr& discovery);
   void PlaceDiscovered(SourceUnit& unit, const DiscoveryPtr& discovery);
   void PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery);
   void EndDiscovery(const DiscoveryPtr& discovery);

@@ -203,7 +203,12 @@ void Fetcher::OnDiscoveredRead(SourceUnit& unit, const DiscoveryPtr& discovery, 
 // An invalidation came after the bytes were asked for: they may be those from before it. Everybody asks again.
 bool Fetcher::Doubted(SourceUnit& unit, const DiscoveryPtr& discovery) {
   if (!invalidations_.Covers(unit.index, discovery->path, discovery->asked_ns)) return false;
-  // Not at once: the clock that answers are stamped with stands still for some milliseconds.
+  AskAgain(unit, discovery);
+  return true;
+}
+
+// Not at once: the clock that answers are stamped with stands still for some milliseconds.
+void Fetcher::AskAgain(SourceUnit& unit, const DiscoveryPtr& discovery) {
   Parked& again = doubted_[discovery->key];
   again.unit = &unit;
   again.path = discovery->path;
@@ -211,7 +216,6 @@ bool Fetcher::Doubted(SourceUnit& unit, const DiscoveryPtr& discovery) {
   discovery->waiters.clear();
   EndDiscovery(discovery);
   EndStaging(discovery);
-  return true;
 }
 
 // The bytes (or the first of them) are in the staging buffer: the file becomes known.
@@ -338,6 +342,7 @@ bool Fetcher::JoinStaged(const DiscoveryPtr& discovery) {
 // The path goes through a symbolic link: finds the one spelling under which the file is cached, and leaves an alias slot behind.
 void Fetcher::ResolveAlias(SourceUnit& unit, const DiscoveryPtr& discovery) {
   const std::int64_t deadline = discovery->waiters.empty() ? 0 : discovery->waiters.front()->deadline_ns;
+  discovery->asked_ns = clock_.PreciseNs();
   unit.resolver->Resolve(discovery->path, deadline, [this, &unit, discovery](const Result<source::ResolvedPath>& resolved) {
     Guard([&] { OnResolved(unit, discovery, resolved); });
   });
@@ -345,11 +350,12 @@ void Fetcher::ResolveAlias(SourceUnit& unit, const DiscoveryPtr& discovery) {
 
 void Fetcher::OnResolved(SourceUnit& unit, const DiscoveryPtr& discovery, const Result<source::ResolvedPath>& resolved) {
   const bool found = resolved.ok() && resolved->was_alias;
+  if (found && invalidations_.CoversWay(unit.index, discovery->path, discovery->asked_ns)) return AskAgain(unit, discovery);  // it may be where the link led before
   const abi::FileKey target = found ? catalogue_.KeyOf(unit.wire_id, resolved->canonical) : abi::FileKey{};
   if (found && catalogue_.Find(discovery->key) == kNoFile) {
     const auto alias = catalogue_.AddAlias(unit.index, discovery->path, discovery->key, target);
     if (!alias && catalogue_.growing()) return stalled_.Add([this, &unit, discovery, resolved] { OnResolved(unit, discovery, resolved); });
-    if (alias) catalogue_.SetDeadline(*alias, abi::TicksOf(resolved->stat_sent_ns + std::int64_t{unit.options.ttl_ms} * 1'000'000));
+    if (alias) catalogue_.SetDeadline(*alias, abi::TicksOf(std::min(discovery->asked_ns, resolved->stat_sent_ns) + std::int64_t{unit.options.ttl_ms} * 1'000'000));
   }
   EndDiscovery(discovery);
   Waiters waiters = std::move(discovery->waiters);

@@ -87,7 +87,7 @@ struct Fetcher::Discovery {
   FileId file = kNoFile;
   std::uint64_t tag = 0;    // version_tag of the file then
   std::size_t bytes = 0;
-  std::int64_t asked_ns = 0;  // when they were asked for: a change that was told of later may not be in them
+  std::int64_t asked_ns = 0;  // PreciseNs when they, or where the path leads, were asked for: a change that was told of later may not be in that
 
   bool in_one_piece() const { return bytes <= capacity; }
   void CopyTo(std::byte* to, std::size_t count) const {

@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "tierd/engine/catalogue.h"
+
 namespace tierd::engine {
 
 class InvalidationLog {
@@ -26,12 +28,11 @@ class InvalidationLog {
 
   // True if an answer asked for at `sent_ns` may be older than an invalidation of `path`.
   bool Covers(std::uint16_t source, std::string_view path, std::int64_t sent_ns) const {
-    if (sent_ns > newest_ns_) return false;
-    if (sent_ns <= forgotten_ns_) return true;
-    for (const Entry& entry : entries_) {
-      if (entry.at_ns >= sent_ns && entry.source == source && entry.Is(path)) return true;
-    }
-    return false;
+    return AnySince(source, sent_ns, [path](const Entry& entry) { return entry.recursive ? AtOrBelow(path, entry.path) : path == entry.path; });
+  }
+  // The same of where `path` led to: each name on the way may be the link that was changed.
+  bool CoversWay(std::uint16_t source, std::string_view path, std::int64_t sent_ns) const {
+    return AnySince(source, sent_ns, [path](const Entry& entry) { return AtOrBelow(path, entry.path); });
   }
   // False: no answer asked for at `sent_ns` is in doubt, whatever its path.
   bool Any(std::int64_t sent_ns) const { return sent_ns <= newest_ns_; }
@@ -43,12 +44,17 @@ class InvalidationLog {
     std::uint16_t source = 0;
     bool recursive = false;
     std::string path;
-
-    bool Is(std::string_view other) const {
-      if (!recursive) return other == path;
-      return path.empty() || (other.starts_with(path) && (other.size() == path.size() || other[path.size()] == '/'));
-    }
   };
+
+  template <typename Concerns>
+  bool AnySince(std::uint16_t source, std::int64_t sent_ns, Concerns&& concerns) const {
+    if (sent_ns > newest_ns_) return false;
+    if (sent_ns <= forgotten_ns_) return true;
+    for (const Entry& entry : entries_) {
+      if (entry.at_ns >= sent_ns && entry.source == source && concerns(entry)) return true;
+    }
+    return false;
+  }
 
   std::array<Entry, kRemembered> entries_;
   std::size_t next_ = 0;
