@@ -14,13 +14,10 @@ Look LookUpPath(const LookUp& look_up, Target& target, LeaseUse use, Piece& piec
   target.file_key = target.path_key;
   abi::FileKey named;
   const SlotRef ref = FindSlot(look_up.index, target.path_key);
-  const auto look_up_file = [&](abi::FileKey key, abi::FileKey* alias) {
-    return use == LeaseUse::kView ? LookUpFile<LeaseUse::kView>(look_up, key, piece, alias) : LookUpFile<LeaseUse::kCall>(look_up, key, piece, alias);
-  };
-  const Look look = look_up_file(target.path_key, &named);
+  const Look look = LookUpFile(look_up, target.path_key, use, piece, &named);
   if (look != Look::kAlias || !ref) return look;
   target.file_key = named;
-  const Look there = look_up_file(named, nullptr);
+  const Look there = LookUpFile(look_up, named, use, piece, nullptr);
   if (ref.Unchanged()) return there;
   piece.Free();
   return Look::kMiss;
@@ -280,7 +277,7 @@ abi::Fallback FindListing(const Call& call, Target& target, PathText& text, Piec
     const abi::FileKey key = abi::ListingKeyOf(target.path_key);
     // A directory that is read through its own stat each time is not worth caching: those go to the daemon or the source.
     const LookUp look_up{session, *session.index.load(std::memory_order_acquire), call.now_ns, false, facts};
-    const Look look = target.needs_check() ? Look::kMiss : LookUpFile<LeaseUse::kView>(look_up, key, piece, nullptr);
+    const Look look = target.needs_check() ? Look::kMiss : LookUpFile(look_up, key, LeaseUse::kView, piece, nullptr);
     if (look == Look::kHit) return abi::Fallback::kNone;
     if (look != Look::kMiss && look != Look::kOther && look != Look::kEmpty && look != Look::kChunked) {
       reason = Overcome(call, target, text, look, piece);

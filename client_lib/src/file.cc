@@ -260,7 +260,7 @@ abi::Fallback File::Pin(const Call& call, std::uint64_t offset, std::size_t coun
     PathText text;
     if (const abi::Fallback reason = FindTarget(call, target, &text); reason != abi::Fallback::kNone) return reason;
     const LookUp look_up{*target.session, *target.session->index.load(std::memory_order_acquire), call.now_ns, true, nullptr};
-    if (LookUpFile<LeaseUse::kView>(look_up, alias_ ? file_key_ : target.path_key, piece, nullptr) != Look::kHit) return abi::Fallback::kNoFrame;
+    if (LookUpFile(look_up, alias_ ? file_key_ : target.path_key, LeaseUse::kView, piece, nullptr) != Look::kHit) return abi::Fallback::kNoFrame;
     if (piece.data != first_.data) {  // another version, or the frame has moved
       piece.Free();
       return abi::Fallback::kChanged;

@@ -29,7 +29,7 @@ inline void CountSourceRead(Client& client, std::uint64_t bytes, abi::Fallback r
 }
 
 // A hit of the fast path; `start_ns` != 0 if it is timed.
-inline void CountHit(Session& session, const Piece& piece, std::uint64_t bytes, std::int64_t now_ns, std::int64_t start_ns) {
+[[gnu::always_inline]] inline void CountHit(Session& session, const Piece& piece, std::uint64_t bytes, std::int64_t now_ns, std::int64_t start_ns) {
   AppendToRing(*session.page, piece.ordinal, piece.generation, now_ns, abi::Tier::kRam);
   CountRead(session.page->counters, abi::Tier::kRam, bytes);
   if (start_ns != 0) [[unlikely]] CountLatency(session.page->counters, abi::Tier::kRam, PreciseNs() - start_ns);

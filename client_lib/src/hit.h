@@ -23,7 +23,7 @@ struct HitPlace {
 };
 
 // `path` is absolute.
-inline bool FindHitPlace(Client& client, const char* path, HitPlace& place) {
+[[gnu::always_inline]] inline bool FindHitPlace(Client& client, const char* path, HitPlace& place) {
   Session* const session = client.session();
   if (session == nullptr || session->check_all) [[unlikely]] return false;
   const std::size_t bytes = std::strlen(path);
@@ -45,10 +45,10 @@ inline bool FindHitPlace(Client& client, const char* path, HitPlace& place) {
 
 // The bytes of a file of one chunk that is in RAM, under a lease; `facts`, if not null, gets what stat says about it.
 template <LeaseUse kUse>
-inline bool Hit(Client& client, const char* path, Piece& piece, HitPlace& place, FileFacts* facts) {
+[[gnu::always_inline]] inline bool Hit(Client& client, const char* path, Piece& piece, HitPlace& place, FileFacts* facts) {
   if (!FindHitPlace(client, path, place)) return false;
   const LookUp look_up{*place.session, *place.index, place.now_ns, false, facts};
-  return LookUpFile<kUse>(look_up, place.key, piece, nullptr) == Look::kHit;
+  return LookUpHere<kUse>(look_up, place.key, piece, nullptr) == Look::kHit;
 }
 
 }  // namespace tierd::client

@@ -25,6 +25,10 @@ Look lookup_detail::LookUpOther(const LookUp& look_up, const SlotRef& ref, abi::
   }
 }
 
+Look LookUpFile(const LookUp& look_up, abi::FileKey key, LeaseUse use, Piece& piece, abi::FileKey* target) {
+  return use == LeaseUse::kView ? LookUpHere<LeaseUse::kView>(look_up, key, piece, target) : LookUpHere<LeaseUse::kCall>(look_up, key, piece, target);
+}
+
 Look LookUpChunk(const LookUp& look_up, abi::FileKey file_key, std::uint32_t chunk, const FileFacts& version, LeaseUse use, Piece& piece) {
   Session& session = look_up.session;
   const SlotRef file = FindSlot(look_up.index, file_key);

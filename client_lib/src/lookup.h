@@ -60,7 +60,7 @@ namespace lookup_detail {
 
 // Takes the lease for `location` of the chunk `key`; kHit when it is taken.
 template <LeaseUse kUse>
-inline Look Claim(Session& session, abi::FileKey key, std::uint64_t location, Piece& piece) {
+[[gnu::always_inline]] inline Look Claim(Session& session, abi::FileKey key, std::uint64_t location, Piece& piece) {
   piece.epoch = ForkWord();
   const std::uint64_t word = abi::EncodeLease(abi::LeaseKeyOf(key), abi::DecodeLocation(location).fill);
   piece.lease = kUse == LeaseUse::kView ? ClaimForView(*session.page, word) : ClaimForCall(*session.page, word);
@@ -92,28 +92,29 @@ Look LookUpOther(const LookUp& look_up, const SlotRef& ref, abi::FileKey* target
 
 }  // namespace lookup_detail
 
-// The file or listing with that key. kFile and kListing slots give bytes; `target` gets the key that an alias names.
+// LookUpFile, inlined into each hit whatever its size: what it finds out stays in registers.
 template <LeaseUse kUse>
-inline Look LookUpFile(const LookUp& look_up, abi::FileKey key, Piece& piece, abi::FileKey* target) {
+[[gnu::always_inline]] inline Look LookUpHere(const LookUp& look_up, abi::FileKey key, Piece& piece, abi::FileKey* target) {
   Session& session = look_up.session;
   const SlotRef ref = FindSlot(look_up.index, key);
   if (!ref) return look_up.index.Retired() ? Look::kRetired : Look::kMiss;
   const abi::Slot& slot = *ref.slot;
   const std::uint64_t location = slot.location.load(std::memory_order_acquire);
   const abi::SlotKind kind = abi::KindOf(slot.size_attr.load(std::memory_order_acquire));
-  if ((kind != abi::SlotKind::kFile && kind != abi::SlotKind::kListing) || location == 0) {
-    const Look other = lookup_detail::LookUpOther(look_up, ref, target);
+  if ((kind != abi::SlotKind::kFile && kind != abi::SlotKind::kListing) || location == 0) [[unlikely]] {
+    const LookUp copy = look_up;  // what is passed by its address lies in memory from the first line on
+    const Look other = lookup_detail::LookUpOther(copy, SlotRef(ref), target);
     return other == Look::kKnown ? Look::kMiss : other;
   }
   // The bytes begin to come while the lease is taken: hints only, nothing that is read before the lease is used.
   lookup_detail::PrefetchBytes(session.arena->Find(abi::DecodeLocation(location), 0), kUse == LeaseUse::kCall ? abi::SizeOf(slot.size_attr.load(std::memory_order_relaxed)) : 1);
-  if (const Look claim = lookup_detail::Claim<kUse>(session, key, location, piece); claim != Look::kHit) return claim;
+  if (const Look claim = lookup_detail::Claim<kUse>(session, key, location, piece); claim != Look::kHit) [[unlikely]] return claim;
   // From here on under the lease.
   const std::uint64_t again = slot.location.load(std::memory_order_acquire);
   const std::uint64_t size = abi::SizeOf(slot.size_attr.load(std::memory_order_acquire));
   const bool usable = lookup_detail::Usable(look_up, slot);
   if (look_up.facts != nullptr) *look_up.facts = ReadFacts(look_up.index, ref);
-  if (session.closed.load(std::memory_order_acquire) != 0) return lookup_detail::GiveUp(piece, Look::kClosed);
+  if (session.closed.load(std::memory_order_acquire) != 0) [[unlikely]] return lookup_detail::GiveUp(piece, Look::kClosed);
   const bool retired = look_up.index.Retired();
   if (!ref.Unchanged() || again != location || !usable || retired) [[unlikely]]
     return lookup_detail::GiveUp(piece, retired ? Look::kRetired : Look::kMiss);
@@ -129,6 +130,9 @@ inline Look LookUpFile(const LookUp& look_up, abi::FileKey key, Piece& piece, ab
   piece.tier = abi::Tier::kRam;
   return Look::kHit;
 }
+
+// The file or listing with that key. kFile and kListing slots give bytes; `target` gets the key that an alias names.
+Look LookUpFile(const LookUp& look_up, abi::FileKey key, LeaseUse use, Piece& piece, abi::FileKey* target);
 
 // One chunk of a chunked file, of the version in `version`: file slot and chunk slot must agree on the version's tag, and both sequences are looked at
 // last. With any_age (an open file keeps its version whatever its age) the deadline does not matter. kMiss also when the file has another version.

@@ -27,7 +27,7 @@ inline bool IsCanonicalExact(const char* text, std::size_t bytes) {
 }  // namespace path_text_detail
 
 // `text` is an absolute path of `bytes` bytes (NUL not counted). False for "/" itself, a trailing '/', "//", "." and ".." components.
-inline bool IsCanonical(const char* text, std::size_t bytes) {
+[[gnu::always_inline]] inline bool IsCanonical(const char* text, std::size_t bytes) {
   if (bytes < 2 || text[0] != '/' || text[bytes - 1] == '/') return false;
 #if defined(__SSE2__)
   // A suspect is a '/' followed by '/' or '.'; without one the path is fine. A hidden file is a suspect too and is looked at exactly.
