@@ -172,7 +172,8 @@ __attribute__((noinline)) ssize_t ReadElsewhere(Description& d, void* buffer, st
   const SlowPath slow;
   client::Call call(*process.client, d.path, 0);
   if (small || !slow.entered()) {
-    const ssize_t got = client::ReadSource(d.file().descriptor(), buffer, count, static_cast<std::int64_t>(offset));
+    int error = 0;
+    const ssize_t got = client::ReadSource(d.file().descriptor(), buffer, count, static_cast<std::int64_t>(offset), 0, &error);
     return got >= 0 && !d.file().DescriptorKeepsVersion() ? -ESTALE : got;
   }
   const client::File::Done done = d.file().Read(call, buffer, count, offset, true);

@@ -230,15 +230,17 @@ File::Done File::Read(Call call, void* buffer, std::size_t count, std::uint64_t 
       done.tier = abi::Tier::kBypass;
       const int error = call.may_read_source() ? NeedDescriptor() : -ENODATA;
       done.changed = error > 0;
-      done.bytes = error < 0 ? error : 0;
+      done.error = error < 0 ? error : 0;
+      done.bytes = done.error;
       if (error != 0) return done;
-      const ssize_t got = ReadSource(descriptor(), static_cast<char*>(buffer) + copied, part, static_cast<std::int64_t>(at));
+      const ssize_t got = ReadSource(descriptor(), static_cast<char*>(buffer) + copied, part, static_cast<std::int64_t>(at), 0, &done.error);
       if (got >= 0 && !DescriptorKeepsVersion()) {
         done.changed = true;
         done.bytes = 0;
         return done;
       }
       if (got < static_cast<ssize_t>(part)) {  // an error, or an end where the size says there is none: what the source gives
+        if (got < 0) done.error = static_cast<int>(got);
         done.bytes = got < 0 && copied == 0 ? got : static_cast<ssize_t>(copied) + (got > 0 ? got : 0);
         return done;
       }

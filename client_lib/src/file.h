@@ -34,6 +34,7 @@ class File {
 
   struct Done {
     ssize_t bytes = 0;          // or -errno
+    int error = 0;              // -errno of what ended it early, maybe behind some bytes
     abi::Tier tier = abi::Tier::kRam;                 // slowest that bytes came from
     abi::Fallback reason = abi::Fallback::kNone;      // why the source was read, if it was
     bool changed = false;       // the source has another version by now: nothing of this call may be used

@@ -141,7 +141,8 @@ __attribute__((noinline)) ssize_t ReadCached(CachedFile& file, void* buffer, std
   if (!slow.entered()) call.flags |= kNeverAsk;
   const File::Done done = file.file.Read(call, buffer, count, static_cast<std::uint64_t>(offset), true);
   if (done.changed) return -ESTALE;  // neither the cache nor the source has the version any more: what a network file system says then
-  if (done.bytes >= 0) Count(call, file.file, done);
+  if (done.error != 0) return done.error;
+  Count(call, file.file, done);
   return done.bytes;
 }
 

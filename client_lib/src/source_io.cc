@@ -54,11 +54,15 @@ int StatDescriptor(int fd, tier_attr& attr) {
   return 0;
 }
 
-ssize_t ReadSourceOn(int fd, void* buffer, std::size_t count, std::int64_t offset, std::uint64_t size, ssize_t got) {
+ssize_t ReadSourceOn(int fd, void* buffer, std::size_t count, std::int64_t offset, std::uint64_t size, ssize_t got, int* error) {
   std::size_t done = 0;
   for (;;) {
     if (got == 0) return static_cast<ssize_t>(done);
-    if (got < 0 && errno != EINTR) return done > 0 ? static_cast<ssize_t>(done) : -errno;
+    if (got < 0 && errno != EINTR) {
+      if (error == nullptr || done == 0) return -errno;
+      *error = -errno;
+      return static_cast<ssize_t>(done);
+    }
     if (got > 0) done += static_cast<std::size_t>(got);
     if (done >= count || (size != 0 && done > 0 && static_cast<std::uint64_t>(offset) + done >= size)) return static_cast<ssize_t>(done);
     got = ::pread(fd, static_cast<char*>(buffer) + done, count - done, offset + static_cast<std::int64_t>(done));

@@ -41,12 +41,13 @@ int StatSource(const char* path, bool follow, tier_attr& attr);
 // fstat.
 int StatDescriptor(int fd, tier_attr& attr);
 // Up to `count` bytes: fewer only at the end of the file. `size`: what the file had when it was opened, if the caller knows: a short read that ends there is
-// not followed by one that says so. (ReadSourceOn: the rest, after a first pread that gave `got`.)
-ssize_t ReadSourceOn(int fd, void* buffer, std::size_t count, std::int64_t offset, std::uint64_t size, ssize_t got);
-inline ssize_t ReadSource(int fd, void* buffer, std::size_t count, std::int64_t offset, std::uint64_t size = 0) {
+// not followed by one that says so. An error behind some bytes is the result, unless there is an `error` for it: then the bytes are, as read(2) has it.
+// (ReadSourceOn: the rest, after a first pread that gave `got`.)
+ssize_t ReadSourceOn(int fd, void* buffer, std::size_t count, std::int64_t offset, std::uint64_t size, ssize_t got, int* error);
+inline ssize_t ReadSource(int fd, void* buffer, std::size_t count, std::int64_t offset, std::uint64_t size = 0, int* error = nullptr) {
   const ssize_t got = ::pread(fd, buffer, count, offset);
   const bool whole = got > 0 && (static_cast<std::size_t>(got) == count || static_cast<std::uint64_t>(offset + got) == size);
-  return whole ? got : ReadSourceOn(fd, buffer, count, offset, size, got);
+  return whole ? got : ReadSourceOn(fd, buffer, count, offset, size, got, error);
 }
 
 // Fields of tier_attr, whatever its caller's `size` was.

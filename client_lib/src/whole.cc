@@ -155,12 +155,12 @@ int ChunkedView(const Call& call, Cached& cached, tier_view& view) {
     CountSlowRead(call, tier, file.size(), abi::Fallback::kNone);
   } else if (void* const block = std::malloc(file.size()); block != nullptr) {
     const File::Done done = file.Read(chunk_by_chunk, block, file.size(), 0, false);
-    if (done.bytes > 0 && !done.changed) {
+    if (done.bytes > 0 && done.error == 0 && !done.changed) {
       PrivateView(block, static_cast<std::size_t>(done.bytes), done.tier, view);
       CountSlowRead(call, done.tier, static_cast<std::uint64_t>(done.bytes), done.reason);
     } else {
       std::free(block);
-      error = done.bytes < 0 ? static_cast<int>(done.bytes) : SourceView(call, abi::Fallback::kChanged, view);
+      error = done.error != 0 && !done.changed ? done.error : SourceView(call, abi::Fallback::kChanged, view);
     }
   } else {
     error = -ENOMEM;
@@ -250,7 +250,7 @@ ssize_t ReadSlow(Client& client, const char* path, void* buffer, std::size_t cou
     if (revoked) client.NoteDead(*piece.session, call.now_ns);
     return ReadFromSource(call, revoked ? abi::Fallback::kRevoked : abi::Fallback::kChanged, buffer, count, offset, file_size);
   }
-  if (done.bytes < 0) return done.bytes;
+  if (done.error != 0) return done.error;
   if (piece.held() && done.tier == piece.tier) CountSlowPiece(call, piece, static_cast<std::uint64_t>(done.bytes));
   else CountSlowRead(call, done.tier, static_cast<std::uint64_t>(done.bytes), done.reason);
   return done.bytes;
