@@ -137,6 +137,10 @@ void BareSide::Prepare(int reader) {
     place.hash = hash;
     tier_view view;
     if (tier_get(nullptr, path, &view, 0) != 0) continue;
+    if (view.origin != TIER_FROM_RAM) {  // its time was over: it has been confirmed by now
+      tier_release(&view);
+      if (tier_get(nullptr, path, &view, 0) != 0) continue;
+    }
     if (view.origin == TIER_FROM_RAM) place = {view.data, view.size, hash};
     tier_release(&view);
     if (options_.warm && place.data != nullptr) std::memcpy(buffer_.data(), place.data, place.bytes);
