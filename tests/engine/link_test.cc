@@ -186,6 +186,46 @@ class ThroughALinkTest : public LinkTest {
   }
 };
 
+class HungBehindALinkTest : public LinkTest {
+ protected:
+  // Both files are known, and neither is cached; the source does not give its bytes.
+  void SetUp() override {
+    source_options().ttl_ms = 60'000;
+    source_options().demand_timeout_ms = 100;
+    Write("real/file", Bytes("file", 1000));
+    Write("other", Bytes("other", 1000));
+    Link("link", "real");
+    StartEngine();
+    ASSERT_EQ(Fetch("real/file", abi::FetchOp::kStat).status(), abi::FetchStatus::kMeta);
+    ASSERT_EQ(Fetch("other", abi::FetchOp::kStat).status(), abi::FetchStatus::kMeta);
+    source_io_.Hold(io::Step::kRead);
+  }
+  void ExpectSentToTheSource(std::uint64_t id) {
+    ASSERT_TRUE(RunUntil([&] { return Answered(id); }, 10'000));
+    EXPECT_EQ(answers()[id].status(), abi::FetchStatus::kBypass);
+    EXPECT_EQ(answers()[id].reply.reason, static_cast<std::uint8_t>(abi::Fallback::kSourceSlow));
+  }
+};
+
+TEST_F(HungBehindALinkTest, WhoReadsThroughItIsAnsweredInTimeAsWell) {
+  const std::uint64_t direct = Ask("other");
+  const std::uint64_t through = Ask("link/file");
+  ExpectSentToTheSource(direct);
+  ExpectSentToTheSource(through);
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return engine().fetcher().idle(); }));
+  EXPECT_EQ(Fetch("link/file").status(), abi::FetchStatus::kRetry);
+  EXPECT_EQ(Fetch("real/file").bytes, Bytes("file", 1000));
+}
+
+TEST_F(HungBehindALinkTest, AlsoWhenThatWasUnderWayAlready) {
+  engine().jobs().Prefetch({{&unit(), "real"}}, {});
+  engine().EndTurn();
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
+  ExpectSentToTheSource(Ask("link/file"));
+  EXPECT_EQ(engine().counters().prefetch_late, 1u);
+}
+
 TEST_F(ThroughALinkTest, AnInvalidationConcernsTheFileBehindIt) {
   ASSERT_EQ(FetchThrough().bytes, Bytes("file", 1000));
   Rewrite(Bytes("file", 1000, 2));

@@ -103,10 +103,7 @@ void Fetcher::ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Pr
         waiter->flags = static_cast<std::uint8_t>(waiter->flags & ~(abi::kFetchAlias | abi::kFetchHandle));
         return ServeFile(unit, behind, std::move(waiter), priority);
       }
-      abi::FetchReply reply{};
-      reply.request_id = waiter->request_id;
-      reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kRetry);
-      return Answer(waiter, reply);
+      return ReplyRetry(waiter);
     }
     return DiscoverAnew(unit, file, std::move(waiter), priority);
   }
@@ -115,7 +112,7 @@ void Fetcher::ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Pr
   if ((flags & kFileSymlink) != 0 && follows) {
     return DiscoverAnew(unit, file, std::move(waiter), priority);
   }
-  const bool ours = !waiter->is_client() && (flags & kFileUnproven) != 0;  // to have it is enough
+  const bool ours = !waiter->is_awaited() && (flags & kFileUnproven) != 0;  // to have it is enough
   if (!ours && NowTicks() >= catalogue_.DeadlineOf(file)) {
     const ObjectId only = catalogue_.ChunkCount(file) == 1 ? catalogue_.ObjectOf(file, 0) : kNoObject;
     const bool cached = only == kNoObject || placement_.InRam(only) || placement_.OnSsd(only);
@@ -136,7 +133,7 @@ void Fetcher::DiscoverAnew(SourceUnit& unit, FileId file, Waiter waiter, source:
   Discover(unit, key, path, std::move(waiter), priority);
   if (asked.empty()) return;
   for (Waiter& other : asked.mapped().waiters) {
-    const auto its = other->is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
+    const source::Priority its = PriorityOf(other);
     Discover(unit, key, path, std::move(other), its);
   }
 }
@@ -190,7 +187,7 @@ bool Fetcher::Tick() {
   Waiters expired;
   const auto collect = [&](Waiters& waiters) {
     for (std::size_t i = 0; i < waiters.size();) {
-      if (waiters[i]->is_client() && waiters[i]->deadline_ns <= now) {
+      if (waiters[i]->is_awaited() && waiters[i]->deadline_ns <= now) {
         expired.push_back(std::move(waiters[i]));
         if (&waiters[i] != &waiters.back()) waiters[i] = std::move(waiters.back());
         waiters.pop_back();
@@ -294,8 +291,23 @@ void Fetcher::Answer(const Waiter& waiter, const abi::FetchReply& reply) {
 }
 
 void Fetcher::Answer(const Waiter& waiter, const BringResult& result) {
+  if (waiter->by_link) return AnswerByLink(waiter, result);
   waiter->answered = true;
   if (waiter->done) Guard([&] { waiter->done(result); });
+}
+
+// Also where no tier had room: it is asked for anew then, by its own name and under its own lease.
+void Fetcher::AnswerByLink(const Waiter& waiter, const BringResult& result) {
+  if (result.sys_errno != 0) return ReplyError(waiter, result.sys_errno);
+  if (result.outcome == BringOutcome::kFailed) return ReplyBypass(waiter, result.reason, result.file);
+  ReplyRetry(waiter);
+}
+
+void Fetcher::ReplyRetry(const Waiter& waiter) {
+  abi::FetchReply reply{};
+  reply.request_id = waiter->request_id;
+  reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kRetry);
+  Answer(waiter, reply);
 }
 
 void Fetcher::ReplyFrame(const Waiter& waiter, ObjectId object, std::uint64_t word, abi::Tier tier) {

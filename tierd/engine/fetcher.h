@@ -211,6 +211,8 @@ class Fetcher {
   void AnswerLost();
   void Answer(const Waiter& waiter, const abi::FetchReply& reply);
   void Answer(const Waiter& waiter, const BringResult& result);
+  void AnswerByLink(const Waiter& waiter, const BringResult& result);
+  void ReplyRetry(const Waiter& waiter);
   void ReplyFrame(const Waiter& waiter, ObjectId object, std::uint64_t word, abi::Tier tier);
   void ReplyMeta(const Waiter& waiter, FileId file);
   void ReplyBypass(const Waiter& waiter, abi::Fallback reason, FileId file = kNoFile);

@@ -33,10 +33,6 @@ bool MayFindFrame(const Placement& placement, SourceUnit& unit, std::uint64_t by
   return placement.has_ssd() || placement.FreeForResidents() >= bytes || unit.policy.Victims(TIERD_TIER_RAM, bytes, {&victim, 1}) != 0;
 }
 
-bool HasClient(const Waiters& waiters) {
-  return std::any_of(waiters.begin(), waiters.end(), [](const Waiter& waiter) { return waiter->is_client(); });
-}
-
 }  // namespace
 
 void Fetcher::OnRecovered(FileId file) {
@@ -56,7 +52,7 @@ void Fetcher::EndRecovery() {
 void Fetcher::ServeDoubted() {
   for (auto& [key, of_path] : std::exchange(doubted_, {})) {
     for (Waiter& waiter : of_path.waiters) {
-      const auto priority = waiter->is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
+      const source::Priority priority = PriorityOf(waiter);
       if (++waiter->attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
       else Serve(*of_path.unit, key, of_path.path, std::move(waiter), priority);
     }
@@ -79,7 +75,7 @@ void Fetcher::Discover(SourceUnit& unit, abi::FileKey key, std::string_view path
   if (const auto it = discoveries_.find(key); it != discoveries_.end()) {
     if (it->second->late) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, kNoFile);
     ++counters_.fetch_joined;
-    if (waiter->is_client()) unit.reader->Promote(it->second->request, priority, waiter->deadline_ns);
+    if (waiter->is_awaited()) unit.reader->Promote(it->second->request, priority, waiter->deadline_ns);
     it->second->waiters.push_back(std::move(waiter));
     return;
   }
@@ -186,7 +182,7 @@ void Fetcher::OnDiscoveredRead(SourceUnit& unit, const DiscoveryPtr& discovery, 
   if (result.error == source::ReadError::kNone) return Adopt(unit, discovery, result);
   // Every staging buffer is lent: with its size known the file is read into a frame of its own.
   if (result.error == source::ReadError::kNoBuffer && !discovery->waiters.empty())
-    return DiscoverByStat(unit, discovery, HasClient(discovery->waiters) ? source::Priority::kDemand : source::Priority::kPrefetch);
+    return DiscoverByStat(unit, discovery, PriorityOf(discovery->waiters));
   EndDiscovery(discovery);
   EndStaging(discovery);
   for (const Waiter& waiter : discovery->waiters) {
@@ -242,7 +238,7 @@ void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const sourc
     for (const Waiter& waiter : discovery->waiters) Finish(waiter, BringOutcome::kFailed, reason, kNoFile);
     return;
   }
-  ConfirmBytes(unit, file, result, HasClient(discovery->waiters));
+  ConfirmBytes(unit, file, result, AnyAwaited(discovery->waiters));
   discovery->file = file;
   discovery->tag = catalogue_.file(file).version_tag;
   discovery->bytes = result.bytes;
@@ -290,7 +286,7 @@ void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
     fill->evict |= waiter->evict;
     if (waiter->is_client()) NoteDemand(unit, file, waiter);
   }
-  fill->priority = HasClient(discovery->waiters) ? source::Priority::kDemand : source::Priority::kPrefetch;
+  fill->priority = PriorityOf(discovery->waiters);
   fill->waiters = std::move(discovery->waiters);
   discovery->waiters.clear();
   const std::uint32_t bytes = catalogue_.object(object).bytes;
@@ -303,7 +299,7 @@ void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
     // No frame: the SSD tier may take the bytes all the same; clients read the source.
     EndDiscovery(discovery);
     fills_.emplace(Raw(object), fill);
-    const std::uint32_t why = fill->has_client() ? TIERD_FOR_READER : TIERD_AHEAD;
+    const std::uint32_t why = fill->is_awaited() ? TIERD_FOR_READER : TIERD_AHEAD;
     if (discovery->bytes == bytes && JoinStaged(discovery)) placement_.CopyToSsd(object, {discovery->staging.data(), bytes}, {.generation = discovery->generation, .why = why});
     EndStaging(discovery);
     return Fail(fill, abi::Fallback::kNoFrame, placement_.OnSsd(object) ? BringOutcome::kCached : BringOutcome::kNoRoom);
@@ -369,23 +365,11 @@ void Fetcher::OnResolved(SourceUnit& unit, const DiscoveryPtr& discovery, const 
     return;
   }
   for (Waiter& waiter : waiters) {
-    if (!waiter->is_client()) {
-      Serve(unit, target, resolved->canonical, std::move(waiter), source::Priority::kPrefetch);
-      continue;
-    }
-    // The client's lease names the alias, not the target: it must look up again. The target is brought first, for nobody in particular.
-    Waiter bring(lost_waiters_);
-    bring->chunk = waiter->chunk;
-    bring->op = waiter->op;
-    bring->deadline_ns = waiter->deadline_ns;
-    bring->done = [this, session = waiter->session, request_id = waiter->request_id](const BringResult&) {
-      abi::FetchReply reply{};
-      reply.request_id = request_id;
-      reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kRetry);
-      replies_.OnFetchReply(session, reply);
-    };
-    waiter->answered = true;  // by that one
-    Serve(unit, target, resolved->canonical, std::move(bring), source::Priority::kDemand);
+    // The client's lease names the alias, not the target.
+    waiter->by_link = waiter->is_awaited();
+    waiter->flags = 0;
+    const source::Priority priority = PriorityOf(waiter);
+    Serve(unit, target, resolved->canonical, std::move(waiter), priority);
   }
 }
 

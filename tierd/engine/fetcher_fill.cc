@@ -29,12 +29,12 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
     FillPtr fill = it->second;
     if (fill->late) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, file);
     ++counters_.fetch_joined;
-    if (waiter->is_client() && !fill->has_client()) ++counters_.prefetch_late;
-    if (waiter->is_client()) {
+    if (waiter->is_awaited() && !fill->is_awaited()) ++counters_.prefetch_late;
+    if (waiter->is_awaited()) {
       fill->priority = std::min(fill->priority, priority);  // also of what is asked of the source later
       if (const auto read = fill->read.lock()) unit.reader->Promote(read->request, priority, waiter->deadline_ns);
     }
-    if (waiter->is_client() && placement_.OnSsd(object)) ssd_->Hasten(catalogue_.object(object).ssd);
+    if (waiter->is_awaited() && placement_.OnSsd(object)) ssd_->Hasten(catalogue_.object(object).ssd);
     fill->evict |= waiter->evict;
     fill->ssd_only &= waiter->ssd_only;
     const bool client = waiter->is_client();
@@ -135,7 +135,7 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
   const ObjectRecord& record = catalogue_.object(fill->object);
   const auto expected = placement_.IdentityOf(fill->object, GenerationOf(unit));
   const auto dest = placement_.FrameSpan(fill->grant.frame);
-  const auto read_class = fill->has_client() ? ssd::ReadClass::kForeground : ssd::ReadClass::kBackground;
+  const auto read_class = fill->is_awaited() ? ssd::ReadClass::kForeground : ssd::ReadClass::kBackground;
   const Status status = ssd_->Read(record.ssd, expected, dest, [this, &unit, fill](const ssd::ReadResult& result) { Guard([&] { OnSsdRead(unit, fill, result); }); }, read_class);
   if (status.ok()) {
     fill->timing = {ssd_pace_.Begin(), record.bytes, clock_.PreciseNs()};
@@ -213,7 +213,7 @@ void Fetcher::OnFilled(SourceUnit& unit, const FillPtr& fill, const source::Read
   catalogue_.CompleteAttributes(fill->file, result.version);
   // One chunk of a racy file says nothing about the others, which were read earlier: only all of it, read again, ends that (HAZARDS 2.12).
   const FileRecord& owner = catalogue_.file(fill->file);
-  if ((owner.flags & kFileChunked) == 0 || (owner.flags & kFileRacy) == 0) ConfirmBytes(unit, fill->file, result, fill->has_client());
+  if ((owner.flags & kFileChunked) == 0 || (owner.flags & kFileRacy) == 0) ConfirmBytes(unit, fill->file, result, fill->is_awaited());
   Keep(unit, fill);
 }
 
@@ -221,7 +221,7 @@ void Fetcher::Again(SourceUnit& unit, FileId file, Waiters waiters) {
   const abi::FileKey key = catalogue_.file(file).key;
   const std::string path = waiters.size() > 1 ? catalogue_.PathOf(file) : std::string();
   for (Waiter& waiter : waiters) {
-    const auto priority = waiter->is_client() ? source::Priority::kDemand : source::Priority::kPrefetch;
+    const source::Priority priority = PriorityOf(waiter);
     const FileId now = catalogue_.Find(key);  // what has become a link goes with the first one who follows it
     if (++waiter->attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, now);
     else if (now != kNoFile) ServeFile(unit, now, std::move(waiter), priority);
@@ -243,7 +243,7 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
   const std::byte* data = framed ? placement_.FrameSpan(fill->grant.frame).data() : fill->staging.data();
   const bool stays = framed && !fill->grant.transit;
   if (copy_to_ssd && !stays) {
-    const std::uint32_t why = fill->has_client() ? TIERD_FOR_READER : TIERD_AHEAD;
+    const std::uint32_t why = fill->is_awaited() ? TIERD_FOR_READER : TIERD_AHEAD;
     const bool busy = placement_.CopyToSsd(object, {data, bytes}, {.generation = fill->generation, .why = why}) == Placement::Copied::kBusy;
     // Without a frame this is the only place for them: the source was read, and is not read again because the device is slower.
     if (busy && !framed && !fill->has_client() && MayWaitForSsd(*fill)) {
@@ -252,7 +252,7 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
     }
   }
   fills_.erase(Raw(object));
-  if (!fill->has_client()) {
+  if (!fill->is_awaited()) {
     ++counters_.prefetch_files;
     counters_.prefetch_bytes += bytes;
     placement_.NotePrefetched(object);

@@ -126,7 +126,7 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
     ApplyVersion(unit, file, reply.stat);
     ConfirmFacts(unit, file, reply.stat_sent_ns, reply.racy);
   } else if ((record.flags & kFileUnproven) != 0) {
-    if (std::any_of(waiters.begin(), waiters.end(), [](const Waiter& waiter) { return waiter->is_client(); })) Prove(unit, file, reply);
+    if (AnyAwaited(waiters)) Prove(unit, file, reply);
   } else if ((record.flags & kFileRacy) != 0) {
     ++counters_.invalidated_racy;
     Invalidate(unit, file, EvictCause::kChanged);

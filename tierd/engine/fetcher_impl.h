@@ -12,6 +12,18 @@ namespace tierd::engine {
 
 inline constexpr std::uint8_t kMaxAttempts = 5;  // rounds through Serve before a waiter bypasses
 
+inline bool AnyAwaited(const Waiters& waiters) {
+  return std::any_of(waiters.begin(), waiters.end(), [](const Waiter& waiter) { return waiter->is_awaited(); });
+}
+inline source::Priority PriorityOf(const Waiter& waiter) { return waiter->is_awaited() ? source::Priority::kDemand : source::Priority::kPrefetch; }
+inline source::Priority PriorityOf(const Waiters& waiters) { return AnyAwaited(waiters) ? source::Priority::kDemand : source::Priority::kPrefetch; }
+// When the last of those who do not wait as long as it takes gives up; 0: there are none.
+inline std::int64_t DeadlineOf(const Waiters& waiters) {
+  std::int64_t deadline_ns = 0;
+  for (const Waiter& waiter : waiters) deadline_ns = std::max(deadline_ns, waiter->deadline_ns);
+  return deadline_ns;
+}
+
 // One request on its way, for ServicePace.
 struct Timing {
   std::uint32_t depth = 0;
@@ -51,10 +63,9 @@ struct Fetcher::Fill {
 
   bool has_memory() const { return grant.outcome == Placement::Outcome::kGranted || staging.size() != 0; }
   bool has_client() const {
-    for (const Waiter& waiter : waiters)
-      if (waiter->is_client()) return true;
-    return false;
+    return std::any_of(waiters.begin(), waiters.end(), [](const Waiter& waiter) { return waiter->is_client(); });
   }
+  bool is_awaited() const { return AnyAwaited(waiters); }
 };
 
 // One request to the source: a chunk, or neighbours in one file that were asked for while it stood in the reader's line. Shared with its callbacks, which alone keep it.

@@ -31,9 +31,7 @@ void Fetcher::FillFromSource(SourceUnit& unit, const FillPtr& fill) {
   request.capacity = read->bytes;
   if (chunked || fill->head != 0) request.expected = catalogue_.StatOf(fill->file);
   request.priority = fill->priority;
-  for (const Waiter& waiter : fill->waiters) {
-    if (waiter->is_client()) request.deadline_ns = std::max(request.deadline_ns, waiter->deadline_ns);
-  }
+  request.deadline_ns = DeadlineOf(fill->waiters);
   request.acquire = [this, &unit, read](source::ReadRequest& sent) {
     bool acquired = false;
     Guard([&] { acquired = AcquireAll(unit, *read, sent); });
@@ -72,8 +70,8 @@ bool Fetcher::AcquireAll(SourceUnit& unit, SourceRead& read, source::ReadRequest
     others.insert(others.end(), begin, end);
     pieces.erase(begin, end);
   };
-  if (std::any_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece.fill->has_client(); }))
-    leave(std::stable_partition(pieces.begin(), pieces.end(), [](const auto& piece) { return piece.fill->has_client(); }), pieces.end());
+  const auto is_awaited = [](const SourceRead::Piece& piece) { return piece.fill->is_awaited(); };
+  if (std::any_of(pieces.begin(), pieces.end(), is_awaited)) leave(std::stable_partition(pieces.begin(), pieces.end(), is_awaited), pieces.end());
   const auto acquire = [&](const SourceRead::Piece& piece) {
     bool acquired = false;
     return !piece.fill->orphan && !HungFramesFull() && Survives([&] { acquired = AcquireFor(piece.fill); }) && acquired;

@@ -34,6 +34,7 @@ class LostWaiters;
 
 struct Waiting {
   SessionId session = kNoSession;  // kNoSession: `done` is called instead of a reply
+  bool by_link = false;            // a client's that holds the lease of another name: when what it asked for is there, it is told to look up again
   std::uint64_t request_id = 0;
   abi::FetchOp op = abi::FetchOp::kChunk;
   std::uint8_t flags = 0;
@@ -50,7 +51,10 @@ struct Waiting {
   Waiting* next = nullptr;         // among the lost
   std::shared_ptr<LostWaiters> lost;
 
-  bool is_client() const { return session != kNoSession; }
+  // A client that takes the bytes as they lie, under its lease.
+  bool is_client() const { return session != kNoSession && !by_link; }
+  // Some client waits: it is answered by its deadline. The daemon itself waits as long as it takes.
+  bool is_awaited() const { return session != kNoSession; }
 };
 
 // Loop thread only. Shared by the fetcher and the waiters, which may lie in callbacks that outlive it.
