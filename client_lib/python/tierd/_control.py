@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import http.client
 import json
 import os
@@ -35,12 +36,16 @@ class _Connection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-def _ask(path: str, method: str, target: str, body: Optional[dict[str, Any]] = None) -> tuple[int, Any]:
+def _ask(path: str, method: str, target: str, body: Optional[dict[str, Any]] = None) -> tuple[int, dict[str, Any]]:
+    """OSError, also for an answer that broke off or is none."""
     connection = _Connection(path)
     try:
         connection.request(method, target, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
         answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())
+        said = json.loads(answer.read() or "{}")
+        return answer.status, said if isinstance(said, dict) else {}
+    except (http.client.HTTPException, ValueError, RecursionError) as error:
+        raise OSError(errno.EPROTO, f"{method} {target}: {error!r}", path) from None
     finally:
         connection.close()
 
@@ -53,22 +58,27 @@ def _path(name: bytes) -> Any:
 
 
 def tell(path: str, plan: Plan, samples: Iterable[Union[str, bytes, "os.PathLike[str]"]]) -> Optional[int]:
-    """Tells the daemon behind the control socket `path` that this process is going to read `samples` by `plan`; the plan's number there. None: it does not want it. OSError."""
+    """Tells the daemon behind the control socket `path` that this process is going to read `samples` by `plan`; the plan's number there. None: it does not want it. OSError; besides it
+    what `samples` raises.
+    """
     status, answer = _ask(path, "GET", "/v1/status")
-    if status != 200:
+    directory = answer.get("runtime_directory")
+    if status != 200 or not isinstance(directory, str):
         return None
     first: Optional[bytes] = None
-    with tempfile.NamedTemporaryFile(dir=answer["runtime_directory"], prefix="plan-", suffix=".list", delete=False) as out:
-        for sample in samples:
-            name = os.path.abspath(os.fsencode(sample))
-            first = name if first is None else first
-            out.write(name + b"\0")
+    out = tempfile.NamedTemporaryFile(dir=directory, prefix="plan-", suffix=".list", delete=False)
     try:
+        with out:
+            for sample in samples:
+                name = os.path.abspath(os.fsencode(sample))
+                first = name if first is None else first
+                out.write(name + b"\0")
         if first is None:
             return None
         body = {"plan": json.loads(plan.to_json()), "list": os.path.basename(out.name), "path": _path(first), "follow": True}
         status, answer = _ask(path, "POST", "/v1/plans", body)
-        return int(answer["plan"]) if status == 201 else None
+        number = answer.get("plan")
+        return number if status == 201 and isinstance(number, int) else None
     finally:
         try:
             os.unlink(out.name)

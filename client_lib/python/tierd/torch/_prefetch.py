@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import threading
+import warnings
 from typing import Any, Callable, Iterator, Optional
 
 from .. import Client
@@ -93,6 +94,14 @@ class Lookahead:
             self._wake.notify()
             self._wake.release()
 
+    def give_up(self, error: Exception) -> None:
+        """Any thread: stops with the one warning that says why. The training has nothing to do with what went wrong."""
+        with self._wake:
+            first, self.stopped = not self.stopped, True
+            self._wake.notify()
+        if first:
+            warnings.warn(f"tierd.torch.announce has ended, the order is not told any more: {error!r}", RuntimeWarning, stacklevel=4)
+
     # -- the prefetching thread
 
     def next_indices(self) -> Optional[tuple[list[int], int]]:
@@ -163,11 +172,19 @@ class Lookahead:
 
 
 def _run(lookahead: Lookahead, path_of: Callable[[int], Any], client: Client) -> None:
+    try:
+        _bring_up(lookahead, path_of, client)
+    except Exception as error:  # of the program's list of paths
+        lookahead.give_up(error)
+
+
+def _bring_up(lookahead: Lookahead, path_of: Callable[[int], Any], client: Client) -> None:
     busy = _BUSY_S
     while (found := lookahead.next_indices()) is not None:
         indices, epoch = found
+        paths = [path_of(index) for index in indices]
         try:
-            taken = client.prefetch([path_of(index) for index in indices])
+            taken = client.prefetch(paths)
             there = taken > 0 or client.stats().connected
         except OSError:  # below no source, or a daemon that does not answer
             there = False

@@ -63,8 +63,10 @@ class Telling:
             told = None
             try:
                 told, to = tell(self._path, plan, map(self._path_of, range(self._count))), there
-            except (OSError, ValueError, KeyError):
+            except OSError:
                 pass
+            except Exception as error:  # of the program's list of paths
+                self._lookahead.give_up(error)
         self._forget(told)
 
     def _forget(self, told: Optional[int]) -> None:
@@ -72,7 +74,7 @@ class Telling:
             return
         try:
             forget(self._path, told)
-        except (OSError, ValueError):
+        except OSError:
             pass
 
 
