@@ -1,17 +1,24 @@
 """announce: the order stays, the files are there before they are read, and it ends with the loader."""
 
+import collections.abc
+import contextlib
 import copy
 import gc
 import pickle
+import socket
 import threading
 import types
 import unittest
 import warnings
 from unittest import mock
 
+import numpy as np
+import pandas
 import rig
 import tierd
 import torch
+from tierd import _control
+from tierd._mt19937 import Mt19937
 from tierd.torch import FileDataset, _telling, announce, plan_of
 from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, DistributedSampler, RandomSampler, SequentialSampler, Subset
 
@@ -36,6 +43,19 @@ class Recorder:
 
     def stats(self):
         return types.SimpleNamespace(connected=True)
+
+
+class Shrunk(collections.abc.Sequence):
+    """A list of paths that has lost most of them since it was counted."""
+
+    def __init__(self, paths):
+        self._kept = paths
+
+    def __len__(self):
+        return len(self._kept)
+
+    def __getitem__(self, index):
+        return self._kept[:1][index]
 
 
 class OrderTest(rig.DaemonTest):
@@ -286,6 +306,132 @@ class OrderTest(rig.DaemonTest):
         self.assertRaisesRegex(TypeError, "which files", announce, SequentialSampler([1]), [1])
         self.assertRaisesRegex(ValueError, "96", announce, SequentialSampler([1]), self.paths)
         self.assertRaisesRegex(ValueError, "window", announce, SequentialSampler(self.paths), self.paths, window=0)
+
+    def test_lists_that_are_no_lists(self):
+        sampler = SequentialSampler(range(FILES))
+        for paths in (np.array(self.paths), np.array(self.paths, object), np.array(self.paths, "S"), pandas.Series(self.paths, index=range(5, FILES + 5)), tuple(self.paths)):
+            with announce(sampler, FileDataset(paths)) as told, announce(sampler, paths) as also:
+                self.assertEqual(told.plan.list_sha256, also.plan.list_sha256)
+        table = types.SimpleNamespace(samples=pandas.DataFrame({"path": self.paths}), paths=self.paths)
+        for samples in (table.samples, np.array([[path, 0] for path in self.paths], object), np.array(self.paths)):
+            table.samples = samples
+            announce(sampler, table).stop()
+        for other in (pandas.DataFrame({"path": self.paths}), np.arange(FILES), "x" * FILES, b"x" * FILES, 5):
+            self.assertRaisesRegex(TypeError, "which files", announce, sampler, other)
+        for empty in (FileDataset([]), [], types.SimpleNamespace(samples=[]), np.array([]), Subset(self.paths, [])):
+            self.assertRaisesRegex(ValueError, "is empty", announce, sampler, empty)
+
+    def test_what_is_refused_changes_nothing(self):
+        sampler = SequentialSampler(self.paths)
+        for wrong in (dict(epochs=-1), dict(epochs=3.0), dict(epochs="3"), dict(epochs=2**63), dict(position=-1), dict(position=1.5), dict(position=None), dict(window=0),
+                      dict(window=1.5), dict(window="1"), dict(window=None)):
+            with self.subTest(wrong):
+                self.assertRaisesRegex((TypeError, ValueError), next(iter(wrong)), announce, sampler, self.paths, client=Recorder(), **wrong)
+                self.assertIs(type(sampler), SequentialSampler)
+                self.assertEqual(threads(), [])
+        with mock.patch.object(threading.Thread, "start", side_effect=RuntimeError("can't start new thread")):
+            self.assertRaises(RuntimeError, announce, sampler, self.paths)
+        self.assertIs(type(sampler), SequentialSampler)
+        told = announce(sampler, self.paths, epochs=np.int64(2), position=np.int64(3), window=np.uint8(8), client=Recorder())
+        for _ in range(2):
+            self.assertEqual(list(sampler), list(range(FILES)))
+        self.assertFalse(told.active)
+
+    def test_numbers_that_pytorch_takes(self):
+        for shuffle in (True, False):
+            sampler = DistributedSampler(self.paths, np.int64(3), np.int64(1), shuffle=shuffle, seed=2 if shuffle else np.int64(2))
+            with announce(sampler, self.paths, client=Recorder()) as told, warnings.catch_warnings():
+                warnings.simplefilter("error")
+                for epoch in (-7, -1, 0, True, 2) if shuffle else (np.int64(3), np.uint8(4), -1):
+                    sampler.set_epoch(epoch)
+                    plan = plan_of(sampler)
+                    order = list(sampler)
+                    self.assertEqual([next(plan.orders()), next(plan.orders(Mt19937))], [order] * 2, epoch)
+                self.assertEqual((told.mismatches, told.active), (0, True))
+
+    @contextlib.contextmanager
+    def quiet(self, warned):
+        """No thread dies, and so many times it is said that an announcement has ended."""
+        with mock.patch.object(threading, "excepthook") as hook, warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            yield
+            self.assertEqual(hook.call_args_list, [])
+            self.assertEqual([str(each.message)[:32] for each in said], ["tierd.torch.announce has ended, "] * warned)
+
+    def test_nothing_reaches_the_loop(self):
+        data = FileDataset(self.paths, len)
+        sampler = SequentialSampler(data)
+        with self.quiet(1):
+            told = announce(sampler, data, client=Recorder())
+            list(sampler)
+            data.paths.clear()
+            self.assertEqual((list(sampler), list(sampler)), ([], []))
+            self.assertFalse(told.active)
+        sampler = DistributedSampler(self.paths, 2, 1, shuffle=False)
+        with self.quiet(1):
+            told = announce(sampler, self.paths, client=Recorder())
+            sampler.set_epoch("seven")
+            self.assertEqual(list(sampler), list(range(1, FILES, 2)))
+            self.assertFalse(told.active)
+
+    def test_a_list_that_shrank_ends_it_quietly(self):
+        self.assertRaises(IndexError, _control.tell, str(self.rig.base / "run" / "control.sock"), plan_of(SequentialSampler(range(2))), map(Shrunk(self.paths).__getitem__, range(2)))
+        self.assertEqual(list((self.rig.base / "run").glob("plan-*")), [])
+        for paths in (Shrunk(self.paths), [*self.paths[:1], *range(FILES - 1)]):
+            for given in (tierd.client(), Recorder()):
+                sampler = SequentialSampler(range(FILES))
+                with self.quiet(1):
+                    told = announce(sampler, paths, client=given)
+                    self.eventually(lambda: not told.active)
+                    self.assertEqual(list(sampler), list(range(FILES)))
+                    self.eventually(lambda: not [thread for thread in threading.enumerate() if thread.name in ("tierd-announce", "tierd-plan")])
+        self.assertEqual(list((self.rig.base / "run").glob("plan-*")), [])
+
+    def test_a_daemon_that_dies_while_it_answers(self):
+        asked = []
+        folder = self.rig.base / "half"
+        folder.mkdir()
+        with socket.socket(socket.AF_UNIX) as listener, mock.patch.object(_telling, "_AGAIN_S", 0.0), mock.patch.object(_telling, "_LOOK_S", 0.01), self.quiet(0):
+            listener.bind(str(folder / "control.sock"))
+            listener.listen()
+
+            def answer():
+                for half in (b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]", b"HTTP/1.1 2", b"\0\n", b""):
+                    with listener.accept()[0] as peer:
+                        peer.recv(65536)
+                        peer.sendall(half)
+                        asked.append(half)
+
+            server = threading.Thread(target=answer, daemon=True)
+            server.start()
+            recorder = Recorder()
+            recorder._settings = {"socket": folder / "tierd.sock"}
+            sampler = SequentialSampler(self.paths)
+            with announce(sampler, self.paths, client=recorder) as told:
+                self.eventually(lambda: len(asked) == 5)
+                server.join()
+                self.assertTrue(told.active)
+
+    def test_epochs_that_are_cut_short_count(self):
+        for workers in (0, 2):
+            loader = DataLoader(FileDataset(self.paths, len), batch_size=4, shuffle=True, num_workers=workers)
+            told = announce(loader, loader.dataset, epochs=2, client=Recorder())
+            for left in (True, False):
+                for _, _ in zip(range(3), loader):
+                    self.assertTrue(told.active)
+                gc.collect()
+                self.assertEqual(told.active, left)
+        sampler = RandomSampler(self.paths)
+        told = announce(sampler, self.paths, epochs=2, client=Recorder())
+        kept = []
+        for _ in range(2):
+            kept.append(iter(sampler))
+            next(kept[-1])
+        del kept[0]  # an older one ends beside the last
+        self.assertTrue(told.active)
+        next(iter(sampler))
+        self.assertFalse(told.active)
+        self.assertIs(type(sampler), RandomSampler)
 
     def test_without_a_daemon_nothing_happens(self):
         sampler = SequentialSampler(self.paths)

@@ -80,6 +80,8 @@ class DatasetTest(rig.DaemonTest):
         labelled = FileDataset(self.paths, first_bytes, targets=range(60))
         self.assertEqual([(head.tolist(), target) for head, target in labelled.__getitems__([5, 7])], [(self.heads[5], 5), (self.heads[7], 7)])
         self.assertRaises(ValueError, FileDataset, self.paths, targets=[1])
+        for one in (self.paths[0], os.fsencode(self.paths[0])):
+            self.assertRaisesRegex(TypeError, "one path", FileDataset, one)
         with self.assertRaises(FileNotFoundError):
             FileDataset([*self.paths, self.rig.source / "gone"]).__getitems__([0, 60])
         again = pickle.loads(pickle.dumps(labelled))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bisect
+import contextlib
+import operator
 import os
 import warnings
 import weakref
@@ -39,8 +41,12 @@ def announce(loader_or_sampler: Any, dataset: Any, *, epochs: Optional[int] = No
     asked for; before the first epoch, and over the end of one into the next, where the order is certain by then. The order of an epoch is computed again when it begins,
     from the state that the sampler draws from, and compared with each index; a difference ends the look-ahead for that epoch (`mismatches`).
 
-    Works in the process that iterates (workers need nothing), with resumed epochs, and until the loader is gone, `epochs` are over, or `stop` is called. Without a daemon it
-    does nothing. Announcing a sampler again ends its earlier announcement.
+    Works in the process that iterates (workers need nothing), with resumed epochs, and until the loader is gone, `epochs` are over, or `stop` is called. An epoch that is cut short
+    counts. Without a daemon it does nothing; one whose control_socket is not control.sock beside the clients' socket is told no plan. Announcing a sampler again ends its
+    earlier announcement.
+
+    What cannot be announced is refused here and changes nothing: ValueError for an empty data set, another number of files than the sampler draws from, or a number out of
+    range. Afterwards nothing reaches the loop: what goes wrong (a data set that shrank) ends the announcement with a RuntimeWarning.
     """
     return Announcement(loader_or_sampler, _paths_of(dataset), epochs, position, window, client)
 
@@ -52,14 +58,16 @@ class Announcement:
 
     def __init__(self, loader_or_sampler: Any, paths: "_Paths", epochs: Optional[int], position: int, window: int, of_client: Optional[Client]) -> None:
         source = source_of(loader_or_sampler)
+        if paths.count == 0:
+            raise ValueError("the data set is empty")
         plan = plan_from(source)
+        window, position, epochs = _whole(window, "window"), _whole(position, "position"), None if epochs is None else _whole(epochs, "epochs")
+        told = replace(plan, epochs=epochs, position=position)
         if window < 1:
             raise ValueError(f"window is at least one sample, not {window}")
         if plan.samples != paths.count:
             raise ValueError(f"the sampler draws from {plan.samples} samples, the data set has {paths.count} files")
-        earlier = getattr(source.sampler, "_tierd_watcher", None)
-        if earlier is not None:
-            earlier.stop()
+        of_client = of_client or client()
         self._process = os.getpid()
         self._sampler = weakref.ref(source.sampler)
         self._source = replace(source, sampler=None)
@@ -67,20 +75,28 @@ class Announcement:
         self._digest: Optional[str] = None
         self._epochs_left = epochs
         self._position = position
-        self._last_epoch: Optional[int] = None
-        self._next_epoch = plan.epoch  # of a DistributedSampler, by what was told
+        # Of a DistributedSampler: seed + epoch, of which the order is drawn; the next one by what was told.
+        self._last_seed: Optional[int] = None
+        self._next_seed = plan.seed + plan.epoch
         self._set_epoch = True
-        self._lookahead = Lookahead(window)
-        watch(source.sampler, self)
-        weakref.finalize(source.sampler, self._lookahead.stop).atexit = False
-        if not plan.shared:
-            self._lookahead.foresee(plan, position)
-        start(self._lookahead, paths.of, of_client or client())
-        self._telling = Telling(self._lookahead, paths.count, paths.of, of_client or client())
+        self._begun: Optional[Callable[[Any], None]] = None  # the newest epoch
         self._foretold: Optional[Draws] = None  # the process's generator as it will be when the next order is drawn, if nobody else draws
         self._alone = True
-        if not plan.shared:
-            self._telling.tell(replace(plan, epochs=epochs, position=position))
+        self._lookahead = Lookahead(window)
+        self._telling = Telling(self._lookahead, paths.count, paths.of, of_client)
+        earlier = getattr(source.sampler, "_tierd_watcher", None)
+        if earlier is not None:
+            earlier.stop()
+        try:
+            if not plan.shared:
+                self._lookahead.foresee(plan, position)
+                self._telling.tell(told)
+            start(self._lookahead, paths.of, of_client)
+            watch(source.sampler, self)
+        except BaseException:
+            self._lookahead.stop()
+            raise
+        weakref.finalize(source.sampler, self._lookahead.stop).atexit = False
 
     @property
     def plan(self) -> Plan:
@@ -128,16 +144,28 @@ class Announcement:
     def epoch_begins(self) -> Callable[[Any], None]:
         if self._lookahead.stopped or os.getpid() != self._process:
             return _ignore
+        try:
+            if self._epochs_left == 0:  # the last one was cut short
+                self.stop()
+                return _ignore
+            self._begun = begun = self._begin()
+            return begun
+        except Exception as error:
+            self._lookahead.give_up(error)
+            return _ignore
+
+    def _begin(self) -> Callable[[Any], None]:
         plan = self._plan(True)
         foretold = True
         if plan.kind == "torch.distributed" and plan.shuffle:
-            self._set_epoch = plan.epoch != self._last_epoch
+            seed = plan.seed + plan.epoch
+            self._set_epoch = seed != self._last_seed
             if not self._set_epoch:
-                warnings.warn("DistributedSampler gives the same order as in the epoch before: call its set_epoch(epoch) before each epoch", RuntimeWarning, stacklevel=4)
-            self._last_epoch = plan.epoch
+                warnings.warn("DistributedSampler gives the same order as in the epoch before: call its set_epoch(epoch) before each epoch", RuntimeWarning, stacklevel=5)
+            self._last_seed = seed
             plan = replace(plan, set_epoch=self._set_epoch)
-            foretold = plan.epoch == self._next_epoch
-            self._next_epoch = plan.epoch + (1 if self._set_epoch else 0)
+            foretold = seed == self._next_seed
+            self._next_seed = seed + (1 if self._set_epoch else 0)
         skip, self._position = self._position, 0
         now = replace(plan, epochs=self._epochs_left, position=skip)
         if plan.shared:
@@ -146,7 +174,9 @@ class Announcement:
             self._telling.stands_at(now)
         else:  # set_epoch was not called, or went on to another one
             self._telling.tell(now)
-        certain = not plan.shared and (self._epochs_left is None or self._epochs_left > 1)
+        if self._epochs_left is not None:
+            self._epochs_left -= 1
+        certain = not plan.shared and self._epochs_left != 0
         return self._lookahead.begin(plan, certain, skip)
 
     def _tell_shared(self, plan: Plan) -> None:
@@ -163,16 +193,21 @@ class Announcement:
                 return self._telling.stands_at(plan)
         self._telling.tell(plan if self._alone else replace(plan, epochs=1))
 
-    def epoch_ends(self) -> None:
-        if self._epochs_left is None or os.getpid() != self._process:
-            return
-        self._epochs_left -= 1
-        if self._epochs_left <= 0:
-            self.stop()
+    def epoch_ends(self, begun: Callable[[Any], None]) -> None:
+        if self._epochs_left == 0 and begun is self._begun and os.getpid() == self._process:
+            with contextlib.suppress(Exception):  # of a sampler that somebody else took apart; the announcement has ended
+                self.stop()
 
 
 def _ignore(_: Any) -> None:
     pass
+
+
+def _whole(number: Any, name: str) -> int:
+    try:
+        return int(operator.index(number))
+    except TypeError:
+        raise TypeError(f"{name} is a whole number, not {number!r}") from None
 
 
 class _Paths:
@@ -195,9 +230,11 @@ def _paths_of(dataset: Any) -> _Paths:
 
         return _Paths(ends[-1], of)
     samples: Any = getattr(dataset, "samples", None)
-    if samples and isinstance(samples[0], tuple):
+    if hasattr(samples, "__getitem__") and not hasattr(samples, "ndim") and (len(samples) == 0 or isinstance(samples[0], tuple)):  # arrays and tables have no rows of tuples
         return _Paths(len(samples), lambda index: samples[index][0])  # type: ignore[no-any-return]
     paths = getattr(dataset, "paths", dataset)
-    if isinstance(paths, Sequence) and paths and isinstance(paths[0], (str, bytes, os.PathLike)):
+    if getattr(paths, "ndim", 0) == 1:  # a NumPy array, or a column of a table, which counts its rows otherwise
+        paths = paths.tolist()
+    if isinstance(paths, Sequence) and not isinstance(paths, (str, bytes)) and (len(paths) == 0 or isinstance(paths[0], (str, bytes, os.PathLike))):
         return _Paths(len(paths), paths.__getitem__)
     raise TypeError(f"tierd.torch cannot tell which files {type(dataset).__qualname__} reads: give it `paths` or `samples`, or announce(loader, paths)")

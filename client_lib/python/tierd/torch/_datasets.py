@@ -33,6 +33,8 @@ class FileDataset(Dataset[Any]):
     """
 
     def __init__(self, paths: Sequence[Path], decode: Decode = bytes, targets: Optional[Sequence[Any]] = None) -> None:
+        if isinstance(paths, (str, bytes)):
+            raise TypeError(f"FileDataset wants a list of paths, not one path: {paths!r}")
         if targets is not None and len(targets) != len(paths):
             raise ValueError(f"{len(paths)} paths, but {len(targets)} targets")
         self.paths = list(paths)

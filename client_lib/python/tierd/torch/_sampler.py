@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, replace
 from typing import Any, Optional, Sized
 
@@ -60,14 +61,22 @@ def plan_of(loader_or_sampler: Any, *, epochs: Optional[int] = None, position: i
     return plan_from(source_of(loader_or_sampler), epochs=epochs, position=position, list_sha256=list_sha256)
 
 
+def _whole(number: Any) -> int:
+    """Of NumPy's integers and of bools, too, which PyTorch takes."""
+    return int(operator.index(number))
+
+
 def plan_from(source: Source, *, started: bool = False, epochs: Optional[int] = None, position: int = 0, list_sha256: Optional[str] = None) -> Plan:
     """plan_of; `started`: the iterator is made, its order comes next."""
     sampler: Any = source.sampler
     common = dict(epochs=epochs, position=position, list_sha256=list_sha256, batch_size=source.batch_size, batch_drop_last=source.batch_drop_last)
     if isinstance(sampler, DistributedSampler):
         held: Sized = sampler.dataset  # type: ignore[assignment]
-        return Plan("torch.distributed", len(held), epoch=sampler.epoch, seed=sampler.seed, shuffle=sampler.shuffle, world=sampler.num_replicas, rank=sampler.rank,
-                    drop_last=sampler.drop_last, **common)  # type: ignore[arg-type]
+        epoch, seed = _whole(sampler.epoch), _whole(sampler.seed)
+        if epoch < 0:  # which a plan has none of: the order is that of the sum
+            epoch, seed = 0, seed + epoch
+        return Plan("torch.distributed", len(held), epoch=epoch, seed=seed, shuffle=bool(sampler.shuffle), world=_whole(sampler.num_replicas), rank=_whole(sampler.rank),
+                    drop_last=bool(sampler.drop_last), **common)  # type: ignore[arg-type]
     if isinstance(sampler, RandomSampler):
         shared = sampler.generator is None
         state = torch.get_rng_state() if shared else sampler.generator.get_state()

@@ -15,8 +15,8 @@ class Watcher(Protocol):
     def epoch_begins(self) -> Callable[[Any], None]:
         """Before the sampler has drawn anything of an epoch; what it returns is called with each index."""
 
-    def epoch_ends(self) -> None:
-        """The sampler has no more indices."""
+    def epoch_ends(self, begun: Callable[[Any], None]) -> None:
+        """The sampler has no more indices, or nobody asks for them any more. `begun`: what epoch_begins returned. Twice, and on any thread."""
 
 
 class _Watched:
@@ -35,10 +35,14 @@ class _Watched:
         try:
             index = next(self._plain)
         except StopIteration:
-            self._watcher.epoch_ends()
+            self._watcher.epoch_ends(self._take)
             raise
         self._take(index)
         return index
+
+    def __del__(self) -> None:
+        if self._take is not None:
+            self._watcher.epoch_ends(self._take)
 
 
 def _iterate(self: Any) -> Iterator[Any]:
