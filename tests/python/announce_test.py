@@ -4,8 +4,10 @@ import collections.abc
 import contextlib
 import copy
 import gc
+import os
 import pickle
 import socket
+import tempfile
 import threading
 import types
 import unittest
@@ -373,6 +375,21 @@ class OrderTest(rig.DaemonTest):
             sampler.set_epoch("seven")
             self.assertEqual(list(sampler), list(range(1, FILES, 2)))
             self.assertFalse(told.active)
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can be somebody else")
+    def test_a_socket_of_somebody_else_hears_nothing(self):
+        with tempfile.TemporaryDirectory() as planted:
+            path = os.path.join(planted, "control.sock")
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listening:
+                listening.bind(path)
+                os.seteuid(65534)  # who listens is who the connection is with
+                try:
+                    listening.listen()
+                finally:
+                    os.seteuid(0)
+                with self.assertRaisesRegex(PermissionError, "served by uid 65534"):
+                    _control.tell(path, plan_of(SequentialSampler(range(1))), ["/x"])
+                self.assertEqual(listening.accept()[0].recv(100), b"")
 
     def test_a_list_that_shrank_ends_it_quietly(self):
         self.assertRaises(IndexError, _control.tell, str(self.rig.base / "run" / "control.sock"), plan_of(SequentialSampler(range(2))), map(Shrunk(self.paths).__getitem__, range(2)))

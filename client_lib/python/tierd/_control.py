@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import socket
+import struct
 import tempfile
 from typing import Any, Iterable, Optional, Union
 
@@ -34,6 +35,10 @@ class _Connection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self.sock.settimeout(_TIMEOUT_S)
         self.sock.connect(self._path)
+        # Somebody else's socket planted where ours is looked for hears of no path, and names no directory that the list is written to.
+        _, uid, _ = struct.unpack("3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
+        if uid != os.geteuid():
+            raise PermissionError(errno.EACCES, f"served by uid {uid}, not by you", self._path)
 
 
 def _ask(path: str, method: str, target: str, body: Optional[dict[str, Any]] = None) -> tuple[int, dict[str, Any]]:
