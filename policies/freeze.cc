@@ -1,6 +1,7 @@
 // freeze: fill once, never evict. Under a fresh permutation per epoch no policy without knowledge of the order beats it (Theorem 1 of
 // the training-order notes): every epoch hits the resident share C/N, while anything that evicts throws away what this very epoch
-// still needs. Objects enter in the order of first use as long as they fit; what is removed by invalidation makes room again.
+// still needs. Objects enter in the order of first use as long as they fit; what is removed by invalidation makes room again, and so does what the host takes away from a
+// source that nobody reads any more: that its readers are gone is not for a policy to see, which hears of no time without events.
 //
 // The two tiers are exclusive once the dataset does not fit on the SSD: a copy on both is a place that another object does not get.
 // State: 4 bytes per object.

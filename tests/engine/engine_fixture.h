@@ -64,6 +64,18 @@ class SteppedFaults final : public io::EngineFaults {
   io::Step held_ = io::Step::kClose;
 };
 
+// The real one, and ahead of it as far as a test says.
+class ForwardClock final : public Clock {
+ public:
+  std::int64_t MonotonicNs() const override { return system_.MonotonicNs() + ahead_ns; }
+  std::int64_t RealtimeNs() const override { return system_.RealtimeNs() + ahead_ns; }
+  std::int64_t PreciseNs() const override { return system_.PreciseNs() + ahead_ns; }
+  std::atomic<std::int64_t> ahead_ns = 0;
+
+ private:
+  SystemClock system_;
+};
+
 class EngineTest : public testing::Test, private ReplySink {
  protected:
   static constexpr SessionId kReader{1};
@@ -155,6 +167,9 @@ class EngineTest : public testing::Test, private ReplySink {
 
   // Asks as a client does; the answer is in replies() once it came.
   std::uint64_t Ask(const std::string& path, abi::FetchOp op = abi::FetchOp::kChunk, std::uint32_t chunk = 0, SessionId session = kReader, std::uint8_t flags = 0) {
+    return AskOf(unit(), path, op, chunk, session, flags);
+  }
+  std::uint64_t AskOf(SourceUnit& unit, const std::string& path, abi::FetchOp op, std::uint32_t chunk, SessionId session, std::uint8_t flags) {
     FetchRequest request;
     request.session = session;
     request.path = path;
@@ -162,7 +177,7 @@ class EngineTest : public testing::Test, private ReplySink {
     request.entry.flags = flags;
     request.entry.chunk = chunk;
     request.entry.request_id = ++last_request_;
-    engine_->Fetch(unit(), request);
+    engine_->Fetch(unit, request);
     engine_->EndTurn();
     return last_request_;
   }
@@ -174,7 +189,10 @@ class EngineTest : public testing::Test, private ReplySink {
   };
   std::map<std::uint64_t, Answer>& answers() { return answers_; }
   Answer Fetch(const std::string& path, abi::FetchOp op = abi::FetchOp::kChunk, std::uint32_t chunk = 0) {
-    const std::uint64_t id = Ask(path, op, chunk);
+    return FetchOf(unit(), path, op, chunk);
+  }
+  Answer FetchOf(SourceUnit& unit, const std::string& path, abi::FetchOp op = abi::FetchOp::kChunk, std::uint32_t chunk = 0) {
+    const std::uint64_t id = AskOf(unit, path, op, chunk, kReader, 0);
     EXPECT_TRUE(RunUntil([&] { return answers_.contains(id); })) << path;
     Answer answer = answers_[id];
     answers_.erase(id);
@@ -212,6 +230,7 @@ class EngineTest : public testing::Test, private ReplySink {
   SteppedFaults source_io_;
   SteppedFaults ssd_io_;
   EngineOptions options_;
+  ForwardClock clock_;
 
  private:
   void OnFetchReply(SessionId, const abi::FetchReply& reply) override {
@@ -226,7 +245,6 @@ class EngineTest : public testing::Test, private ReplySink {
   }
 
   boost::asio::io_context loop_;
-  SystemClock clock_;
   policies::Registry registry_;
   std::unique_ptr<Engine> engine_;
   std::uint64_t last_request_ = 0;

@@ -211,7 +211,9 @@ std::uint64_t Engine::Prioritize(SourceUnit& unit, std::span<const std::string_v
 void Engine::NoteAccess(SessionId session, ObjectId object, std::uint8_t tier) {
   const FileId file = catalogue_->object(object).file;
   SourceUnit& unit = *sources_[catalogue_->file(file).source];
-  unit.policy.Accessed({Raw(object), static_cast<std::uint32_t>(session), clock_.MonotonicNs(), tier});
+  const std::int64_t now_ns = clock_.MonotonicNs();
+  placement_->NoteUse(unit, now_ns);
+  unit.policy.Accessed({Raw(object), static_cast<std::uint32_t>(session), now_ns, tier});
   forerunners_[unit.index]->OnAccess(object);
   if (!visits_.Begins(session, file, object)) return;
   foresights_[unit.index]->OnAccess(session, file);

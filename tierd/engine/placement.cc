@@ -25,7 +25,9 @@ std::uint64_t SegmentBytesFor(const RamOptions& options) {
 Placement::Placement(const Parts& parts, const RamOptions& options)
     : catalogue_(parts.catalogue), ram_(parts.ram), segments_(parts.segments), sources_(parts.sources), workers_(parts.workers),
       clock_(parts.clock), counters_(parts.counters), options_(options), capacity_bytes_(options.capacity_bytes),
-      allowed_bytes_(options.capacity_bytes) {}
+      allowed_bytes_(options.capacity_bytes), shares_(sources_.size()) {
+  for (const auto& unit : sources_) by_use_.push_back(unit.get());
+}
 
 std::uint64_t Placement::SegmentBytes(const RamOptions& options) { return SegmentBytesFor(options); }
 
@@ -64,7 +66,9 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
   SourceUnit& unit = UnitOf(object);
   const std::uint64_t bytes = catalogue_.object(object).bytes;
   const bool listing = (catalogue_.object(object).flags & kObjectListing) != 0;
-  const bool admitted = listing || unit.policy.Admit(kRam, Raw(object), FreeForResidents(), options.may_transit ? TIERD_FOR_READER : TIERD_AHEAD);
+  std::uint64_t free = FreeForResidents();
+  if (options.may_evict && free < bytes) free += OthersMayYield(unit);
+  const bool admitted = listing || unit.policy.Admit(kRam, Raw(object), free, options.may_transit ? TIERD_FOR_READER : TIERD_AHEAD);
   if (admitted) {
     ram::FrameId frame = TryAllocate(object, true);
     if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
@@ -104,10 +108,15 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
   return {Outcome::kGranted, frame, true};
 }
 
-// Asks the policy for victims until `bytes` fit beside the reserve, or nobody may leave. What is pinned may not; the policy is told of no access that nobody made,
-// which it would take for a use.
+// Until `bytes` fit beside the reserve, or nobody may leave.
 bool Placement::MakeRoom(SourceUnit& unit, std::uint64_t bytes) {
   const std::uint64_t needed = bytes + TransitReserve();
+  OthersYield(unit, needed);
+  return EvictNamed(unit, needed);
+}
+
+// Asks the policy for victims. What is pinned may not leave; the policy is told of no access that nobody made, which it would take for a use.
+bool Placement::EvictNamed(SourceUnit& unit, std::uint64_t needed) {
   std::uint32_t ids[kVictimBatch];
   for (int round = 0; round < kVictimRounds && ram_.free_bytes() < needed; ++round) {
     // Each round asks for twice as many: those named so far may all be pinned.
@@ -117,7 +126,7 @@ bool Placement::MakeRoom(SourceUnit& unit, std::uint64_t bytes) {
     const std::uint64_t resident = resident_bytes_[kRam];
     for (std::size_t i = 0; i < count && resident - resident_bytes_[kRam] < missing; ++i) {
       const auto victim = static_cast<ObjectId>(ids[i]);
-      if ((catalogue_.file(catalogue_.object(victim).file).flags & kFilePinned) != 0) {
+      if (IsPinned(victim)) {
         unit.policy.Removed(kRam, Raw(victim));  // for the policy it is not there until it is unpinned, and is not named again
         continue;
       }
@@ -128,24 +137,64 @@ bool Placement::MakeRoom(SourceUnit& unit, std::uint64_t bytes) {
   return ram_.free_bytes() >= needed;
 }
 
-// Readers of what the SSD tier has need more room at a time than the reserve: residents that the SSD tier has too leave for them, in no particular
-// order, whatever the policy says of victims; a quarter of the tier stays theirs. No more than what is missing leaves at a call: what readers hold comes free later.
-bool Placement::ResidentsYield(std::uint64_t bytes) {
+// So many bytes at most, in no particular order. No more than what is missing leaves at a call: what readers hold comes free later.
+template <typename MayLeave>
+void Placement::EvictSome(std::uint64_t bytes, MayLeave&& may_leave) {
   constexpr std::size_t kLooks = 4096;
   const std::size_t objects = catalogue_.object_slots();
   const std::uint64_t resident = resident_bytes_[kRam];
-  const std::uint64_t missing = bytes - std::min(bytes, ram_.free_bytes());
-  for (std::size_t look = 0; look < std::min(kLooks, objects) && resident - resident_bytes_[kRam] < missing; ++look, ++yield_position_) {
-    if (resident_bytes_[kRam] <= ram_.budget() / 4) break;
+  for (std::size_t look = 0; look < std::min(kLooks, objects) && resident - resident_bytes_[kRam] < bytes; ++look, ++yield_position_) {
     if (yield_position_ >= objects) yield_position_ = 0;
     const auto object = static_cast<ObjectId>(yield_position_);
-    const ObjectRecord& record = catalogue_.object(object);
-    if ((record.flags & kObjectUsed) == 0 || !InRam(object) || !OnSsd(object) || (catalogue_.file(record.file).flags & kFilePinned) != 0) continue;
+    if ((catalogue_.object(object).flags & kObjectUsed) == 0 || !InRam(object) || IsPinned(object) || !may_leave(object)) continue;
     EvictRam(object, EvictCause::kCapacity);
   }
   if (resident != resident_bytes_[kRam]) ram_.ReclaimLimbo(4096);
+}
+
+// Readers of what the SSD tier has need more room at a time than the reserve: residents that the SSD tier has too leave for them, whatever the policy says of victims; a
+// quarter of the tier stays theirs.
+bool Placement::ResidentsYield(std::uint64_t bytes) {
+  EvictSome(bytes - std::min(bytes, ram_.free_bytes()), [this](ObjectId object) { return OnSsd(object) && resident_bytes_[kRam] > ram_.budget() / 4; });
   return ram_.free_bytes() >= bytes;
 }
+
+// ---- sources among one another ---------------------------------------------------------------------------------------------
+
+bool Placement::IsIdle(const SourceUnit& unit) const {
+  const Share& share = shares_[unit.index];
+  return clock_.MonotonicNs() - share.used_ns > std::max(kIdleNs, 2 * share.pause_ns);
+}
+
+std::uint64_t Placement::MayYield(SourceUnit& from, const SourceUnit& to) const {
+  const std::uint64_t has = shares_[from.index].bytes;
+  if (&from == &to || has == 0) return 0;
+  if (IsIdle(from)) return has;
+  const auto in_use = std::count_if(sources_.begin(), sources_.end(), [&](const auto& unit) { return unit.get() == &to || !IsIdle(*unit); });
+  const std::uint64_t equal = ram_.budget() / static_cast<std::uint64_t>(in_use);
+  if (has <= equal || shares_[to.index].bytes >= equal) return 0;
+  std::uint32_t victim = 0;
+  return from.policy.Victims(kRam, 1, {&victim, 1}) == 0 ? 0 : has - equal;
+}
+
+std::uint64_t Placement::OthersMayYield(const SourceUnit& unit) const {
+  std::uint64_t bytes = 0;
+  for (const auto& other : sources_) bytes += MayYield(*other, unit);
+  return bytes;
+}
+
+// First whoever was used longest ago.
+void Placement::OthersYield(const SourceUnit& unit, std::uint64_t needed) {
+  if (by_use_.size() == 1) return;
+  std::sort(by_use_.begin(), by_use_.end(), [this](const SourceUnit* a, const SourceUnit* b) { return shares_[a->index].used_ns < shares_[b->index].used_ns; });
+  for (SourceUnit* const other : by_use_) {
+    if (ram_.free_bytes() >= needed) return;
+    if (MayYield(*other, unit) == 0 || EvictNamed(*other, needed) || !IsIdle(*other)) continue;
+    EvictSome(needed - std::min(needed, ram_.free_bytes()), [&](ObjectId object) { return &UnitOf(object) == other; });
+  }
+}
+
+// ---- coming ----------------------------------------------------------------------------------------------------------------
 
 std::uint64_t Placement::Publish(ObjectId object, const Grant& grant) {
   ObjectRecord& record = catalogue_.object(object);
@@ -161,8 +210,10 @@ std::uint64_t Placement::Publish(ObjectId object, const Grant& grant) {
   record.frame = grant.frame;
   resident_bytes_[kRam] += record.bytes;
   ++resident_objects_[kRam];
-  if ((catalogue_.file(record.file).flags & kFilePinned) != 0) pinned_bytes_[kRam] += record.bytes;
-  if ((record.flags & kObjectListing) == 0) UnitOf(object).policy.Inserted(kRam, Raw(object));
+  SourceUnit& unit = UnitOf(object);
+  NoteUse(unit, clock_.MonotonicNs());
+  (IsPinned(object) ? pinned_bytes_[kRam] : shares_[unit.index].bytes) += record.bytes;
+  if ((record.flags & kObjectListing) == 0) unit.policy.Inserted(kRam, Raw(object));
   GrowIfUseful();
   return word;
 }
@@ -191,7 +242,7 @@ void Placement::EvictRam(ObjectId object, EvictCause cause) {
   record.frame = ram::kNoFrame;
   resident_bytes_[kRam] -= record.bytes;
   --resident_objects_[kRam];
-  if ((catalogue_.file(record.file).flags & kFilePinned) != 0) pinned_bytes_[kRam] -= record.bytes;
+  (IsPinned(object) ? pinned_bytes_[kRam] : shares_[UnitOf(object).index].bytes) -= record.bytes;
   if (!listing) UnitOf(object).policy.Removed(kRam, Raw(object));
   if ((record.flags & kObjectUnread) != 0 && !OnSsd(object)) counters_.prefetch_unused_bytes += record.bytes;
   ++counters_.evictions[kRam][static_cast<std::size_t>(cause)];
@@ -237,7 +288,10 @@ void Placement::SetPinned(FileId file, bool pinned) {
     const ObjectId object = catalogue_.ObjectOf(file, chunk);
     const std::uint64_t bytes = catalogue_.object(object).bytes;
     const auto apply = [&](std::uint32_t tier) { pinned_bytes_[tier] += pinned ? bytes : std::uint64_t{0} - bytes; };
-    if (InRam(object)) apply(kRam);
+    if (InRam(object)) {
+      apply(kRam);
+      shares_[UnitOf(object).index].bytes -= pinned ? bytes : std::uint64_t{0} - bytes;
+    }
     if (HasSsdRecord(object)) apply(kSsd);
     if (InRam(object) && !pinned) UnitOf(object).policy.Inserted(kRam, Raw(object));  // MakeRoom may have taken it out of the policy's sight
   }

@@ -7,8 +7,13 @@
 // the SSD tier that the policy does not admit to RAM. Such a frame is retired the moment it is filled; the reader's lease, taken before it
 // asked, keeps it until it is done (HAZARDS 2.3). The tiers are inclusive while the SSD has room; when it has not, SSD copies of what is in RAM
 // are worth nothing to its reclaim, so the tiers become exclusive, and RAM victims are demoted (DESIGN 6, ORDER 2).
+//
+// Sources share the RAM tier, and no policy knows of the others' objects. Who wants room gets it first from sources that nobody has used for a while, whatever their policies
+// say of it: those were made for readers that are gone. Of a source that is used, one that has less than an equal part gets what the policy there names, as long as that
+// one has more: `freeze` names nothing and keeps what it has while its readers are there. So sources that are read together do not take from one another in turns.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -108,6 +113,19 @@ class Placement final : public ssd::SsdOwner {
   void NotePrefetched(ObjectId object) { catalogue_.object(object).flags |= kObjectUnread; }
   void NoteRead(ObjectId object) { catalogue_.object(object).flags &= ~std::uint32_t{kObjectUnread}; }
 
+  // A client has read from the source, from wherever. What is brought for it counts too (Publish).
+  void NoteUse(const SourceUnit& unit, std::int64_t now_ns) {
+    Share& share = shares_[unit.index];
+    const std::int64_t pause_ns = now_ns - share.used_ns;
+    if (share.used_ns != 0 && pause_ns <= kLongestPauseNs) share.pause_ns = std::max(share.pause_ns, pause_ns);
+    share.used_ns = now_ns;
+  }
+  // A source is given up behind so long a pause, or behind twice the longest one after which it was used again: a training set waits while the validation set is read.
+  static constexpr std::int64_t kIdleNs = 60'000'000'000;
+  static constexpr std::int64_t kLongestPauseNs = 900'000'000'000;  // that is waited for; behind a longer one comes another job
+  // Bytes in RAM that other sources would give up for this one.
+  std::uint64_t OthersMayYield(const SourceUnit& unit) const;
+
   // Recovery: the object is on SSD already.
   void AdoptSsd(ObjectId object, const ssd::SsdLocation& location);
 
@@ -163,6 +181,12 @@ class Placement final : public ssd::SsdOwner {
   SourceUnit& UnitOf(ObjectId object) const { return *sources_[catalogue_.file(catalogue_.object(object).file).source]; }
   ram::FrameId TryAllocate(ObjectId object, bool for_resident);
   bool MakeRoom(SourceUnit& unit, std::uint64_t bytes);
+  bool EvictNamed(SourceUnit& unit, std::uint64_t needed);
+  void OthersYield(const SourceUnit& unit, std::uint64_t needed);
+  bool IsIdle(const SourceUnit& unit) const;
+  std::uint64_t MayYield(SourceUnit& from, const SourceUnit& to) const;
+  template <typename MayLeave>
+  void EvictSome(std::uint64_t bytes, MayLeave&& may_leave);
   bool ResidentsYield(std::uint64_t bytes);
   bool CanGrow() const;
   bool MemoryIsComing();
@@ -207,7 +231,14 @@ class Placement final : public ssd::SsdOwner {
   std::int64_t backfill_again_ns_ = 0;   // a refusal is not asked about before
   std::int64_t backfill_pause_ns_ = 0;   // longer with each refusal in a row
   bool segment_under_way_ = false;
-  std::size_t yield_position_ = 0;         // where ResidentsYield looks next
+  std::size_t yield_position_ = 0;         // where EvictSome looks next
+  struct Share {
+    std::uint64_t bytes = 0;      // in RAM, but for what is pinned
+    std::int64_t used_ns = 0;
+    std::int64_t pause_ns = 0;    // the longest behind which it was used again
+  };
+  std::vector<Share> shares_;                // by SourceUnit::index
+  std::vector<SourceUnit*> by_use_;          // scratch
   // While the tier shrinks: pinned objects that have to move.
   std::uint64_t way_position_ = 0;         // of RamTier::WalkOwners
   bool way_found_ = false;                 // somebody who could leave for them, since the walk began
