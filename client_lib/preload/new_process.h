@@ -24,7 +24,7 @@ class NewProcess {
   explicit NewProcess(Conversion why, Which which = Which::kAll) : active_(Active()) {
     if (!active_) return;
     const client::KeepErrno keep;
-    process.forking.fetch_add(1, std::memory_order_seq_cst);
+    BeginForking();
     if (which == Which::kInherited) MaterialiseInherited(why);
     else MaterialiseAll(why);
   }

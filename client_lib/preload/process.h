@@ -22,6 +22,8 @@ struct Process {
   std::atomic<bool> active{false};           // false: AT_SECURE, TIERD_DISABLE, no /proc, before Start; after chroot and its like
   std::atomic<bool> real_from_now{false};    // io_uring or cuFile in the process, whose descriptors escape us; two sets of descriptors
   std::atomic<std::uint32_t> forking{0};     // forks under way: nothing may be opened as ours, the child would share it
+  std::atomic<std::uint32_t> looking{0};     // threads that may be in the dynamic linker for us, whose lock a child would find taken for good
+  std::atomic<bool> is_child{false};         // of a fork: that lock may be held by a thread of the parent's, which is not here
   std::atomic<bool> standard_free{false};    // 0, 1 or 2 may be free: open for real, POSIX promises the lowest number
 };
 
@@ -32,7 +34,8 @@ extern __thread std::uint32_t vfork_depth __attribute__((tls_model("initial-exec
 
 inline bool Active() { return process.active.load(std::memory_order_relaxed) && vfork_depth == 0; }
 
-// Whether libraries have been loaded since that give descriptors to the kernel behind our back.
+// Whether libraries have been loaded since that give descriptors to the kernel behind our back. Nothing while a fork is under way; in its child only after a dlopen there, which
+// needs the dynamic linker's lock by itself.
 void LookAtLibraries();
 // How many more opens look: a library is there some time after dlopen was called, or never.
 extern "C" __attribute__((visibility("hidden"))) std::uint32_t tierd_libraries_to_look_for;
@@ -42,6 +45,9 @@ inline bool MayMakeDescriptors() {
   if (tierd_libraries_to_look_for != 0) [[unlikely]] LookAtLibraries();
   return !process.real_fds && process.forking.load(std::memory_order_relaxed) == 0 && !process.real_from_now.load(std::memory_order_relaxed);
 }
+
+// `forking` is raised, and what is under way that a child must not inherit is over. The caller lowers it again.
+void BeginForking();
 
 // A descriptor 0..2 was closed: looks whether one of them is free.
 void LookAtStandardDescriptors();

@@ -17,6 +17,7 @@
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/writers.h"
 #include "client_lib/src/arena.h"
+#include "client_lib/src/clock.h"
 #include "client_lib/src/process.h"
 #include "client_lib/src/settings.h"
 
@@ -46,9 +47,15 @@ int CountLibraries(dl_phdr_info* info, size_t, void* count) {
   return 1;
 }
 constinit std::atomic<unsigned long long> libraries_seen{0};
+void ListLibraries() {
+  if (tierd_libraries_to_look_for != 0) --tierd_libraries_to_look_for;  // a count too many or too few is no matter
+  unsigned long long count = 0;
+  ::dl_iterate_phdr(&CountLibraries, &count);
+  if (libraries_seen.exchange(count, std::memory_order_acq_rel) != count) ::dl_iterate_phdr(&LookAtLibrary, nullptr);
+}
 
 void BeforeFork() {
-  process.forking.fetch_add(1, std::memory_order_seq_cst);
+  BeginForking();
   if (vfork_depth == 0) MaterialiseAll(Conversion::kFork);
 }
 
@@ -110,19 +117,32 @@ std::uint32_t tierd_libraries_to_look_for = 0;
 }
 
 void BeginInChild() {
+  process.looking.store(0, std::memory_order_relaxed);
+  process.is_child.store(true, std::memory_order_relaxed);
+  tierd_libraries_to_look_for = 0;
   ForgetThreads();
   ForgetRooms();
   ForgetCounts();
 }
 
 void LookAtLibraries() {
-  if (tierd_libraries_to_look_for != 0) --tierd_libraries_to_look_for;  // a count too many or too few is no matter
-  unsigned long long count = 0;
-  ::dl_iterate_phdr(&CountLibraries, &count);
-  if (libraries_seen.exchange(count, std::memory_order_acq_rel) == count) return;
+  if (process.is_child.load(std::memory_order_relaxed) && tierd_libraries_to_look_for == 0) return;
   const bool before = process.real_from_now.load(std::memory_order_relaxed);
-  ::dl_iterate_phdr(&LookAtLibrary, nullptr);
+  {
+    const raw::NoSignals no_signals;  // who jumps out of a handler must not leave the dynamic linker's lock behind
+    process.looking.fetch_add(1, std::memory_order_seq_cst);
+    if (process.forking.load(std::memory_order_seq_cst) == 0) ListLibraries();
+    process.looking.fetch_sub(1, std::memory_order_seq_cst);
+  }
   if (!before && process.real_from_now.load(std::memory_order_relaxed)) MaterialiseAll(Conversion::kRings);
+}
+
+void BeginForking() {
+  constexpr std::int64_t kLongestWaitNs = 1'000'000'000;  // a program may have forked with the dynamic linker's lock in its hands
+  if (tierd_libraries_to_look_for != 0) LookAtLibraries();  // the child will not
+  process.forking.fetch_add(1, std::memory_order_seq_cst);
+  const std::int64_t began_ns = client::CoarseNs();
+  while (process.looking.load(std::memory_order_seq_cst) != 0 && client::CoarseNs() - began_ns < kLongestWaitNs) raw::Yield();
 }
 
 void LookAtStandardDescriptors() {

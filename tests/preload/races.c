@@ -1,8 +1,10 @@
 /* The races of HAZARDS 3, each on a file whose bytes say where they are: 32-bit numbers, one after the other. One word per race; exit 1 if one was lost.
  * usage: races CACHED-FILE OTHER-CACHED-FILE */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <signal.h>
 #include <spawn.h>
@@ -313,6 +315,70 @@ static int race_cancel(void) {
   return 0;
 }
 
+/* Another thread is in the dynamic linker when a child is made: that lock is never free again in there, and bare nobody needs it to open a file. */
+static int inside[2], leave[2];
+static int wait_inside(struct dl_phdr_info *info, size_t bytes, void *argument) {
+  char byte = 0;
+  return write(inside[1], &byte, 1) != 1 || read(leave[0], &byte, 1) != 1 || 1;
+}
+static void *iterates(void *argument) {
+  dl_iterate_phdr(wait_inside, argument);
+  return NULL;
+}
+static int reads_first(const char *name) {
+  uint32_t number = 1;
+  int fd = open(name, O_RDONLY);
+  return read(fd, &number, 4) == 4 && number == (name == path ? 0 : 0x80000000u) && close(fd) == 0;
+}
+static int race_linker(void) {
+  pthread_t thread;
+  char byte = 0;
+  int status;
+  CHECK(pipe(inside) == 0 && pipe(leave) == 0 && pthread_create(&thread, NULL, iterates, NULL) == 0 && read(inside[0], &byte, 1) == 1);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(10);
+    _exit(!reads_first(path) || !reads_first(other_path));
+  }
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  CHECK(write(leave[1], &byte, 1) == 1 && pthread_join(thread, NULL) == 0);
+  return close(inside[0]) | close(inside[1]) | close(leave[0]) | close(leave[1]);
+}
+
+/* Threads open files, and libraries that are there already: no child finds the dynamic linker in use. */
+static int first_one(struct dl_phdr_info *info, size_t bytes, void *argument) { return 1; }
+static void *opens(void *argument) {
+  while (!stop) {
+    dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+    for (int i = 0; i < 60; ++i) {
+      if (!reads_first(path)) return (void *)1;
+    }
+  }
+  return NULL;
+}
+static int race_children(void) {
+  pthread_t threads[3];
+  int status = 0;
+  stop = 0;
+  for (int i = 0; i < 3; ++i) CHECK(pthread_create(&threads[i], NULL, opens, NULL) == 0);
+  for (int i = 0; i < 300 && status == 0; ++i) {
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(10);
+      _exit(dl_iterate_phdr(first_one, NULL) != 1 || !reads_first(other_path));
+    }
+    if (waitpid(child, &status, 0) != child) status = -1;
+    if (status != 0) printf("child %d: %x\n", i, status);
+  }
+  stop = 1;
+  for (int i = 0; i < 3; ++i) {
+    void *wrong;
+    CHECK(pthread_join(threads[i], &wrong) == 0 && wrong == NULL);
+  }
+  CHECK(status == 0);
+  return 0;
+}
+
 int main(int argc, char **argv) {
   if (argc < 3) return 64;
   path = argv[1], other_path = argv[2];
@@ -320,7 +386,7 @@ int main(int argc, char **argv) {
     const char *name;
     int (*run)(void);
   } races[] = {{"materialise", race_materialise}, {"shared", race_shared}, {"reopen", race_reopen}, {"fork", race_fork}, {"vfork", race_vfork},
-               {"spawn", race_spawn}, {"system", race_system}, {"clone", race_clone}, {"signals", race_signals}, {"cancel", race_cancel}, {"exhausted", race_exhausted}};
+               {"spawn", race_spawn}, {"system", race_system}, {"clone", race_clone}, {"linker", race_linker}, {"children", race_children}, {"signals", race_signals}, {"cancel", race_cancel}, {"exhausted", race_exhausted}};
   int failed = 0;
   for (size_t i = 0; i < sizeof races / sizeof *races; ++i) {
     if (argc > 3 && strcmp(argv[3], races[i].name) != 0) continue;
