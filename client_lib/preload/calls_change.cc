@@ -51,7 +51,7 @@ int Unlink(int directory, const char* path, Change change, bool recursive = fals
   const int result = change();
   if (!Changed(result)) return result;
   file.Tell();
-  name.Tell(recursive);
+  name.Tell(recursive || file.was_link());
   return result;
 }
 
@@ -79,9 +79,9 @@ int Rename(int from_directory, const char* from, int to_directory, const char* t
   from_file.Tell();
   to_file.Tell();
   if (!old_name.inside() && !new_name.inside()) return result;
-  // All below it, if it was a directory: by now it is at `to`, or, exchanged, at `from`, where there is nothing else.
+  // All below it, if it was a directory: by now it is at `to`, or, exchanged, at `from`, where there is nothing else. Or a link.
   const mode_t moved = ModeOf(to_directory, to);
-  const bool all = moved == 0 || S_ISDIR(moved) || S_ISDIR(ModeOf(from_directory, from));
+  const bool all = from_file.was_link() || to_file.was_link() || moved == 0 || S_ISDIR(moved) || S_ISDIR(ModeOf(from_directory, from));
   old_name.Tell(all);
   new_name.Tell(all);
   return result;
@@ -128,11 +128,12 @@ TIERD_EXPORT(int, link, const char* from, const char* to) {
     return result;
   });
 }
+// Somebody else may have removed the link that was there: what is known through that goes too.
 TIERD_EXPORT(int, symlink, const char* target, const char* path) {
-  return ChangeName(AT_FDCWD, path, Changes::kEntry, [&] { return Next_symlink()(target, path); });
+  return ChangeName(AT_FDCWD, path, Changes::kEntry, [&] { return Next_symlink()(target, path); }, true);
 }
 TIERD_EXPORT(int, symlinkat, const char* target, int directory, const char* path) {
-  return ChangeName(directory, path, Changes::kEntry, [&] { return Next_symlinkat()(target, directory, path); });
+  return ChangeName(directory, path, Changes::kEntry, [&] { return Next_symlinkat()(target, directory, path); }, true);
 }
 TIERD_EXPORT(int, unlink, const char* path) {
   return Unlink(AT_FDCWD, path, [&] { return Next_unlink()(path); });

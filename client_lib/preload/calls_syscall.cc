@@ -216,7 +216,7 @@ bool OnChanges(long number, const Arguments& args, long* result) {
     case SYS_fsetxattr:
     case SYS_fremovexattr: return descriptor();
     case SYS_mknodat: return name(args.Int(0), 1, Changes::kEntry);
-    case SYS_symlinkat: return name(args.Int(1), 2, Changes::kEntry);
+    case SYS_symlinkat: return name(args.Int(1), 2, Changes::kEntry, true);
     case SYS_setxattr:
     case SYS_removexattr: return name(AT_FDCWD, 0, Changes::kTarget);
     case SYS_lsetxattr:
@@ -237,7 +237,7 @@ bool OnChanges(long number, const Arguments& args, long* result) {
     case SYS_mkdir:
     case SYS_mknod: return name(AT_FDCWD, 0, Changes::kEntry);
     case SYS_rmdir: return name(AT_FDCWD, 0, Changes::kEntry, true);
-    case SYS_symlink: return name(AT_FDCWD, 1, Changes::kEntry);
+    case SYS_symlink: return name(AT_FDCWD, 1, Changes::kEntry, true);
 #endif
     default: return false;
   }

@@ -215,6 +215,7 @@ ChangedFile::ChangedFile(const ChangedName& name, int fd) {
 }
 
 void ChangedFile::Note(const struct stat& st) {
+  was_link_ = S_ISLNK(st.st_mode);
   if (!S_ISREG(st.st_mode)) return;
   inode_ = st.st_ino;
   other_names_ = st.st_nlink > 1;

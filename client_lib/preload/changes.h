@@ -54,11 +54,14 @@ class ChangedFile {
   ChangedFile(const ChangedName& name, int fd);
   // After the change, before its name is told.
   void Tell() const;
+  // The entry was a link, no file: what is known by names through it is so no more.
+  bool was_link() const { return was_link_; }
 
  private:
   void Note(const struct stat& st);
   std::uint64_t inode_ = 0;
   bool other_names_ = false;
+  bool was_link_ = false;
 };
 
 }  // namespace tierd::preload

@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -227,6 +228,46 @@ static int check_links(void) {
   return directory != -1 || errno != ENOTDIR;
 }
 
+/* A link to a directory; then to another with a file of that name, by whatever call: read anew at once. */
+static int remove_unseen(const char *name) {
+  char command[8192];
+  snprintf(command, sizeof command, "LD_PRELOAD= rm '%s'", name);
+  return system(command);
+}
+static int lead_elsewhere(const char *link, const char *next, int way) {
+  switch (way) {
+    case 0: return unlink(link) | symlink("two", link);
+    case 1: return symlink("two", next) | rename(next, link);
+    case 2: return symlink("two", next) | renameat2(AT_FDCWD, next, AT_FDCWD, link, 2 /* RENAME_EXCHANGE */) | unlink(next);
+    case 3: return remove_unseen(link) | symlink("two", link);
+    case 4: return remove_unseen(link) | symlinkat("two", AT_FDCWD, link);
+    case 5: return remove_unseen(link) | (int)syscall(SYS_symlinkat, "two", AT_FDCWD, link);
+    case 6: return (int)syscall(SYS_unlinkat, AT_FDCWD, link, 0) | symlink("two", link);
+    case 7: return rename(link, next) | unlink(next) | mkdir(link, 0700) | !puts_into(link, "a", "second");
+    default: return remove(link) | rename("two", link); /* the directory itself */
+  }
+}
+static int check_relinked(void) {
+  char in[4096], link[8192], next[8192];
+  snprintf(in, sizeof in, "%.*s/relinked", (int)(strrchr(path, '/') - path), path);
+  snprintf(link, sizeof link, "%s/link", in), snprintf(next, sizeof next, "%s/next", in);
+  for (int way = 0; way < 9; ++way) {
+    CHECK(mkdir(in, 0700) == 0 && chdir(in) == 0 && mkdir("one", 0700) == 0 && mkdir("two", 0700) == 0 && puts_into("one", "a", "first") && puts_into("two", "a", "second"));
+    CHECK(symlink("one", link) == 0);
+    for (int round = 0; round < 3; ++round) CHECK(holds(link, "a", "first"));
+    CHECK(lead_elsewhere(link, next, way) == 0);
+    for (int round = 0; round < 3; ++round) {
+      const int good = holds(link, "a", "second");
+      if (!good) printf("way %d, round %d\n", way, round);
+      CHECK(good);
+    }
+    snprintf(next, sizeof next, "%s.%d", in, way);
+    CHECK(rename(in, next) == 0);
+    snprintf(next, sizeof next, "%s/next", in);
+  }
+  return 0;
+}
+
 /* ---- signals ---- */
 
 static volatile sig_atomic_t signals;
@@ -280,7 +321,7 @@ static int check_storm(void) {
 
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"exec", check_exec}, {"fexec", check_fexec}, {"set_to_stay", check_set_to_stay}, {"spawn", check_spawn}, {"vfork", check_vfork},
-                                        {"sent", check_sent}, {"aio", check_aio}, {"append", check_append}, {"links", check_links}, {"storm", check_storm},
+                                        {"sent", check_sent}, {"aio", check_aio}, {"append", check_append}, {"links", check_links}, {"relinked", check_relinked}, {"storm", check_storm},
 #ifdef WITH_CUFILE
                                         {"cufile", check_cufile},
 #endif

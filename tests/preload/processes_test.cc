@@ -172,6 +172,12 @@ TEST_F(PreloadProcessesTest, FollowLinksToDirectories) {
   EXPECT_GT(served.report.value("opened", 0u), 0u) << served.report.dump();
 }
 
+TEST_F(PreloadProcessesTest, FollowLinksToWhereTheyLeadByNow) {
+  const JobResult served = Run("relinked");
+  EXPECT_EQ(served.Sum("conversions"), 0u) << served.report.dump();
+  EXPECT_GT(served.report.value("opened", 0u), 9u * 2u) << served.report.dump();
+}
+
 // Cold files, so that there are questions to be interrupted.
 TEST_F(PreloadProcessesTest, AreInterruptedByNoCallThatIsNotInterruptedBare) {
   for (int i = 0; i < 24; ++i) Both("cold" + std::to_string(i), Words(0, 1'000'000));
