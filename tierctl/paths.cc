@@ -149,6 +149,22 @@ nlohmann::json PathJson(std::string_view path) {
   return {{"b64", Base64(path)}};
 }
 
+std::vector<nlohmann::json> PathBatches(const std::vector<std::string>& paths, const std::string& working_directory, std::size_t most) {
+  std::vector<nlohmann::json> batches;
+  std::size_t bytes = kBatchBytes;
+  for (const std::string& given : paths) {
+    nlohmann::json path = PathJson(AbsolutePath(given, working_directory));
+    const std::size_t size = path.dump().size() + 1;  // as it is sent: escapes may make six bytes of one
+    if (bytes + size > kBatchBytes || batches.back().size() == most) {
+      batches.push_back(nlohmann::json::array());
+      bytes = 0;
+    }
+    batches.back().push_back(std::move(path));
+    bytes += size;
+  }
+  return batches;
+}
+
 std::string PathOf(const nlohmann::json& object) {
   if (const auto exact = object.find("path_b64"); exact != object.end() && exact->is_string()) return FromBase64(exact->get_ref<const std::string&>());
   const auto path = object.find("path");

@@ -2,9 +2,11 @@
 // AbsolutePath, which may resolve symbolic links, and WhyAbsent.
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tierctl {
 
@@ -24,6 +26,11 @@ std::string FromBase64(std::string_view text);
 
 // An element of "paths" in a request: a string, or {"b64": ...} for what is not UTF-8.
 nlohmann::json PathJson(std::string_view path);
+// Of one request; below the limits of CONTROL.md (10,000 paths, 1 MiB).
+inline constexpr std::size_t kBatchPaths = 10'000;
+inline constexpr std::size_t kBatchBytes = 900'000;
+// The paths, made absolute, in their order, as the "paths" of as many requests as it takes: each of at most `most` (1 to kBatchPaths) and kBatchBytes.
+std::vector<nlohmann::json> PathBatches(const std::vector<std::string>& paths, const std::string& working_directory, std::size_t most = kBatchPaths);
 // The exact bytes of the "path" (or "path_b64") of an object in an answer.
 std::string PathOf(const nlohmann::json& object);
 

@@ -34,13 +34,14 @@ Answer TreeOf(Context& context, const json& status, std::string* tree) {
 
 // Files that are nowhere in the cache come to the SSD tier alone, so that it is what they are read from. What fails shows in the table: no such reads.
 void BringToSsd(Context& context, const std::vector<bench::Piece>& pieces, std::size_t begin, std::size_t end) {
-  json body{{"paths", json::array()}, {"tier", "ssd"}, {"evict", false}};
+  std::vector<std::string> paths;
   for (std::size_t i = begin; i < end; ++i)
-    if (pieces[i].whole) body["paths"].push_back(PathJson(pieces[i].path));
-  if (body["paths"].empty()) return;
-  const Answer started = context.client.Post("/v1/prefetch", body);
-  std::vector<json> jobs;
-  if (started.ok()) (void)WatchJobs(context.client, context.output, {NumberOf(started.body, "job")}, &jobs);
+    if (pieces[i].whole) paths.push_back(pieces[i].path);
+  for (const json& batch : PathBatches(paths, context.working_directory)) {
+    const Answer started = context.client.Post("/v1/prefetch", {{"paths", batch}, {"tier", "ssd"}, {"evict", false}});
+    std::vector<json> jobs;
+    if (started.ok()) (void)WatchJobs(context.client, context.output, {NumberOf(started.body, "job")}, &jobs);
+  }
 }
 
 std::string Rate(double per_second) {

@@ -32,6 +32,21 @@ void PrintJobs(Context& context, const json& jobs) {
   }
 }
 
+// What several jobs, one after the other, come to as one. The state is that of the first that fell short, the number that of the last.
+void AddJob(json& sum, json job) {
+  if (sum.is_null()) {
+    sum = std::move(job);
+    return;
+  }
+  for (const auto& [name, value] : job.items()) {
+    json& member = sum[name];
+    if (name == "id" || value.is_null()) member = value;
+    else if (name == "state" ? member == "done" : name == "error" && member == "") member = value;
+    else if (value.is_number_unsigned() && member.is_number_unsigned()) member = member.get<std::uint64_t>() + value.get<std::uint64_t>();
+    else if (value.is_number() && member.is_number()) member = member.get<double>() + value.get<double>();
+  }
+}
+
 // Why the first path that does not exist does not; "" if all do.
 std::string FirstAbsent(const Context& context) {
   for (const std::string& given : context.command.paths)
@@ -75,18 +90,23 @@ int CancelJobs(Context& context) {
 }
 
 int Verify(Context& context) {
-  json body = json::object();
-  for (const std::string& given : context.command.paths) body["paths"].push_back(PathJson(AbsolutePath(given, context.working_directory)));
-  const Answer started = context.client.Post("/v1/verify", body);
-  if (!started.ok()) {
-    // A slip of the pen is said before a state of the daemon that would pass.
-    if (const std::string absent = FirstAbsent(context); started.code == "conflict" && !absent.empty()) return context.output.Fail(kExitError, absent);
-    return context.output.Fail(started);
+  std::vector<json> batches = PathBatches(context.command.paths, context.working_directory);
+  if (batches.empty()) batches.emplace_back();
+  json job;
+  // One after the other: each looks at every record.
+  for (json& batch : batches) {
+    const json body = batch.is_null() ? json::object() : json{{"paths", std::move(batch)}};
+    const Answer started = context.client.Post("/v1/verify", body);
+    if (!started.ok()) {
+      // A slip of the pen is said before a state of the daemon that would pass.
+      if (const std::string absent = FirstAbsent(context); started.code == "conflict" && !absent.empty()) return context.output.Fail(kExitError, absent);
+      return context.output.Fail(started);
+    }
+    std::vector<json> ended;
+    const Answer watched = WatchJobs(context.client, context.output, {NumberOf(started.body, "job")}, &ended);
+    if (!watched.ok()) return context.output.Fail(watched);
+    AddJob(job, std::move(ended.front()));
   }
-  std::vector<json> jobs;
-  const Answer watched = WatchJobs(context.client, context.output, {NumberOf(started.body, "job")}, &jobs);
-  if (!watched.ok()) return context.output.Fail(watched);
-  const json& job = jobs.front();
   const std::uint64_t bad = NumberOf(job, "files_failed");
   if (context.output.json()) {
     context.output.PrintJson(job);

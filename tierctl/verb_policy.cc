@@ -138,29 +138,27 @@ int PolicyPrioritize(Context& context) {
     if (!file) return context.output.Fail(kExitError, name + ": " + std::strerror(errno));
   }
   std::istream& in = name == "-" ? std::cin : file;
-  std::uint64_t said = 0, files = 0, heard = 0, number = 0;
-  json paths = json::array(), priorities = json::array();
-  const auto send = [&]() -> std::optional<int> {
-    if (paths.empty()) return std::nullopt;
-    const Answer answer = context.client.Post("/v1/policies/priorities", {{"paths", paths}, {"priorities", priorities}});
-    if (!answer.ok()) return context.output.Fail(answer);
-    said += paths.size();
-    files += NumberOf(answer.body, "files");
-    heard += NumberOf(answer.body, "heard");
-    paths = json::array(), priorities = json::array();
-    return std::nullopt;
-  };
+  std::uint64_t files = 0, heard = 0, number = 0;
+  std::vector<std::string> paths;
+  std::vector<double> priorities;
   for (std::string line; std::getline(in, line);) {
     ++number;
-    const std::optional<Priority> priority = PriorityOf(line);
+    std::optional<Priority> priority = PriorityOf(line);
     if (!priority) return context.output.Fail(kExitUsage, name + ":" + std::to_string(number) + ": not a priority (0 or more), a space and a path");
-    paths.push_back(PathJson(AbsolutePath(priority->path, context.working_directory)));
+    paths.push_back(std::move(priority->path));
     priorities.push_back(priority->value);
-    if (paths.size() < kPerRequest) continue;
-    if (const std::optional<int> failed = send()) return *failed;
   }
   if (in.bad()) return context.output.Fail(kExitError, name + ": cannot be read to its end");
-  if (const std::optional<int> failed = send()) return *failed;
+  auto next = priorities.begin();
+  for (const json& batch : PathBatches(paths, context.working_directory, kPerRequest)) {
+    const auto end = next + static_cast<std::ptrdiff_t>(batch.size());
+    const Answer answer = context.client.Post("/v1/policies/priorities", {{"paths", batch}, {"priorities", std::vector<double>(next, end)}});
+    if (!answer.ok()) return context.output.Fail(answer);
+    files += NumberOf(answer.body, "files");
+    heard += NumberOf(answer.body, "heard");
+    next = end;
+  }
+  const std::uint64_t said = paths.size();
   if (context.output.json()) {
     context.output.PrintJson({{"files", files}, {"unknown", said - files}, {"heard", heard}});
     return kExitOk;

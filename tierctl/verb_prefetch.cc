@@ -19,9 +19,6 @@ namespace {
 
 using nlohmann::json;
 
-// Below the limits of CONTROL.md (10,000 paths, 1 MiB).
-constexpr std::size_t kBatchPaths = 10'000;
-constexpr std::size_t kBatchBytes = 900'000;
 // Jobs of one call that run at a time: enough to keep the daemon busy, few enough to leave room for others.
 constexpr std::size_t kJobsAtATime = 8;
 
@@ -37,21 +34,6 @@ tierd::Status ReadList(const Command& command, std::vector<std::string>* paths) 
   }
   if (in.bad()) return tierd::Status(tierd::Code::kIo, command.list_file + ": cannot be read to its end");
   return tierd::Status::Ok();
-}
-
-std::vector<json> Batches(const std::vector<std::string>& paths, const std::string& working_directory) {
-  std::vector<json> batches;
-  std::size_t bytes = kBatchBytes;
-  for (const std::string& given : paths) {
-    const std::string path = AbsolutePath(given, working_directory);
-    if (bytes + 2 * path.size() + 16 > kBatchBytes || batches.back().size() == kBatchPaths) {
-      batches.push_back(json::array());
-      bytes = 0;
-    }
-    batches.back().push_back(PathJson(path));
-    bytes += 2 * path.size() + 16;  // escapes and base64 at most double a name, but for control characters
-  }
-  return batches;
 }
 
 Answer StartJob(Context& context, const json& paths) {
@@ -114,7 +96,7 @@ int Prefetch(Context& context) {
   const auto begin = std::chrono::steady_clock::now();
   std::vector<std::uint64_t> ids;
   std::vector<json> jobs;
-  for (const json& batch : Batches(paths, context.working_directory)) {
+  for (const json& batch : PathBatches(paths, context.working_directory)) {
     if (context.command.wait && ids.size() >= jobs.size() + kJobsAtATime) {
       std::vector<json> ended;
       const Answer watched = WatchJobs(context.client, context.output, {ids[jobs.size()]}, &ended);

@@ -7,15 +7,15 @@ namespace {
 
 using nlohmann::json;
 
-// Below the limits of CONTROL.md.
-constexpr std::size_t kBatchPaths = 1000;
+// All of a request is done before it is answered.
+constexpr std::size_t kOrderPaths = 1000;
 
 int Order(Context& context, const std::string& end_point, const char* done, const json& more) {
   std::uint64_t files = 0;
   const auto& paths = context.command.paths;
-  for (std::size_t at = 0; at < paths.size(); at += kBatchPaths) {
+  for (json& batch : PathBatches(paths, context.working_directory, kOrderPaths)) {
     json body = more;
-    for (std::size_t i = at; i < std::min(at + kBatchPaths, paths.size()); ++i) body["paths"].push_back(PathJson(AbsolutePath(paths[i], context.working_directory)));
+    body["paths"] = std::move(batch);
     const Answer answer = context.client.Post(end_point, body);
     if (!answer.ok()) return context.output.Fail(answer);
     files += NumberOf(answer.body, "files");

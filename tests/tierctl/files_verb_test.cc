@@ -106,6 +106,23 @@ TEST(ResidencyVerbs, SendPathsAndSayHowMany) {
   EXPECT_EQ(requests[2].body, json({{"paths", json::array({"/d"})}}));
 }
 
+// The server takes a megabyte at a time.
+TEST(ResidencyVerbs, LongPathsAreSentInSeveralRequests) {
+  for (const char* verb : {"evict", "pin", "unpin"}) {
+    FakeControl fake;
+    fake.Reply("POST /v1/" + std::string(verb), {{"files", 500}});
+    std::vector<std::string> command{"--socket", fake.socket(), verb};
+    for (int i = 0; i < 700; ++i) command.push_back("/d/" + std::string(1'600, i % 2 == 0 ? 'x' : '\x01') + std::to_string(i));
+    EXPECT_EQ(RunTierctl(command).exit_code, 0);
+    std::size_t paths = 0;
+    for (const auto& request : fake.Requests()) {
+      paths += request.body["paths"].size();
+      EXPECT_LE(request.body.dump().size(), 1u << 20);
+    }
+    EXPECT_EQ(paths, 700u);
+  }
+}
+
 TEST(ResidencyVerbs, NothingThereIsSaid) {
   FakeControl fake;
   fake.Reply("POST /v1/evict", {{"files", 0}});

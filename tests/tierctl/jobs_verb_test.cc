@@ -124,6 +124,33 @@ TEST(JobVerbs, ListWaitCancel) {
   EXPECT_THAT(cancel.out, HasSubstr("cancelled"));
 }
 
+TEST(VerifyVerb, ManyPathsBecomeSeveralJobsAndOneSum) {
+  FakeControl fake;
+  std::vector<std::string> command{"--socket", fake.socket(), "verify"};
+  for (int i = 0; i < 10'050; ++i) command.push_back("/d/" + std::to_string(i));
+  for (int i = 0; i < 2; ++i) {
+    fake.Reply("POST /v1/verify", {{"job", 4}}, 202);
+    fake.Reply("POST /v1/verify", {{"job", 5}}, 202);
+  }
+  fake.Reply("GET /v1/jobs/4", JobJson(4, "verify", "done"));
+  fake.Reply("GET /v1/jobs/5", JobJson(5, "verify", "partial", {{"files_failed", 2}, {"files_verified", 8}, {"bytes_total", nullptr}, {"error", "/d/x is bad"}}));
+  const Ran ran = RunTierctl(command);
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_EQ(ran.out, "18 records good, 1.95 KiB; 2 bad\n");
+  command.push_back("--json");
+  const json sum = json::parse(RunTierctl(command).out);
+  EXPECT_EQ(sum["files_verified"], 18);
+  EXPECT_EQ(sum["files_failed"], 2);
+  EXPECT_EQ(sum["state"], "partial");
+  EXPECT_EQ(sum["error"], "/d/x is bad");
+  EXPECT_EQ(sum["elapsed_s"], 4.0);
+  EXPECT_TRUE(sum["bytes_total"].is_null());
+  std::vector<std::size_t> sizes;
+  for (const auto& request : fake.Requests())
+    if (request.method == "POST") sizes.push_back(request.body["paths"].size());
+  EXPECT_THAT(sizes, ElementsAre(10'000, 50, 10'000, 50));
+}
+
 TEST(VerifyVerb, GoodAndBadRecords) {
   FakeControl fake;
   fake.Reply("POST /v1/verify", {{"job", 4}}, 202);

@@ -140,6 +140,25 @@ TEST(PolicyVerb, ListsShowsAndSets) {
   EXPECT_EQ(wrong.exit_code, 1) << wrong.out;
 }
 
+TEST(PolicyVerb, PrioritiesOfLongPathsAreSentInSeveralRequests) {
+  FakeControl fake;
+  fake.Reply("POST /v1/policies/priorities", {{"files", 350}, {"heard", 350}});
+  std::string list;
+  for (int i = 0; i < 700; ++i) list += std::to_string(i) + " /d/" + std::string(1'600, 'x') + std::to_string(i) + "\n";
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "policy", "prioritize", "-"}, {}, list);
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  int said = 0;
+  for (const auto& request : fake.Requests()) {
+    EXPECT_LE(request.body.dump().size(), 1u << 20);
+    ASSERT_EQ(request.body["paths"].size(), request.body["priorities"].size());
+    for (std::size_t i = 0; i < request.body["paths"].size(); ++i, ++said) {
+      EXPECT_TRUE(request.body["paths"][i].get<std::string>().ends_with("x" + std::to_string(said)));
+      EXPECT_EQ(request.body["priorities"][i], said);
+    }
+  }
+  EXPECT_EQ(said, 700);
+}
+
 // Everything that a bundle must not hold is planted where it could come from.
 TEST(DebugBundle, HoldsNoPathAndNoName) {
   FakeControl fake;
