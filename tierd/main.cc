@@ -293,6 +293,7 @@ int Main(int argc, char** argv) {
   if (line.check_config) return CheckPolicies(*config, *resolved);
   ::prctl(PR_SET_DUMPABLE, 0);  // segments must not be reopened through /proc by another process of the user (HAZARDS 2.8)
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // under a limit of file sizes (ulimit -f) a region that does not fit is an error, not the end
   RaiseFileLimit();
   GrowDescriptorTable();
   spdlog::set_default_logger(spdlog::stderr_logger_st("tierd"));

@@ -23,7 +23,7 @@ void FlipByte(const std::string& path, std::uint64_t at, int bit) {
 
 // F01, F04, F06: whichever write fails, and however, appends go on or are refused, and nothing wrong is ever read.
 TEST(SsdFault, EveryWriteMayFail) {
-  for (const int error : {ENOSPC, EDQUOT, EIO}) {
+  for (const int error : {ENOSPC, EDQUOT, EFBIG, EIO}) {
     for (std::uint64_t failing = 0; failing < 12; ++failing) {
       TempDirectory dir;
       Life life(SmallOptions(dir.path() + "/c"));

@@ -28,7 +28,7 @@ Code CodeOfErrno(int sys_errno) {
   switch (sys_errno) {
     case 0: return Code::kOk;
     case ENOENT: case ENOTDIR: case ESTALE: return Code::kNotFound;
-    case ENOSPC: case EDQUOT: case ENOMEM: case EMFILE: case ENFILE: return Code::kNoSpace;
+    case ENOSPC: case EDQUOT: case EFBIG: case ENOMEM: case EMFILE: case ENFILE: return Code::kNoSpace;
     case EACCES: case EPERM: return Code::kPermission;
     case EINVAL: case ENAMETOOLONG: case ELOOP: return Code::kInvalid;
     case EBUSY: case EAGAIN: return Code::kBusy;

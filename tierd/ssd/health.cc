@@ -1,5 +1,7 @@
 #include "tierd/ssd/health.h"
 
+#include <cerrno>
+
 namespace tierd::ssd {
 
 namespace {
@@ -14,6 +16,8 @@ const char* SsdHealthName(SsdHealth health) {
   }
   return "unknown";
 }
+
+bool SpeaksOfSpace(int error) { return error == ENOSPC || error == EDQUOT || error == EFBIG; }
 
 void Health::OnError(std::int64_t now_ns) { Fail(now_ns, true); }
 void Health::OnCorrupt(std::int64_t now_ns) { Fail(now_ns, false); }

@@ -11,11 +11,14 @@
 
 namespace tierd::ssd {
 
+// No room for what was to be written, by the file system, a quota or a limit of file sizes: says nothing about the device.
+bool SpeaksOfSpace(int error);
+
 class Health {
  public:
   explicit Health(const SsdOptions& options) : options_(options) {}
 
-  // The device failed a request (errors that speak of space are not the device's).
+  // The device failed a request (not one that speaks of space).
   void OnError(std::int64_t now_ns);
   // Bytes came back wrong: may degrade, never takes the device out by itself.
   void OnCorrupt(std::int64_t now_ns);

@@ -196,7 +196,7 @@ void RegionWriter::OnWriteFailed(Buffer& buffer, int error) {
   ++failures_;
   last_error_ = error;
   if (current_ == &buffer) current_ = nullptr;
-  if (error == ENOSPC || error == EDQUOT) {
+  if (SpeaksOfSpace(error)) {
     ++context_.counters.write_no_space;
     return;
   }

@@ -116,7 +116,7 @@ void SpaceKeeper::OnReadOnly() {
 
 void SpaceKeeper::Tick() {
   const std::int64_t now = context_.clock.MonotonicNs();
-  if (const int error = writer_.TakeWriteError(); error == ENOSPC || error == EDQUOT) {
+  if (const int error = writer_.TakeWriteError(); SpeaksOfSpace(error)) {
     full_ = true;
     measured_ns_ = now;
   } else if (error == EROFS) {
