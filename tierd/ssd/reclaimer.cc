@@ -1,6 +1,7 @@
 #include "tierd/ssd/reclaimer.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "tierd/base/kill_point.h"
@@ -29,6 +30,7 @@ bool WorthReclaiming(std::uint64_t kept_bytes, std::uint64_t longest_kept, std::
 
 void Reclaimer::Step(bool wanted, bool shrink) {
   if (phase_ == Phase::kMoving) return Move();
+  if (phase_ == Phase::kSettled) return End();
   if (phase_ == Phase::kChoosing) return Choose();
   if (phase_ != Phase::kIdle || (!wanted && !shrink)) return;
   // Space that is owed to the file system does not wait for anything to become dead.
@@ -44,15 +46,12 @@ void Reclaimer::Step(bool wanted, bool shrink) {
 void Reclaimer::Look(bool shrink) {
   const std::vector<std::uint32_t> regions = context_.regions.Candidates(kLeastLive, IsStuck() ? kInTurnStuck : kInTurn, &cursor_);
   if (regions.empty()) return;
-  chosen_ = std::make_shared<Candidate>();
-  next_ = 0;
-  drop_all_ = shrink;
   if (context_.regions.at(regions[0]).live_records == 0) {
+    chosen_ = std::make_shared<Candidate>();
     chosen_->region = regions[0];
-    context_.regions.Set(chosen_->region, RegionState::kReclaiming);
-    return Settle();
+    return Load(true);
   }
-  phase_ = Phase::kLooking;
+  drop_all_ = shrink;
   struct Asked {
     std::uint32_t region;
     RegionAddress address;
@@ -70,6 +69,7 @@ void Reclaimer::Look(bool shrink) {
     }
     mailbox.Post([this, choice] { List(choice); });
   });
+  phase_ = Phase::kLooking;
 }
 
 // A walk finds what can be read, and a device that fails has nothing to say: what is there all the same, the index knows.
@@ -84,10 +84,14 @@ void Reclaimer::List(const std::shared_ptr<Choice>& choice) {
   }
   Candidate& asked = choice->candidates[next];
   const std::shared_ptr<RecordBatch> records(choice, &asked.contents.records);
-  context_.index.ReadContents(asked.region, context_.regions.at(asked.region).epoch, records, [this, choice](bool found) {
-    choice->candidates[choice->candidate++].listed = found;
-    List(choice);
-  });
+  try {
+    context_.index.ReadContents(asked.region, context_.regions.at(asked.region).epoch, records, [this, choice](bool found) {
+      choice->candidates[choice->candidate++].listed = found;
+      List(choice);
+    });
+  } catch (const std::bad_alloc&) {
+    phase_ = Phase::kIdle;  // there will be another look
+  }
 }
 
 bool Reclaimer::Ask() {
@@ -143,44 +147,48 @@ void Reclaimer::Choose() {
     return;
   }
   phase_ = Phase::kIdle;
-  const bool found = c.least.second < std::numeric_limits<double>::infinity();
+  // Where nothing may be written nothing can be moved; what must go goes all the same.
+  const bool found = c.least.second < std::numeric_limits<double>::infinity() && (drop_all_ || writer_.writable());
   if (found) chosen_ = std::make_shared<Candidate>(std::move(c.candidates[c.best]));
   const bool drop_all = !c.best_keeps;
   context_.maintenance.Post([choice = std::exchange(choice_, nullptr)] { choice->candidates.clear(); });  // tens of megabytes
   if (!found) return;
-  context_.regions.Set(chosen_->region, RegionState::kReclaiming);
   TIERD_KILL_POINT("ssd.reclaim.before_move");
   Load(drop_all);
 }
 
+// Once the region's state has changed nothing may ask for memory until it can be put back: what throws before leaves it as it was.
 void Reclaimer::Load(bool drop_all) {
+  const std::uint32_t region = chosen_->region;
+  spared_.try_emplace(region, 0);
+  if (!drop_all) {
+    context_.maintenance.Post([this, chosen = chosen_, address = context_.files.AddressOf(region), epoch = context_.regions.at(region).epoch,
+                               &format = context_.format, &mailbox = context_.mailbox] {
+      auto image = std::make_shared<Image>();
+      image->status = ReadRegionImage(format, address, &image->bytes);
+      const std::span<const RecoveredRecord> records = chosen->contents.records.records();
+      if (image->status.ok()) image->sound = SoundRecords(format, epoch, image->bytes.span(), records);
+      image->copies.reserve(records.size());
+      mailbox.Post([this, image] {
+        image_ = std::move(*image);
+        OnLoaded();
+      });
+    });
+  }
+  context_.regions.Set(region, RegionState::kReclaiming);
   drop_all_ = drop_all;
   next_ = 0;
-  stalled_ = false;
-  if (drop_all) {
-    phase_ = Phase::kMoving;
-    return;
-  }
-  phase_ = Phase::kLoading;
-  const std::uint32_t region = chosen_->region;
-  context_.maintenance.Post([this, chosen = chosen_, address = context_.files.AddressOf(region), epoch = context_.regions.at(region).epoch,
-                             &format = context_.format, &mailbox = context_.mailbox] {
-    auto image = std::make_shared<Image>();
-    image->status = ReadRegionImage(format, address, &image->bytes);
-    if (image->status.ok()) image->sound = SoundRecords(format, epoch, image->bytes.span(), chosen->contents.records.records());
-    mailbox.Post([this, image] {
-      image_ = std::move(*image);
-      OnLoaded();
-    });
-  });
+  stalled_ = put_back_ = false;
+  phase_ = drop_all ? Phase::kMoving : Phase::kLoading;
 }
 
 void Reclaimer::OnLoaded() {
-  if (image_.status.ok()) {
-    phase_ = Phase::kMoving;
-    return;
-  }
-  // No memory, or a device that fails: this says nothing about the records. Others are looked at meanwhile.
+  if (!image_.status.ok()) return PutBack();
+  phase_ = Phase::kMoving;
+}
+
+// No memory, or a device that fails or takes no writes: this says nothing about the records. Others are looked at meanwhile.
+void Reclaimer::PutBack() {
   context_.regions.Set(chosen_->region, RegionState::kClosed);
   spared_[chosen_->region] = context_.clock.MonotonicNs() + kSpareNs;
   phase_ = Phase::kIdle;
@@ -196,15 +204,17 @@ void Reclaimer::Move() {
   const std::span<const RecoveredRecord> records = chosen_->contents.records.records();
   std::uint32_t moved = 0;
   stalled_ = false;
-  while (next_ < records.size() && moved < kMoveQuantum) {
+  while (!put_back_ && next_ < records.size() && moved < kMoveQuantum) {
     if (!MoveOne(next_)) {
-      stalled_ = true;
-      return;
+      stalled_ = writer_.writable();
+      if (stalled_) return;
+      put_back_ = true;
+      break;
     }
     moved += kRecordQuantum + (drop_all_ ? 0 : records[next_].location.stored_bytes);
     ++next_;
   }
-  if (next_ == records.size()) {
+  if (put_back_ || next_ == records.size()) {
     TIERD_KILL_POINT("ssd.reclaim.after_move");
     Settle();
   }
@@ -228,10 +238,11 @@ bool Reclaimer::MoveOne(std::size_t number) {
   const std::span<const std::byte> payload = std::span<const std::byte>(image_.bytes.span()).subspan(at, record.location.stored_bytes);
   const Result<SsdLocation> moved = writer_.Append(record.identity, found.path, payload, RegionWriter::Use::kMove);
   if (!moved.ok()) {
-    if (moved.status().code() == Code::kBusy && writer_.writable()) return false;
+    if (moved.status().code() == Code::kBusy) return false;
     Lose(record, SsdGone::kNoRoom);
     return true;
   }
+  image_.copies.push_back({*moved, number});
   ++context_.counters.moved_records;
   context_.counters.moved_bytes += record.location.stored_bytes;
   context_.regions.RemoveLive(record.location, context_.RecordBytesOf(record.location));
@@ -244,10 +255,30 @@ void Reclaimer::Lose(const SsdRecord& record, SsdGone why) {
   context_.owner.OnGone(record, why);
 }
 
+bool Reclaimer::TakeBack(const SsdRecord& copy) {
+  // Regions are filled in the order of their epochs.
+  const auto before = [](const Copy& a, const SsdLocation& b) { return std::pair(a.to.epoch, a.to.offset()) < std::pair(b.epoch, b.offset()); };
+  const auto at = std::lower_bound(image_.copies.begin(), image_.copies.end(), copy.location, before);
+  if (at == image_.copies.end() || !(at->to == copy.location)) return false;
+  const SsdLocation& from = chosen_->contents.records.records()[at->number].location;
+  put_back_ = true;
+  context_.regions.AddLive(from, context_.RecordBytesOf(from));
+  context_.owner.OnMoved(copy, from);
+  return true;
+}
+
 // What replaces these records may still be in a buffer: were the region overwritten first, a kill in between would lose both.
 void Reclaimer::Settle() {
+  writer_.Sync([this](Status status) {
+    put_back_ = put_back_ || (!status.ok() && !image_.copies.empty());
+    phase_ = Phase::kSettled;
+  });
   phase_ = Phase::kSettling;
-  writer_.Sync([this](Status) { Free(); });
+}
+
+void Reclaimer::End() {
+  if (!image_.copies.empty() && writer_.failing()) return;  // some may come back
+  return put_back_ ? PutBack() : Free();
 }
 
 void Reclaimer::Free() {

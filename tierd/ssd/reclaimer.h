@@ -4,6 +4,7 @@
 // killed while the last one was being filled, or that lost its index, has none to spare. Then the region of least value of many is dropped.
 // A region that cannot be read is not an empty one: its table of contents, or the index, says what lives there; each record is moved, or the owner hears
 // that it is damaged, and none is judged by what failed for all.
+// A move that does not come off costs nothing either: the region stays closed, and what could not be written elsewhere is where it was.
 //
 // Part of the tier; loop thread only. Regions are read on the maintenance worker; records are asked about and copied some at a turn (HAZARDS 5).
 #pragma once
@@ -32,11 +33,13 @@ class Reclaimer {
   bool idle() const { return phase_ == Phase::kIdle; }
   // Bytes became dead; enough of them make another look worth while.
   void OnForgotten(std::uint32_t bytes) { forgotten_ += bytes; }
+  // The record, which lies in a region that could not be written, was copied there and is still where it came from, as its owner has been told: true.
+  bool TakeBack(const SsdRecord& copy);
   // Worth may have changed by itself: look again. Called about once a second.
   void Tick() { looks_ = kLooks; }
 
  private:
-  enum class Phase : std::uint8_t { kIdle, kLooking, kChoosing, kLoading, kMoving, kSettling };
+  enum class Phase : std::uint8_t { kIdle, kLooking, kChoosing, kLoading, kMoving, kSettling, kSettled };
   struct Candidate {
     std::uint32_t region = 0;
     RegionContents contents;
@@ -54,10 +57,15 @@ class Reclaimer {
     std::pair<bool, double> least{true, std::numeric_limits<double>::infinity()};
     bool best_keeps = false;
   };
+  struct Copy {
+    SsdLocation to;
+    std::size_t number = 0;  // of the record
+  };
   struct Image {
     Status status;
     io::AlignedBuffer bytes;
-    std::vector<bool> sound;  // by number of the record
+    std::vector<bool> sound;   // by number of the record
+    std::vector<Copy> copies;  // in the order in which they were appended; has room for all
   };
 
   void Look(bool shrink);
@@ -75,11 +83,13 @@ class Reclaimer {
   void Load(bool shrink);
   void OnLoaded();
   void Move();
-  // Record by number. False: try again in a later turn.
+  // Record by number. False: not now.
   bool MoveOne(std::size_t number);
   void Lose(const SsdRecord& record, SsdGone why);
   void Settle();
+  void End();
   void Free();
+  void PutBack();
   void Discard();
 
   TierContext& context_;
@@ -91,6 +101,7 @@ class Reclaimer {
   std::map<std::uint32_t, std::int64_t> spared_;  // until when
   std::size_t next_ = 0;              // record of chosen_ that is moved next
   bool drop_all_ = false;
+  bool put_back_ = false;             // not all of it could be moved
   bool stalled_ = false;              // waits for a region buffer
   std::uint64_t forgotten_ = 0;       // since the last look
   static constexpr unsigned kLooks = 4;

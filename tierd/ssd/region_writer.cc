@@ -242,7 +242,6 @@ void RegionWriter::Finish(Buffer& buffer) {
 
 // Its records stay readable in the buffer until the owner has heard that they are gone.
 void RegionWriter::Abandon(Buffer& buffer) {
-  context_.counters.records_lost_to_write_errors += context_.regions.at(buffer.region).live_records;
   buffer.closing = false;
   buffer.lost = true;
   buffer.told = TocCursor();
@@ -250,6 +249,10 @@ void RegionWriter::Abandon(Buffer& buffer) {
 
 bool RegionWriter::has_work() const {
   return std::any_of(buffers_.begin(), buffers_.end(), [](const auto& b) { return b->lost; });
+}
+
+bool RegionWriter::failing() const {
+  return std::any_of(buffers_.begin(), buffers_.end(), [](const auto& b) { return b->used && b->failed; });
 }
 
 void RegionWriter::TryRestedAgain() {
@@ -260,7 +263,7 @@ void RegionWriter::TryRestedAgain() {
   }
 }
 
-void RegionWriter::Step() {
+void RegionWriter::Step(const std::function<bool(const SsdRecord&)>& take_back) {
   TryRestedAgain();
   const auto at = std::find_if(buffers_.begin(), buffers_.end(), [](const auto& b) { return b->lost; });
   if (at == buffers_.end()) return;
@@ -269,6 +272,8 @@ void RegionWriter::Step() {
     const SsdRecord record{found.identity, found.location};
     if (context_.owner.Worth(record) < 0) return;
     context_.regions.RemoveLive(record.location, context_.RecordBytesOf(record.location));
+    if (take_back(record)) return;
+    ++context_.counters.records_lost_to_write_errors;
     context_.owner.OnGone(record, SsdGone::kWriteFailed);
   });
   if (more) return;

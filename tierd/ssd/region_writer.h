@@ -37,9 +37,11 @@ class RegionWriter {
   bool Forget(const SsdLocation& location);
 
   // Where a write failed, the owner is told which records are gone, some at a turn (HAZARDS 5): one bounded piece of it. The region is free again then,
-  // unless it is bad (failed_regions.h).
-  void Step();
+  // unless it is bad (failed_regions.h). `take_back`: of a record that is still elsewhere, and its owner knows, true.
+  void Step(const std::function<bool(const SsdRecord&)>& take_back);
   bool has_work() const;
+  // There are, or will be, records of which the owner is to be told.
+  bool failing() const;
 
   // Gets the next region ready if none is.
   void Prepare();

@@ -291,7 +291,7 @@ std::size_t SsdTier::Impl::Poll(std::size_t budget) {
   }
   const bool give_back = !giving_back_.empty();
   space_.Step(give_back);
-  writer_.Step();
+  writer_.Step([this](const SsdRecord& copy) { return reclaimer_.TakeBack(copy); });
   writer_.Prepare();
   reclaimer_.Step(WantsRegion() || (give_back && regions_.AnyDead()), space_.must_empty() && space_.may_punch());
   StepGivingBack();

@@ -98,7 +98,8 @@ class SsdOwner {
   // What keeping this record is worth: < 0 it is not what the owner has at this place (dead), 0 live but may go without being moved,
   // > 0 larger = keep. Asked for whole regions when space is reclaimed; asked again in the turn in which the record is copied.
   virtual double Worth(const SsdRecord& record) = 0;
-  // The record is now (also) at `to`; `from` will be overwritten soon. The owner stores `to`. Called only if Worth() > 0 in the same turn.
+  // The record is now (also) at `to`; `from` will be overwritten soon. The owner stores `to`. Called only if Worth() > 0 in the same turn, or, of a copy
+  // that could not be written and is at its first place again, if Worth() is not negative.
   virtual void OnMoved(const SsdRecord& from, const SsdLocation& to) = 0;
   // The record is no more. Called for records whose Worth() is not negative. The tier has done the Forget() already.
   virtual void OnGone(const SsdRecord& record, SsdGone why) = 0;
