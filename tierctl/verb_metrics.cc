@@ -64,6 +64,13 @@ bool IsReplaceable(const std::string& path) {
   return ::lstat(path.c_str(), &info) == 0 ? S_ISREG(info.st_mode) : errno == ENOENT;
 }
 
+// Also by another name of it, such as /dev/stdout or the file that the shell opened for us: it is written to as any output, and stays.
+bool IsStdout(const std::string& path) {
+  struct stat named {}, open {};
+  if (path.empty() || path == "-") return true;
+  return ::stat(path.c_str(), &named) == 0 && ::fstat(STDOUT_FILENO, &open) == 0 && named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+}
+
 // Where a link leads; a link to nothing, and any other name, as it is.
 std::string BehindLinks(const std::string& path) {
   char* const real = ::realpath(path.c_str(), nullptr);
@@ -94,16 +101,17 @@ bool WriteWhole(const std::string& path, const std::string& text) {
 
 int Metrics(Context& context) {
   const Answer answer = context.client.GetText("/v1/metrics");
+  const bool to_stdout = IsStdout(context.command.output_file);
   const std::string file = BehindLinks(context.command.output_file);
   if (!answer.ok()) {
     // What is in the file is of a daemon that is gone: a collector that shows it on would hide that.
-    if (answer.exit == kExitUnreachable && !file.empty() && IsReplaceable(file)) ::unlink(file.c_str());
+    if (answer.exit == kExitUnreachable && !to_stdout && IsReplaceable(file)) ::unlink(file.c_str());
     return context.output.Fail(answer);
   }
   if (const std::string name = AmbiguousLabel(answer.text, context.command.labels); !name.empty())
     return context.output.Fail(kExitUsage, "metrics: label " + name + " would stand twice in a sample; give it another name");
   const std::string text = WithLabels(answer.text, context.command.labels);
-  if (file.empty()) {
+  if (to_stdout) {
     context.output.Print(text);
     return kExitOk;
   }

@@ -54,6 +54,21 @@ TEST(MetricsVerb, WritesAFileWholeAndTakesItAwayWithTheDaemon) {
   EXPECT_EQ(nowhere.err, "tierctl: /nowhere/tierd.prom: No such file or directory\n");
 }
 
+// A shell that appends means it, and what it appends to is not ours to take away.
+TEST(MetricsVerb, StdoutIsWrittenToAndNotReplaced) {
+  FakeControl fake;
+  fake.ReplyText("GET /v1/metrics", kPage);
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "metrics", "-o", "-"}).out, kPage);
+  EXPECT_FALSE(std::filesystem::exists("-"));
+  const std::string file = fake.directory() + "/all.prom";
+  std::ofstream(file) << "old\n";
+  const auto append = [&](const std::string& socket) { return RunProgram({"/bin/sh", "-c", "exec \"$0\" --socket \"$1\" metrics -o /dev/stdout >> \"$2\"", TIERCTL_BINARY, socket, file}, {}, "").exit_code; };
+  EXPECT_EQ(append(fake.socket()), 0);
+  EXPECT_EQ(ReadFile(file), std::string("old\n") + kPage);
+  EXPECT_EQ(append(fake.directory() + "/nobody.sock"), 3);
+  EXPECT_EQ(ReadFile(file), std::string("old\n") + kPage);
+}
+
 // Most of it was refused before the end, and nothing is left to write then.
 TEST(MetricsVerb, ALongPageThatCannotBeWrittenIsAnError) {
   if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full";
