@@ -82,7 +82,8 @@ std::string IsLabel(const std::string& text) {
   return good ? "" : "\"" + text + "\" is no NAME=VALUE";
 }
 
-std::string IsFinite(const std::string& text) { return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : "\"" + text + "\" is no number of seconds"; }
+// CLI11's ranges let pass what compares with nothing.
+std::string IsFinite(const std::string& text) { return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : "\"" + text + "\" is no number"; }
 
 std::string IsNotEmpty(const std::string& text) { return text.empty() ? "an empty value says nothing; leave the option out" : ""; }
 
@@ -95,7 +96,7 @@ void AddWatchingVerbs(CLI::App& app, Command& command) {
   top->add_flag("-b,--batch", command.batch, "one screen after the other, as where stdout is no terminal");
   top->footer("  tierctl top\n  tierctl top -b -n 2 -d 10      rates of ten seconds, as text");
   CLI::App* metrics = Verb(app, "metrics", "the metrics of the daemon in the text format of Prometheus", command);
-  metrics->add_option("-o,--output", command.output_file, "write them to this file, whole or not at all: for the textfile collector")->type_name("FILE")->check(IsName);
+  metrics->add_option("-o,--output", command.output_file, "write them to this file, whole or not at all: for the textfile collector; - is stdout")->type_name("FILE")->check(IsName);
   metrics->add_option("--label", command.labels, "add this label to every sample; may be repeated")->type_name("NAME=VALUE")->allow_extra_args(false)->check(IsLabel);
   metrics->footer("  tierctl metrics --output /var/lib/prometheus/node-exporter/tierd.prom");
   CLI::App* debug = app.add_subcommand("debug", "for reports of problems: bundle");
@@ -231,7 +232,7 @@ void AddCaringVerbs(CLI::App& app, Command& command) {
   bench->add_option("path", command.paths, "a directory below a source; default: the first source")->expected(1)->check(IsName);
   bench->add_option("--files", o.files, "files to draw")->check(CLI::Range(2, 100000))->capture_default_str();
   bench->add_option("--readers", o.readers, "readers side by side")->check(CLI::Range(1, 256))->capture_default_str();
-  bench->add_option("--seconds", o.seconds, "for each pass at most")->check(CLI::Range(0.1, 600.0))->capture_default_str();
+  bench->add_option("--seconds", o.seconds, "for each pass at most")->check(CLI::Range(0.1, 600.0))->check(IsFinite)->capture_default_str();
   bench->footer("  tierctl bench /pfs/imagenet/train\n  tierctl bench --readers 16 /pfs/imagenet/train      as many as the loaders of the node have workers");
   CLI::App* gc = Verb(app, "gc", "give back disk space of no use: what killed runs left behind, regions of the SSD tier in which nothing lives", command);
   gc->footer("  tierctl gc");
@@ -265,22 +266,22 @@ void AddSimulate(CLI::App& app, Command& command) {
   simulate->add_option("--lookahead", o.lookahead, "epochs of the order that it is told ahead")->check(CLI::Range(1, 1000))->capture_default_str();
   simulate->add_option("-n,--samples", o.samples, "samples of the dataset")->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 28))->capture_default_str();
   simulate->add_option("--size", o.size, "mean size of a sample")->capture_default_str();
-  simulate->add_option("--sigma", o.sigma, "spread of the sizes: sigma of their logarithm")->capture_default_str();
+  simulate->add_option("--sigma", o.sigma, "spread of the sizes: sigma of their logarithm")->check(IsFinite)->capture_default_str();
   simulate->add_option("--order", o.order, "distributed, same, sequential or replacement")->capture_default_str();
   simulate->add_option("--epochs", o.epochs, "epochs to run")->check(CLI::Range(1, 100000))->capture_default_str();
   simulate->add_option("--skip", o.skip, "epochs at the start that do not count")->capture_default_str();
   simulate->add_option("--nodes", o.nodes, "nodes among which an epoch is dealt out")->check(CLI::Range(1, 1 << 20))->capture_default_str();
   simulate->add_option("--node", o.node, "which of them is simulated")->capture_default_str();
   simulate->add_option("--seed", o.seed, "of the order and the sizes")->capture_default_str();
-  simulate->add_option("--step-us", o.step_us, "what the accelerator takes per sample")->check(CLI::NonNegativeNumber)->capture_default_str();
-  simulate->add_option("--readers", o.readers, "worker processes")->check(CLI::PositiveNumber)->capture_default_str();
+  simulate->add_option("--step-us", o.step_us, "what the accelerator takes per sample")->check(CLI::NonNegativeNumber)->check(IsFinite)->capture_default_str();
+  simulate->add_option("--readers", o.readers, "worker processes")->check(CLI::PositiveNumber)->check(IsFinite)->capture_default_str();
   simulate->add_option("--ssd-bandwidth", o.ssd_bandwidth, "bytes per second")->capture_default_str();
   simulate->add_option("--source-bandwidth", o.source_bandwidth, "bytes per second")->capture_default_str();
-  simulate->add_option("--source-latency-ms", o.source_latency_ms, "of one operation")->check(CLI::NonNegativeNumber)->capture_default_str();
-  simulate->add_option("--source-concurrency", o.source_concurrency, "operations that the source serves at a time")->check(CLI::PositiveNumber)->capture_default_str();
+  simulate->add_option("--source-latency-ms", o.source_latency_ms, "of one operation")->check(CLI::NonNegativeNumber)->check(IsFinite)->capture_default_str();
+  simulate->add_option("--source-concurrency", o.source_concurrency, "operations that the source serves at a time")->check(CLI::PositiveNumber)->check(IsFinite)->capture_default_str();
   simulate->add_option("--goal,--target", o.goal, "how much RAM (with this SSD), how much SSD (with each RAM) for so much of the best speed?")->type_name("PERCENT");
-  simulate->add_option("--svg", o.svg, "draw the curves into this file");
-  simulate->add_option("--html", o.html, "curves and table as a page");
+  simulate->add_option("--svg", o.svg, "draw the curves into this file; - is stdout, in place of the table");
+  simulate->add_option("--html", o.html, "curves and table as a page, into this file; - as with --svg");
   simulate->footer("  tierctl simulate --nodes 16 --epochs 90 --ram 3.125%,6.25%,12.5% --html curves.html\n  tierctl simulate trace.csv -p lru,belady --goal 90%");
 }
 
@@ -292,6 +293,15 @@ int EndOfOptions(int argc, const char* const* argv) {
   int end = verb;
   while (end < argc && std::string_view(argv[end]) != "--") ++end;
   return end;
+}
+
+// What a command line lacks of which each part is right; "": nothing. (CLI11's needs() would stand in the help and the man pages as part of the option's name.)
+std::string Lack(const Command& command) {
+  const bool named = !command.paths.empty() || !command.list_file.empty();
+  if (command.verb == "prefetch" && !named) return "prefetch: name paths, or a list with -f";
+  if (command.verb == "policy try" && command.value.empty() && (command.stop || !command.parameters.empty())) return "policy try: --stop and --parameters are of a policy; name it";
+  if (command.plan.batch_drop_last && command.plan.batch_size == 0) return command.verb + ": --batch-drop-last needs --batch-size";
+  return "";
 }
 
 }  // namespace
@@ -343,9 +353,9 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
     parsed.text = CompletionScript(app, shell);
     return parsed;
   }
-  if (command.verb == "prefetch" && command.paths.empty() && command.list_file.empty()) {
+  if (const std::string lack = Lack(command); !lack.empty()) {
     parsed.exit_code = kExitUsage;
-    parsed.complaint = "prefetch: name paths, or a list with -f (tierctl prefetch --help)";
+    parsed.complaint = lack + " (tierctl " + command.verb + " --help)";
     return parsed;
   }
   if (command.verb == "run") {

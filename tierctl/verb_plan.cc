@@ -4,10 +4,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <fstream>
-#include <sstream>
 
 #include "policies/orders/file_list.h"
 #include "policies/orders/plan.h"
@@ -48,10 +48,13 @@ void ListBelow(const std::string& top, const std::string& below, int depth, std:
 }
 
 Result<std::string> ReadAll(const std::string& file) {
+  errno = 0;
   std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) return Status::FromErrno(errno, file);
-  return text.str();
+  std::string text;
+  char block[1 << 16];
+  while (in.read(block, sizeof block) || in.gcount() > 0) text.append(block, static_cast<std::size_t>(in.gcount()));
+  if (!in.is_open() || in.bad()) return Status::FromErrno(errno == 0 ? EIO : errno, file);
+  return text;
 }
 
 // Absolute paths in the order of the samples: of a list file, or as torchvision's ImageFolder takes them from a directory.
@@ -173,13 +176,15 @@ int PlanList(Context& context) {
 
 int PlanRemove(Context& context) {
   json removed = json::array();
+  int exit_code = kExitOk;
   for (const std::uint64_t id : context.command.jobs) {
     const Answer answer = context.client.Delete("/v1/plans/" + std::to_string(id));
-    if (!answer.ok()) return context.output.Fail(answer);
-    removed.push_back(answer.body);
+    if (answer.exit == kExitUnreachable) return context.output.Fail(answer);
+    if (answer.ok()) removed.push_back(answer.body);
+    else exit_code = context.output.Fail(answer);
   }
   if (context.output.json()) context.output.PrintJson({{"plans", removed}});
-  return kExitOk;
+  return exit_code;
 }
 
 }  // namespace tierctl

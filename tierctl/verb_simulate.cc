@@ -16,18 +16,29 @@ using simulate::Amount;
 using simulate::Outcome;
 using simulate::Study;
 
-// A word that is no amount goes to *wrong.
+// The first word that is not what it should be goes to *wrong, with what it is not.
+void NoteWrong(const std::string& text, const char* what, std::string* wrong) {
+  if (wrong->empty()) *wrong = "\"" + text + "\" is " + what;
+}
+
 Amount AmountOf(const std::string& text, std::string* wrong) {
   const std::optional<Amount> amount = simulate::ParseAmount(text);
-  if (!amount && wrong->empty()) *wrong = text;
+  if (!amount) NoteWrong(text, "neither a size nor a share", wrong);
   return amount.value_or(Amount{});
 }
 
-// "95%" or "95": a share of 1. What is none goes to *wrong.
+// Of a sample, or per second: not 0, and no share of anything.
+double SizeOf(const std::string& text, std::string* wrong) {
+  const Amount amount = simulate::ParseAmount(text).value_or(Amount{});
+  if (amount.share || amount.bytes <= 0) NoteWrong(text, "no size above 0", wrong);
+  return amount.bytes;
+}
+
+// "95%" or "95": a share of 1.
 double GoalOf(const std::string& text, std::string* wrong) {
   if (text.empty()) return 0;
   const std::optional<Amount> amount = simulate::ParseAmount(text.ends_with('%') ? text : text + '%');
-  if ((!amount || amount->bytes < 0.01 || amount->bytes > 1) && wrong->empty()) *wrong = text;
+  if (!amount || amount->bytes < 0.01 || amount->bytes > 1) NoteWrong(text, "neither a size nor a share", wrong);
   return amount.value_or(Amount{}).bytes;
 }
 
@@ -35,7 +46,7 @@ Study StudyOf(const SimulateOptions& options, std::string* wrong) {
   Study study;
   study.trace = options.trace;
   study.job.samples = options.samples;
-  study.job.bytes_mean = AmountOf(options.size, wrong).bytes;
+  study.job.bytes_mean = SizeOf(options.size, wrong);
   study.job.bytes_sigma = options.sigma;
   study.job.seed = options.seed;
   study.job.nodes = options.nodes;
@@ -53,9 +64,9 @@ Study StudyOf(const SimulateOptions& options, std::string* wrong) {
   study.speeds.readers = options.readers;
   tierd::sim::Device& ssd = study.speeds.devices[1];
   tierd::sim::Device& source = study.speeds.devices[2];
-  ssd.bandwidth = AmountOf(options.ssd_bandwidth, wrong).bytes;
+  ssd.bandwidth = SizeOf(options.ssd_bandwidth, wrong);
   ssd.stream_bandwidth = std::min(ssd.stream_bandwidth, ssd.bandwidth);
-  source.bandwidth = AmountOf(options.source_bandwidth, wrong).bytes;
+  source.bandwidth = SizeOf(options.source_bandwidth, wrong);
   source.stream_bandwidth = source.bandwidth;
   source.latency_seconds = options.source_latency_ms * 1e-3;
   source.concurrency = options.source_concurrency;
@@ -126,12 +137,19 @@ void PrintNeeds(Context& context, const Study& study, const Outcome& outcome) {
   context.output.Print(table.Text());
 }
 
-bool Write(const std::string& file, const std::string& text) {
+// "-": stdout.
+bool Write(Context& context, const std::string& file, const std::string& text) {
+  if (file == "-") {
+    context.output.Print(text);
+    return true;
+  }
   std::ofstream out(file, std::ios::binary);
   out << text;
   out.close();
   return !out.fail();
 }
+
+int FailUsage(Context& context, const std::string& why) { return context.output.Fail(kExitUsage, "simulate: " + why + " (tierctl simulate --help)"); }
 
 }  // namespace
 
@@ -139,15 +157,18 @@ int Simulate(Context& context) {
   const SimulateOptions& options = context.command.simulate;
   std::string wrong;
   const Study study = StudyOf(options, &wrong);
-  if (!wrong.empty()) return context.output.Fail(kExitUsage, "simulate: \"" + wrong + "\" is neither a size nor a share (tierctl simulate --help)");
+  if (!wrong.empty()) return FailUsage(context, wrong);
+  const int pictures = (options.svg == "-") + (options.html == "-");
+  if (pictures + context.output.json() > 1) return FailUsage(context, "one thing goes to stdout: --json, --svg - or --html -");
   const tierd::Result<Outcome> outcome = simulate::Compute(study);
+  if (!outcome.ok() && outcome.status().code() == tierd::Code::kInvalid) return FailUsage(context, outcome.status().message());
   if (!outcome.ok()) return context.output.Fail(kExitError, outcome.status().message());
   const std::string title = options.trace.empty()
                                 ? std::to_string(options.samples) + " samples, " + std::to_string(options.epochs) + " epochs, node " + std::to_string(options.node) + " of " +
                                       std::to_string(options.nodes) + ", " + options.order + ", seed " + std::to_string(options.seed)
                                 : options.trace;
-  if (!options.svg.empty() && !Write(options.svg, simulate::Svg(*outcome, title))) return context.output.Fail(kExitError, options.svg + ": cannot be written");
-  if (!options.html.empty() && !Write(options.html, simulate::Html(*outcome, title))) return context.output.Fail(kExitError, options.html + ": cannot be written");
+  if (!options.svg.empty() && !Write(context, options.svg, simulate::Svg(*outcome, title))) return context.output.Fail(kExitError, options.svg + ": cannot be written");
+  if (!options.html.empty() && !Write(context, options.html, simulate::Html(*outcome, title))) return context.output.Fail(kExitError, options.html + ": cannot be written");
   if (context.output.json()) {
     context.output.PrintJson(ToJson(*outcome, options));
     return kExitOk;
@@ -155,6 +176,8 @@ int Simulate(Context& context) {
   context.output.Message(title + ": " + Number("%.3f GB", outcome->dataset_bytes * 1e-9) + ", an epoch all in RAM takes " + Number("%.3f s", outcome->best_epoch_seconds) + "; simulated at " +
                          Number("%.1f", static_cast<double>(outcome->accesses) / std::max(outcome->seconds, 1e-9) * 1e-6) + " M accesses/s");
   if (outcome->cut || outcome->lost > 0) context.output.Message("the trace " + std::string(outcome->cut ? "is cut short" : "is whole") + " and lacks " + std::to_string(outcome->lost) + " accesses");
+  if (study.skip >= outcome->epochs) context.output.Message("--skip " + std::to_string(study.skip) + " would leave none of " + Plural(outcome->epochs, "epoch") + ": all count");
+  if (pictures > 0) return kExitOk;
   PrintTable(context, *outcome);
   if (study.goal > 0) PrintNeeds(context, study, *outcome);
   return kExitOk;

@@ -159,7 +159,10 @@ Result<Trace> ParseTrace(std::string_view bytes) {
 Result<Trace> ReadTrace(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return Status(Code::kNotFound, path + ": cannot be opened");
-  const std::string bytes((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  // read() keeps to itself what an iterator would throw: of a directory, of a disk that fails.
+  std::string bytes;
+  char block[1 << 16];
+  while (in.read(block, sizeof block) || in.gcount() > 0) bytes.append(block, static_cast<std::size_t>(in.gcount()));
   if (in.bad()) return Status(Code::kIo, path + ": cannot be read");
   Result<Trace> trace = bytes.starts_with(kMagic) ? ParseTrace(bytes) : ParseCsv(bytes);
   if (!trace.ok()) return Status(trace.status().code(), path + ": " + trace.status().message());

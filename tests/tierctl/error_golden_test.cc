@@ -69,7 +69,10 @@ TEST(ErrorGolden, WrongUsage) {
       {"policy", "try", "--parameters"}, {"policy", "try", "lru", "a", "b"}, {"policy", "prioritize"}, {"policy", "prioritize", "/none"}, {"trace"}, {"trace", "strat"}, {"trace", "start"},
       {"trace", "start", "/x.trc", "--most", "much"}, {"trace", "stop", "a", "b"}, {"plan"}, {"plan", "sequental"}, {"plan", "sequential"}, {"plan", "sequential", "/none"},
       {"plan", "sequential", "--epoch", "first", "/none"}, {"plan", "torch-distributed"}, {"plan", "torch-distributed", "--world", "all", "/none"}, {"plan", "tell"}, {"plan", "tell", "/none"},
-      {"plan", "tell", "/none", "/none"}, {"plan", "list", "3"}, {"plan", "remove"}, {"plan", "remove", "first"}};
+      {"plan", "tell", "/none", "/none"}, {"plan", "list", "3"}, {"plan", "remove"}, {"plan", "remove", "first"},
+      {"evict", ""}, {"trace", "start", ""}, {"run", "--report", "-", "--", "true"}, {"policy", "try", "--stop"}, {"policy", "try", "--parameters", "k=1"}, {"plan", "sequential", "--batch-drop-last", "/none"},
+      {"bench", "--seconds", "nan"}, {"simulate", "--step-us", "nan"}, {"simulate", "--source-bandwidth", "0"}, {"simulate", "-p", "lur"}, {"simulate", "--node", "5", "--nodes", "2"},
+      {"simulate", "--skip", "12"}, {"--json", "simulate", "--svg", "-"}};
   std::string told;
   for (const Arguments& row : rows) told += Told(row, "");
   Compare("usage", told);
@@ -150,6 +153,12 @@ TEST(ErrorGolden, OfTheMachine) {
   told += Told({"run", "--quiet", "--no-preload", "--", fake.directory() + "/none"}, fake.directory(), 127, {"TIERD_DISABLE=1"});
   told += Told({"run", "--quiet", "--no-preload", "--", fake.directory()}, fake.directory(), 126, {"TIERD_DISABLE=1"});
   told += Told({"simulate", fake.directory() + "/none.trc"}, fake.directory(), 1);
+  told += Told({"simulate", fake.directory()}, fake.directory(), 1);
+  const std::string empty = fake.directory() + "/empty";
+  std::ofstream{empty};
+  told += Told(InPlace({"plan", "sequential", empty}, fake.directory()), fake.directory(), 1);
+  told += Told(InPlace({"plan", "tell", empty, kList}, fake.directory()), fake.directory(), 1);
+  told += Told(InPlace({"plan", "tell", fake.directory(), kList}, fake.directory()), fake.directory(), 1);
   Compare("machine", told);
 }
 

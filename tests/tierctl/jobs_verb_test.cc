@@ -124,6 +124,17 @@ TEST(JobVerbs, ListWaitCancel) {
   EXPECT_THAT(cancel.out, HasSubstr("cancelled"));
 }
 
+TEST(PlanVerb, RemovesWhatItCan) {
+  FakeControl fake;
+  fake.Reply("DELETE /v1/plans/1", {{"id", 1}});
+  fake.Reply("DELETE /v1/plans/2", {{"id", 2}});
+  fake.ReplyError("DELETE /v1/plans/999", 404, "not_found", "no plan 999");
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "plan", "remove", "1", "999", "2"});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_EQ(ran.err, "tierctl: no plan 999\n");
+  EXPECT_THAT(fake.Asked(), ElementsAre("DELETE /v1/plans/1", "DELETE /v1/plans/999", "DELETE /v1/plans/2"));
+}
+
 TEST(VerifyVerb, ManyPathsBecomeSeveralJobsAndOneSum) {
   FakeControl fake;
   std::vector<std::string> command{"--socket", fake.socket(), "verify"};

@@ -145,21 +145,48 @@ TEST_F(SimulateVerb, DrawsAndReplaysATrace) {
   EXPECT_THAT(Slurp(dir_ + "/c.html"), HasSubstr("<td>belady"));
 }
 
+TEST_F(SimulateVerb, APictureOnStdoutIsAllThatIsThere) {
+  const Ran svg = RunTierctl({"simulate", "-n", "500", "--svg", "-"});
+  EXPECT_EQ(svg.exit_code, 0) << svg.err;
+  EXPECT_TRUE(svg.out.starts_with("<svg ") && svg.out.ends_with("</svg>\n")) << svg.out.substr(0, 80);
+  const Ran html = RunTierctl({"simulate", "-n", "500", "--html", "-"});
+  EXPECT_TRUE(html.out.starts_with("<!DOCTYPE html>")) << html.out.substr(0, 80);
+  EXPECT_FALSE(std::filesystem::exists("-"));
+}
+
+// The first epoch fills the cache and does not count; a trace of one has no other.
+TEST_F(SimulateVerb, SaysThatEveryEpochCounts) {
+  std::ofstream(dir_ + "/t.csv") << "object,bytes\na,10\nb,10\n";
+  const Ran trace = RunTierctl({"simulate", dir_ + "/t.csv", "-p", "lru", "--skip", "3"});
+  EXPECT_EQ(trace.exit_code, 0);
+  EXPECT_THAT(trace.err, HasSubstr("--skip 3 would leave none of 1 epoch: all count"));
+  EXPECT_THAT(RunTierctl({"simulate", "-n", "100", "--epochs", "1", "-p", "lru"}).err, HasSubstr("--skip 1 would leave none of 1 epoch: all count"));
+  EXPECT_THAT(RunTierctl({"simulate", "-n", "100", "--epochs", "2", "-p", "lru"}).err, ::testing::Not(HasSubstr("--skip")));
+}
+
 TEST_F(SimulateVerb, SaysWhatIsWrong) {
   const struct {
     std::vector<std::string> arguments;
     int exit_code;
     std::string text;
   } rows[] = {
-      {{"simulate", "-p", "nothing"}, 1, "no policy is named \"nothing\""},
+      {{"simulate", "-p", "nothing"}, 64, "no policy is named \"nothing\""},
       {{"simulate", "-p", "/no/such.so"}, 1, "/no/such.so"},
       {{"simulate", "--ram", "much"}, 64, "\"much\" is neither a size nor a share"},
       {{"simulate", "--goal", "fast"}, 64, "\"fast\" is neither a size nor a share"},
       {{"simulate", "--goal", "101%"}, 64, "\"101%\" is neither a size nor a share"},
       {{"simulate", "--mode", "told"}, 64, "--mode"},
-      {{"simulate", "--nodes", "4", "--node", "4"}, 1, "node 4 of 4"},
-      {{"simulate", "--order", "backwards"}, 1, "backwards"},
+      {{"simulate", "--nodes", "4", "--node", "4"}, 64, "node 4 of 4"},
+      {{"simulate", "--order", "backwards"}, 64, "backwards"},
+      {{"simulate", "--sigma", "5"}, 64, "sigma is 0 to 4"},
+      {{"simulate", "--source-bandwidth", "0"}, 64, "\"0\" is no size"},
+      {{"simulate", "--ssd-bandwidth", "5%"}, 64, "\"5%\" is no size"},
+      {{"simulate", "--size", "0"}, 64, "\"0\" is no size"},
+      {{"simulate", "--skip", "12"}, 64, "--skip 12 leaves none of 12 epochs"},
       {{"simulate", dir_ + "/absent"}, 1, "absent"},
+      {{"simulate", dir_}, 1, "cannot be read"},
+      {{"--json", "simulate", "-n", "100", "--svg", "-"}, 64, "stdout"},
+      {{"simulate", "-n", "100", "--svg", "-", "--html", "-"}, 64, "stdout"},
       {{"simulate", "-n", "100", "--svg", dir_ + "/no/dir.svg"}, 1, "cannot be written"},
   };
   for (const auto& row : rows) {

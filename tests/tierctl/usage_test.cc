@@ -33,6 +33,16 @@ TEST(Usage, AnEmptyPathIsNone) {
   }
 }
 
+TEST(Usage, NoOptionIsIgnored) {
+  for (const std::vector<std::string>& row : std::vector<std::vector<std::string>>{{"policy", "try", "--stop"}, {"policy", "try", "--parameters", "k=1"}, {"plan", "sequential", "--batch-drop-last", "/x"},
+        {"plan", "torch-distributed", "--batch-drop-last", "/x"}, {"bench", "--seconds", "nan"}, {"simulate", "--step-us", "nan"}, {"simulate", "--readers", "inf"}, {"simulate", "--source-latency-ms", "nan"},
+        {"simulate", "--source-concurrency", "nan"}, {"simulate", "--sigma", "nan"}}) {
+    const Ran ran = RunTierctl(row);
+    EXPECT_EQ(ran.exit_code, 64) << row[0] << " " << row[1] << ": " << ran.err;
+    EXPECT_EQ(ran.out, "");
+  }
+}
+
 TEST(Usage, HelpGoesToStdout) {
   for (const std::vector<std::string>& arguments : std::vector<std::vector<std::string>>{{"--help"}, {"prefetch", "--help"}, {"config", "set", "--help"}, {"doctor", "-h"}}) {
     const Ran ran = RunTierctl(arguments);

@@ -65,23 +65,30 @@ Reads Load::All(const Study& study) const {
   return reads;
 }
 
+// What is wrong with a file is not wrong with the study.
+Status OfFile(const Status& status) { return status.code() == tierd::Code::kInvalid ? Status(tierd::Code::kCorrupt, status.message()) : status; }
+
 Result<Load> MakeLoad(const Study& study, Outcome* outcome) {
   Load load;
   if (study.trace.empty()) {
+    const std::uint64_t epochs = study.job.epochs;
+    if (study.skip >= epochs && epochs > 1) return Status(tierd::Code::kInvalid, "--skip " + std::to_string(study.skip) + " leaves none of " + std::to_string(epochs) + " epochs");
     Result<tierd::sim::Job> job = tierd::sim::Job::Create(study.job);
     if (!job.ok()) return job.status();
     outcome->dataset_bytes = static_cast<double>(job->bytes());
     outcome->objects = job->sizes().size();
+    outcome->epochs = epochs;
     outcome->epoch_bytes = job->epoch_bytes();
     load.job = std::move(job).value();
     return load;
   }
   Result<tierd::sim::Trace> trace = tierd::sim::ReadTrace(study.trace);
-  if (!trace.ok()) return trace.status();
-  if (trace->accesses.empty()) return Status(tierd::Code::kInvalid, study.trace + ": no access in it");
+  if (!trace.ok()) return OfFile(trace.status());
+  if (trace->accesses.empty()) return Status(tierd::Code::kCorrupt, study.trace + ": no access in it");
   for (const auto& object : trace->objects) outcome->dataset_bytes += static_cast<double>(object.bytes);
   for (const auto& access : trace->accesses) outcome->epoch_bytes += static_cast<double>(trace->objects[access.id].bytes);
-  outcome->epoch_bytes /= static_cast<double>(trace->epochs.size() + 1);
+  outcome->epochs = trace->epochs.size() + 1;
+  outcome->epoch_bytes /= static_cast<double>(outcome->epochs);
   outcome->objects = trace->objects.size();
   outcome->cut = trace->cut;
   outcome->lost = trace->lost;
@@ -197,8 +204,10 @@ Curve BoundOf(const Study& study, const Load& load, const Outcome& outcome) {
 }
 
 Result<const tierd_policy_ops*> FindPolicy(Registry& registry, const std::string& name) {
-  if (name.find('/') == std::string::npos) return registry.Find(name);
-  return registry.Load(std::filesystem::absolute(name).string());
+  const bool is_file = name.find('/') != std::string::npos;
+  Result<const tierd_policy_ops*> policy = is_file ? registry.Load(std::filesystem::absolute(name).string()) : registry.Find(name);
+  if (policy.ok()) return policy;
+  return is_file ? OfFile(policy.status()) : Status(tierd::Code::kInvalid, policy.status().message());
 }
 
 }  // namespace

@@ -57,6 +57,7 @@ struct Outcome {
   double dataset_bytes = 0;
   double epoch_bytes = 0;      // that one epoch reads
   std::uint64_t objects = 0;
+  std::uint64_t epochs = 0;    // of the job or trace
   std::uint64_t accesses = 0;  // simulated, all together
   double seconds = 0;          // of processor time
   double best_epoch_seconds = 0;  // with everything in RAM
@@ -70,8 +71,8 @@ struct Outcome {
   std::vector<Need> needs;        // per policy: of RAM with the SSD of the study, then of SSD with each of its sizes of RAM
 };
 
-// kNotFound: no such policy, no such file; kInvalid: the job or a parameter. Least capacities are found by halving, as if more were never slower, to a single
-// object, or to a part in kGoalSteps of the dataset where there are more.
+// kInvalid: no such policy, or what the study asks for cannot be; any other: a file, of a policy or the trace. Least capacities are found by
+// halving, as if more were never slower, to a single object, or to a part in kGoalSteps of the dataset where there are more.
 inline constexpr double kGoalSteps = 4096;
 tierd::Result<Outcome> Compute(const Study& study);
 
