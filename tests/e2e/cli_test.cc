@@ -208,6 +208,7 @@ TEST_F(CliTest, VerifyFindsADamagedRecord) {
   ASSERT_EQ(damaged, 1);
   ASSERT_TRUE(daemon.Start(options)) << daemon.output();
   ASSERT_TRUE(Eventually(5000, [&] { return daemon.Status()["tiers"]["ssd"]["state"] == "ok"; }));
+  EXPECT_EQ(CtlJson({"status"})["tiers"]["ssd"]["retired_regions"], 0);
   const Ran verified = Ctl({"verify"});
   EXPECT_EQ(verified.exit_code, 2);
   EXPECT_THAT(verified.out, HasSubstr("11 records good"));

@@ -69,6 +69,16 @@ TEST(MetricsVerb, StdoutIsWrittenToAndNotReplaced) {
   EXPECT_EQ(ReadFile(file), std::string("old\n") + kPage);
 }
 
+TEST(StatusVerb, TellsOfRegionsThatAreLeftAlone) {
+  FakeControl fake;
+  json ssd = {{"state", "ok"}, {"directory", "/nvme"}, {"capacity_bytes", 10}, {"allowed_bytes", 10}, {"used_bytes", 0}, {"objects", 0}, {"pinned_bytes", 0}, {"note", ""}, {"retired_regions", 2}};
+  fake.Reply("GET /v1/status", {{"tiers", {{"ssd", ssd}}}});
+  ssd["retired_regions"] = 0;
+  fake.Reply("GET /v1/status", {{"tiers", {{"ssd", ssd}}}});
+  EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "status"}).out, HasSubstr("/nvme; 2 regions left alone for an hour: writes failed\n"));
+  EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "status"}).out, HasSubstr("/nvme\n"));
+}
+
 // Most of it was refused before the end, and nothing is left to write then.
 TEST(MetricsVerb, ALongPageThatCannotBeWrittenIsAnError) {
   if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full";

@@ -227,6 +227,7 @@ ControlApi::Json ControlApi::TierJson() {
                   {"objects", placement.ssd_resident_objects()},
                   {"pinned_bytes", placement.pinned_bytes(1)},
                   {"write_amplification_ratio", ssd->counters().WriteAmplification()},
+                  {"retired_regions", status.retired_regions},
                   {"engine", engine_.ssd_engine_name()},
                   {"note", engine_.ssd_note()}};
   return tiers;
