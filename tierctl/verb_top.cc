@@ -1,6 +1,8 @@
 // top: the screen of top_screen.h, again and again, until q or ^C; as a list of screens where stdout is no terminal (or --batch).
 #include <poll.h>
+#include <signal.h>
 #include <sys/ioctl.h>
+#include <sys/signalfd.h>
 #include <termios.h>
 #include <unistd.h>
 
@@ -8,8 +10,10 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "tierctl/run/command.h"
 #include "tierctl/top_screen.h"
 #include "tierctl/verbs.h"
+#include "tierd/base/unique_fd.h"
 
 namespace tierctl {
 namespace {
@@ -19,13 +23,27 @@ using std::chrono::steady_clock;
 
 constexpr std::size_t kColumns = 80;
 
-// Takes keys as they are pressed, and the other screen of the terminal; gives both back at the end. ^C arrives as a key, so that the end is always reached.
+// The signals that ask us to end, as something to read: blocked, but for those that are ignored (nohup).
+tierd::UniqueFd EndSignals() {
+  sigset_t asked;
+  sigemptyset(&asked);
+  for (const int number : {SIGTERM, SIGHUP, SIGINT, SIGQUIT}) {
+    struct sigaction now {};
+    if (::sigaction(number, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) sigaddset(&asked, number);
+  }
+  tierd::UniqueFd fd(::signalfd(-1, &asked, SFD_CLOEXEC | SFD_NONBLOCK));
+  if (fd.valid()) ::sigprocmask(SIG_BLOCK, &asked, nullptr);
+  return fd;
+}
+
+// Takes keys as they are pressed, and the other screen of the terminal; gives both back at the end. ^C arrives as a key and a signal as news, so that the end is always reached.
 class Screen {
  public:
   explicit Screen(bool wanted) {
     if (!wanted || ::isatty(STDIN_FILENO) != 1 || ::tcgetattr(STDIN_FILENO, &saved_) != 0) return;
     termios raw = saved_;
     raw.c_lflag &= static_cast<tcflag_t>(~(ICANON | ECHO | ISIG));
+    signals_ = EndSignals();
     live_ = ::tcsetattr(STDIN_FILENO, TCSANOW, &raw) == 0;
     if (live_) std::fputs("\033[?1049h\033[?25l", stdout);
   }
@@ -47,15 +65,22 @@ class Screen {
     std::fwrite(out.data(), 1, out.size(), stdout);
     std::fflush(stdout);
   }
-  // False when the user wants to leave.
-  bool Wait(double seconds) const {
+  // The signal that asked for the end; 0: none did.
+  int signal_number() const { return signal_number_; }
+  // False when it is time to leave.
+  bool Wait(double seconds) {
     const auto end = steady_clock::now() + std::chrono::duration<double>(seconds);
     for (;;) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - steady_clock::now()).count();
       if (left <= 0) return true;
-      pollfd input{STDIN_FILENO, POLLIN, 0};
-      if (!live_) return ::poll(nullptr, 0, static_cast<int>(left)) <= 0;
-      if (::poll(&input, 1, static_cast<int>(left)) <= 0) continue;
+      pollfd inputs[2] = {{live_ ? STDIN_FILENO : -1, POLLIN, 0}, {signals_.get(), POLLIN, 0}};
+      if (::poll(inputs, 2, static_cast<int>(left)) <= 0) continue;
+      signalfd_siginfo news{};
+      if (inputs[1].revents != 0 && ::read(signals_.get(), &news, sizeof news) == sizeof news) {
+        signal_number_ = static_cast<int>(news.ssi_signo);
+        return false;
+      }
+      if (inputs[0].revents == 0) continue;
       char key = 0;
       if (::read(STDIN_FILENO, &key, 1) <= 0 || key == 'q' || key == 'Q' || key == 3) return false;
     }
@@ -63,6 +88,8 @@ class Screen {
 
  private:
   termios saved_{};
+  tierd::UniqueFd signals_;
+  int signal_number_ = 0;
   bool live_ = false;
 };
 
@@ -74,7 +101,7 @@ void SizeOfTerminal(std::size_t* columns, std::size_t* rows) {
 }
 
 // Looks until the user has enough, or the daemon does not answer.
-Answer Show(Context& context, const Screen& screen) {
+Answer Show(Context& context, Screen& screen) {
   json before_status = json::object(), before_jobs = json::array();
   auto looked = steady_clock::now();
   for (std::uint64_t n = 0; context.command.count == 0 || n < context.command.count; ++n) {
@@ -103,10 +130,13 @@ Answer Show(Context& context, const Screen& screen) {
 
 int Top(Context& context) {
   Answer end;
+  int signal_number = 0;
   {
-    const Screen screen(!context.command.batch && !context.output.json() && ::isatty(STDOUT_FILENO) == 1);
+    Screen screen(!context.command.batch && !context.output.json() && ::isatty(STDOUT_FILENO) == 1);
     end = Show(context, screen);
+    signal_number = screen.signal_number();
   }
+  if (signal_number != 0) run::EndBySignal(signal_number);
   return end.ok() ? kExitOk : context.output.Fail(end);
 }
 

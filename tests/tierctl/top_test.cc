@@ -1,12 +1,19 @@
 // The screen of `top` from two looks, and the verb by itself.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
+#include <pty.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <termios.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <sstream>
 
 #include "fake_control.h"
 #include "run_tierctl.h"
+#include "tierd/base/unique_fd.h"
 #include "tierctl/top_screen.h"
 
 namespace tierctl {
@@ -97,6 +104,47 @@ TEST(TopVerb, GivesTheTerminalBack) {
   EXPECT_THAT(ran.out, HasSubstr("\033[?1049h"));
   EXPECT_THAT(ran.out, HasSubstr("tierd 0.1.0 pid 4711: ok"));
   EXPECT_THAT(ran.out, HasSubstr("\033[?1049l"));
+}
+
+// As by q: whoever ends it finds the terminal as it was, and the exit status says what ended it.
+TEST(TopVerb, GivesTheTerminalBackWhenItIsEnded) {
+  FakeControl fake;
+  fake.Reply("GET /v1/status", StatusAt(5, 0, 0));
+  fake.Reply("GET /v1/jobs", {{"jobs", json::array()}});
+  const std::string socket = fake.socket();
+  for (const int number : {SIGTERM, SIGHUP, SIGINT}) {
+    int master = -1, slave = -1;
+    ASSERT_EQ(::openpty(&master, &slave, nullptr, nullptr, nullptr), 0);
+    const tierd::UniqueFd ours(master), terminal(slave);
+    termios before{}, after{};
+    ASSERT_EQ(::tcgetattr(slave, &before), 0);
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      for (int fd = 0; fd <= 2; ++fd) ::dup2(slave, fd);
+      ::execl(TIERCTL_BINARY, "tierctl", "--socket", socket.c_str(), "top", "-d", "60", nullptr);
+      ::_exit(127);
+    }
+    std::string seen;
+    const auto read_until = [&](const char* text) {
+      char buffer[4096];
+      pollfd input{master, POLLIN, 0};
+      while (seen.find(text) == std::string::npos && ::poll(&input, 1, 10'000) > 0) {
+        const ssize_t n = ::read(master, buffer, sizeof buffer);
+        if (n <= 0) return;
+        seen.append(buffer, static_cast<std::size_t>(n));
+      }
+    };
+    read_until("pid 4711");
+    ::kill(pid, number);
+    int status = 0;
+    ::waitpid(pid, &status, 0);
+    EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == number) << status;
+    EXPECT_EQ(::tcgetattr(slave, &after), 0);
+    EXPECT_EQ(after.c_lflag, before.c_lflag) << number;
+    pollfd rest{master, POLLIN, 0};
+    if (::poll(&rest, 1, 0) > 0) read_until("\033[?1049l");
+    EXPECT_THAT(seen, HasSubstr("\033[?1049l"));
+  }
 }
 
 }  // namespace
