@@ -16,7 +16,6 @@ constexpr unsigned kMostEntries = 512;
 // How long the destructor lets requests end, so that only hung ones are left behind.
 constexpr std::int64_t kGraceNs = 200'000'000;
 constexpr std::int64_t kNsPerMs = 1'000'000;
-constexpr std::size_t kBatch = 64;
 
 }  // namespace
 
@@ -186,21 +185,30 @@ void UringEngine::SubmitRings() {
 
 std::size_t UringEngine::Poll(std::size_t budget) {
   event_.Clear();
-  std::size_t ran = TakeFrom(*transfers_, budget);
-  ran += TakeFrom(*files_, budget - ran);
+  std::size_t ran = 0;
+  try {
+    ran = TakeFrom(*transfers_, budget);
+    ran += TakeFrom(*files_, budget - ran);
+  } catch (...) {
+    event_.Signal();  // nothing else announces what is left of the batch
+    throw;
+  }
   Flush();
   // What the budget left; and task work that the kernel put off in the middle of a batch, which it does not announce again.
-  if (transfers_->HasCompletions() || files_->HasCompletions()) event_.Signal();
+  if (batch_next_ < batch_end_ || transfers_->HasCompletions() || files_->HasCompletions()) event_.Signal();
   return ran;
 }
 
+// What a callback throws ends the turn; the ring has given up the whole batch by then, so the rest of it is kept for the next one.
 std::size_t UringEngine::TakeFrom(UringRing& ring, std::size_t budget) {
-  UringRing::Completion batch[kBatch];
   std::size_t ran = 0;
   while (ran < budget) {
-    const unsigned taken = ring.Take(batch, static_cast<unsigned>(std::min(kBatch, budget - ran)));
-    if (taken == 0) break;
-    for (unsigned i = 0; i < taken; ++i) ran += OnCompletion(batch[i]) ? 1 : 0;
+    if (batch_next_ == batch_end_) {
+      batch_next_ = 0;
+      batch_end_ = ring.Take(batch_.data(), static_cast<unsigned>(std::min(kBatch, budget - ran)));
+      if (batch_end_ == 0) break;
+    }
+    ran += OnCompletion(batch_[batch_next_++]) ? 1 : 0;
   }
   return ran;
 }

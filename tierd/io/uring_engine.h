@@ -6,6 +6,7 @@
 // nothing here that can block: what does is done by the kernel's io-wq workers.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <memory>
 
@@ -77,6 +78,10 @@ class UringEngine final : public IoEngine {
   std::size_t compensated_ = 0;
   unsigned workers_shared_ = 0;  // what this engine has put into share_
   EngineCounters counters_;
+  static constexpr std::size_t kBatch = 64;
+  std::array<UringRing::Completion, kBatch> batch_;  // taken from a ring; [batch_next_, batch_end_) are still to be run
+  unsigned batch_next_ = 0;
+  unsigned batch_end_ = 0;
 };
 
 }  // namespace tierd::io
