@@ -173,6 +173,7 @@ bool MaterialiseAsIs(int fd, Conversion why) {
 }
 
 void MaterialiseFile(std::uint64_t inode, int at) {
+  MakeCopiesFile(inode, at);
   char path[32];
   for (int fd = 0; fd < kTable && OpenDescriptions() != 0; ++fd) {
     if (!IsOurs(fd)) continue;

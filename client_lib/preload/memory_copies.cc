@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -55,8 +56,19 @@ Copy* CopyBehind(int fd) {
   return nullptr;
 }
 
-// The file that it is a copy of; -ENOLCK: there is another one at its path, or none.
-int OpenOriginal(const Copy& copy) {
+// What is at `path`, if it is that file; else -ENOLCK.
+int OpenFile(const char* path, int flags, std::uint64_t inode) {
+  int fd = raw::Open(AT_FDCWD, path, flags);
+  if (fd == -EPERM) fd = raw::Open(AT_FDCWD, path, flags & ~O_NOATIME);
+  if (fd < 0) return -ENOLCK;
+  struct stat st;
+  if (raw::Stat(fd, st) == 0 && st.st_ino == inode) return fd;
+  CloseOwnFile(fd);
+  return -ENOLCK;
+}
+
+// The file that it is a copy of, by its path or by that number (-1: none); -ENOLCK: there is another one, or none.
+int OpenOriginal(const Copy& copy, int at) {
   Room room;
   if (room.Get() == nullptr) return -ENOLCK;
   char* const path = room.Get()->text;
@@ -64,13 +76,10 @@ int OpenOriginal(const Copy& copy) {
   std::strcpy(path, copy.path);
   const int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | copy.flags;
   if (copy.inode.load(std::memory_order_acquire) != inode) return -ENOLCK;  // it has just made room for another copy
-  int fd = raw::Open(AT_FDCWD, path, flags);
-  if (fd == -EPERM) fd = raw::Open(AT_FDCWD, path, flags & ~O_NOATIME);
-  if (fd < 0) return -ENOLCK;
-  struct stat st;
-  if (raw::Stat(fd, st) == 0 && st.st_ino == original) return fd;
-  CloseOwnFile(fd);
-  return -ENOLCK;
+  const int fd = OpenFile(path, flags, original);
+  if (fd >= 0 || at < 0) return fd;
+  ::snprintf(path, 32, "/proc/self/fd/%d", at);
+  return OpenFile(path, flags, original);
 }
 
 void CloseMailbox(const Copy& copy) {
@@ -131,7 +140,7 @@ void BecomeFile(Copy& copy, int fd, int original) {
 
 // In a vfork child, whose numbers are its own and whose memory is its parent's: that number alone, and what is known of it stays.
 int ReplaceForChild(const Copy& copy, int fd) {
-  const int original = OpenOriginal(copy);
+  const int original = OpenOriginal(copy, -1);
   if (original < 0) return original;
   raw::Call(SYS_lseek, original, raw::Call(SYS_lseek, fd, 0, SEEK_CUR), SEEK_SET);
   Replace(fd, original);
@@ -192,7 +201,7 @@ bool memory_copies_detail::Show(struct stat& st) {
   return false;
 }
 
-int memory_copies_detail::Reopen(int fd) {
+int memory_copies_detail::Reopen(int fd, int at) {
   Copy* const copy = CopyBehind(fd);
   if (copy == nullptr) return 0;
   if (vfork_depth != 0) return ReplaceForChild(*copy, fd);
@@ -203,7 +212,7 @@ int memory_copies_detail::Reopen(int fd) {
     original = mailbox >= 0 ? TakeFromMailbox(mailbox) : -ENOENT;
   }
   const bool opened = original < 0;
-  if (opened) original = OpenOriginal(*copy);  // may take its time
+  if (opened) original = OpenOriginal(*copy, at);  // may take its time
   if (original < 0) return original;
   {
     const SpinLock lock(lock_word);
@@ -215,6 +224,15 @@ int memory_copies_detail::Reopen(int fd) {
   }
   CloseOwnFile(original);
   return CopyBehind(fd) == nullptr ? 0 : -ENOLCK;
+}
+
+void memory_copies_detail::ReopenFile(std::uint64_t inode, int at) {
+  for (const Copy& copy : copies) {
+    if (copy.numbers.load(std::memory_order_relaxed) == 0 || copy.facts.ino != inode) continue;
+    int fd = 0;
+    while (fd < static_cast<int>(raw::kWatched) && copy_of[fd].load(std::memory_order_relaxed) != &copy - copies + 1) ++fd;
+    if (fd < static_cast<int>(raw::kWatched)) (void)Reopen(fd, at);
+  }
 }
 
 }  // namespace tierd::preload

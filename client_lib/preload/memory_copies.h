@@ -17,7 +17,8 @@ namespace tierd::preload {
 namespace memory_copies_detail {
 extern std::atomic<std::uint32_t> count;
 bool Show(struct stat& st);
-int Reopen(int fd);
+int Reopen(int fd, int at = -1);
+void ReopenFile(std::uint64_t inode, int at);
 void NameCopy(int fd);
 void CopyToo(int from, int to);
 void Forget(int fd);
@@ -47,5 +48,10 @@ inline bool ShowCopied(struct stat& st) { return AnyCopies() && memory_copies_de
 inline int MakeLockable(int fd) { return AnyCopies() ? memory_copies_detail::Reopen(fd) : 0; }
 // The same before a call that changes the file, names it, runs it or asks where it lies. -ESTALE: a copy must not answer for it.
 inline int MakeFile(int fd) { return MakeLockable(fd) != 0 ? -ESTALE : 0; }
+
+// All copies of that file, which is about to change or has: as MaterialiseFile, whose part this is.
+inline void MakeCopiesFile(std::uint64_t inode, int at) {
+  if (AnyCopies()) memory_copies_detail::ReopenFile(inode, at);
+}
 
 }  // namespace tierd::preload

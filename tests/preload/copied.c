@@ -113,11 +113,49 @@ static int check_run(void) {
   }
   return 0;
 }
+/* What this process changes, it sees at once: by a descriptor of before a fork too, at its offset. A child sees its own changes. */
+static int puts_at(const char *name, const char *text, long at) {
+  int fd = open(name, O_WRONLY);
+  return fd >= 0 && pwrite(fd, text, strlen(text), at) == (ssize_t)strlen(text) && close(fd) == 0;
+}
+static int reads_on(int fd, const char *text) {
+  char bytes[32];
+  return read(fd, bytes, strlen(text)) == (ssize_t)strlen(text) && memcmp(bytes, text, strlen(text)) == 0;
+}
+static int open_old_and_fork(const char *check) {
+  static const struct timespec times[2] = {{5, 0}, {1500000000, 0}};
+  snprintf(path, sizeof path, "%s.%s", program, check);
+  return utimensat(AT_FDCWD, path, times, 0) == 0 ? open_and_fork(check) : -1;
+}
+static int check_written(void) {
+  struct stat st, open_st;
+  int fd = open_old_and_fork("written"), again = dup(fd);
+  CHECK(fd >= 0 && again >= 0 && puts_at(path, "new", 4) && reads_on(fd, "new") && lseek(again, 0, SEEK_CUR) == 7);
+  CHECK(stat(path, &st) == 0 && puts_at(path, "more", st.st_size) && lseek(fd, -4, SEEK_END) == st.st_size && reads_on(again, "more") && close(fd) == 0 && close(again) == 0);
+  fd = open_old_and_fork("written");
+  CHECK(fd >= 0 && truncate(path, 7) == 0 && reads_on(fd, "new") && !reads_on(fd, "m") && fstat(fd, &st) == 0 && st.st_size == 7 && close(fd) == 0);
+  fd = open_old_and_fork("written");
+  pid_t child = fd < 0 ? -1 : fork();
+  if (child == 0) _exit(!puts_at(path, "own", 4) || !reads_on(fd, "own"));
+  CHECK(ends_well(child) && close(fd) == 0);
+  return 0;
+}
+/* By another name than that by which it was opened, which leads nowhere by then. */
+static int check_renamed(void) {
+  char command[9000];
+  struct stat st;
+  int fd = open_and_fork("renamed");
+  snprintf(command, sizeof command, "LD_PRELOAD= mv '%s' '%s'", path, other);
+  CHECK(fd >= 0 && system(command) == 0 && puts_at(other, "new", 4) && reads_on(fd, "new") && unlink(other) == 0);
+  return fstat(fd, &st) != 0 || st.st_nlink != 0 || close(fd) != 0;
+}
 /* There is another file where it was: that one is not changed, and nobody is told that something was. */
 static int check_gone(void) {
+  char command[9000];
   struct stat st;
   int fd = open_and_fork("gone");
-  CHECK(fd >= 0 && rename(path, other) == 0);
+  snprintf(command, sizeof command, "LD_PRELOAD= mv '%s' '%s'", path, other);
+  CHECK(fd >= 0 && system(command) == 0);
   int made = open(path, O_CREAT | O_EXCL | O_WRONLY, 0640);
   CHECK(made >= 0 && close(made) == 0);
   const int result = fchmod(fd, 0711), error = errno;
@@ -128,7 +166,7 @@ static int check_gone(void) {
 
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"mode", check_mode}, {"times", check_times}, {"owner", check_owner}, {"attribute", check_attribute}, {"file_system", check_file_system},
-                                        {"flags", check_flags}, {"name", check_name}, {"run", check_run}, {"gone", check_gone}};
+                                        {"flags", check_flags}, {"name", check_name}, {"run", check_run}, {"written", check_written}, {"renamed", check_renamed}, {"gone", check_gone}};
   if (argc < 2) return 64;
   umask(0);
   program = argv[1];
