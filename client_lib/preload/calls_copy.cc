@@ -10,6 +10,7 @@
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/src/accounting.h"
 #include "tier/tier.h"
@@ -116,7 +117,10 @@ int CheckTarget(int fd) {
 }  // namespace
 
 TIERD_EXPORT(ssize_t, copy_file_range, int from, off64_t* from_offset, int to, off64_t* to_offset, size_t count, unsigned flags) {
-  if (!Emulate(from)) return Next_copy_file_range()(from, from_offset, to, to_offset, count, flags);
+  if (!Emulate(from)) {
+    (void)MakeFile(from);  // memory is another file system
+    return Next_copy_file_range()(from, from_offset, to, to_offset, count, flags);
+  }
   CancellationPoint();
   if (flags != 0) return Result(ssize_t{-EINVAL});
   if (Emulate(to)) return Result(ssize_t{-EBADF});

@@ -119,9 +119,14 @@ int IoctlOurs(int fd, unsigned long request, void* argument) {
   return Next_ioctl()(fd, request, argument);
 }
 
-// FICLONE names its source by number. Cloning across file systems is refused without asking the source.
-int CloneFromOurs(int to, unsigned long request, void* argument) {
-  const int from = request == FICLONE ? static_cast<int>(reinterpret_cast<long>(argument)) : static_cast<int>(static_cast<file_clone_range*>(argument)->src_fd);
+// FICLONE names its source by number: that; -1: it is another request.
+int CloneSource(unsigned long request, void* argument) {
+  if (request == FICLONE) return static_cast<int>(reinterpret_cast<long>(argument));
+  return request == FICLONERANGE && argument != nullptr ? static_cast<int>(static_cast<file_clone_range*>(argument)->src_fd) : -1;
+}
+
+// Cloning across file systems is refused without asking the source.
+int CloneFromOurs(int to, int from, unsigned long request, void* argument) {
   int source = -1;
   {
     const Using use(from);
@@ -139,13 +144,8 @@ int CloneFromOurs(int to, unsigned long request, void* argument) {
   return Next_ioctl()(to, request, argument);
 }
 
-// What is asked of a file, or set, that is not its bytes.
-bool IsOfFile(unsigned long request) { return _IOC_TYPE(request) == 'f' || _IOC_TYPE(request) == 'X'; }
-
-bool ClonesFromOurs(unsigned long request, void* argument) {
-  if (request == FICLONE) return Emulate(static_cast<int>(reinterpret_cast<long>(argument)));
-  return request == FICLONERANGE && argument != nullptr && Emulate(static_cast<int>(static_cast<file_clone_range*>(argument)->src_fd));
-}
+// What is asked of a file, or set, that is not its bytes; or what it has in common with others (FIDEDUPERANGE).
+bool IsOfFile(unsigned long request) { return _IOC_TYPE(request) == 'f' || _IOC_TYPE(request) == 'X' || _IOC_TYPE(request) == _IOC_TYPE(FIDEDUPERANGE); }
 
 }  // namespace
 
@@ -155,7 +155,10 @@ TIERD_EXPORT(int, ioctl, int fd, unsigned long request, ...) {
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
   if (Emulate(fd)) return IoctlOurs(fd, request, argument);
-  if (ClonesFromOurs(request, argument)) [[unlikely]] return CloneFromOurs(fd, request, argument);
+  if (const int from = CloneSource(request, argument); from >= 0) [[unlikely]] {
+    if (Emulate(from)) return CloneFromOurs(fd, from, request, argument);
+    (void)MakeFile(from);
+  }
   if (IsOfFile(request)) {
     if (const int error = MakeFile(fd); error != 0) return Result(error);
   }
@@ -198,8 +201,9 @@ TIERD_ALIAS(int, lio_listio64, lio_listio, int, aiocb* const*, int, sigevent*)
 
 namespace {
 
+// A copy in memory, of a file that cannot be had any more, is sent as it is: the receiver finds the bytes.
 void MaterialiseSent(const msghdr* message) {
-  if (message == nullptr || message->msg_control == nullptr || OpenDescriptions() == 0) return;
+  if (message == nullptr || message->msg_control == nullptr || (OpenDescriptions() == 0 && !AnyCopies())) return;
   auto* const head = const_cast<msghdr*>(message);
   for (cmsghdr* part = CMSG_FIRSTHDR(head); part != nullptr; part = CMSG_NXTHDR(head, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
@@ -208,6 +212,7 @@ void MaterialiseSent(const msghdr* message) {
       int fd;
       std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
       if (Emulate(fd)) (void)Materialise(fd, Conversion::kScmRights);
+      (void)MakeFile(fd);
     }
   }
 }

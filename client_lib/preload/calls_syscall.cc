@@ -11,6 +11,7 @@
 #include <sys/mount.h>
 #include <sys/resource.h>
 #include <sys/sendfile.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/uio.h>
@@ -76,6 +77,8 @@ bool OnNumbers(long number, const Arguments& args, long* result) {
     case SYS_fgetxattr: *result = ::fgetxattr(args.Int(0), args.Path(1), args.At<void>(2), args.Size(3)); return true;
     case SYS_flistxattr: *result = ::flistxattr(args.Int(0), args.At<char>(1), args.Size(2)); return true;
     case SYS_fstat: *result = __real_fstat64(args.Int(0), args.At<struct stat>(1)); return true;
+    case SYS_sendmsg: *result = ::sendmsg(args.Int(0), args.At<const msghdr>(1), args.Int(2)); return true;
+    case SYS_sendmmsg: *result = ::sendmmsg(args.Int(0), args.At<mmsghdr>(1), args.Unsigned(2), args.Int(3)); return true;
     case SYS_setrlimit: *result = ::setrlimit64(args.Int(0), args.At<const rlimit64>(1)); return true;
     case SYS_prlimit64:
       *result = ::prlimit64(args.Int(0), static_cast<__rlimit_resource>(args.Int(1)), args.At<const rlimit64>(2), args.At<rlimit64>(3));
@@ -167,8 +170,6 @@ void Prepare(long number, const Arguments& args) {
     case SYS_ppoll:
       for (size_t i = 0; i < args.Size(1); ++i) RealNow(args.At<pollfd>(0)[i].fd);
       break;
-    case SYS_sendmsg:
-    case SYS_sendmmsg: MaterialiseAll(Conversion::kScmRights); break;
     default: break;
   }
   // The first argument of most calls that take a descriptor; of others a number that happens to be one of ours only makes it slower.

@@ -5,6 +5,7 @@
 #include <linux/fs.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
@@ -113,6 +114,52 @@ static int check_run(void) {
   }
   return 0;
 }
+/* Of memory that is sealed against writing. */
+static int is_copy(int fd) {
+  const int seals = fcntl(fd, F_GET_SEALS);
+  return seals > 0 && (seals & F_SEAL_WRITE) != 0;
+}
+static int check_sent(void) {
+  for (int way = 0; way < 3; ++way) {
+    int ends[2], got, fd = open_and_fork("sent");
+    char byte = 0, control[CMSG_SPACE(sizeof fd)] __attribute__((aligned(8))) = "";
+    struct iovec part = {&byte, 1};
+    struct mmsghdr one = {{.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control}};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&one.msg_hdr);
+    head->cmsg_level = SOL_SOCKET, head->cmsg_type = SCM_RIGHTS, head->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(head), &fd, sizeof fd);
+    CHECK(fd >= 0 && socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0);
+    CHECK((way == 0 ? sendmsg(ends[0], &one.msg_hdr, 0) : way == 1 ? sendmmsg(ends[0], &one, 1, 0) : syscall(SYS_sendmsg, ends[0], &one.msg_hdr, 0)) == 1);
+    CHECK(recvmsg(ends[1], &one.msg_hdr, 0) == 1 && (memcpy(&got, CMSG_DATA(CMSG_FIRSTHDR(&one.msg_hdr)), sizeof got), got != fd));
+    CHECK(!is_copy(got) && lseek(got, 0, SEEK_CUR) == 4 && lseek(got, 6, SEEK_SET) == 6 && lseek(fd, 0, SEEK_CUR) == 6);
+    close(got), close(fd), close(ends[0]), close(ends[1]);
+  }
+  return 0;
+}
+/* As from a descriptor that no fork has touched. */
+static int check_cloned(void) {
+  struct stat st;
+  for (int way = 0; way < 4; ++way) {
+    long done[2];
+    int errors[2], fds[2] = {open_and_fork("cloned"), open(path, O_RDONLY | O_DSYNC)}; /* a flag that is not served */
+    for (int i = 0; i < 2; ++i) {
+      int out = open(other, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+      struct file_clone_range range = {.src_fd = fds[i]};
+      CHECK(fds[i] >= 0 && out >= 0);
+      off64_t at = 0;
+      errno = 0;
+      done[i] = way == 0   ? copy_file_range(fds[i], &at, out, NULL, 100, 0)
+                : way == 1 ? syscall(SYS_copy_file_range, fds[i], &at, out, NULL, 100, 0)
+                : way == 2 ? ioctl(out, FICLONE, fds[i])
+                           : ioctl(out, FICLONERANGE, &range);
+      errors[i] = errno;
+      CHECK(close(out) == 0 && stat(other, &st) == 0 && close(fds[i]) == 0 && unlink(other) == 0);
+    }
+    if (done[0] != done[1] || errors[0] != errors[1]) printf("way %d: %ld (%d), of the file %ld (%d)\n", way, done[0], errors[0], done[1], errors[1]);
+    CHECK(done[0] == done[1] && errors[0] == errors[1]);
+  }
+  return 0;
+}
 /* What this process changes, it sees at once: by a descriptor of before a fork too, at its offset. A child sees its own changes. */
 static int puts_at(const char *name, const char *text, long at) {
   int fd = open(name, O_WRONLY);
@@ -166,7 +213,7 @@ static int check_gone(void) {
 
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"mode", check_mode}, {"times", check_times}, {"owner", check_owner}, {"attribute", check_attribute}, {"file_system", check_file_system},
-                                        {"flags", check_flags}, {"name", check_name}, {"run", check_run}, {"written", check_written}, {"renamed", check_renamed}, {"gone", check_gone}};
+                                        {"flags", check_flags}, {"name", check_name}, {"run", check_run}, {"sent", check_sent}, {"cloned", check_cloned}, {"written", check_written}, {"renamed", check_renamed}, {"gone", check_gone}};
   if (argc < 2) return 64;
   umask(0);
   program = argv[1];
