@@ -84,6 +84,7 @@ bool BelowKnownSources(const char* path) {
   const std::int64_t now_ns = client::CoarseNs();
   if (client.WithoutDaemon(now_ns) != abi::Fallback::kNone || IsSystem(path)) return false;
   if (StackIsSmall()) return false;
+  const client::KeepErrno keep;  // looking for the daemon makes calls that fail
   const SlowPath slow;
   abi::Fallback why;
   const client::Session* const session = slow.entered() ? client.Acquire(now_ns, &why) : nullptr;

@@ -117,6 +117,32 @@ static int check_by_hand_rare(void) { /* converts */
   return close(fd);
 }
 
+/* What succeeds leaves errno alone, the call that looks for the daemon too: each in a process that has made none before. */
+static int succeeds(int call) {
+  char directory[4096];
+  struct stat st;
+  snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(path, '/') - path), path);
+  errno = 77;
+  switch (call) {
+    case 0: return open(path, O_RDONLY) >= 0;
+    case 1: return stat(path, &st) == 0;
+    case 2: return access(path, R_OK) == 0;
+    case 3: return fopen(path, "r") != NULL;
+    default: return opendir(directory) != NULL;
+  }
+}
+static int check_errno(void) {
+  for (int call = 0; call < 5; ++call) {
+    int status;
+    pid_t child = fork();
+    if (child == 0) _exit(!succeeds(call) || errno != 77);
+    CHECK(waitpid(child, &status, 0) == child);
+    if (status != 0) printf("call %d\n", call);
+    CHECK(status == 0);
+  }
+  return 0;
+}
+
 static int check_access(void) {
   char name[4096];
   CHECK(access(path, F_OK) == 0 && access(path, R_OK) == 0 && faccessat(AT_FDCWD, path, R_OK, 0) == 0 && euidaccess(path, R_OK) == 0);
@@ -546,7 +572,7 @@ int main(int argc, char **argv) {
                                         {"by_hand_rare", check_by_hand_rare}, {"access", check_access}, {"links", check_links},
                                         {"small_stacks", check_small_stacks}, {"changes_without_numbers", check_changes_without_numbers},
                                         {"writers", check_writers}, {"roots", check_roots}, {"listings", check_listings}, {"streams", check_streams}, {"made", check_made},
-                                        {"changes_by_hand", check_changes_by_hand}, {"exchanged", check_exchanged}, {"deleted", check_deleted}, {"ends", check_ends}, {"dots", check_dots}, {"rewound", check_rewound}, {"exact", check_exact}};
+                                        {"changes_by_hand", check_changes_by_hand}, {"exchanged", check_exchanged}, {"deleted", check_deleted}, {"ends", check_ends}, {"dots", check_dots}, {"rewound", check_rewound}, {"exact", check_exact}, {"errno", check_errno}};
   if (argc < 2) return 64;
   path = argv[1];
   return RUN_CHECKS(checks, argc, argv, 2);

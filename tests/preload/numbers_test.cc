@@ -107,6 +107,13 @@ TEST_F(PreloadNumbersTest, ThatEndInADotAreDirectories) {
   EXPECT_EQ(served.report.value("opened", 0u), 4u) << served.report.dump();
 }
 
+TEST_F(PreloadNumbersTest, TheCallThatLooksForTheDaemonLeavesErrnoAlone) {
+  job_.environment.emplace_back("TIERD_PREFIX", "");
+  const JobResult served = BareThenServed({PRELOAD_NAMES, Of("numbers"), "errno"});
+  EXPECT_EQ(served.report.value("opened", 0u), 2u) << served.report.dump();
+  EXPECT_EQ(served.report.value("stats", 0u), 2u) << served.report.dump();
+}
+
 TEST_F(PreloadNumbersTest, ListingsThatAreBegunAnewNeedNoDaemon) {
   job_.environment.emplace_back("DAEMON", std::to_string(daemon_.pid()));
   const JobResult served = Run(PRELOAD_NAMES, "1500", "rewound");
