@@ -78,7 +78,6 @@ FILE* StreamOfOurs(int fd, const char* mode) {
   }
   FILE* const stream = ::fopencookie(reinterpret_cast<void*>(static_cast<long>(fd)), "r", {&CookieRead, nullptr, &CookieSeek, &CookieClose});
   if (stream == nullptr) return nullptr;
-  if (std::strchr(mode, 'e') != nullptr) SetCloseOnExec(fd, true);
   stream->_fileno = fd;  // a field that libc itself leaves alone in such a stream
   NoteCookieStream(fd, stream);
   return stream;

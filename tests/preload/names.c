@@ -522,6 +522,14 @@ static int check_deleted(void) {
   return fchdir(start) | close(start) | close(directory);
 }
 
+static int check_fdopen(void) { /* of the modes it takes, the one that is open's alone changes nothing */
+  int fd = open(path, O_RDONLY);
+  FILE *stream = fdopen(fd, "rbe");
+  CHECK(stream != NULL && fileno(stream) == fd && fcntl(fd, F_GETFD) == 0 && getc(stream) == 0 && fclose(stream) == 0);
+  fd = open(path, O_RDONLY | O_CLOEXEC);
+  CHECK((stream = fdopen(fd, "r")) != NULL && fcntl(fd, F_GETFD) == FD_CLOEXEC && fclose(stream) == 0);
+  return 0;
+}
 static int check_streams(void) { /* the wide one converts */
   char name[4096];
   uint32_t numbers[3000];
@@ -571,7 +579,7 @@ int main(int argc, char **argv) {
   static const struct check checks[] = {{"reopened", check_reopened}, {"placeholder", check_placeholder}, {"by_hand", check_by_hand},
                                         {"by_hand_rare", check_by_hand_rare}, {"access", check_access}, {"links", check_links},
                                         {"small_stacks", check_small_stacks}, {"changes_without_numbers", check_changes_without_numbers},
-                                        {"writers", check_writers}, {"roots", check_roots}, {"listings", check_listings}, {"streams", check_streams}, {"made", check_made},
+                                        {"writers", check_writers}, {"roots", check_roots}, {"listings", check_listings}, {"fdopen", check_fdopen}, {"streams", check_streams}, {"made", check_made},
                                         {"changes_by_hand", check_changes_by_hand}, {"exchanged", check_exchanged}, {"deleted", check_deleted}, {"ends", check_ends}, {"dots", check_dots}, {"rewound", check_rewound}, {"exact", check_exact}, {"errno", check_errno}};
   if (argc < 2) return 64;
   path = argv[1];

@@ -85,7 +85,7 @@ TEST_F(PreloadNumbersTest, AreFoundByEveryName) {
     const char* counter;  // what must have come from the cache
     unsigned at_least;
   } cases[] = {{"reopened", 20, "opened", 20}, {"placeholder", 1, "opened", 2}, {"by_hand", 0, "opened", 2}, {"by_hand_rare", 1, "opened", 1}, {"access", 0, "stats", 4},
-               {"links", 0, "opened", 2}, {"listings", 0, "listings", 1}, {"made", 0, "listings", 2}, {"changes_by_hand", -1, "stats", 20}, {"exchanged", 0, "opened", 4}, {"deleted", 0, "opened", 2}, {"streams", 1, "opened", 3}};
+               {"links", 0, "opened", 2}, {"listings", 0, "listings", 1}, {"made", 0, "listings", 2}, {"changes_by_hand", -1, "stats", 20}, {"exchanged", 0, "opened", 4}, {"deleted", 0, "opened", 2}, {"fdopen", 0, "opened", 2}, {"streams", 1, "opened", 3}};
   for (const auto& c : cases) {
     SCOPED_TRACE(c.check);
     const JobResult served = Run(PRELOAD_NAMES, "1500", c.check);
