@@ -33,7 +33,7 @@ ssize_t WriteTo(int fd, const void* data, std::size_t bytes) { return Result(raw
 // Up to `count` bytes of the file from `offset` on to `write`, whose result it is; or what ReadCached says when it fails.
 template <typename Write>
 ssize_t WriteOut(Description& d, std::uint64_t offset, std::size_t count, Write write) {
-  if (offset >= d.size()) return 0;
+  if (offset >= d.size() || count == 0) return 0;  // a write of nothing would be a message
   if (count > d.size() - offset) count = static_cast<std::size_t>(d.size() - offset);
   if (count > 0x7ffff000) count = 0x7ffff000;
   if (d.whole) {
@@ -92,12 +92,22 @@ Moved WriteFrom(int fd, off64_t* offset, std::size_t count, ssize_t* result, Wri
   }
 }
 
+// What sendfile asks of the descriptor that it writes to, though there be nothing to write.
+int CheckReceiver(int fd) {
+  const long flags = raw::Call(SYS_fcntl, fd, F_GETFL);
+  if (flags < 0 || (flags & O_PATH) != 0 || (flags & O_ACCMODE) == O_RDONLY) return -EBADF;
+  struct stat st;
+  return (flags & O_APPEND) != 0 && (raw::Stat(fd, st) != 0 || !S_ISFIFO(st.st_mode)) ? -EINVAL : 0;
+}
+
 }  // namespace
 
 TIERD_EXPORT(ssize_t, sendfile, int to, int from, off64_t* offset, size_t count) {
+  if (!Emulate(from)) return Next_sendfile()(to, from, offset, count);
+  if (const int error = CheckReceiver(to); error != 0) return Result(static_cast<ssize_t>(error));
   ssize_t result;
   const auto write = [&](const void* data, std::size_t bytes) { return WriteTo(to, data, bytes); };
-  if (Emulate(from) && WriteFrom(from, offset, count, &result, write) == Moved::kDone) return result;
+  if (WriteFrom(from, offset, count, &result, write) == Moved::kDone) return result;
   return Next_sendfile()(to, from, offset, count);
 }
 TIERD_ALIAS(ssize_t, sendfile64, sendfile, int, int, off64_t*, size_t)

@@ -440,13 +440,32 @@ static int check_no_calls(void) {
   return 0;
 }
 
+/* What the kernel refuses, or does not send. */
+static int check_not_sent(void) {
+  char name[4096], bytes[8];
+  int ends[2], pipes[2], fd = open(path, O_RDONLY), reader = open(other, O_RDONLY | O_DSYNC); /* a flag that is not served */
+  off_t start = 0, end = lseek(fd, 0, SEEK_END), before = -1;
+  snprintf(name, sizeof name, "%s.appended", path);
+  int appended = open(name, O_WRONLY | O_CREAT | O_APPEND, 0600);
+  CHECK(fd >= 0 && reader >= 0 && appended >= 0 && socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends) == 0 && pipe(pipes) == 0 && fcntl(pipes[1], F_SETFL, O_APPEND) == 0);
+  CHECK(sendfile(ends[0], fd, &start, 0) == 0 && sendfile(ends[0], fd, &end, 10) == 0 && recv(ends[1], bytes, sizeof bytes, MSG_DONTWAIT) == -1 && errno == EAGAIN);
+  for (size_t count = 0; count < 9; count += 4) {
+    CHECK(sendfile(appended, fd, &start, count) == -1 && errno == EINVAL);
+    CHECK(sendfile(reader, fd, &start, count) == -1 && errno == EBADF && sendfile(-1, fd, &start, count) == -1 && errno == EBADF);
+    CHECK(sendfile(fd, fd, &start, count) == -1 && errno == EBADF && sendfile(ends[0], fd, &before, count) == -1 && errno == EINVAL);
+  }
+  CHECK(sendfile(reader, fd, &end, 4) == -1 && errno == EBADF && sendfile(appended, fd, &end, 4) == -1 && errno == EINVAL && start == 0);
+  CHECK(sendfile(pipes[1], fd, &start, 4) == 4 && start == 4 && read(pipes[0], bytes, 8) == 4);
+  return close(fd) | close(reader) | close(appended) | unlink(name) | close(ends[0]) | close(ends[1]) | close(pipes[0]) | close(pipes[1]);
+}
+
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"lowest", check_lowest},       {"taken", check_taken},       {"refused", check_refused},
                                         {"unshared", check_unshared},   {"locks", check_locks},       {"limit", check_limit},
                                         {"exhausted", check_exhausted}, {"poll", check_poll},         {"behind", check_behind},     {"sendfile", check_sendfile},
                                         {"closed", check_closed},       {"lowered", check_lowered},   {"not_lowered", check_not_lowered}, {"limit_refused", check_limit_refused},
                                         {"lowered_behind", check_lowered_behind}, {"no_calls", check_no_calls},
-                                        {"shared_memory", check_shared_memory}, {"cloned", check_cloned}, {"jumps", check_jumps}};
+                                        {"shared_memory", check_shared_memory}, {"cloned", check_cloned}, {"jumps", check_jumps}, {"not_sent", check_not_sent}};
   if (argc < 3) return 64;
   path = argv[1], other = argv[2];
   return RUN_CHECKS(checks, argc, argv, 3);
