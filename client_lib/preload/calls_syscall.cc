@@ -29,6 +29,7 @@
 using namespace tierd::preload;
 
 TIERD_NEXT(long, syscall, long, ...)
+TIERD_NEXT(pid_t, fork, void)
 
 // What this library has under names that its own references do not reach: those end in raw system calls (CMakeLists.txt).
 extern "C" {
@@ -140,7 +141,7 @@ bool OnNames(long number, const Arguments& args, long* result) {
     case SYS_unlink: *result = ::unlink(args.Path(0)); return true;
     // A vfork child may do less than a fork child: fork serves both, and comes back through this frame.
     case SYS_fork:
-    case SYS_vfork: *result = ::fork(); return true;
+    case SYS_vfork: *result = Next_fork()(); return true;
 #endif
     default: return false;
   }

@@ -39,6 +39,12 @@ TEST_F(PreloadProgramsTest, ThoseThatCallTheKernelByHandReadTheSource) {
   }
 }
 
+TEST_F(PreloadProgramsTest, ThoseThatMakeLibcsCallsOfSyscallAreServed) {
+  const JobResult served = BareThenServed({PRELOAD_OWN_CALLS, Of("numbers")});
+  EXPECT_EQ(served.report.value("opened", 0u), 1u) << served.report.dump();
+  EXPECT_EQ(served.Of("conversions", "fork"), 1u) << served.report.dump();
+}
+
 // One that somebody has stat-ed is opened, and waits for who writes to it.
 TEST_F(PreloadProgramsTest, ThoseThatReadAFifoGetWhatIsWrittenToIt) {
   const std::string fifo = Of("fifo");
