@@ -242,6 +242,37 @@ TEST_P(CacheTest, SeesOwnChangesByNamesThroughLinks) {
   EXPECT_EQ(daemon.Control("GET", "/v1/file?path=" + own)["ram_bytes"], 0);
 }
 
+// Nobody has read it before: known by that name it would be another file, which is told of no change.
+TEST_P(CacheTest, AStatByANameThroughALinkIsOneOfTheFileItself) {
+  const std::string own = source + "/real/file", through = source + "/link/file";
+  Write(own, Content(own, 9000));
+  std::filesystem::create_directory_symlink("real", source + "/link");
+  Write(scratch.path() + "/outside/file", "short");
+  std::filesystem::create_directory_symlink(scratch.path() + "/outside", source + "/leaving");
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  Client client(daemon.socket());
+  const auto bytes = [&](const std::string& path) {
+    tier_attr attr{};
+    attr.size = sizeof attr;
+    EXPECT_EQ(tier_stat(client.get(), path.c_str(), &attr, 0), 0) << path;
+    return attr.bytes;
+  };
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(bytes(through), 9000u);
+    EXPECT_EQ(bytes(source + "/leaving/file"), 5u);
+  }
+  EXPECT_EQ(Get(client.get(), through).bytes, Content(own, 9000));
+  EXPECT_EQ(Get(client.get(), through).origin, static_cast<std::uint32_t>(TIER_FROM_RAM)) << "by the name that was looked at";
+  Write(own, Content(own, 5000, 2));
+  const char* changed = own.c_str();
+  EXPECT_GE(tier_invalidate(client.get(), &changed, 1, 0), 0);
+  EXPECT_EQ(bytes(through), 5000u);
+  EXPECT_EQ(bytes(own), 5000u);
+  EXPECT_EQ(Get(client.get(), through).bytes, Content(own, 5000, 2));
+  Write(scratch.path() + "/outside/file", "longer");
+  EXPECT_EQ(bytes(source + "/leaving/file"), 6u) << "nobody knows when it changes";
+}
+
 TEST_P(CacheTest, EvictsPinsAndExplains) {
   MakeFiles(8, 4000);
   ASSERT_TRUE(daemon.Start(Options())) << daemon.output();

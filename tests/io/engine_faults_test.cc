@@ -74,6 +74,7 @@ TEST_P(Faults, TransientErrorsAreRepeatedAtEveryStep) {
   EXPECT_EQ(outcome.result.error, 0);
   EXPECT_TRUE(outcome.bytes == bytes);
   EXPECT_EQ(Stat("file").stat.size, 5000U);
+  EXPECT_EQ(Stat("./file").stat.size, 5000U);
   std::string copy(5000, 'x');
   const iovec iov{copy.data(), copy.size()};
   EXPECT_EQ(Readv(file.get(), {&iov, 1}, 0).bytes, 5000U);
@@ -88,6 +89,7 @@ TEST_P(Faults, TransientErrorsDoNotRepeatForEver) {
   const std::size_t before = OpenDescriptors();
   EXPECT_EQ(Read("file").result.error, EAGAIN);
   EXPECT_EQ(Stat("file").error, EAGAIN);
+  EXPECT_EQ(Stat("./file").error, EAGAIN);
   std::string copy(10, 'x');
   const iovec iov{copy.data(), copy.size()};
   EXPECT_EQ(Readv(root(), {&iov, 1}, 0).error, EAGAIN);
@@ -108,6 +110,17 @@ TEST_P(Faults, AnErrorOfAnyStepIsTheErrorOfTheRequestAndClosesTheFile) {
   EXPECT_EQ(Read("file").result.error, 0);
   failing = Step::kStat;
   EXPECT_EQ(Stat("file").error, EIO);
+  EXPECT_EQ(Stat("./file").error, EIO);
+  EXPECT_EQ(OpenDescriptors(), before);
+}
+
+TEST_P(Faults, AStatThatFailsBehindItsNameLeavesNoDescriptor) {
+  int turn = 0;
+  MAKE_FAULTY([&turn](Step, long result) { return ++turn == 1 ? result : -EIO; });
+  WriteContent("file", 10);
+  const std::size_t before = OpenDescriptors();
+  const int error = Stat("./file").error;
+  EXPECT_EQ(error, GetParam() == EngineKind::kUring ? EIO : 0) << "to the pool a stat is one step";
   EXPECT_EQ(OpenDescriptors(), before);
 }
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "tests/io/engine_test_base.h"
+#include "tierd/io/file_access.h"
 
 namespace tierd::io {
 namespace {
@@ -84,9 +85,49 @@ TEST_P(FileRead, StatOfRootLinkAndNothing) {
   ASSERT_EQ(::symlink("file", Path("link").c_str()), 0);
   EXPECT_TRUE(S_ISDIR(Stat("").stat.mode));
   EXPECT_TRUE(S_ISLNK(Stat("link").stat.mode));
-  EXPECT_TRUE(S_ISREG(Stat("link", true).stat.mode));
   EXPECT_EQ(Stat("nothing").error, ENOENT);
   EXPECT_EQ(Stat("file/below").error, ENOTDIR);
+}
+
+// As a read: what is known by such a name would be known by two.
+TEST_P(FileRead, StatFollowsNoLinkOnTheWay) {
+  MAKE_ENGINE();
+  ASSERT_EQ(::mkdir(Path("dir").c_str(), 0700), 0);
+  WriteContent("dir/file", 100);
+  ASSERT_EQ(::symlink("file", Path("dir/link").c_str()), 0);
+  ASSERT_EQ(::symlink("dir", Path("inside").c_str()), 0);
+  ASSERT_EQ(::symlink("/etc", Path("outside").c_str()), 0);
+  const std::size_t before = OpenDescriptors();
+  EXPECT_EQ(Stat("inside/file").error, ELOOP);
+  EXPECT_EQ(Stat("outside/passwd").error, ELOOP);
+  EXPECT_EQ(Stat("inside/").error, ELOOP);
+  EXPECT_EQ(Stat("../file").error, EXDEV);
+  EXPECT_EQ(Stat("..").error, EXDEV);
+  EXPECT_EQ(Stat("/etc/passwd").error, EXDEV);
+  EXPECT_EQ(Stat("dir/nothing").error, ENOENT);
+  EXPECT_EQ(Stat("nothing/file").error, ENOENT);
+  const StatResult file = Stat("dir/file");
+  EXPECT_EQ(file.stat.size, 100U);
+  EXPECT_GT(file.stat_sent_ns, 0);
+  EXPECT_TRUE(S_ISLNK(Stat("dir/link").stat.mode));
+  EXPECT_TRUE(S_ISDIR(Stat("dir/").stat.mode));
+  EXPECT_EQ(OpenDescriptors(), before);
+}
+
+// An answer counts from when its name was asked for: another file may have got the name before the stat (HAZARDS 2.11).
+TEST_P(FileRead, StatIsAsOldAsItsName) {
+  std::int64_t named_ns = 0;
+  ScriptedFaults slow([&](Step step, long result) {
+    if (step != Step::kStat || named_ns != 0) return result;
+    const std::int64_t begun_ns = CoarseNs();
+    while ((named_ns = CoarseNs()) == begun_ns) ::usleep(1000);
+    return result;
+  });
+  MAKE_ENGINE({.faults = &slow});
+  ASSERT_EQ(::mkdir(Path("dir").c_str(), 0700), 0);
+  WriteContent("dir/file", 100);
+  EXPECT_LT(Stat("dir/file").stat_sent_ns, named_ns);
+  engine_.reset();
 }
 
 TEST_P(FileRead, SaysWhyNot) {

@@ -78,9 +78,9 @@ EngineTest::FileOutcome EngineTest::Read(const std::string& name, std::size_t ca
   return outcome;
 }
 
-StatResult EngineTest::Stat(const std::string& name, bool follow) {
+StatResult EngineTest::Stat(const std::string& name) {
   StatResult outcome;
-  engine_->SubmitStat({root(), name, follow}, [&outcome](const StatResult& result) { outcome = result; });
+  engine_->SubmitStat({root(), name}, [&outcome](const StatResult& result) { outcome = result; });
   Drain();
   return outcome;
 }

@@ -99,7 +99,7 @@ class EngineTest : public testing::Test {
   // Waits for one file read; capacity 0: 1 MiB. `prepare` may change the request.
   FileOutcome Read(const std::string& name, std::size_t capacity = 0, std::uint64_t offset = 0,
                    const std::function<void(FileReadRequest*)>& prepare = nullptr);
-  StatResult Stat(const std::string& name, bool follow = false);
+  StatResult Stat(const std::string& name);
   IoResult Readv(int fd, std::span<const iovec> iov, std::uint64_t offset);
   IoResult Writev(int fd, std::span<const iovec> iov, std::uint64_t offset);
   // Whether event_fd is readable.

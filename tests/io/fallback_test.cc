@@ -54,6 +54,12 @@ class Fallback : public EngineTest {
     if (result.error == 0) read_.assign(reinterpret_cast<const char*>(buffer), result.bytes);
     return result.error;
   }
+  StatResult WalkStat(const std::string& name) {
+    AccessContext context;
+    context.has_openat2 = false;
+    StepCounts counts;
+    return StatPath(context, {root(), name}, &counts);
+  }
   std::string read_;
 };
 
@@ -117,6 +123,17 @@ TEST_F(Fallback, WalkingGivesTheAnswersOfOpenat2) {
   EXPECT_EQ(WalkRead("a/b"), EINVAL);
   EXPECT_EQ(WalkRead("fifo"), EINVAL);
   EXPECT_EQ(WalkRead("none"), ENOENT);
+
+  EXPECT_EQ(WalkStat("a/b/file").stat.size, 100U);
+  EXPECT_TRUE(S_ISLNK(WalkStat("a/link").stat.mode));
+  EXPECT_TRUE(S_ISFIFO(WalkStat("./fifo").stat.mode));
+  EXPECT_TRUE(S_ISDIR(WalkStat("").stat.mode));
+  EXPECT_EQ(WalkStat("dirlink/b/file").error, ELOOP);
+  EXPECT_EQ(WalkStat("a/../a/b/file").error, EXDEV);
+  EXPECT_EQ(WalkStat("..").error, EXDEV);
+  EXPECT_EQ(WalkStat("/etc/passwd").error, EXDEV);
+  EXPECT_EQ(WalkStat("a/b/file/x").error, ENOTDIR);
+  EXPECT_EQ(WalkStat("a/none").error, ENOENT);
 
   EXPECT_EQ(WalkRead("dirlink/link", true), 0);
   EXPECT_TRUE(read_ == Content("a/b/file", 100));

@@ -250,7 +250,7 @@ TEST_F(ReaderTest, CallbacksMaySubmitAndCancel) {
 TEST_F(ReaderTest, StatGivesAnyTypeAndRefusesOtherMounts) {
   Open(Threads());
   std::map<std::string, StatReply> replies;
-  for (const char* path : {"a", "b", "c"}) {
+  for (const char* path : {"a", "b", "c", "d"}) {
     StatQuery query;
     query.path = path;
     query.done = [&replies, path](const StatReply& reply) { replies[path] = reply; };
@@ -265,9 +265,12 @@ TEST_F(ReaderTest, StatGivesAnyTypeAndRefusesOtherMounts) {
   ++elsewhere.stat.dev;
   io::StatResult missing;
   missing.error = ENOENT;
+  io::StatResult above;
+  above.error = EXDEV;
   engine().EndStat("a", directory);
   engine().EndStat("b", elsewhere);
   engine().EndStat("c", missing);
+  engine().EndStat("d", above);
   reader_->Poll(10);
   EXPECT_EQ(replies["a"].error, ReadError::kNone);
   EXPECT_EQ(replies["a"].stat.mode, static_cast<std::uint32_t>(S_IFDIR | 0755));
@@ -275,6 +278,7 @@ TEST_F(ReaderTest, StatGivesAnyTypeAndRefusesOtherMounts) {
   EXPECT_EQ(replies["b"].error, ReadError::kOutside);
   EXPECT_EQ(replies["c"].error, ReadError::kErrno);
   EXPECT_EQ(replies["c"].sys_errno, ENOENT);
+  EXPECT_EQ(replies["d"].error, ReadError::kOutside);
   EXPECT_EQ(reader_->counters().stats[0], 1u);
 }
 

@@ -74,6 +74,21 @@ std::string NameOfDescriptor(int fd) {
   return name;
 }
 
+// 0, or -1 and errno.
+int StatBeneath(const AccessContext& context, const StatRequest& request, struct stat* st) {
+  if (IsBareName(request.path)) return ::fstatat(request.root_fd, request.path.c_str(), st, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW);
+  open_how how = PlaceHow();
+  int fd = 0;
+  if (context.has_openat2) {
+    fd = static_cast<int>(::syscall(SYS_openat2, request.root_fd, request.path.c_str(), &how, sizeof how));
+  } else {
+    fd = request.path.front() == '/' ? -EXDEV : WalkBeneath(request.root_fd, request.path, static_cast<int>(how.flags));
+    if (fd < 0) errno = -fd;
+  }
+  const UniqueFd place(fd);
+  return place.valid() ? ::fstat(place.get(), st) : -1;
+}
+
 // Looks where the path leads before the file itself is opened, so that nothing outside is ever opened.
 int OpenFollowing(int root_fd, const std::string& path, int flags) {
   const UniqueFd place(::openat(root_fd, path.c_str(), O_PATH | O_CLOEXEC));
@@ -245,6 +260,14 @@ open_how OpenHow(bool direct, bool follow_symlinks) {
   return how;
 }
 
+open_how PlaceHow() {
+  open_how how = OpenHow(false, false);
+  how.flags = O_PATH | O_NOFOLLOW | O_CLOEXEC;
+  return how;
+}
+
+bool IsBareName(std::string_view path) { return path.find('/') == std::string_view::npos && path != ".."; }
+
 void SetReadFlags(int fd, bool direct) { ::fcntl(fd, F_SETFL, direct ? O_DIRECT : 0); }
 
 bool IsStream(int fd) { return ::lseek(fd, 0, SEEK_CUR) < 0 && errno == ESPIPE; }
@@ -276,10 +299,11 @@ FileReadResult ReadFile(AccessContext& context, const FileReadRequest& request, 
 StatResult StatPath(AccessContext& context, const StatRequest& request, StepCounts* counts) {
   StatResult result;
   struct stat st {};
-  const int flags = (request.path.empty() ? AT_EMPTY_PATH : 0) | (request.follow_symlinks ? 0 : AT_SYMLINK_NOFOLLOW);
   result.stat_sent_ns = CoarseNs();
-  const long outcome = Repeat(context, Step::kStat, counts,
-                              [&] { return ::fstatat(request.root_fd, request.path.c_str(), &st, flags); });
+  const long outcome = Repeat(context, Step::kStat, counts, [&] {
+    if (!IsBareName(request.path)) counts->system_calls += 2;
+    return StatBeneath(context, request, &st);
+  });
   if (outcome < 0) {
     result.error = static_cast<int>(-outcome);
   } else {

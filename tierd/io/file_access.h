@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "tierd/io/engine_faults.h"
 #include "tierd/io/io_engine.h"
@@ -30,6 +31,10 @@ FileStat ToFileStat(const struct statx& st);
 
 // Read-only, beneath the root, without waiting for the writer of a FIFO.
 open_how OpenHow(bool direct, bool follow_symlinks);
+// The place itself, which is neither opened nor followed if it is a link.
+open_how PlaceHow();
+// There is no way to it on which a link could stand: it is asked for without opening its place first.
+bool IsBareName(std::string_view path);
 // Clears O_NONBLOCK (which some file systems apply to regular files whose data is on tape) and, unless `direct`, O_DIRECT.
 void SetReadFlags(int fd, bool direct);
 // A pipe, FIFO or socket: reading it would take bytes away from its owner. Never blocks, unlike fstat on a network
@@ -58,7 +63,7 @@ bool ProbeOpenat2();
 // Descriptor or -errno. Follows OpenHow; without openat2 the same answers are found by walking (".." is refused with EXDEV there).
 int OpenBeneath(const AccessContext& context, const FileReadRequest& request, bool direct);
 
-// The whole request, blocking.
+// The whole request, blocking. All steps of a stat are one kStat for the faults.
 FileReadResult ReadFile(AccessContext& context, const FileReadRequest& request, StepCounts* counts);
 StatResult StatPath(AccessContext& context, const StatRequest& request, StepCounts* counts);
 // All of `iov`, resuming after short counts; changes `iov`.

@@ -80,8 +80,7 @@ struct FileReadResult {
 
 struct StatRequest {
   int root_fd = -1;
-  std::string path;           // "" stats root_fd itself
-  bool follow_symlinks = false;  // of the last component; intermediate ones are followed by the kernel
+  std::string path;           // "" stats root_fd itself; a symbolic link on the way is refused (ELOOP), one at the end stats itself
 };
 struct StatResult {
   int error = 0;

@@ -52,7 +52,7 @@ void UringRequest::Prepare(UringRing& ring, UringContext& context) {
   switch (kind) {
     case Kind::kReadv: return PrepareStep(ring, context, Step::kReadv, false);
     case Kind::kWritev: return PrepareStep(ring, context, Step::kWritev, false);
-    case Kind::kStat: return PrepareStep(ring, context, Step::kStat, false);
+    case Kind::kStat: return PrepareStep(ring, context, OpensPlace() ? Step::kOpen : Step::kStat, false);
     case Kind::kFileRead: break;
   }
   switch (stage) {
@@ -80,8 +80,7 @@ void UringRequest::PrepareStep(UringRing& ring, UringContext& context, Step step
   io_uring_sqe* sqe = ring.Next();
   switch (step) {
     case Step::kOpen:
-      how = OpenHow(direct, file.follow_symlinks);
-      io_uring_prep_openat2(sqe, file.root_fd, file.path.c_str(), &how);
+      PrepareOpen(sqe);
       break;
     case Step::kStatBefore:
       io_uring_prep_statx(sqe, fd, "", AT_EMPTY_PATH, kStatMask, &slot->before);
@@ -101,12 +100,14 @@ void UringRequest::PrepareStep(UringRing& ring, UringContext& context, Step step
     case Step::kClose:
       io_uring_prep_close(sqe, fd);
       break;
-    case Step::kStat: {
-      const int flags = (stat.path.empty() ? AT_EMPTY_PATH : 0) | (stat.follow_symlinks ? 0 : AT_SYMLINK_NOFOLLOW);
-      stat_result.stat_sent_ns = CoarseNs();
-      io_uring_prep_statx(sqe, stat.root_fd, stat.path.c_str(), flags, kStatMask, &slot->before);
+    case Step::kStat:
+      if (fd >= 0) {
+        io_uring_prep_statx(sqe, fd, "", AT_EMPTY_PATH, kStatMask, &slot->before);
+      } else {
+        stat_result.stat_sent_ns = CoarseNs();
+        io_uring_prep_statx(sqe, stat.root_fd, stat.path.c_str(), AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, kStatMask, &slot->before);
+      }
       break;
-    }
     case Step::kReadv:
     case Step::kWritev:
       PrepareTransfer(sqe);
@@ -115,6 +116,18 @@ void UringRequest::PrepareStep(UringRing& ring, UringContext& context, Step step
   if (linked) sqe->flags |= IOSQE_IO_HARDLINK;
   sqe->user_data = reinterpret_cast<std::uint64_t>(this) | static_cast<std::uint64_t>(step) << 1;
   ++unanswered;
+}
+
+void UringRequest::PrepareOpen(io_uring_sqe* sqe) {
+  if (kind == Kind::kStat) {
+    // When the name was asked for: what it leads to later is not what is going to be stat'ed.
+    stat_result.stat_sent_ns = CoarseNs();
+    how = PlaceHow();
+    io_uring_prep_openat2(sqe, stat.root_fd, stat.path.c_str(), &how);
+  } else {
+    how = OpenHow(direct, file.follow_symlinks);
+    io_uring_prep_openat2(sqe, file.root_fd, file.path.c_str(), &how);
+  }
 }
 
 void UringRequest::PrepareRead(io_uring_sqe* sqe, UringContext& context) {
@@ -159,7 +172,7 @@ void UringRequest::PrepareTransfer(io_uring_sqe* sqe) {
 
 bool UringRequest::TakeResult(Step step, long result, UringContext& context) {
   if (context.faults != nullptr && step != Step::kClose) {
-    const long changed = context.faults->Outcome(step, result);
+    const long changed = context.faults->Outcome(kind == Kind::kStat ? Step::kStat : step, result);
     if (step == Step::kOpen && result >= 0 && changed < 0) ::close(static_cast<int>(result));
     result = changed;
   }
@@ -168,7 +181,7 @@ bool UringRequest::TakeResult(Step step, long result, UringContext& context) {
 }
 
 bool UringRequest::Advance(UringContext& context) {
-  if (kind == Kind::kStat) return AdvanceStat();
+  if (kind == Kind::kStat) return OpensPlace() ? AdvancePlace(context) : AdvanceStat(context);
   if (IsTransfer()) return AdvanceTransfer();
   switch (stage) {
     case Stage::kOpen: return AdvanceOpen(context);
@@ -256,9 +269,26 @@ bool UringRequest::AdvanceTransfer() {
   return false;
 }
 
-bool UringRequest::AdvanceStat() {
-  const long result = ResultOf(Step::kStat);
+bool UringRequest::AdvancePlace(const UringContext& context) {
+  const long result = ResultOf(Step::kOpen);
+  if (result >= 0) {
+    fd = static_cast<int>(result);
+    stage = Stage::kStatBefore;
+    return context.stopping ? AdvanceStat(context) : false;
+  }
+  if (!context.stopping && Repeat(result)) return false;
+  stat_result.error = static_cast<int>(-result);
+  return true;
+}
+
+bool UringRequest::AdvanceStat(const UringContext& context) {
+  const long result = context.stopping ? -ECANCELED : ResultOf(Step::kStat);
   if (Repeat(result)) return false;
+  if (fd >= 0) {
+    // Nothing was opened, so that closing it waits for nobody.
+    ::close(std::exchange(fd, -1));
+    ++counts.system_calls;
+  }
   stat_result.error = result < 0 ? static_cast<int>(-result) : 0;
   if (result >= 0) stat_result.stat = ToFileStat(slot->before);
   return true;

@@ -51,7 +51,7 @@ struct UringContext {
 
 struct alignas(64) UringRequest {
   enum class Kind : std::uint8_t { kFileRead, kStat, kReadv, kWritev };
-  // How far a file read is. kChain stands for all steps after the open, or, of a request with a rest, for those up to the second
+  // How far a file read is; a stat opens its place where needed, and is then at kStatBefore. kChain stands for all steps after the open, or, of a request with a rest, for those up to the second
   // stat: the descriptor stays open for what the first one may show. kAdvise closes too. The others are taken one at a time.
   enum class Stage : std::uint8_t { kOpen, kChain, kStatBefore, kRead, kStatAfter, kAdvise, kClose, kEnded };
 
@@ -78,7 +78,7 @@ struct alignas(64) UringRequest {
   Kind kind = Kind::kReadv;
   FileReadRequest file;
   StatRequest stat;
-  int fd = -1;  // transfers: the caller's; file reads: ours while open
+  int fd = -1;  // transfers: the caller's; file reads and stats: ours while open
   std::array<iovec, IoEngine::kMaxIov> iov{};
   std::vector<iovec> pieces;  // kMaxPieces of them for a file read with further ones: what is left of those, while the kernel reads
   std::uint64_t offset = 0;
@@ -115,6 +115,7 @@ struct alignas(64) UringRequest {
 
  private:
   void PrepareStep(UringRing& ring, UringContext& context, Step step, bool linked);
+  void PrepareOpen(io_uring_sqe* sqe);
   void PrepareRead(io_uring_sqe* sqe, UringContext& context);
   void PrepareTransfer(io_uring_sqe* sqe);
   long ResultOf(Step step) const { return results[static_cast<std::size_t>(step)]; }
@@ -128,7 +129,9 @@ struct alignas(64) UringRequest {
   bool Go(Stage to);
 
   bool AdvanceTransfer();
-  bool AdvanceStat();
+  bool OpensPlace() const { return stage == Stage::kOpen && !IsBareName(stat.path); }
+  bool AdvanceStat(const UringContext& context);
+  bool AdvancePlace(const UringContext& context);
   bool AdvanceOpen(UringContext& context);
   bool AdvanceChain(UringContext& context);
   bool AdvanceStatBefore();

@@ -98,11 +98,11 @@ void SourceReaderImpl::OnStat(std::uint64_t id, const io::StatResult& r) {
   ReadResult result;
   result.version = r.stat;
   result.stat_sent_ns = r.stat_sent_ns;
-  if (r.error != 0) {
+  if (r.error == EXDEV || (r.error == 0 && r.stat.dev != source_->root_stat().dev)) {
+    result.error = ReadError::kOutside;
+  } else if (r.error != 0) {
     result.error = ReadError::kErrno;
     result.sys_errno = r.error;
-  } else if (r.stat.dev != source_->root_stat().dev) {
-    result.error = ReadError::kOutside;
   } else {
     result.racy = stamps_.IsYoung(r.stat, op.sent_real_ns);
     result.in_the_making = stamps_.IsInTheMaking(r.stat, op.sent_real_ns);
