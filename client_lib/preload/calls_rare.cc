@@ -1,5 +1,5 @@
-// Calls on a descriptor that only the source's file can answer and that readers hardly ever make: it becomes real first, then libc goes on. Terminal questions are
-// answered at once: a regular file is none.
+// Calls on a descriptor that only the source's file can answer and that readers hardly ever make: it becomes real first, then libc goes on. Terminal questions, and
+// those for a socket's names, are answered at once: a regular file is none.
 #include <aio.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -60,6 +60,8 @@ TIERD_NEXT(int, ttyname_r, int, char*, size_t)
 TIERD_NEXT(char*, ttyname, int)
 TIERD_NEXT(pid_t, tcgetpgrp, int)
 TIERD_NEXT(int, getsockopt, int, int, int, void*, socklen_t*)
+TIERD_NEXT(int, getsockname, int, sockaddr*, socklen_t*)
+TIERD_NEXT(int, getpeername, int, sockaddr*, socklen_t*)
 TIERD_NEXT(int, name_to_handle_at, int, const char*, file_handle*, int*, int)
 TIERD_NEXT(int, aio_read, aiocb*)
 TIERD_NEXT(int, lio_listio, int, aiocb* const*, int, sigevent*)
@@ -94,6 +96,9 @@ TIERD_EXPORT(int, isatty, int fd) {
 }
 
 TIERD_EXPORT(int, tcgetattr, int fd, termios* settings) { return Emulate(fd) ? Result(-ENOTTY) : Next_tcgetattr()(fd, settings); }
+
+TIERD_EXPORT(int, getsockname, int fd, sockaddr* address, socklen_t* bytes) { return Emulate(fd) ? Result(-ENOTSOCK) : Next_getsockname()(fd, address, bytes); }
+TIERD_EXPORT(int, getpeername, int fd, sockaddr* address, socklen_t* bytes) { return Emulate(fd) ? Result(-ENOTSOCK) : Next_getpeername()(fd, address, bytes); }
 
 // ---- ioctl -----------------------------------------------------------------------------------------------------------------
 

@@ -43,6 +43,9 @@ static int check_asked(void) {
   CHECK(fpathconf(fd, _PC_NAME_MAX) > 100);
   CHECK(fgetxattr(fd, "user.none", value, sizeof value) == -1 && (errno == ENODATA || errno == ENOTSUP) && flistxattr(fd, names, sizeof names) >= 0);
   CHECK(tcgetattr(fd, &terminal) == -1 && errno == ENOTTY);
+  struct sockaddr_storage address;
+  socklen_t bytes = sizeof address;
+  CHECK(getsockname(fd, (struct sockaddr *)&address, &bytes) == -1 && errno == ENOTSOCK && getpeername(fd, (struct sockaddr *)&address, &bytes) == -1 && errno == ENOTSOCK);
   return close(fd);
 }
 
