@@ -22,6 +22,7 @@ TIERD_NEXT(wchar_t*, fgetws_unlocked, wchar_t*, int, FILE*)
 TIERD_NEXT(wchar_t*, __fgetws_chk, wchar_t*, size_t, int, FILE*)
 TIERD_NEXT(int, vfwscanf, FILE*, const wchar_t*, va_list)
 TIERD_NEXT(int, __isoc99_vfwscanf, FILE*, const wchar_t*, va_list)
+TIERD_NEXT(int, __isoc23_vfwscanf, FILE*, const wchar_t*, va_list)  // glibc 2.38 and later: what programs compiled there call
 
 namespace {
 constinit std::atomic<FILE*> streams[kTable] = {};
@@ -108,6 +109,18 @@ TIERD_EXPORT(int, __isoc99_fwscanf, FILE* stream, const wchar_t* format, ...) {
   va_list arguments;
   va_start(arguments, format);
   const int result = Next___isoc99_vfwscanf()(stream, format, arguments);
+  va_end(arguments);
+  return result;
+}
+TIERD_EXPORT(int, __isoc23_vfwscanf, FILE* stream, const wchar_t* format, va_list arguments) {
+  MakeLibcStream(stream);
+  return Next___isoc23_vfwscanf()(stream, format, arguments);
+}
+TIERD_EXPORT(int, __isoc23_fwscanf, FILE* stream, const wchar_t* format, ...) {
+  MakeLibcStream(stream);
+  va_list arguments;
+  va_start(arguments, format);
+  const int result = Next___isoc23_vfwscanf()(stream, format, arguments);
   va_end(arguments);
   return result;
 }

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
+#include <gnu/libc-version.h>
 #include <sched.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -92,6 +93,19 @@ static int check_wide(void) { /* converts four */
   return 0;
 }
 
+/* Which libc 2.38 and later has. */
+static int check_wide_c23(void) { /* converts two, if there are such names */
+  int major = 0, minor = 0, one = 0;
+  NAMED(words, "words");
+  if (sscanf(gnu_get_libc_version(), "%d.%d", &major, &minor) == 2 && major == 2 && minor < 38) return 0;
+  FUNCTION(__isoc23_fwscanf, int, FILE *, const wchar_t *, ...);
+  FUNCTION(__isoc23_vfwscanf, int, FILE *, const wchar_t *, va_list);
+  FILE *f = fopen(words, "r");
+  CHECK(f != NULL && __isoc23_fwscanf(f, L"%i", &one) == 1 && one == 12 && fclose(f) == 0);
+  CHECK((f = fopen(words, "r")) != NULL && scan(__isoc23_vfwscanf, f, L"%i", &one) == 1 && one == 12 && fclose(f) == 0);
+  return 0;
+}
+
 static int check_loaded(void) {
   FUNCTION(dlmopen, void *, Lmid_t, const char *, int);
   CHECK(dlmopen(LM_ID_BASE, "libm.so.6", RTLD_NOW) != NULL);
@@ -141,7 +155,7 @@ static int check_viewed(void) { /* converts three */
 }
 
 int main(int argc, char **argv) {
-  static const struct check checks[] = {{"listed", check_listed}, {"named", check_named}, {"wide", check_wide}, {"loaded", check_loaded}, {"entered", check_entered}, {"viewed", check_viewed}};
+  static const struct check checks[] = {{"listed", check_listed}, {"named", check_named}, {"wide", check_wide}, {"wide_c23", check_wide_c23}, {"loaded", check_loaded}, {"entered", check_entered}, {"viewed", check_viewed}};
   if (argc < 3) return 64;
   path = argv[1], directory = argv[2];
   return RUN_CHECKS(checks, argc, argv, 3);

@@ -1,4 +1,5 @@
 // What cached descriptors are handed to, other preloads and signals (processes.c): as it is bare, and with no more conversions than that takes.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -142,12 +143,13 @@ TEST_F(PreloadProcessesTest, MayLookUpWhatTheyCall) {
   Both("numbers.words", "12 34\n");
   for (int i = 0; i < 20; ++i) Both("names/n" + std::to_string(i), "x");
   daemon_.Prefetch(source_);
+  const unsigned c23 = ::dlsym(RTLD_DEFAULT, "__isoc23_fwscanf") != nullptr ? 2 : 0;
   const struct {
     const char* check;
     const char* reason;
     unsigned conversions;
     unsigned opened;
-  } cases[] = {{"listed", "", 0, 0}, {"named", "fcntl", 1, 1}, {"wide", "stdio", 4, 4}, {"loaded", "", 0, 0}, {"entered", "io_uring", 5, 5}, {"viewed", "changed", 3, 4}};
+  } cases[] = {{"listed", "", 0, 0}, {"named", "fcntl", 1, 1}, {"wide", "stdio", 4, 4}, {"wide_c23", "stdio", c23, c23}, {"loaded", "", 0, 0}, {"entered", "io_uring", 5, 5}, {"viewed", "changed", 3, 4}};
   for (const auto& c : cases) {
     SCOPED_TRACE(c.check);
     const JobResult bare = RunJob({PRELOAD_EXPORTS, Twin("numbers"), Twin("names"), c.check}, bare_);
