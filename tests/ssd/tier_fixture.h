@@ -153,6 +153,10 @@ class Life final : public SsdOwner {
     Remember(id, *placed, path);
     return Status::Ok();
   }
+  void Remember(const RecordIdentity& id, const SsdLocation& location, const std::string& path) {
+    names_[{id.key.lo, id.chunk}] = {path, id.chunk};
+    items[{path, id.chunk}] = {id, location, path, 1};
+  }
 
   // Every item reads back right; items that are reclaimed meanwhile are left out.
   void ExpectAllReadable() {
@@ -225,11 +229,6 @@ class Life final : public SsdOwner {
     const auto item = items.find(name->second);
     return item == items.end() ? nullptr : &item->second;
   }
-  void Remember(const RecordIdentity& id, const SsdLocation& location, const std::string& path) {
-    names_[{id.key.lo, id.chunk}] = {path, id.chunk};
-    items[{path, id.chunk}] = {id, location, path, 1};
-  }
-
   // As a loop does it, beside threads and a device that take their time.
   bool FreeTurn() {
     tier->Flush();

@@ -67,8 +67,8 @@ void IndexQueue::Ended(std::size_t bytes, bool ok) {
 
 void IndexQueue::StopRecovery() { shared_->recovery_stopped = true; }
 
+// Here as below a job is posted first, which may throw, and counted then. An end that is counted before its beginning is no harm: only this thread looks.
 void IndexQueue::BeginRegion(std::uint32_t region, std::uint64_t epoch, Job done) {
-  ++counters_.index_updates;
   worker_.Post([this, shared = shared_.get(), region, epoch, done = std::move(done)] {
     TIERD_KILL_POINT("ssd.region.before_open_record");
     const bool ok = shared->Update([&](RecordIndex& index) { return index.BeginRegion(region, epoch); });
@@ -78,6 +78,7 @@ void IndexQueue::BeginRegion(std::uint32_t region, std::uint64_t epoch, Job done
       done();
     });
   });
+  ++counters_.index_updates;
 }
 
 void IndexQueue::EndRegion(TocBuilder toc) {
@@ -87,14 +88,14 @@ void IndexQueue::EndRegion(TocBuilder toc) {
     ++counters_.index_updates_dropped;
     return;
   }
-  shared_->queued_bytes += bytes;
-  ++counters_.index_updates;
   worker_.Post([this, shared = shared_.get(), toc = std::move(toc), bytes] {
     TIERD_KILL_POINT("ssd.region.before_index");
     const bool ok = shared->Update([&](RecordIndex& index) { return index.EndRegion(toc); });
     TIERD_KILL_POINT("ssd.region.after_index");
     Ended(bytes, ok);
   });
+  shared_->queued_bytes += bytes;
+  ++counters_.index_updates;
 }
 
 void IndexQueue::ReadContents(std::uint32_t region, std::uint64_t epoch, std::shared_ptr<RecordBatch> into, std::function<void(bool)> done) {
@@ -126,12 +127,12 @@ void IndexQueue::FlushRemovals() {
     removals_.clear();
     return;
   }
-  std::vector<IndexKey> keys = std::exchange(removals_, {});
-  shared_->queued_bytes += bytes;
-  ++counters_.index_updates;
-  worker_.Post([this, shared = shared_.get(), keys = std::move(keys), bytes] {
+  worker_.Post([this, shared = shared_.get(), keys = removals_, bytes] {
     Ended(bytes, shared->Update([&](RecordIndex& index) { return index.Remove(keys); }));
   });
+  removals_.clear();
+  shared_->queued_bytes += bytes;
+  ++counters_.index_updates;
 }
 
 }  // namespace tierd::ssd

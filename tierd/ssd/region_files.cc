@@ -84,7 +84,9 @@ void RegionFiles::Install(std::uint32_t region, UniqueFd fd) {
   file_bytes_.push_back(0);
 }
 
-RegionFiles::AllocateRequest RegionFiles::RequestFor(int dir_fd, std::uint32_t region) const {
+RegionFiles::AllocateRequest RegionFiles::RequestFor(int dir_fd, std::uint32_t region) {
+  files_.reserve(files_.size() + 1);
+  file_bytes_.reserve(file_bytes_.size() + 1);
   AllocateRequest r;
   r.dir_fd = dir_fd;
   r.fd = IsOpen(region) ? AddressOf(region).fd : -1;

@@ -50,7 +50,8 @@ class RegionFiles {
     Status status;  // kNoSpace: the file system is full, or would fall below the minimum
     UniqueFd fd;    // when a file was created
   };
-  AllocateRequest RequestFor(int dir_fd, std::uint32_t region) const;
+  // Makes room for one descriptor more: Install, with the answer, cannot fail.
+  AllocateRequest RequestFor(int dir_fd, std::uint32_t region);
   static Allocation AllocateRegion(const AllocateRequest& request);
   static Status PunchRegion(RegionAddress address, std::uint32_t region_bytes);
 

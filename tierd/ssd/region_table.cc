@@ -10,8 +10,9 @@ namespace tierd::ssd {
 void RegionTable::GrowTo(std::uint32_t count) {
   if (count <= size()) return;
   while (pages_.size() * kPageRegions < count) pages_.push_back(std::make_unique<std::array<Region, kPageRegions>>());
-  counts_[static_cast<std::size_t>(RegionState::kAbsent)] += count - size();
+  const std::uint32_t more = count - size();
   states_.resize(count, static_cast<std::uint8_t>(RegionState::kAbsent));
+  counts_[static_cast<std::size_t>(RegionState::kAbsent)] += more;
 }
 
 template <typename Change>

@@ -96,6 +96,8 @@ bool TocBuilder::Add(const RecordIdentity& identity, const SsdLocation& location
   const auto differ = std::mismatch(path.begin(), path.end(), last_path_.begin(), last_path_.end()).first;
   e.shared = static_cast<std::uint16_t>(differ - path.begin());
   e.suffix = static_cast<std::uint16_t>(path.size() - e.shared);
+  body_.reserve(body_.size() + sizeof(e) + e.suffix);  // a part of an entry would spoil the rest
+  last_path_.reserve(path.size());
   AppendBytes(body_, e);
   body_.append(path.substr(e.shared));
   last_path_.assign(path);

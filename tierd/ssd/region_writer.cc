@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,8 @@ namespace {
 constexpr std::uint32_t kToldPerTurn = 1024;
 // Of its regions a tier does without so many at most: were there more, the device is bad.
 constexpr std::uint32_t kRetiredOneIn = 8;
+// No number of failures: some of it could not even be sent.
+constexpr std::uint64_t kNotAll = ~std::uint64_t{0};
 }  // namespace
 
 RegionWriter::RegionWriter(TierContext& context) : context_(context) {
@@ -98,13 +101,18 @@ void RegionWriter::Prepare() {
   if (prepared_ || preparing_ || !writable_) return;
   const std::optional<std::uint32_t> region = context_.regions.OpenFree();
   if (!region) return;
+  try {
+    // Nothing is written before the index knows that the region is being overwritten: a kill in between must leave it marked for a walk.
+    context_.index.BeginRegion(*region, context_.regions.at(*region).epoch, [this, region = *region] {
+      preparing_ = false;
+      prepared_ = region;
+      context_.regions.Set(region, RegionState::kPrepared);
+    });
+  } catch (const std::bad_alloc&) {
+    context_.regions.Set(*region, RegionState::kFree);
+    throw;  // to whoever turns the loop: there is room, and no memory
+  }
   preparing_ = true;
-  // Nothing is written before the index knows that the region is being overwritten: a kill in between must leave it marked for a walk.
-  context_.index.BeginRegion(*region, context_.regions.at(*region).epoch, [this, region = *region] {
-    preparing_ = false;
-    prepared_ = region;
-    context_.regions.Set(region, RegionState::kPrepared);
-  });
 }
 
 Result<SsdLocation> RegionWriter::Place(Buffer& buffer, const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload) {
@@ -151,7 +159,7 @@ bool RegionWriter::Forget(const SsdLocation& location) {
 void RegionWriter::SubmitUnits(Buffer& buffer) {
   const std::uint32_t unit = context_.options.write_unit_bytes;
   while (!buffer.failed && buffer.fill - buffer.submitted >= unit) {
-    Submit(buffer, buffer.submitted, buffer.submitted + unit);
+    if (!Submit(buffer, buffer.submitted, buffer.submitted + unit)) return;
     buffer.submitted += unit;
   }
 }
@@ -161,19 +169,26 @@ void RegionWriter::SubmitPartial(Buffer& buffer) {
   // The rest of the block stays empty, so that no block is written twice; the next header says where its predecessor ended.
   const std::uint32_t end = AlignUp(buffer.fill, context_.format.alignment);
   std::memset(buffer.memory.data() + buffer.fill, 0, end - buffer.fill);
-  Submit(buffer, buffer.submitted, end);
-  buffer.fill = buffer.submitted = end;
+  if (Submit(buffer, buffer.submitted, end)) buffer.fill = buffer.submitted = end;
 }
 
-void RegionWriter::Submit(Buffer& buffer, std::uint32_t from, std::uint32_t to) {
+// False: there is no memory for it now; the buffer keeps what it has, and Step tries again.
+bool RegionWriter::Submit(Buffer& buffer, std::uint32_t from, std::uint32_t to) {
   TIERD_KILL_POINT("ssd.write.before_submit");
-  const std::uint64_t number = next_write_++;
-  outstanding_.insert(number);
+  const std::uint64_t number = next_write_;
+  const iovec part{buffer.memory.data() + from, to - from};
+  try {
+    outstanding_.insert(number);
+    context_.io.SubmitWritev(buffer.address.fd, {&part, 1}, buffer.address.offset + from,
+                             [this, &buffer, number, wanted = part.iov_len](io::IoResult result) { OnWritten(buffer, number, wanted, result); });
+  } catch (const std::bad_alloc&) {
+    outstanding_.erase(number);
+    return false;
+  }
+  ++next_write_;
   ++buffer.in_flight;
   ++context_.counters.device_writes;
-  const iovec part{buffer.memory.data() + from, to - from};
-  context_.io.SubmitWritev(buffer.address.fd, {&part, 1}, buffer.address.offset + from,
-                           [this, &buffer, number, wanted = part.iov_len](io::IoResult result) { OnWritten(buffer, number, wanted, result); });
+  return true;
 }
 
 void RegionWriter::OnWritten(Buffer& buffer, std::uint64_t number, std::size_t wanted, io::IoResult result) {
@@ -181,12 +196,16 @@ void RegionWriter::OnWritten(Buffer& buffer, std::uint64_t number, std::size_t w
   outstanding_.erase(number);
   --buffer.in_flight;
   context_.counters.device_write_bytes += result.bytes;
-  if (result.error == 0 && result.bytes == wanted) {
-    context_.health.OnWriteSuccess();
-  } else {
-    OnWriteFailed(buffer, result.error != 0 ? result.error : EIO);
+  try {
+    if (result.error == 0 && result.bytes == wanted) {
+      context_.health.OnWriteSuccess();
+    } else {
+      OnWriteFailed(buffer, result.error != 0 ? result.error : EIO);
+    }
+    Advance(buffer);
+  } catch (const std::bad_alloc&) {
+    // The next Step goes on; who waits for this write does not wait for that.
   }
-  Advance(buffer);
   RunWaiters();
 }
 
@@ -215,20 +234,30 @@ void RegionWriter::CloseBuffer(Buffer& buffer) {
 }
 
 void RegionWriter::Advance(Buffer& buffer) {
-  if (buffer.in_flight > 0) return;
+  if (buffer.in_flight > 0 || buffer.lost) return;
   if (buffer.failed) {
     Abandon(buffer);
+  } else if (!buffer.closing) {
+    return;
   } else if (buffer.toc_submitted) {
     Finish(buffer);
-  } else if (buffer.closing) {
+  } else if (buffer.submitted < buffer.fill) {
+    SubmitPartial(buffer);
+  } else {
     // Only now: a table of contents promises that what it lists was written.
-    buffer.toc_submitted = true;
     const std::uint32_t start = buffer.toc.Finish(context_.format.salt, buffer.previous_end, context_.format.alignment,
                                                   buffer.memory.span().first(context_.format.region_bytes));
-    Submit(buffer, start, context_.format.region_bytes);
+    buffer.toc_submitted = Submit(buffer, start, context_.format.region_bytes);
   }
 }
 
+void RegionWriter::AdvanceAll() {
+  for (const auto& buffer : buffers_) {
+    if (buffer->used && buffer.get() != current_) Advance(*buffer);
+  }
+}
+
+// Where there is no memory to tell the index, the next start walks the region.
 void RegionWriter::Finish(Buffer& buffer) {
   context_.regions.Set(buffer.region, RegionState::kClosed);
   ++context_.counters.regions_closed;
@@ -265,6 +294,8 @@ void RegionWriter::TryRestedAgain() {
 
 void RegionWriter::Step(const std::function<bool(const SsdRecord&)>& take_back) {
   TryRestedAgain();
+  AdvanceAll();
+  if (outstanding_.empty()) RunWaiters();
   const auto at = std::find_if(buffers_.begin(), buffers_.end(), [](const auto& b) { return b->lost; });
   if (at == buffers_.end()) return;
   Buffer& buffer = **at;
@@ -291,8 +322,9 @@ void RegionWriter::Step(const std::function<bool(const SsdRecord&)>& take_back) 
 
 void RegionWriter::Sync(std::function<void(Status)> done) {
   if (current_ != nullptr) SubmitPartial(*current_);
-  waiters_.push_back({next_write_ - 1, failures_, std::move(done)});
+  const bool all = std::none_of(buffers_.begin(), buffers_.end(), [](const auto& b) { return b->used && !b->failed && b->submitted < b->fill; });
   if (outstanding_.empty()) context_.mailbox.Post([this] { RunWaiters(); });
+  waiters_.push_back({next_write_ - 1, all ? failures_ : kNotAll, std::move(done)});
 }
 
 void RegionWriter::RunWaiters() {
@@ -305,6 +337,7 @@ void RegionWriter::RunWaiters() {
 
 void RegionWriter::Close() {
   if (current_ != nullptr && current_->fill > 0) CloseBuffer(*current_);
+  AdvanceAll();
   // What the prepared region held is gone; without this word the next start would walk it and find it all again.
   if (prepared_) {
     TocBuilder empty;

@@ -103,11 +103,13 @@ class RegionWriter {
   bool Fits(const Buffer& buffer, std::uint32_t payload_bytes, std::size_t path_bytes) const;
   void SubmitUnits(Buffer& buffer);
   void SubmitPartial(Buffer& buffer);
-  void Submit(Buffer& buffer, std::uint32_t from, std::uint32_t to);
+  bool Submit(Buffer& buffer, std::uint32_t from, std::uint32_t to);
   void OnWritten(Buffer& buffer, std::uint64_t number, std::size_t wanted, io::IoResult result);
   void OnWriteFailed(Buffer& buffer, int error);
   void CloseBuffer(Buffer& buffer);
+  // The next step towards the end of a buffer that has nothing with the device.
   void Advance(Buffer& buffer);
+  void AdvanceAll();
   void Finish(Buffer& buffer);
   void Abandon(Buffer& buffer);
   void TryRestedAgain();

@@ -71,15 +71,14 @@ void SpaceKeeper::Step(bool give_back) {
   if (writer_.writable() && growable() && context_.regions.Count(RegionState::kFree) < kAhead) Allocate();
 }
 
+// Where there is no memory for a job nothing has changed, here and below.
 void SpaceKeeper::Allocate() {
   std::uint32_t region = context_.regions.size();
   if (const auto absent = context_.regions.FindState(RegionState::kAbsent)) region = *absent;
   context_.regions.GrowTo(region + 1);
-  context_.regions.Set(region, RegionState::kAllocating);
   RegionFiles::AllocateRequest request = context_.files.RequestFor(context_.directory.dir.get(), region);
   request.min_free_bytes = min_free_bytes_;
   request.min_free_inodes = min_free_inodes_;
-  busy_ = true;
   context_.maintenance.Post([this, request, region] {
     auto made = std::make_shared<RegionFiles::Allocation>(RegionFiles::AllocateRegion(request));
     context_.mailbox.Post([this, made, region] {
@@ -92,11 +91,11 @@ void SpaceKeeper::Allocate() {
       if (made->status.code() != Code::kNoSpace) context_.health.OnError(context_.clock.MonotonicNs());
     });
   });
+  context_.regions.Set(region, RegionState::kAllocating);
+  busy_ = true;
 }
 
 void SpaceKeeper::Punch(std::uint32_t region) {
-  context_.regions.Set(region, RegionState::kAllocating);
-  busy_ = true;
   const RegionAddress address = context_.files.AddressOf(region);
   context_.maintenance.Post([this, address, region, bytes = context_.format.region_bytes] {
     const Status punched = RegionFiles::PunchRegion(address, bytes);
@@ -107,6 +106,8 @@ void SpaceKeeper::Punch(std::uint32_t region) {
       if (ok) ++context_.counters.regions_punched;
     });
   });
+  context_.regions.Set(region, RegionState::kAllocating);
+  busy_ = true;
 }
 
 void SpaceKeeper::OnReadOnly() {
@@ -132,7 +133,6 @@ void SpaceKeeper::Tick() {
 }
 
 void SpaceKeeper::Measure() {
-  measuring_ = true;
   measured_->done.store(false, std::memory_order_relaxed);
   context_.maintenance.Post([measured = measured_, dir = context_.directory.dir.get(), path = context_.directory.path, refused = refused_] {
     measured->space = RegionFiles::MeasureSpace(dir);
@@ -140,6 +140,7 @@ void SpaceKeeper::Measure() {
     measured->takes_writes = refused && TakesWrites(dir);
     measured->done.store(true, std::memory_order_release);
   });
+  measuring_ = true;
 }
 
 void SpaceKeeper::TakeMeasured() {
