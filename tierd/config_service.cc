@@ -73,7 +73,9 @@ Result<server::ConfigHost::Applied> ConfigService::Reload() {
 }
 
 Result<server::ConfigHost::Applied> ConfigService::Adopt(config::Config next) {
+  // All of it has to be right, though some of it only counts at the next start.
   auto resolved = config::Resolve(next, inputs_.host);
+  if (resolved.ok()) resolved = config::Resolve(next.InEffectSince(started_), inputs_.host);
   if (!resolved.ok()) return Status(Code::kInvalid, resolved.status().message());
   auto policies = Prepare(*resolved);
   if (!policies.ok()) return Status(Code::kInvalid, policies.status().message());

@@ -143,6 +143,32 @@ TEST(Resolve, MoreRamThanThereIsGetsANote) {
   EXPECT_THAT(resolved->notes, ElementsAre("ram.capacity 800 GB is more than there is (24.0 GiB): the tier will grow as far as memory allows"));
 }
 
+TEST(Resolve, OfAReloadOnlyWhatNeedsNoRestartIsInEffect) {
+  HostFacts host = Host();
+  host.cache_directories = {Directory("/nvme/tierd", 100 * kGiB)};
+  const std::string ssd = "[ssd]\ndirectory = \"/nvme/tierd\"\n";
+  const Config started = Parsed(ssd + "[[source]]\npath = \"/a\"\n[[source]]\npath = \"/b\"\nbyte_budget = \"1 GB\"\n");
+  Config next = Parsed("[ssd]\ndirectory = \"off\"\nmin_free = \"2 GiB\"\n[ram]\nmin_available = \"18 GiB\"\n[[source]]\npath = \"/new\"\nname = \"b\"\n"
+                       "[[source]]\npath = \"/a\"\nname = \"other\"\nttl = \"5s\"\nbyte_budget = \"2 GB\"\nrequest_budget = 7\npolicy_parameters = \"a=1\"\n");
+  const Result<Resolved> now = Resolve(next.InEffectSince(started), host);
+  ASSERT_TRUE(now.ok()) << now.status().message();
+  EXPECT_EQ(now->engine.ssd.directory, "/nvme/tierd");
+  EXPECT_EQ(now->engine.ssd.capacity_bytes, 90 * kGiB);
+  EXPECT_EQ(now->engine.ssd.min_free_bytes, 2 * kGiB);
+  EXPECT_EQ(now->engine.ram.capacity_bytes, 6 * kGiB);
+  ASSERT_EQ(now->engine.sources.size(), 1u) << "neither the one that comes nor the one that goes";
+  EXPECT_EQ(now->engine.sources[0].path, "/a");
+  EXPECT_EQ(now->engine.sources[0].ttl_ms, 60'000u);
+  EXPECT_EQ(now->engine.sources[0].bytes_per_s, 2'000'000'000u);
+  EXPECT_EQ(now->engine.sources[0].requests_per_s, 7u);
+  EXPECT_EQ(now->engine.sources[0].policy_parameters, "a=1");
+  Overrides overrides;
+  overrides.sets = {"ram.capacity=12.3456789%", "ssd.capacity=33.3%", "daemon.log_level=off"};
+  ASSERT_TRUE(next.Apply(overrides, "/").ok());
+  EXPECT_EQ(next.InEffectSince(started).settings().ram.capacity, next.settings().ram.capacity);
+  EXPECT_EQ(next.InEffectSince(started).settings().ssd.capacity, next.settings().ssd.capacity);
+}
+
 TEST(Resolve, SourcesAndLimitsGoThrough) {
   const Result<Resolved> resolved = Resolve(Parsed("[[source]]\npath = \"/a\"\nttl = \"5s\"\n[limits]\nsessions = 3\n[policy]\nseed = 9\ndirectory = \"/p\"\n[ssd]\ndirectory = \"off\"\n"), Host());
   ASSERT_TRUE(resolved.ok());

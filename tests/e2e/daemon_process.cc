@@ -96,7 +96,7 @@ void DaemonProcess::Launch(const Options& options) {
   if (!options.source.empty()) arguments.insert(arguments.end(), {"--source", options.source});
   if (options.ssd == "off") {
     arguments.insert(arguments.end(), {"--ssd", "off"});
-  } else {
+  } else if (!options.ssd.empty()) {
     arguments.insert(arguments.end(), {"--ssd", options.ssd == "on" ? ssd_directory() : options.ssd, "--ssd-capacity", options.ssd_capacity, "--set", "ssd.min_free=1 MiB"});
   }
   arguments.insert(arguments.end(), options.more.begin(), options.more.end());

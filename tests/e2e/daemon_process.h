@@ -32,7 +32,7 @@ class DaemonProcess {
   struct Options {
     std::string source;                 // one source; "": those of `config`
     std::string ram = "128 MiB";
-    std::string ssd = "on";             // "off", "on" = WORK/ssd, or a directory
+    std::string ssd = "on";             // "off", "on" = WORK/ssd, or a directory; "": as `config` has it
     std::string ssd_capacity = "1 GiB";
     std::vector<std::string> more;      // further arguments
     std::string config = "none";        // a file

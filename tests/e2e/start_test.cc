@@ -194,5 +194,33 @@ TEST_F(StartTest, ReloadsCapacityAndPolicyAtRunTime) {
   EXPECT_EQ(daemon.Stop(), 0);
 }
 
+// What waits for the next start does so altogether: what is dropped from a tier meanwhile is not there then.
+TEST_F(StartTest, AReloadResizesNoTierByAKeyThatNeedsARestart) {
+  DaemonProcess daemon(scratch.path());
+  DaemonProcess::Options options;
+  options.source = source;
+  options.ram = "auto";
+  options.ssd = "";
+  options.config = scratch.path() + "/tierd.toml";
+  const auto write = [&](const std::string& directory, const std::string& capacity, const std::string& min_available) {
+    Write(options.config, "[ssd]\ncapacity = \"" + capacity + "\"\nmin_free = \"1 MiB\"\ndirectory = \"" + directory + "\"\n[ram]\nmin_available = \"" + min_available + "\"\n");
+  };
+  write(daemon.ssd_directory(), "256 MiB", "64 MiB");
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  ASSERT_TRUE(Eventually(5000, [&] { return daemon.Status()["tiers"]["ssd"]["state"] == "ok"; }));
+  const auto before = daemon.Status()["tiers"];
+  EXPECT_EQ(before["ssd"]["allowed_bytes"], 256u << 20);
+  const auto restart = [&] { return daemon.Control("POST", "/v1/config/reload", "{}")["restart"].size(); };
+  write("off", "256 MiB", "1000 TiB");
+  EXPECT_EQ(restart(), 2u);
+  EXPECT_EQ(daemon.Status()["tiers"]["ssd"]["allowed_bytes"], before["ssd"]["allowed_bytes"]);
+  EXPECT_EQ(daemon.Status()["tiers"]["ram"]["capacity_bytes"], before["ram"]["capacity_bytes"]);
+  // What does not wait is taken from the same file.
+  write("off", "512 MiB", "1000 TiB");
+  EXPECT_EQ(restart(), 2u);
+  EXPECT_EQ(daemon.Status()["tiers"]["ssd"]["allowed_bytes"], 512u << 20);
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
 }  // namespace
 }  // namespace tierd::e2e

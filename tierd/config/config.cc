@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "tierd/base/check.h"
 #include "tierd/config/edit_distance.h"
 
 namespace tierd::config {
@@ -248,6 +249,25 @@ std::size_t Config::AdoptMounts(const std::vector<std::string>& mount_points) {
     ++added;
   }
   return added;
+}
+
+Config Config::InEffectSince(const Config& started) const {
+  Config now = started;
+  const auto here = [this](const engine::SourceOptions& source) {
+    const auto found = std::find_if(settings_.sources.begin(), settings_.sources.end(), [&](const auto& other) { return other.path == source.path; });
+    return found == settings_.sources.end() ? nullptr : &*found;
+  };
+  std::erase_if(now.settings_.sources, [&](const auto& source) { return here(source) == nullptr; });
+  for (const KeyInfo& info : AllKeys()) {
+    if (!info.reloadable) continue;
+    const auto take = [&](engine::SourceOptions* to, const engine::SourceOptions* from) {
+      const Value value{Value::Type::kString, GetKey(settings_, from, info.key), true};
+      TIERD_CHECK(SetKey(now.settings_, to, info.key, value).ok());
+    };
+    if (!info.key.starts_with("source.")) take(nullptr, nullptr);
+    else for (auto& source : now.settings_.sources) take(&source, here(source));
+  }
+  return now;
 }
 
 std::vector<EffectiveValue> Config::Values() const {

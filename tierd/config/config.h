@@ -84,6 +84,9 @@ class Config {
   Status Set(std::string_view key, std::string_view value);
   // With `sources = "auto"`: adds a source per mount point that is neither listed nor inside or above a listed one. Returns how many were added.
   std::size_t AdoptMounts(const std::vector<std::string>& mount_points);
+  // What of this is in effect in a daemon that was started with `started`: a key that needs a restart has the value it had then, a source that came since is
+  // not there, nor one that has gone.
+  Config InEffectSince(const Config& started) const;
   const Settings& settings() const { return settings_; }
   const std::string& file() const { return file_; }  // "" if none
   // Every value, in the order of AllKeys(), one set per source.
