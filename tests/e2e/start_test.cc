@@ -185,6 +185,8 @@ TEST_F(StartTest, ReloadsCapacityAndPolicyAtRunTime) {
   const auto set = [&](const char* key, const char* value) { return daemon.Control("PATCH", "/v1/config", nlohmann::json{{"key", key}, {"value", value}}.dump()); };
   EXPECT_EQ(set("ram.capacity", "128 MiB")["applied"].size(), 1u);
   EXPECT_EQ(daemon.Status()["tiers"]["ram"]["capacity_bytes"], 128u << 20);
+  EXPECT_EQ(set("ssd.capacity", "512 MiB")["applied"].size(), 1u);
+  EXPECT_EQ(daemon.Status()["tiers"]["ssd"]["capacity_bytes"], 512u << 20);
   EXPECT_EQ(set("source.data.policy", "lru")["applied"].size(), 1u);
   EXPECT_EQ(daemon.Status()["sources"][0]["policy"], "lru");
   EXPECT_TRUE(set("source.data.policy", "nonsense").contains("error"));

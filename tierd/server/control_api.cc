@@ -220,7 +220,7 @@ ControlApi::Json ControlApi::TierJson() {
                                                                   : "ok";
   tiers["ssd"] = {{"state", state},
                   {"directory", engine_.options().ssd.directory},
-                  {"capacity_bytes", engine_.options().ssd.capacity_bytes},
+                  {"capacity_bytes", status.configured_bytes},
                   {"allowed_bytes", status.capacity_bytes},
                   {"used_bytes", placement.ssd_resident_bytes()},
                   {"allocated_bytes", status.allocated_bytes},

@@ -20,6 +20,7 @@ class SpaceKeeper {
   SpaceKeeper(TierContext& context, RegionWriter& writer, const SuperblockKeeper& superblock);
 
   void SetCapacity(std::uint64_t bytes);
+  std::uint32_t capacity_regions() const { return capacity_regions_; }
   void SetMinFree(std::uint64_t bytes, std::uint64_t inodes);
   // Allocates the next region or punches a surplus one; one at a time. Every turn. `give_back`: every free region is surplus but for the next ones.
   void Step(bool give_back);

@@ -352,6 +352,7 @@ SsdStatus SsdTier::Impl::StatusNow() const {
   s.recovering = recovering_;
   s.writable = writer_.writable();
   s.retired_regions = regions_.Count(RegionState::kRetired);
+  s.configured_bytes = std::uint64_t{space_.capacity_regions()} * context_.format.region_bytes;
   s.capacity_bytes = (space_.target() - std::min<std::uint64_t>(space_.target(), s.retired_regions)) * context_.format.region_bytes;
   s.allocated_bytes = std::uint64_t{regions_.allocated()} * context_.format.region_bytes;
   s.live_bytes = regions_.live_bytes();

@@ -166,6 +166,7 @@ struct SsdStatus {
   SsdHealth health = SsdHealth::kHealthy;
   bool recovering = false;
   bool writable = true;            // false: read-only file system or the directory has gone
+  std::uint64_t configured_bytes = 0;  // SetCapacity's
   std::uint64_t capacity_bytes = 0;  // what the tier may use now: the configured capacity, cut by min_free, less retired regions
   std::uint64_t allocated_bytes = 0; // regions that hold disk space
   std::uint64_t retired_regions = 0; // of them; not written for an hour each, as writes to them failed
