@@ -172,7 +172,7 @@ TEST_F(NeighboursTest, AnotherVersionSpoilsThemAll) {
   ExpectInRam(name, Content(name, 2));
 }
 
-TEST_F(NeighboursTest, ASourceThatHangsHoldsNobodyAndTheLateBytesServeAll) {
+TEST_F(NeighboursTest, ASourceThatHangsHoldsNoReaderAndTheLateBytesServeAll) {
   source_options().demand_timeout_ms = 100;
   const std::string name = WriteLarge("large");
   StartEngine();
@@ -182,11 +182,12 @@ TEST_F(NeighboursTest, ASourceThatHangsHoldsNobodyAndTheLateBytesServeAll) {
   ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
   const Answer answer = Fetch(name, abi::FetchOp::kChunk, 5);  // joins what is under way
   EXPECT_EQ(answer.status(), abi::FetchStatus::kBypass);
-  ASSERT_TRUE(RunUntil([&] { return brought_.size() == 4; }));
-  EXPECT_EQ(std::count(brought_.begin(), brought_.end(), BringOutcome::kFailed), 4);
+  EXPECT_TRUE(brought_.empty()) << "what the daemon brings for itself takes as long as it takes";
   EXPECT_EQ(engine().fetcher().hung_frames(), 4u);
   source_io_.Release();
-  ASSERT_TRUE(RunUntil([&] { return engine().placement().ram_resident_objects() == 1 + 4; }));
+  ASSERT_TRUE(RunUntil([&] { return brought_.size() == 4; }));
+  EXPECT_EQ(std::count(brought_.begin(), brought_.end(), BringOutcome::kCached), 4);
+  EXPECT_EQ(engine().placement().ram_resident_objects(), 1u + 4);
   EXPECT_EQ(engine().fetcher().hung_frames(), 0u);
   for (std::uint32_t chunk = 4; chunk < 8; ++chunk) {
     const Answer late = Fetch(name, abi::FetchOp::kChunk, chunk);

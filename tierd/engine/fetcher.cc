@@ -1,6 +1,7 @@
 #include "tierd/engine/fetcher.h"
 
 #include <algorithm>
+#include <iterator>
 #include <new>
 
 #include "tierd/base/check.h"
@@ -347,6 +348,16 @@ void Fetcher::ReplyError(const Waiter& waiter, int sys_errno) {
   reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kError);
   reply.sys_errno = static_cast<std::uint16_t>(sys_errno);
   Answer(waiter, reply);
+}
+
+// Readers go to the source themselves. What the daemon waits for takes as long as it takes, until it stops: a reader who joined it has no patience but his own.
+void Fetcher::GiveUp(Waiters& waiters, FileId file, source::ReadError error) {
+  const auto who_gives_up = [error](const Waiter& waiter) { return waiter->is_awaited() || error == source::ReadError::kStopped; };
+  const auto others = std::stable_partition(waiters.begin(), waiters.end(), who_gives_up);
+  const Waiters over(std::make_move_iterator(waiters.begin()), std::make_move_iterator(others));
+  waiters.erase(waiters.begin(), others);
+  for (const Waiter& waiter : waiters) waiter->attempts = 0;  // those are for what changes all the time
+  for (const Waiter& waiter : over) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, file);
 }
 
 // Ends one waiter without bytes: metadata when the outcome is good, an errno, or a bypass with its reason.

@@ -6,7 +6,7 @@
 //     └──── else ───────────► Fill: SSD, or source ──► publish ──► answer, copy to SSD
 //
 // Single flight: one Discovery per path, one Revalidation per file, one Fill per object. A client that waited `demand_timeout` is told to bypass;
-// the work goes on and may serve the next one.
+// the work goes on and may serve the next one. What the daemon waits for itself takes as long as it takes, whoever joins it meanwhile.
 //
 // Owner: Engine. Loop thread only. It chooses no victims (placement) and no prefetch (jobs).
 #pragma once
@@ -147,7 +147,10 @@ class Fetcher {
   void ResolveAlias(SourceUnit& unit, const DiscoveryPtr& discovery);
   void OnResolved(SourceUnit& unit, const DiscoveryPtr& discovery, const Result<source::ResolvedPath>& resolved);
   bool Doubted(SourceUnit& unit, const DiscoveryPtr& discovery);
+  // All who wait for the discovery ask again, at the next tick.
   void AskAgain(SourceUnit& unit, const DiscoveryPtr& discovery);
+  void AskAgain(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiters waiters);
+  void Unanswered(SourceUnit& unit, const DiscoveryPtr& discovery, source::ReadError error);
   void PlaceDiscovered(SourceUnit& unit, const DiscoveryPtr& discovery);
   void PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery);
   void EndDiscovery(const DiscoveryPtr& discovery);
@@ -182,6 +185,7 @@ class Fetcher {
   void OnSourceRead(SourceUnit& unit, const SourceReadPtr& read, const source::ReadResult& result);
   void OnLateRead(SourceUnit& unit, const SourceReadPtr& read, const source::ReadResult& result);
   void OnFilled(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result);
+  void Unanswered(SourceUnit& unit, const FillPtr& fill, source::ReadError error);
   bool AcquireFor(const FillPtr& fill, io::AlignedBuffer* filled = nullptr);
   // The source's bytes are all there; some are looked at twice (SourceOptions::check_reads) before the fill is completed.
   void Keep(SourceUnit& unit, const FillPtr& fill);
@@ -209,6 +213,8 @@ class Fetcher {
   template <typename Begin>
   void ForDaemon(BringCallback done, Begin&& begin);
   void AnswerLost();
+  // The source has not answered in time. Leaves those who wait on.
+  void GiveUp(Waiters& waiters, FileId file, source::ReadError error);
   void Answer(const Waiter& waiter, const abi::FetchReply& reply);
   void Answer(const Waiter& waiter, const BringResult& result);
   void AnswerByLink(const Waiter& waiter, const BringResult& result);
@@ -263,11 +269,11 @@ class Fetcher {
   };
   void ServeParked(Parked parked, abi::FileKey key);
   std::unordered_map<abi::FileKey, Parked, KeyHash> parked_;
-  // What was read for these is older than an invalidation: they are served again at the next tick.
+  // What was read for these is older than an invalidation, or was not read in the time that a reader had: they are served again at the next tick.
   void ServeDoubted();
   std::unordered_map<abi::FileKey, Parked, KeyHash> doubted_;
   std::int64_t recovery_wait_until_ns_ = 0;
-  RetryList<std::pair<SourceUnit*, FillPtr>> waiting_for_memory_;
+  RetryList<std::pair<SourceUnit*, FillPtr>> waiting_for_memory_;  // or to ask the source once more
   std::vector<std::pair<SourceUnit*, FillPtr>> waiting_for_ssd_;  // with their bytes staged
   RetryList<std::pair<SourceUnit*, DiscoveryPtr>> staged_;  // bytes are there, a frame is not yet
   RetryList<std::function<void()>> stalled_;  // steps that wait for a frame or for room in the index; what they are about is in the maps above

@@ -53,8 +53,7 @@ void Fetcher::ServeDoubted() {
   for (auto& [key, of_path] : std::exchange(doubted_, {})) {
     for (Waiter& waiter : of_path.waiters) {
       const source::Priority priority = PriorityOf(waiter);
-      if (++waiter->attempts > kMaxAttempts) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, kNoFile);
-      else Serve(*of_path.unit, key, of_path.path, std::move(waiter), priority);
+      Serve(*of_path.unit, key, of_path.path, std::move(waiter), priority);
     }
   }
 }
@@ -73,7 +72,7 @@ void Fetcher::Discover(SourceUnit& unit, abi::FileKey key, std::string_view path
     return;
   }
   if (const auto it = discoveries_.find(key); it != discoveries_.end()) {
-    if (it->second->late) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, kNoFile);
+    if (it->second->late && waiter->is_awaited()) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, kNoFile);
     ++counters_.fetch_joined;
     if (waiter->is_awaited()) unit.reader->Promote(it->second->request, priority, waiter->deadline_ns);
     it->second->waiters.push_back(std::move(waiter));
@@ -95,13 +94,14 @@ void Fetcher::DiscoverByStat(SourceUnit& unit, const DiscoveryPtr& discovery, so
   source::StatQuery query;
   query.path = discovery->path;
   query.priority = priority;
-  query.deadline_ns = discovery->waiters.front()->deadline_ns;
+  query.deadline_ns = DeadlineOf(discovery->waiters);
   query.done = [this, &unit, discovery](const source::StatReply& reply) { Guard([&] { OnDiscoveredStat(unit, discovery, reply); }); };
   discovery->request = unit.reader->Stat(std::move(query));
 }
 
 void Fetcher::OnDiscoveredStat(SourceUnit& unit, const DiscoveryPtr& discovery, const source::StatReply& reply) {
   if (reply.error == source::ReadError::kErrno && (reply.sys_errno == ELOOP || reply.sys_errno == ENOTDIR)) return ResolveAlias(unit, discovery);
+  if (IsNoAnswer(reply.error)) return Unanswered(unit, discovery, reply.error);
   EndDiscovery(discovery);
   if (reply.error != source::ReadError::kNone) {
     for (const Waiter& waiter : discovery->waiters) {
@@ -151,7 +151,7 @@ void Fetcher::DiscoverByRead(SourceUnit& unit, const DiscoveryPtr& discovery, so
   request.capacity = discovery->capacity;
   request.rest = discovery->rest;
   request.priority = priority;
-  request.deadline_ns = discovery->waiters.front()->deadline_ns;
+  request.deadline_ns = DeadlineOf(discovery->waiters);
   request.acquire = [this, discovery](source::ReadRequest& sent) {
     if (discovery->staging.size() == 0) Guard([&] { discovery->staging = staging_->Take(discovery->capacity); });
     sent.buffer = discovery->staging.data();
@@ -163,9 +163,7 @@ void Fetcher::DiscoverByRead(SourceUnit& unit, const DiscoveryPtr& discovery, so
     discovery->timing.End(unit.pace, result.error, clock_.PreciseNs());
     if (!result.buffer_held) return Guard([&] { OnDiscoveredRead(unit, discovery, result); });
     discovery->late = true;
-    Waiters waiters = std::move(discovery->waiters);
-    discovery->waiters.clear();
-    for (const Waiter& waiter : waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, kNoFile);
+    Guard([&] { GiveUp(discovery->waiters, kNoFile, result.error); });
   };
   request.on_buffer_free = [this, &unit, discovery](const source::ReadResult& result) {
     discovery->late = false;
@@ -180,6 +178,7 @@ void Fetcher::OnDiscoveredRead(SourceUnit& unit, const DiscoveryPtr& discovery, 
     return ResolveAlias(unit, discovery);
   }
   if (result.error == source::ReadError::kNone) return Adopt(unit, discovery, result);
+  if (IsNoAnswer(result.error)) return Unanswered(unit, discovery, result.error);
   // Every staging buffer is lent: with its size known the file is read into a frame of its own.
   if (result.error == source::ReadError::kNoBuffer && !discovery->waiters.empty())
     return DiscoverByStat(unit, discovery, PriorityOf(discovery->waiters));
@@ -203,15 +202,24 @@ bool Fetcher::Doubted(SourceUnit& unit, const DiscoveryPtr& discovery) {
   return true;
 }
 
-// Not at once: the clock that answers are stamped with stands still for some milliseconds.
 void Fetcher::AskAgain(SourceUnit& unit, const DiscoveryPtr& discovery) {
-  Parked& again = doubted_[discovery->key];
-  again.unit = &unit;
-  again.path = discovery->path;
-  std::move(discovery->waiters.begin(), discovery->waiters.end(), std::back_inserter(again.waiters));
-  discovery->waiters.clear();
+  AskAgain(unit, discovery->key, discovery->path, std::exchange(discovery->waiters, {}));
   EndDiscovery(discovery);
   EndStaging(discovery);
+}
+
+// Not at once: the clock that answers are stamped with stands still for some milliseconds, and where there was no memory for a request there is none now.
+void Fetcher::AskAgain(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiters waiters) {
+  if (waiters.empty()) return;
+  Parked& again = doubted_[key];
+  again.unit = &unit;
+  again.path = path;
+  std::move(waiters.begin(), waiters.end(), std::back_inserter(again.waiters));
+}
+
+void Fetcher::Unanswered(SourceUnit& unit, const DiscoveryPtr& discovery, source::ReadError error) {
+  GiveUp(discovery->waiters, kNoFile, error);
+  AskAgain(unit, discovery);
 }
 
 // The bytes (or the first of them) are in the staging buffer: the file becomes known.
@@ -337,14 +345,15 @@ bool Fetcher::JoinStaged(const DiscoveryPtr& discovery) {
 
 // The path goes through a symbolic link: finds the one spelling under which the file is cached, and leaves an alias slot behind.
 void Fetcher::ResolveAlias(SourceUnit& unit, const DiscoveryPtr& discovery) {
-  const std::int64_t deadline = discovery->waiters.empty() ? 0 : discovery->waiters.front()->deadline_ns;
   discovery->asked_ns = clock_.PreciseNs();
-  unit.resolver->Resolve(discovery->path, deadline, [this, &unit, discovery](const Result<source::ResolvedPath>& resolved) {
+  unit.resolver->Resolve(discovery->path, DeadlineOf(discovery->waiters), [this, &unit, discovery](const Result<source::ResolvedPath>& resolved) {
     Guard([&] { OnResolved(unit, discovery, resolved); });
   });
 }
 
 void Fetcher::OnResolved(SourceUnit& unit, const DiscoveryPtr& discovery, const Result<source::ResolvedPath>& resolved) {
+  const bool late = !resolved.ok() && (resolved.status().code() == Code::kTimeout || resolved.status().code() == Code::kBusy);
+  if (late) return Unanswered(unit, discovery, source::ReadError::kTimeout);
   const bool found = resolved.ok() && resolved->was_alias;
   if (found && invalidations_.CoversWay(unit.index, discovery->path, discovery->asked_ns)) return AskAgain(unit, discovery);  // it may be where the link led before
   const abi::FileKey target = found ? catalogue_.KeyOf(unit.wire_id, resolved->canonical) : abi::FileKey{};

@@ -27,7 +27,7 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
   }
   if (const auto it = fills_.find(Raw(object)); it != fills_.end()) {
     FillPtr fill = it->second;
-    if (fill->late) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, file);
+    if (fill->late && waiter->is_awaited()) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, file);
     ++counters_.fetch_joined;
     if (waiter->is_awaited() && !fill->is_awaited()) ++counters_.prefetch_late;
     if (waiter->is_awaited()) {
@@ -182,7 +182,7 @@ void Fetcher::OnFilled(SourceUnit& unit, const FillPtr& fill, const source::Read
     case source::ReadError::kOutside: return Fail(fill, abi::Fallback::kPath, BringOutcome::kFailed);
     case source::ReadError::kTimeout:
     case source::ReadError::kHung:
-    case source::ReadError::kStopped: return Fail(fill, abi::Fallback::kSourceSlow, BringOutcome::kFailed);
+    case source::ReadError::kStopped: return Unanswered(unit, fill, result.error);
     case source::ReadError::kChanged: {
       // Another version is there now: the slot follows, and the waiters go round again.
       Waiters waiters = std::move(fill->waiters);
@@ -215,6 +215,14 @@ void Fetcher::OnFilled(SourceUnit& unit, const FillPtr& fill, const source::Read
   const FileRecord& owner = catalogue_.file(fill->file);
   if ((owner.flags & kFileChunked) == 0 || (owner.flags & kFileRacy) == 0) ConfirmBytes(unit, fill->file, result, fill->is_awaited());
   Keep(unit, fill);
+}
+
+// Not at once: where there was no memory for the request it would be tried again and again.
+void Fetcher::Unanswered(SourceUnit& unit, const FillPtr& fill, source::ReadError error) {
+  GiveUp(fill->waiters, fill->file, error);
+  if (fill->waiters.empty()) return Fail(fill, abi::Fallback::kSourceSlow, BringOutcome::kFailed);
+  fill->priority = source::Priority::kPrefetch;
+  waiting_for_memory_.Add({&unit, fill});
 }
 
 void Fetcher::Again(SourceUnit& unit, FileId file, Waiters waiters) {

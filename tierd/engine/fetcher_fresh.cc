@@ -110,6 +110,9 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
       const std::int64_t now_ns = clock_.MonotonicNs();
       unit.unreachable_until_ns = now_ns + kUnreachableNs;
       Confirm(unit, file, now_ns, (record.flags & kFileRacy) != 0);
+    } else if (IsNoAnswer(reply.error)) {
+      GiveUp(waiters, file, reply.error);
+      return AskAgain(unit, record.key, catalogue_.PathOf(file), std::move(waiters));
     } else {
       for (const Waiter& waiter : waiters) {
         // An ENOENT is passed on, never believed (HAZARDS 2.15): what is cached stays, unserved, until a stat confirms it.

@@ -24,6 +24,11 @@ inline std::int64_t DeadlineOf(const Waiters& waiters) {
   return deadline_ns;
 }
 
+// The source said nothing; a request without a deadline may still be answered.
+inline bool IsNoAnswer(source::ReadError error) {
+  return error == source::ReadError::kTimeout || error == source::ReadError::kHung || error == source::ReadError::kStopped;
+}
+
 // One request on its way, for ServicePace.
 struct Timing {
   std::uint32_t depth = 0;

@@ -116,7 +116,7 @@ void Fetcher::Compose(const SourceUnit& unit, SourceRead& read, source::ReadRequ
 void Fetcher::OnSourceRead(SourceUnit& unit, const SourceReadPtr& read, const source::ReadResult& result) {
   read->timing.End(unit.pace, result.error, clock_.PreciseNs());
   if (!result.buffer_held) return OnLateRead(unit, read, result);
-  // The I/O goes on without anybody waiting; a late success may still be published (OnLateRead).
+  // The I/O goes on without any reader waiting; a late success may still be published (OnLateRead).
   for (const SourceRead::Piece& piece : read->pieces) {
     const FillPtr& fill = piece.fill;
     fill->late = true;
@@ -125,9 +125,7 @@ void Fetcher::OnSourceRead(SourceUnit& unit, const SourceReadPtr& read, const so
       hung_bytes_ += fill->hung_bytes;
       ++hung_frames_;
     }
-    Waiters waiters = std::move(fill->waiters);
-    fill->waiters.clear();
-    for (const Waiter& waiter : waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, fill->orphan ? kNoFile : fill->file);
+    GiveUp(fill->waiters, fill->orphan ? kNoFile : fill->file, result.error);
   }
 }
 
