@@ -170,6 +170,27 @@ TEST_F(JobLinksTest, OfACancelledJobAreForgottenSomeAtATurn) {
   }
 }
 
+TEST_F(JobLinksTest, OfACancelledJobAreNotRememberedWhenTheirFilesComeLater) {
+  Write("real/a", Bytes("a", 1000));
+  Write("farm/own", Bytes("own", 100));
+  Link("farm/a", "../real/a");
+  StartEngine();
+  Fetch("farm/own");
+  source_io_.Hold(io::Step::kRead);
+  const std::uint64_t job = engine().jobs().Prefetch({{&unit(), "farm"}}, {});
+  engine().EndTurn();
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
+  ASSERT_TRUE(engine().jobs().Cancel(job));
+  const JobStatus cancelled = *engine().jobs().Find(job);
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return InRam("real/a") && engine().fetcher().idle(); }));
+  EXPECT_EQ(engine().jobs().names_waiting(), 0u);
+  EXPECT_EQ(engine().jobs().Find(job)->files_total, cancelled.files_total) << "it is over";
+  EXPECT_EQ(engine().jobs().Find(job)->files_done, cancelled.files_done);
+  for (std::size_t i = 0; i < Jobs::kRememberedJobs; ++i) Walk("farm");
+  EXPECT_EQ(engine().jobs().Find(job), nullptr) << "so many have ended since";
+}
+
 // Warm-up takes what it was given.
 TEST_F(JobLinksTest, WarmUpPassesOverThem) {
   Write("farm/x", Bytes("x", 10));

@@ -270,11 +270,12 @@ void Jobs::Failed(const JobPtr& job, const File& file) {
 }
 
 void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
+  if (job->over()) return;  // what has become of it is said, and its names are dropped
   const bool led_to_other_kind = file->kind != Name::Kind::kFile && file->worst.outcome == BringOutcome::kFailed && file->worst.reason == abi::Fallback::kNotRegular;
-  if (led_to_other_kind && !job->over()) return WalkBehind(job, file);
+  if (led_to_other_kind) return WalkBehind(job, file);
   --job->files_under_way;
   JobStatus& status = job->status;
-  const bool again = file->worst.outcome == BringOutcome::kNoRoom && job->options.ssd_only && !job->over() && job->requeued < 4 * status.files_total && placement_.SsdFree() > kBytesAhead;
+  const bool again = file->worst.outcome == BringOutcome::kNoRoom && job->options.ssd_only && job->requeued < 4 * status.files_total && placement_.SsdFree() > kBytesAhead;
   if (again) {
     ++job->requeued;  // staging buffers ran out for a moment, not regions
     job->queue.push_back({file->unit, file->name, file->kind});
@@ -282,8 +283,7 @@ void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
   }
   if (file->kind != Name::Kind::kFile && !IsOfJob(job, *file)) {
     --status.files_total;
-    if (!job->over()) MaybeVerify(job);
-    return;
+    return MaybeVerify(job);
   }
   switch (file->worst.outcome) {
     case BringOutcome::kCached: {
@@ -303,7 +303,6 @@ void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
       Failed(job, *file);
       break;
   }
-  if (job->over()) return;
   MaybeVerify(job);
 }
 
