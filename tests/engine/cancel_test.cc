@@ -1,4 +1,4 @@
-// A job holds nobody up (HAZARDS 5): neither one that is cancelled, nor one that is asked for thousands of paths.
+// A job holds nobody up (HAZARDS 5): neither one that is cancelled, nor one that is asked for thousands of paths, nor one that finds nothing left to do.
 #include "tests/engine/engine_fixture.h"
 
 namespace tierd::engine {
@@ -64,6 +64,31 @@ TEST_F(CancelTest, ManyPathsToVerifyAreLookedForSomeAtATurn) {
   }
   EXPECT_GE(turns, 10);
   EXPECT_EQ(WaitForJob(job).verified_files, names.size());
+}
+
+// All is evicted while the first of its records are being read.
+TEST_F(CancelTest, RecordsThatHaveLeftArePassedOverSomeAtATurn) {
+  constexpr std::uint64_t kRecords = 9000;
+  UseSsd();
+  source_options().chunk_bytes = 4096;
+  const std::string name = Write("large", Bytes("large", kRecords * 4096));
+  StartEngine();
+  ASSERT_EQ(WaitForJob(engine().jobs().Prefetch({{&unit(), name}}, {.ssd_only = true})).verified_files, 1u);
+  ssd_io_.Hold(io::Step::kReadv);
+  const std::uint64_t job = engine().jobs().VerifyRecords({});
+  const JobStatus& status = *engine().jobs().Find(job);
+  while (status.walking) (void)engine().jobs().Pump();
+  ASSERT_EQ(status.expected_files, kRecords);
+  Advise(abi::AdviseOp::kEvict, name);
+  ssd_io_.Release();
+  for (std::uint64_t left = status.expected_files; status.ended_ns == 0; left = status.expected_files) {
+    engine().EndTurn();
+    engine().ssd()->Poll(256);
+    (void)engine().jobs().Pump();
+    ASSERT_LE(left - status.expected_files, 4096u + 8);
+  }
+  EXPECT_EQ(status.expected_files, status.verified_files) << "the first of them";
+  EXPECT_EQ(status.state, JobState::kDone) << status.error;
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace tierd::engine {
 namespace {
 constexpr std::size_t kReadsAhead = 8;
 constexpr std::size_t kPlacedPerTurn = 1024;
-constexpr std::size_t kLookedAtPerTurn = 4096;
+constexpr std::size_t kLookedAtPerTurn = 4096;  // objects, or records that have left since
 }  // namespace
 
 std::uint64_t Jobs::Walk(std::vector<Item> items) {
@@ -141,7 +141,7 @@ void Jobs::FindRecords(const JobPtr& job) {
 
 void Jobs::PumpRecords(const JobPtr& job) {
   if (job->status.walking) FindRecords(job);
-  while (!job->over() && job->reads_under_way < kReadsAhead && !job->records.empty()) {
+  for (std::size_t looked_at = 0; looked_at < kLookedAtPerTurn && !job->over() && job->reads_under_way < kReadsAhead && !job->records.empty(); ++looked_at) {
     const ObjectId object = job->records.back();
     job->records.pop_back();
     if (!ReadRecord(job, object)) {
