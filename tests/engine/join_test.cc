@@ -85,6 +85,21 @@ TEST_F(JoinTest, WhoJoinsAPrefetchIsServedAsAReaderAlsoWhenItGoesToTheSource) {
   EXPECT_EQ(after[static_cast<std::size_t>(source::Priority::kPrefetch)], before[static_cast<std::size_t>(source::Priority::kPrefetch)]);
 }
 
+TEST_F(JoinTest, WhatVerificationFindsDamagedIsDroppedAndCounted) {
+  UseSsd();
+  const std::string bytes = Bytes("file", 40'000);
+  const std::string name = Write("file", bytes);
+  StartEngine();
+  ASSERT_EQ(WaitForJob(engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true})).verified_files, 1u);
+  StopEngine();
+  ASSERT_TRUE(DamageOnSsd(bytes));
+  StartEngine();
+  ASSERT_TRUE(OnSsd(name));
+  EXPECT_EQ(WaitForJob(engine().jobs().VerifyRecords({})).files_failed, 1u);
+  EXPECT_FALSE(OnSsd(name));
+  EXPECT_EQ(engine().counters().integrity_ssd, 1u);
+}
+
 TEST_F(JoinTest, AnInvalidationReachesWhatIsUnderWay) {
   const std::string name = Write("file", Bytes("file", 5000, 1));
   StartEngine();

@@ -155,15 +155,19 @@ void Fetcher::OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadRe
     counters_.promotion_bytes_ssd_ram += result.bytes;
     return Complete(unit, fill, abi::Tier::kSsd, false);
   }
-  if (result.outcome == ssd::ReadOutcome::kIoError) {
-    ++counters_.ssd_read_errors;
-  } else if (result.outcome != ssd::ReadOutcome::kMiss || placement_.OnSsd(fill->object)) {
-    ++counters_.integrity_ssd;  // damaged, or another file's record stands there (F13); not: the dataset became void meanwhile
-  }
   ++counters_.promotions_failed;
-  placement_.EvictSsd(fill->object, EvictCause::kDamaged);
+  DropRecord(fill->object, result);
   fill->skip_ssd = true;
   FillFromSource(unit, fill);  // that read is completed from the source (F05, F12)
+}
+
+void Fetcher::DropRecord(ObjectId object, const ssd::ReadResult& result) {
+  if (result.outcome == ssd::ReadOutcome::kIoError) {
+    ++counters_.ssd_read_errors;
+  } else if (result.outcome != ssd::ReadOutcome::kMiss || placement_.OnSsd(object)) {
+    ++counters_.integrity_ssd;  // damaged, or another file's record stands there (F13); not: the dataset became void meanwhile
+  }
+  placement_.EvictSsd(object, EvictCause::kDamaged);
 }
 
 void Fetcher::OnFilled(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result) {

@@ -178,7 +178,7 @@ bool Jobs::ReadRecord(const JobPtr& job, ObjectId object) {
     } else {
       ++job->status.files_failed;
       if (job->status.error.empty()) job->status.error = "record of " + catalogue_.PathOf(catalogue_.object(object).file) + " does not verify";
-      placement_.EvictSsd(object, EvictCause::kDamaged);
+      fetcher_.DropRecord(object, result);
     }
   };
   const auto status = ssd_->Read(location, identity, buffer->span(), done, ssd::ReadClass::kBackground);
