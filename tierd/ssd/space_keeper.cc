@@ -100,14 +100,14 @@ void SpaceKeeper::Punch(std::uint32_t region) {
   context_.maintenance.Post([this, address, region, bytes = context_.format.region_bytes] {
     const Status punched = RegionFiles::PunchRegion(address, bytes);
     context_.mailbox.Post([this, region, ok = punched.ok()] {
-      busy_ = false;
+      busy_ = punching_ = false;
       // A file system that cannot punch keeps the space; counting it as given back avoids trying for ever.
       context_.regions.Set(region, RegionState::kAbsent);
       if (ok) ++context_.counters.regions_punched;
     });
   });
   context_.regions.Set(region, RegionState::kAllocating);
-  busy_ = true;
+  busy_ = punching_ = true;
 }
 
 void SpaceKeeper::OnReadOnly() {
@@ -141,6 +141,8 @@ void SpaceKeeper::Measure() {
     measured->done.store(true, std::memory_order_release);
   });
   measuring_ = true;
+  // As the worker will find it: what it is punching is gone by then.
+  measured_allocated_ = context_.regions.allocated() - (punching_ ? 1 : 0);
 }
 
 void SpaceKeeper::TakeMeasured() {
@@ -166,7 +168,7 @@ void SpaceKeeper::OnMeasured() {
   // Rounded down, also below zero: any shortfall costs a region.
   std::int64_t more = spare >= 0 ? spare / region : -((-spare + region - 1) / region);
   if (space.free_inodes < min_free_inodes_) more = std::min<std::int64_t>(more, 0);
-  const std::int64_t limit = static_cast<std::int64_t>(context_.regions.allocated()) + more;
+  const std::int64_t limit = static_cast<std::int64_t>(measured_allocated_) + more;
   limit_regions_ = static_cast<std::uint32_t>(std::clamp<std::int64_t>(limit, 0, std::numeric_limits<std::uint32_t>::max()));
 }
 

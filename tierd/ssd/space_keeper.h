@@ -64,6 +64,7 @@ class SpaceKeeper {
   bool started_ = false;
   bool full_ = false;       // the last allocation found no space; until the next measurement
   bool busy_ = false;       // a job is allocating or punching
+  bool punching_ = false;
   // What the maintenance worker found; its own while measuring_ and not done.
   struct Measured {
     RegionFiles::Space space;
@@ -73,6 +74,7 @@ class SpaceKeeper {
   };
   const std::shared_ptr<Measured> measured_ = std::make_shared<Measured>();
   bool measuring_ = false;
+  std::uint32_t measured_allocated_ = 0;  // regions that held space then
   bool reachable_ = true;   // the directory is there, on a file system that takes changes
   bool refused_ = false;    // a write met EROFS; until a touch of the directory succeeds
   std::int64_t measured_ns_ = 0;
