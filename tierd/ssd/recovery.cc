@@ -52,7 +52,8 @@ class Recovery {
       if (status.ok()) status = BringUpToDate();
     }
     if (status.ok()) status = Scan();
-    if (status.code() == Code::kCorrupt && !out_.report.index_rebuilt) {
+    // But not once a part of it has been handed over, which must not come twice.
+    if (status.code() == Code::kCorrupt && !out_.report.index_rebuilt && !regions_told_) {
       status = Recreate(status);
       if (status.ok()) status = BringUpToDate();
       if (status.ok()) status = Scan();
