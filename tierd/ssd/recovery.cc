@@ -17,7 +17,7 @@ namespace {
 
 class Recovery {
  public:
-  Recovery(const RecoveryInput& input, const RecoverySinks& sinks) : in_(input), sinks_(sinks), epochs_(input.regions.size()) {}
+  Recovery(const RecoveryInput& input, const RecoverySinks& sinks) : in_(input), sinks_(sinks), epochs_(input.regions.size()), unreadable_(input.regions.size()) {}
 
   RecoveryOutcome Run() {
     const auto start = std::chrono::steady_clock::now();
@@ -86,9 +86,17 @@ class Recovery {
     TIERD_KILL_POINT("ssd.recover.before_rebuild");
   }
 
-  // Afterwards the index knows every region, and epochs_ agrees with it.
+  // 0: nothing in it, or it could not be read.
+  std::uint64_t FirstEpochOf(std::uint32_t region) {
+    const Result<std::uint64_t> epoch = FirstEpoch(in_.format, region, in_.regions[region]);
+    unreadable_[region] = !epoch.ok();
+    return epoch.ok() ? *epoch : 0;
+  }
+
+  // Afterwards the index knows every region that could be read, and epochs_ agrees with it.
   Status BringUpToDate() {
     std::fill(epochs_.begin(), epochs_.end(), 0);
+    unreadable_.assign(unreadable_.size(), false);
     entries_ = 0;
     std::vector<bool> known(in_.regions.size(), false);
     std::vector<std::pair<std::uint32_t, bool>> to_read;  // region, walk it
@@ -98,7 +106,7 @@ class Recovery {
       if (r.closed) {
         epochs_[r.region] = r.epoch;
         entries_ += r.entries;
-      } else if (FirstEpoch(in_.format, r.region, in_.regions[r.region]) == r.epoch) {
+      } else if (FirstEpochOf(r.region) == r.epoch) {
         // It was being overwritten: a table of contents there may be that of its former life.
         to_read.emplace_back(r.region, true);
       }  // else it was about to be: what it held had been moved or dropped. It is free; a full tier has no other for what it moves.
@@ -106,7 +114,7 @@ class Recovery {
     if (!status.ok()) return status;
     // An index that lost the news of a region being opened must not hide it.
     for (std::uint32_t i = 0; i < in_.regions.size(); ++i) {
-      if (!known[i] && in_.regions[i].fd >= 0 && FirstEpoch(in_.format, i, in_.regions[i]) != 0) to_read.emplace_back(i, false);
+      if (!known[i] && in_.regions[i].fd >= 0 && FirstEpochOf(i) != 0) to_read.emplace_back(i, false);
     }
     for (const auto& [region, walk] : to_read) {
       if (*in_.stop) return Status(Code::kStopped, "recovery was stopped");
@@ -120,7 +128,8 @@ class Recovery {
     TIERD_KILL_POINT("ssd.recover.during_rebuild");
     const auto read = walk ? ReadAndWalkRegion : ReadRegionContents;
     const RegionContents contents = read(in_.format, region, in_.regions[region], &scratch_);
-    // A region that cannot be read holds nothing for us; the rest may be fine.
+    // One that cannot be read holds nothing for this life; the rest may be fine, and the next start may read it.
+    unreadable_[region] = !contents.status.ok();
     if (!contents.status.ok() || contents.epoch == 0) return Status::Ok();
     ++(contents.from_toc ? out_.report.regions_from_toc : out_.report.regions_walked);
     epochs_[region] = contents.epoch;
@@ -175,7 +184,7 @@ class Recovery {
 
   void TellRegions() {
     std::vector<RecoveredRegion> regions(epochs_.size());
-    for (std::size_t i = 0; i < epochs_.size(); ++i) regions[i] = {epochs_[i], in_.regions[i].fd >= 0};
+    for (std::size_t i = 0; i < epochs_.size(); ++i) regions[i] = {epochs_[i], in_.regions[i].fd >= 0, unreadable_[i]};
     sinks_.regions(std::move(regions));
     regions_told_ = true;
   }
@@ -184,6 +193,7 @@ class Recovery {
   const RecoverySinks& sinks_;
   RecoveryOutcome out_;
   std::vector<std::uint64_t> epochs_;  // by region; 0: nothing in it
+  std::vector<bool> unreadable_;       // by region
   std::uint64_t entries_ = 0;
   io::AlignedBuffer scratch_;
   bool regions_told_ = false;

@@ -31,6 +31,7 @@ struct RecoveryInput {
 struct RecoveredRegion {
   std::uint64_t epoch = 0;  // 0: nothing in it
   bool has_space = false;
+  bool unreadable = false;  // what is in it could not be found out: a device that fails, or no memory
 };
 
 struct RecoverySinks {

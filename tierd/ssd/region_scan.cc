@@ -205,12 +205,13 @@ std::vector<bool> SoundRecords(const ScanFormat& format, std::uint64_t epoch, st
   return sound;
 }
 
-std::uint64_t FirstEpoch(const ScanFormat& format, std::uint32_t region, RegionAddress address) {
+Result<std::uint64_t> FirstEpoch(const ScanFormat& format, std::uint32_t region, RegionAddress address) {
   io::AlignedBuffer head(kLongestHeader);
-  if (head.empty() || !RegionFiles::ReadRegion(address, 0, head.span()).ok()) return 0;
+  if (head.empty()) return Status(Code::kNoSpace, "no memory to read region " + std::to_string(region));
+  if (Status read = RegionFiles::ReadRegion(address, 0, head.span()); !read.ok()) return read;
   const std::uint64_t epoch = ClaimedEpoch(head.span());
   DecodedHeader decoded;
-  return DecodeHeader(format.salt, head.span(), {region, 0, epoch, 0}, &decoded) == HeaderCheck::kOk ? epoch : 0;
+  return DecodeHeader(format.salt, head.span(), {region, 0, epoch, 0}, &decoded) == HeaderCheck::kOk ? epoch : std::uint64_t{0};
 }
 
 }  // namespace tierd::ssd

@@ -68,7 +68,7 @@ RegionContents ReadAndWalkRegion(const ScanFormat& format, std::uint32_t region,
 Status ReadRegionImage(const ScanFormat& format, RegionAddress address, io::AlignedBuffer* image);
 // Which of the records that are listed elsewhere are in the image of their region as they should be, header, identity and payload.
 std::vector<bool> SoundRecords(const ScanFormat& format, std::uint64_t epoch, std::span<const std::byte> image, std::span<const RecoveredRecord> records);
-// That of the record header with which the region starts; 0 if that is not sound.
-std::uint64_t FirstEpoch(const ScanFormat& format, std::uint32_t region, RegionAddress address);
+// That of the record header with which the region starts; 0 if that is not sound. Not ok: it could not be read, which says nothing.
+Result<std::uint64_t> FirstEpoch(const ScanFormat& format, std::uint32_t region, RegionAddress address);
 
 }  // namespace tierd::ssd

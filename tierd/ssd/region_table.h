@@ -24,7 +24,7 @@ enum class RegionState : std::uint8_t {
   kClosed,     // on the device
   kReclaiming, // being moved away; still readable
   kDraining,   // free as soon as its last reader is gone
-  kRetired,    // has space that cannot be written, and keeps it: given back, it would be what the next region gets
+  kRetired,    // has space that cannot be written, and keeps it: given back, it would be what the next region gets; or could not be read at the start
 };
 
 struct Region {

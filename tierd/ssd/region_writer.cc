@@ -284,6 +284,12 @@ bool RegionWriter::failing() const {
   return std::any_of(buffers_.begin(), buffers_.end(), [](const auto& b) { return b->used && b->failed; });
 }
 
+void RegionWriter::Retire(std::uint32_t region) {
+  failed_.Rest(region, context_.clock.MonotonicNs());
+  context_.regions.Set(region, RegionState::kRetired);
+  ++context_.counters.regions_retired;
+}
+
 void RegionWriter::TryRestedAgain() {
   if (context_.regions.Count(RegionState::kRetired) == 0) return;
   while (const auto region = failed_.NextRested(context_.clock.MonotonicNs())) {
@@ -311,11 +317,8 @@ void RegionWriter::Step(const std::function<bool(const SsdRecord&)>& take_back) 
   context_.regions.ClearLive(buffer.region);
   const std::uint32_t most = std::max<std::uint32_t>(1, context_.regions.allocated() / kRetiredOneIn);
   const bool retire = buffer.bad && context_.regions.Count(RegionState::kRetired) < most;
-  context_.regions.Set(buffer.region, retire ? RegionState::kRetired : RegionState::kFree);
-  if (retire) {
-    failed_.Rest(buffer.region, context_.clock.MonotonicNs());
-    ++context_.counters.regions_retired;
-  }
+  if (retire) Retire(buffer.region);
+  else context_.regions.Set(buffer.region, RegionState::kFree);
   buffer.toc = TocBuilder();
   buffer.used = buffer.lost = false;
 }

@@ -40,6 +40,8 @@ class RegionWriter {
   // unless it is bad (failed_regions.h). `take_back`: of a record that is still elsewhere, and its owner knows, true.
   void Step(const std::function<bool(const SsdRecord&)>& take_back);
   bool has_work() const;
+  // The region is left alone for an hour: it cannot be written, or nobody could find out what is in it.
+  void Retire(std::uint32_t region);
   // There are, or will be, records of which the owner is to be told.
   bool failing() const;
 

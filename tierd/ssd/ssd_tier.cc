@@ -170,6 +170,10 @@ void SsdTier::Impl::InstallRegions(const std::vector<RecoveredRegion>& regions, 
   regions_.GrowTo(end);
   for (auto i = static_cast<std::uint32_t>(from); i < end; ++i) {
     if (!regions[i].has_space) continue;
+    if (regions[i].unreadable) {
+      writer_.Retire(i);
+      continue;
+    }
     regions_.at(i).epoch = regions[i].epoch;
     regions_.Set(i, regions[i].epoch == 0 ? RegionState::kFree : RegionState::kClosed);
   }

@@ -169,7 +169,7 @@ struct SsdStatus {
   std::uint64_t configured_bytes = 0;  // SetCapacity's
   std::uint64_t capacity_bytes = 0;  // what the tier may use now: the configured capacity, cut by min_free, less retired regions
   std::uint64_t allocated_bytes = 0; // regions that hold disk space
-  std::uint64_t retired_regions = 0; // of them; not written for an hour each, as writes to them failed
+  std::uint64_t retired_regions = 0; // of them; not written for an hour each, as writes to them failed, or as they could not be read at the start
   std::uint64_t live_bytes = 0;      // record bytes (headers and padding included) of what was not forgotten
   std::uint64_t live_payload_bytes = 0;
   std::uint64_t live_records = 0;
