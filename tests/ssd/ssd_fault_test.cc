@@ -276,38 +276,5 @@ TEST(SsdFault, OneDeviceReadPerObjectWhateverTheDestination) {
   }
 }
 
-TEST(SsdFault, VerifyFindsWhatIsDamaged) {
-  TempDirectory dir;
-  const SsdOptions options = SmallOptions(dir.path() + "/c");
-  Life life(options);
-  ASSERT_TRUE(life.Start().status.ok());
-  for (int i = 0; i < 60; ++i) ASSERT_TRUE(life.Put("f" + std::to_string(i), 1, 20'000).ok());
-  life.Settle();
-  VerifyReport report;
-  bool done = false;
-  life.tier->Verify([&](const VerifyReport& r) {
-    report = r;
-    done = true;
-  });
-  ASSERT_TRUE(life.RunUntil([&] { return done; }));
-  EXPECT_EQ(report.damaged, 0u);
-  EXPECT_GE(report.regions, 3u);
-  const std::uint64_t sound = report.records;
-  for (const char* path : {"f3", "f20"}) {
-    const Item item = life.items.at({path, 0});
-    FlipByte(RegionFile(options), item.location.region * std::uint64_t{options.region_bytes} + item.location.offset() + 5000, 3);
-  }
-  done = false;
-  life.tier->Verify([&](const VerifyReport& r) {
-    report = r;
-    done = true;
-  });
-  ASSERT_TRUE(life.RunUntil([&] { return done; }));
-  EXPECT_EQ(report.damaged, 2u);
-  EXPECT_EQ(report.records, sound);
-  EXPECT_EQ(life.gone[SsdGone::kDamaged], 2);
-  EXPECT_FALSE(life.items.contains({"f3", 0}));
-}
-
 }  // namespace
 }  // namespace tierd::ssd

@@ -162,7 +162,6 @@ RegionContents ReadAndWalkRegion(const ScanFormat& format, std::uint32_t region,
     if (sound) out.records.Add(record);
   });
   out.epoch = walked.epoch;
-  out.damaged = walked.damaged;
   return out;
 }
 

@@ -53,7 +53,6 @@ struct RegionContents {
   Status status;            // kIo: the device failed; contents are empty then
   std::uint64_t epoch = 0;  // 0: nothing in it
   bool from_toc = false;
-  std::uint32_t damaged = 0;
   RecordBatch records;      // sound ones only, when walked
 };
 // Table of contents if it is sound and of the same epoch as the first record, else a verifying walk. `scratch` is made on demand and kept
@@ -61,7 +60,7 @@ struct RegionContents {
 RegionContents ReadRegionContents(const ScanFormat& format, std::uint32_t region, RegionAddress address, io::AlignedBuffer* scratch);
 // The same of a region whose epoch is known: its table of contents is believed though the first record is damaged.
 RegionContents ReadKnownContents(const ScanFormat& format, std::uint32_t region, RegionAddress address, std::uint64_t epoch, io::AlignedBuffer* scratch);
-// The walk alone; `scratch` holds the region's image afterwards.
+// The walk alone.
 RegionContents ReadAndWalkRegion(const ScanFormat& format, std::uint32_t region, RegionAddress address, io::AlignedBuffer* scratch);
 // The image of a region of which some places may not be readable: they are zero then. Not ok: no memory, nothing of it can be read, or the device failed
 // meanwhile: that says nothing about the records.

@@ -11,7 +11,6 @@
 #include "tierd/ssd/space_keeper.h"
 #include "tierd/ssd/superblock_keeper.h"
 #include "tierd/ssd/tier_context.h"
-#include "tierd/ssd/verifier.h"
 
 namespace tierd::ssd {
 
@@ -65,7 +64,6 @@ class SsdTier::Impl {
         superblock_(context_),
         space_(context_, writer_, superblock_),
         reclaimer_(context_, writer_),
-        verifier_(context_),
         next_fill_((directory_.superblock.lives << kFillShift) + 1) {
     writer_.set_writable(!superblock_.failed());
   }
@@ -104,7 +102,6 @@ class SsdTier::Impl {
   SuperblockKeeper superblock_;
   SpaceKeeper space_;
   Reclaimer reclaimer_;
-  Verifier verifier_;
   std::uint64_t next_fill_;
 
  private:
@@ -409,7 +406,6 @@ void SsdTier::InvalidateDataset(std::uint64_t dataset_id, std::function<void(Sta
   impl_->InvalidateDataset(dataset_id, std::move(done));
 }
 void SsdTier::Sync(std::function<void(Status)> done) { impl_->writer_.Sync(std::move(done)); }
-void SsdTier::Verify(std::function<void(const VerifyReport&)> done) { impl_->verifier_.Start(std::move(done)); }
 void SsdTier::GiveBack(std::function<void(std::uint64_t)> done) { impl_->GiveBack(std::move(done)); }
 void SsdTier::Flush() { impl_->context_.io.Flush(); }
 std::size_t SsdTier::Poll(std::size_t budget) { return impl_->Poll(budget); }

@@ -184,13 +184,6 @@ struct SsdStatus {
 // slow and as hung as the source. A missing directory is judged by its nearest parent. Blocks; for start-up, config check and doctor.
 Status CheckDirectoryFileSystem(const std::string& directory);
 
-struct VerifyReport {
-  std::uint64_t records = 0;
-  std::uint64_t bytes = 0;    // payload
-  std::uint64_t damaged = 0;  // records that do not verify; each was also reported by OnGone(kDamaged)
-  std::uint64_t regions = 0;
-};
-
 class SsdTier {
  public:
   // Opens or creates the directory: checks, lock, superblock, region files. Blocks (milliseconds); called before the loop turns.
@@ -256,8 +249,6 @@ class SsdTier {
   // Gives the disk space of regions in which nothing lives back to the file system, but for those that are written next. `done` with the bytes that
   // went back, once there is no more of it; of a device that ails, or fails meanwhile, as many as until then.
   void GiveBack(std::function<void(std::uint64_t bytes)> done);
-  // Re-reads and verifies every record of every closed region at low priority.
-  void Verify(std::function<void(const VerifyReport&)> done);
 
   // Once per loop turn: hands requests to the kernel.
   void Flush();
