@@ -134,6 +134,7 @@ TEST(Config, SetAtRunTime) {
   EXPECT_EQ(OriginOf(config, "ram.capacity"), "control");
   ASSERT_TRUE(config.Set("source.imagenet.byte_budget", "200 MB/s").ok());
   EXPECT_EQ(config.settings().sources[0].bytes_per_s, 200'000'000u);
+  EXPECT_EQ(config.Set("ssd.min_free", "1 GiB/s").code(), Code::kInvalid) << "nothing is free per second";
   EXPECT_EQ(config.settings().sources[1].bytes_per_s, 0u);
   ASSERT_TRUE(config.Set("source.policy", "lru").ok());
   EXPECT_EQ(config.settings().sources[1].policy, "lru");

@@ -38,14 +38,22 @@ Codec Size(const char* type, std::uint64_t low, std::uint64_t high, bool power_o
   return {type, true,
           [=](void* field, const Value& value) {
             if (!IsText(value) && !IsZero(value)) return false;
-            std::string_view text = value.text;
-            if (text.ends_with("/s")) text.remove_suffix(2);
-            const auto bytes = ParseSize(text);
+            const auto bytes = ParseSize(value.text);
             if (!bytes || *bytes < low || *bytes > high || (power_of_two && (*bytes & (*bytes - 1)) != 0)) return false;
             As<std::uint64_t>(field) = *bytes;
             return true;
           },
           [](const void* field) { return FormatSize(As<std::uint64_t>(field)); }};
+}
+
+// Of a second: people write "200 MB/s" as well.
+Codec Rate(const char* type, std::uint64_t high) {
+  Codec codec = Size(type, 0, high);
+  codec.set = [set = codec.set](void* field, Value value) {
+    if (value.text.ends_with("/s")) value.text.resize(value.text.size() - 2);
+    return set(field, value);
+  };
+  return codec;
 }
 
 Codec AmountOf(const char* type, std::uint64_t low, std::uint64_t high, bool percent) {
@@ -234,7 +242,7 @@ void AddSource(std::vector<Entry>& entries) {
             "How the source is read. auto: the better of both, measured on the first requests.");
   table.Add("max_inflight", &S::max_inflight, Number<std::uint32_t>("a number of 4 to 448", 4, 448), kRestart,
             "Requests to the source at a time at most; how many are used adapts to its latency. More: a thread each with the threads engine.");
-  table.Add("byte_budget", &S::bytes_per_s, Size("a size per second such as \"200 MB\", or 0 for none", 0, kHuge), kReload,
+  table.Add("byte_budget", &S::bytes_per_s, Rate("a size per second such as \"200 MB\", or 0 for none", kHuge), kReload,
             "Bytes per second drawn from the source at most, demand first. 0: no limit.");
   table.Add("request_budget", &S::requests_per_s, Number<std::uint64_t>("a number per second of 0 (no limit) to 10000000", 0, 10'000'000), kReload,
             "Requests per second to the source at most, demand first. 0: no limit.");
