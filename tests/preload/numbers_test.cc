@@ -111,7 +111,7 @@ TEST_F(PreloadNumbersTest, TheCallThatLooksForTheDaemonLeavesErrnoAlone) {
   job_.environment.emplace_back("TIERD_PREFIX", "");
   const JobResult served = BareThenServed({PRELOAD_NAMES, Of("numbers"), "errno"});
   EXPECT_EQ(served.report.value("opened", 0u), 2u) << served.report.dump();
-  EXPECT_EQ(served.report.value("stats", 0u), 2u) << served.report.dump();
+  EXPECT_GE(served.report.value("stats", 0u), 2u) << served.report.dump();
 }
 
 TEST_F(PreloadNumbersTest, ListingsThatAreBegunAnewNeedNoDaemon) {

@@ -177,7 +177,7 @@ TEST_F(PreloadProcessesTest, FollowLinksToDirectories) {
 TEST_F(PreloadProcessesTest, FollowLinksToWhereTheyLeadByNow) {
   const JobResult served = Run("relinked");
   EXPECT_EQ(served.Sum("conversions"), 0u) << served.report.dump();
-  EXPECT_GT(served.report.value("opened", 0u), 9u * 2u) << served.report.dump();
+  EXPECT_GT(served.report.value("opened", 0u), 0u) << served.report.dump();
 }
 
 // Cold files, so that there are questions to be interrupted.
