@@ -153,6 +153,29 @@ TEST_F(ALinkThatChangesTest, NorWhatLiesBehindIt) {
   EXPECT_EQ(LeadsTo("link/file"), "new/file");
 }
 
+// Nobody knows what a chain of links goes through. A client that changes a link tells of everything below it.
+TEST_F(ALinkThatChangesTest, IsNotFollowedByAChainEither) {
+  for (const char* name : {"old/file", "new/file"}) Write(name, Bytes(name, 1000));
+  Link("middle", "old");
+  Link("first", "middle");
+  StartEngine();
+  ASSERT_EQ(Fetch("first/file").status(), abi::FetchStatus::kRetry);
+  ASSERT_EQ(LeadsTo("first/file"), "old/file");
+  const std::uint64_t id = AskUntilResolved("first/other");  // leads nowhere
+  Relink("middle", "new");
+  Write("new/other", Bytes("new/other", 1000));
+  bool told = false;
+  engine().Advise(unit(), abi::AdviseOp::kInvalidate, "middle", true, [&](int error, std::uint64_t) {
+    EXPECT_EQ(error, 0);
+    told = true;
+  });
+  ASSERT_TRUE(RunUntil([&] { return told; }));
+  EXPECT_EQ(engine().catalogue().DeadlineOf(FileOf("first/file")), abi::kDeadlineExpired);
+  EXPECT_TRUE(RunUntil([&] { return Answered(id); }));
+  ASSERT_EQ(Fetch("first/file").status(), abi::FetchStatus::kRetry);
+  EXPECT_EQ(LeadsTo("first/file"), "new/file");
+}
+
 class ThroughALinkTest : public LinkTest {
  protected:
   void SetUp() override {

@@ -57,12 +57,42 @@ void Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, A
     if (file != kNoFile) Apply(unit, op, file);
     return done(0, file != kNoFile ? 1 : 0);
   }
+  if (op == abi::AdviseOp::kInvalidate) done = ForgetAliases(unit, std::move(done));
   Sweep({.unit = &unit,
          .path = std::string(path),
          .kind = op == abi::AdviseOp::kEvict ? Sweeps::Kind::kEvict : op == abi::AdviseOp::kUnpin ? Sweeps::Kind::kUnpin : Sweeps::Kind::kInvalidate,
          .said_ns = reach.said_ns,
          .visit = [this, &unit, op](FileId file) { return Apply(unit, op, file); },
          .done = [done = std::move(done)](bool complete, std::uint64_t files) { done(complete ? 0 : EAGAIN, files); }});
+}
+
+// A chain of links is known by the name that it begins with: where any of them leads may have changed with what lies in the middle, be it a link or a directory. What
+// is forgotten costs one look at the source. The result is called like `done`, which then waits for both.
+Engine::AdviceDone Engine::ForgetAliases(SourceUnit& unit, AdviceDone done) {
+  unit.links_doubted_ns = clock_.PreciseNs();
+  if (!unit.has_aliases) return done;
+  struct Both {
+    AdviceDone done;
+    int error = 0;
+    std::uint64_t files = 0;
+    int left = 2;
+    void End(int its_error, std::uint64_t its_files) {
+      if (its_error != 0) error = its_error;
+      files += its_files;
+      if (--left == 0) done(error, files);
+    }
+  };
+  const auto both = std::make_shared<Both>(Both{std::move(done)});  // of the two sweeps
+  Sweep({.unit = &unit,
+         .path = "",
+         .kind = Sweeps::Kind::kAliases,
+         .visit =
+             [this, &unit](FileId file) {
+               if ((catalogue_->file(file).flags & kFileAlias) != 0) fetcher_->Invalidate(unit, file, EvictCause::kChanged);
+               return false;
+             },
+         .done = [both](bool complete, std::uint64_t) { both->End(complete ? 0 : EAGAIN, 0); }});
+  return [both](int error, std::uint64_t files) { both->End(error, files); };
 }
 
 void Engine::AdviseResolved(SourceUnit& unit, abi::AdviseOp op, std::string_view path, AdviceReach reach, AdviceDone done) {

@@ -81,7 +81,8 @@ class Engine {
     bool resolve = false;
   };
   using AdviceDone = std::function<void(int error, std::uint64_t files)>;
-  // What is known to be reached through a link is concerned as well.
+  // What is known to be reached through a link is concerned as well. kInvalidate of everything below also ends what is known of where links lead: one of them, or what
+  // they go through, may be what has changed.
   void Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, AdviceReach reach, AdviceDone done);
   // The file that a path through a link leads to, as far as is known; kNoFile where it leads nowhere, or is no such path.
   FileId BehindAlias(FileId file) const;
@@ -218,6 +219,7 @@ class Engine {
   void EndTurnQuietly();
   void TrimAfterWork();
   void VoidDataset(SourceUnit& unit);
+  AdviceDone ForgetAliases(SourceUnit& unit, AdviceDone done);
   void AdviseResolved(SourceUnit& unit, abi::AdviseOp op, std::string_view path, AdviceReach reach, AdviceDone done);
   void NoteChange(SourceUnit& unit, std::string_view path, bool recursive);
   bool Apply(SourceUnit& unit, abi::AdviseOp op, FileId file);

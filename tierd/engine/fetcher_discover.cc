@@ -355,11 +355,13 @@ void Fetcher::OnResolved(SourceUnit& unit, const DiscoveryPtr& discovery, const 
   const bool late = !resolved.ok() && (resolved.status().code() == Code::kTimeout || resolved.status().code() == Code::kBusy);
   if (late) return Unanswered(unit, discovery, source::ReadError::kTimeout);
   const bool found = resolved.ok() && resolved->was_alias;
-  if (found && invalidations_.CoversWay(unit.index, discovery->path, discovery->asked_ns)) return AskAgain(unit, discovery);  // it may be where the link led before
+  const bool doubted = discovery->asked_ns <= unit.links_doubted_ns || invalidations_.CoversWay(unit.index, discovery->path, discovery->asked_ns);
+  if (found && doubted) return AskAgain(unit, discovery);  // it may be where the link led before
   const abi::FileKey target = found ? catalogue_.KeyOf(unit.wire_id, resolved->canonical) : abi::FileKey{};
   if (found && catalogue_.Find(discovery->key) == kNoFile) {
     const auto alias = catalogue_.AddAlias(unit.index, discovery->path, discovery->key, target);
     if (!alias && catalogue_.growing()) return stalled_.Add([this, &unit, discovery, resolved] { OnResolved(unit, discovery, resolved); });
+    unit.has_aliases |= alias.has_value();
     if (alias) catalogue_.SetDeadline(*alias, abi::TicksOf(std::min(discovery->asked_ns, resolved->stat_sent_ns) + std::int64_t{unit.options.ttl_ms} * 1'000'000));
   }
   EndDiscovery(discovery);

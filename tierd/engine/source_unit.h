@@ -65,6 +65,9 @@ struct SourceUnit {
   std::uint64_t void_before = 0;
   bool voiding = false;
 
+  bool has_aliases = false;             // there has been one
+  std::int64_t links_doubted_ns = 0;    // PreciseNs: what was asked earlier about where a path leads says nothing any more (Engine::ForgetAliases)
+
   std::uint64_t chunks_read = 0;  // for SourceOptions::check_reads
 
   // Sizes seen, to guess how much to read of a file whose size is not known yet.
