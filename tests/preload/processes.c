@@ -228,7 +228,7 @@ static int check_links(void) {
   return directory != -1 || errno != ENOTDIR;
 }
 
-/* A link to a directory; then to another with a file of that name, by whatever call: read anew at once. */
+/* A link, and one that leads through it, to a directory; then to another with a file of that name, by whatever call: read anew at once. */
 static int remove_unseen(const char *name) {
   char command[8192];
   snprintf(command, sizeof command, "LD_PRELOAD= rm '%s'", name);
@@ -248,16 +248,16 @@ static int lead_elsewhere(const char *link, const char *next, int way) {
   }
 }
 static int check_relinked(void) {
-  char in[4096], link[8192], next[8192];
+  char in[4096], link[8192], next[8192], chain[8192];
   snprintf(in, sizeof in, "%.*s/relinked", (int)(strrchr(path, '/') - path), path);
-  snprintf(link, sizeof link, "%s/link", in), snprintf(next, sizeof next, "%s/next", in);
+  snprintf(link, sizeof link, "%s/link", in), snprintf(next, sizeof next, "%s/next", in), snprintf(chain, sizeof chain, "%s/chain", in);
   for (int way = 0; way < 9; ++way) {
     CHECK(mkdir(in, 0700) == 0 && chdir(in) == 0 && mkdir("one", 0700) == 0 && mkdir("two", 0700) == 0 && puts_into("one", "a", "first") && puts_into("two", "a", "second"));
-    CHECK(symlink("one", link) == 0);
-    for (int round = 0; round < 3; ++round) CHECK(holds(link, "a", "first"));
+    CHECK(symlink("one", link) == 0 && symlink("link", chain) == 0);
+    for (int round = 0; round < 3; ++round) CHECK(holds(link, "a", "first") && holds(chain, "a", "first"));
     CHECK(lead_elsewhere(link, next, way) == 0);
     for (int round = 0; round < 3; ++round) {
-      const int good = holds(link, "a", "second");
+      const int good = holds(link, "a", "second") && holds(chain, "a", "second");
       if (!good) printf("way %d, round %d\n", way, round);
       CHECK(good);
     }
