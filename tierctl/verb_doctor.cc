@@ -6,6 +6,7 @@
 #include "tierctl/doctor/check.h"
 #include "tierctl/paths.h"
 #include "tierctl/verbs.h"
+#include "tierd/config/check.h"
 #include "tierd/config/config.h"
 #include "tierd/config/host.h"
 #include "tierd/config/resolve.h"
@@ -68,7 +69,11 @@ void CheckMachine(Context& context, std::vector<Check>* checks) {
   if (tierd::Status status = config.Apply(subject.overrides, context.working_directory); !status.ok()) {
     checks->push_back({"configuration", Verdict::kFail, status.message().substr(0, status.message().find('\n')), "correct the option"});
   }
-  if (subject.overrides.sources.empty()) config.AdoptMounts(tierd::config::NetworkMountPoints());
+  if (subject.overrides.sources.empty() && config.settings().automatic_sources) {
+    const tierd::config::Mounts mounts = tierd::config::ChooseMounts(tierd::config::NetworkMountPoints(), config);
+    for (const std::string& note : mounts.notes) checks->push_back({"source.mount", Verdict::kWarn, note, "tierctl doctor --source DIR"});
+    config.AdoptMounts(mounts.usable);
+  }
 
   utsname system{};
   ::uname(&system);
@@ -94,7 +99,7 @@ void CheckMachine(Context& context, std::vector<Check>* checks) {
   for (const auto& source : config.settings().sources) {
     for (Check& check : doctor::Source(source.path)) checks->push_back(std::move(check));
   }
-  if (config.settings().sources.empty()) checks->push_back({"source.type", Verdict::kWarn, "no source is configured and no network file system is mounted", "tierctl doctor --source DIR"});
+  if (config.settings().sources.empty()) checks->push_back({"source.type", Verdict::kWarn, "no source is configured and no network file system that can be used is mounted", "tierctl doctor --source DIR"});
 }
 
 // What the running daemon knows; true if one runs.

@@ -112,7 +112,11 @@ Result<config::Config> LoadConfig(const CommandLine& line) {
   }
   if (Status status = config.ApplyEnvironment(environment); !status.ok()) return status;
   if (Status status = config.Apply(line.overrides, std::filesystem::current_path().string()); !status.ok()) return status;
-  if (config.settings().automatic_sources && line.overrides.sources.empty()) config.AdoptMounts(config::NetworkMountPoints());
+  if (config.settings().automatic_sources && line.overrides.sources.empty()) {
+    const config::Mounts mounts = config::ChooseMounts(config::NetworkMountPoints(), config);
+    for (const std::string& note : mounts.notes) std::fprintf(stderr, "tierd: %s\n", note.c_str());
+    config.AdoptMounts(mounts.usable);
+  }
   return config;
 }
 

@@ -38,7 +38,7 @@ TEST(Check, SaysWhatIsWrongWithASource) {
 }
 
 TEST(Check, NoSourceIsAnError) {
-  EXPECT_EQ(Problems(""), Strings({"no source: no network file system is mounted here; name a directory: tierd --source DIR"}));
+  EXPECT_EQ(Problems(""), Strings({"no source: no network file system that can be used is mounted here; name a directory: tierd --source DIR"}));
   EXPECT_EQ(Problems("sources = \"listed\"\n"), Strings({"no source: add a [[source]] with a path, or start tierd --source DIR"}));
 }
 
@@ -48,10 +48,37 @@ TEST(Check, SeesThroughSymbolicLinks) {
   dir.Make("data/sub");
   const std::string link = dir.path() + "/link";
   ASSERT_EQ(::symlink(data.c_str(), link.c_str()), 0);
-  EXPECT_EQ(Problems(Source(data) + Source(link)), Strings({"t:4: source " + link + " is the same directory as source " + data + ": keep one of them"}));
+  EXPECT_EQ(Problems(Source(data) + Source(link)), Strings({"t:4: source " + link + " and source " + data + " are the same directory: keep one of them"}));
   EXPECT_EQ(Problems(Source(data) + Source(link + "/sub")), Strings({"t:4: source " + link + "/sub and source " + data + " lie inside one another: keep one of them"}));
   EXPECT_EQ(Problems(Source(data) + "[ssd]\ndirectory = \"" + link + "/new/cache\"\n"),
             Strings({"t:4: ssd.directory " + link + "/new/cache lies inside the source " + data + ": tierd never writes there; name a local directory"}));
+}
+
+TEST(Mounts, OneThatWillNotDoIsLeftOut) {
+  const TempDir dir;
+  const std::string first = dir.Make("first"), sub = dir.Make("first/sub"), other = dir.Make("other"), none = dir.path() + "/none", link = dir.path() + "/link";
+  const std::string file = dir.Write("file", "x");
+  ASSERT_EQ(::symlink(first.c_str(), link.c_str()), 0);
+  const Mounts mounts = ChooseMounts({none, first, link, file, link + "/sub", other}, Config::Defaults());
+  EXPECT_EQ(mounts.usable, Strings({first, other}));
+  EXPECT_EQ(mounts.notes, Strings({"network mount " + none + " is left out: no such directory: mount or create it, or remove this source",
+                                   "network mount " + link + " is left out: it and " + first + " are the same directory",
+                                   "network mount " + file + " is left out: not a directory: name the directory that holds the data",
+                                   "network mount " + link + "/sub is left out: it and " + first + " lie inside one another"}));
+  Config config = Config::Defaults();
+  config.AdoptMounts(mounts.usable);
+  EXPECT_TRUE(Check(config, nullptr).ok());
+}
+
+TEST(Mounts, ASourceThatWasNamedComesFirst) {
+  const TempDir dir;
+  const std::string data = dir.Make("data"), link = dir.path() + "/link", other = dir.Make("other");
+  ASSERT_EQ(::symlink(data.c_str(), link.c_str()), 0);
+  const Result<Config> config = Config::Parse("sources = \"auto\"\n" + Source(link), "t");
+  ASSERT_TRUE(config.ok());
+  const Mounts mounts = ChooseMounts({data, link, link + "/below", other}, *config);
+  EXPECT_EQ(mounts.usable, Strings({other}));
+  EXPECT_EQ(mounts.notes, Strings({"network mount " + data + " is left out: it and " + link + " are the same directory"})) << "of its own name nothing has to be said";
 }
 
 TEST(Check, OwnPathsStayOutOfSources) {

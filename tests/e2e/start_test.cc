@@ -1,7 +1,11 @@
 // Bad input at the start: one clear line, the right exit code, nothing left behind.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/mount.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "tests/e2e/daemon_process.h"
 #include "tests/e2e/reading.h"
@@ -222,6 +226,47 @@ TEST_F(StartTest, AReloadResizesNoTierByAKeyThatNeedsARestart) {
   EXPECT_EQ(restart(), 2u);
   EXPECT_EQ(daemon.Status()["tiers"]["ssd"]["allowed_bytes"], 512u << 20);
   EXPECT_EQ(daemon.Stop(), 0);
+}
+
+// With no configuration: one mount among several is no reason not to start.
+TEST_F(StartTest, LeavesOutMountsThatWillNotDo) {
+  if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) GTEST_SKIP() << "no mount namespace: " << std::strerror(errno);
+  std::string why;
+  auto good = pfs_sim::Rig::Start({}, &why);
+  auto hung = pfs_sim::Rig::Start({.timeout_ms = 1}, &why);
+  auto shut = pfs_sim::Rig::Start({}, &why);
+  if (good == nullptr || hung == nullptr || shut == nullptr) GTEST_SKIP() << why;
+  const std::string again = scratch.path() + "/again";
+  std::filesystem::create_directories(again);
+  ASSERT_EQ(::mount(good->mount().c_str(), again.c_str(), nullptr, MS_BIND, nullptr), 0);
+  std::filesystem::permissions(shut->backing(), std::filesystem::perms::owner_all);
+  hung->Control("fault add path=* errno=hang");
+  const std::string twice = "network mount " + again + " is left out: it and " + good->mount() + " are the same directory\n";
+  const std::string silent = "network mount " + hung->mount() + " is left out: its file system does not answer\n";
+  DaemonProcess daemon(scratch.path());
+  DaemonProcess::Options options;
+  options.ssd = "off";
+  EXPECT_TRUE(daemon.Start(options)) << daemon.output();
+  EXPECT_NE(daemon.output().find("tierd: " + twice), std::string::npos) << daemon.output();
+  EXPECT_NE(daemon.output().find("tierd: " + silent), std::string::npos) << daemon.output();
+  std::vector<std::string> paths;
+  const auto sources = daemon.Status()["sources"];
+  for (const auto& one : sources) paths.push_back(one["path"]);
+  EXPECT_THAT(paths, testing::IsSupersetOf({good->mount(), shut->mount()}));
+  EXPECT_THAT(paths, testing::Not(testing::Contains(testing::AnyOf(again, hung->mount()))));
+  hung->Control("fault clear");
+  hung->Control("release");
+  EXPECT_EQ(daemon.Stop(), 0);
+  const ExitedDaemon checked = DaemonProcess::Run(Arguments({"--ssd", "off", "--check-config"}), scratch.path());
+  EXPECT_EQ(checked.code, 0) << checked.output;
+  EXPECT_NE(checked.output.find("tierd: " + twice), std::string::npos) << checked.output;
+  std::filesystem::permissions(scratch.path(), std::filesystem::perms::all);
+  if (::geteuid() == 0 && RunUnprivileged({TIERD_BINARY, "--version"}).exit_code == 0) {
+    const tierctl::Ran ran = RunUnprivileged({TIERD_BINARY, "--config", "none", "--ssd", "off", "--socket", scratch.path() + "/run-n/tierd.sock", "--check-config"});
+    EXPECT_EQ(ran.exit_code, 0) << ran.err;
+    EXPECT_NE(ran.err.find(shut->mount() + " is left out: permission denied"), std::string::npos) << ran.err;
+  }
+  EXPECT_EQ(::umount2(again.c_str(), MNT_DETACH), 0);
 }
 
 }  // namespace

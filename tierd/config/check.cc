@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,7 +11,12 @@
 #include <climits>
 #include <cstdlib>
 #include <cstring>
+#include <future>
+#include <iterator>
+#include <memory>
 #include <optional>
+#include <system_error>
+#include <thread>
 
 #include "tierd/base/unique_fd.h"
 #include "tierd/config/edit_distance.h"
@@ -67,6 +73,38 @@ std::string SourceProblem(const std::string& path, CheckedSource* checked) {
   return "";
 }
 
+// How two sources are in each other's way: ends the sentence "A and B ..."; "" if they are not.
+std::string Overlap(const CheckedSource& a, const CheckedSource& b) {
+  if (a.identity == b.identity) return "are the same directory";
+  return IsAtOrBelow(a.canonical, b.canonical) || IsAtOrBelow(b.canonical, a.canonical) ? "lie inside one another" : "";
+}
+
+struct Answer {
+  CheckedSource source;
+  std::string problem;
+};
+
+std::future<Answer> Ask(const std::string& path) {
+  // Owners: this call and the thread, which ends when the file system lets it.
+  const auto task = std::make_shared<std::packaged_task<Answer()>>([path] {
+    Answer answer{{path, "", {}}, ""};
+    answer.problem = SourceProblem(path, &answer.source);
+    return answer;
+  });
+  std::future<Answer> answer = task->get_future();
+  try {
+    std::thread([task] {
+      sigset_t all;  // signals are for the loop thread, which comes later
+      ::sigfillset(&all);
+      ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
+      (*task)();
+    }).detach();
+  } catch (const std::system_error&) {
+    (*task)();
+  }
+  return answer;
+}
+
 void CheckSources(const Config& config, std::vector<CheckedSource>& sources, std::vector<std::string>& problems) {
   for (const auto& source : config.settings().sources) {
     const std::string where = config.Where("source." + source.name + ".path");
@@ -76,17 +114,14 @@ void CheckSources(const Config& config, std::vector<CheckedSource>& sources, std
       continue;
     }
     for (const CheckedSource& other : sources) {
-      if (checked.identity == other.identity) {
-        problems.push_back(where + "source " + source.path + " is the same directory as source " + other.path + ": keep one of them");
-      } else if (IsAtOrBelow(checked.canonical, other.canonical) || IsAtOrBelow(other.canonical, checked.canonical)) {
-        problems.push_back(where + "source " + source.path + " and source " + other.path + " lie inside one another: keep one of them");
-      }
+      const std::string how = Overlap(checked, other);
+      if (!how.empty()) problems.push_back(where + "source " + source.path + " and source " + other.path + " " + how + ": keep one of them");
     }
     sources.push_back(std::move(checked));
   }
   if (config.settings().sources.empty()) {
     problems.emplace_back(config.settings().automatic_sources
-                              ? "no source: no network file system is mounted here; name a directory: tierd --source DIR"
+                              ? "no source: no network file system that can be used is mounted here; name a directory: tierd --source DIR"
                               : "no source: add a [[source]] with a path, or start tierd --source DIR");
   }
 }
@@ -116,6 +151,37 @@ void CheckPolicies(const Config& config, const policies::Registry& policies, std
 }
 
 }  // namespace
+
+Mounts ChooseMounts(const std::vector<std::string>& mount_points, const Config& config, std::chrono::milliseconds patience) {
+  const auto& sources = config.settings().sources;
+  std::vector<std::string> points;  // what a source speaks for already is none of its own
+  std::copy_if(mount_points.begin(), mount_points.end(), std::back_inserter(points), [&](const std::string& point) {
+    return std::none_of(sources.begin(), sources.end(), [&](const auto& source) { return IsAtOrBelow(point, source.path) || IsAtOrBelow(source.path, point); });
+  });
+  if (points.empty()) return {};
+  const auto until = std::chrono::steady_clock::now() + patience;
+  std::vector<std::pair<std::string, std::future<Answer>>> asked;
+  for (const auto& source : sources) asked.emplace_back(source.path, Ask(source.path));
+  for (const std::string& point : points) asked.emplace_back(point, Ask(point));
+  Mounts mounts;
+  std::vector<CheckedSource> chosen;
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    auto& [path, coming] = asked[i];
+    std::string why = "its file system does not answer";
+    if (coming.wait_until(until) == std::future_status::ready) {
+      Answer answer = coming.get();
+      why = answer.problem;
+      for (const CheckedSource& other : chosen) {
+        if (const std::string how = Overlap(answer.source, other); why.empty() && !how.empty()) why = "it and " + other.path + " " + how;
+      }
+      if (why.empty()) chosen.push_back(std::move(answer.source));
+    }
+    if (i < sources.size()) continue;  // Check says what is wrong with those
+    if (why.empty()) mounts.usable.push_back(path);
+    else mounts.notes.push_back("network mount " + path + " is left out: " + why);
+  }
+  return mounts;
+}
 
 Status Check(const Config& config, const policies::Registry* policies) {
   std::vector<std::string> problems;

@@ -2,6 +2,10 @@
 // Blocks, on a hung source for minutes: at the start or on a worker. No state.
 #pragma once
 
+#include <chrono>
+#include <string>
+#include <vector>
+
 #include "policies/registry.h"
 #include "tierd/base/status.h"
 #include "tierd/config/config.h"
@@ -11,5 +15,14 @@ namespace tierd::config {
 // kInvalid with one line per problem, each with its place and a remedy: no source at all; a source that is missing, no directory, not readable or below /proc;
 // two names for one directory; the cache or the sockets inside a source, or a source inside the cache; an unknown policy (if `policies` is given).
 Status Check(const Config& config, const policies::Registry* policies);
+
+// Mount points that nobody named, for Config::AdoptMounts: none of them is a reason not to start.
+struct Mounts {
+  std::vector<std::string> usable;
+  std::vector<std::string> notes;  // one line for each that is left out
+};
+// Leaves out what would be a problem beside the sources of `config` and those before it: what cannot be read, is the same directory, lies inside one another, or has
+// not answered in time. Waits for all of them together; one that hangs keeps a thread.
+Mounts ChooseMounts(const std::vector<std::string>& mount_points, const Config& config, std::chrono::milliseconds patience = std::chrono::seconds(2));
 
 }  // namespace tierd::config
