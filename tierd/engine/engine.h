@@ -27,6 +27,7 @@
 #include "tierd/engine/forerunner.h"
 #include "tierd/engine/foresight.h"
 #include "tierd/engine/jobs.h"
+#include "tierd/engine/loop_lag.h"
 #include "tierd/engine/observer.h"
 #include "tierd/engine/options.h"
 #include "tierd/engine/placement.h"
@@ -42,15 +43,6 @@
 #include "tierd/ssd/ssd_tier.h"
 
 namespace tierd::engine {
-
-// How long turns of the loop took: bucket i counts turns below 2^i * 16 us.
-struct LoopLag {
-  static constexpr std::size_t kBuckets = 16;
-  std::array<std::uint64_t, kBuckets> buckets{};
-  std::uint64_t count = 0;
-  std::uint64_t sum_ns = 0;
-  std::uint64_t max_ns = 0;
-};
 
 class Engine {
  public:
@@ -124,8 +116,12 @@ class Engine {
   const ssd::RecoveryReport& recovery() const { return recovery_; }
   bool recovering() const { return recovering_; }
   const LoopLag& lag() const { return lag_; }
-  // The loop was kept since then (PreciseNs) by what is no turn of the engine's.
-  void NoteTurn(std::int64_t begin_ns);
+  // A handler of the loop that is none of the engine's runs until this goes.
+  LoopLag::Handler CountHandler() { return LoopLag::Handler(lag_); }
+  // The same of one that ends now and began then (PreciseNs).
+  void NoteTurn(std::int64_t begin_ns) {
+    if (!lag_.running) lag_.Note(static_cast<std::uint64_t>(clock_.PreciseNs() - begin_ns));
+  }
   const std::string& ssd_note() const { return ssd_note_; }
   // The source and relative path of an absolute path, by the roots as they were given, else by their names behind links; null if it is below none. Any thread, behind Start.
   SourceUnit* Locate(std::string_view absolute, std::string* relative);
@@ -239,6 +235,7 @@ class Engine {
   std::uint64_t pin_cap_bytes_ = 0;
 
   // Owned by the loop thread; destroyed in the reverse order.
+  LoopLag lag_;
   Workers workers_;
   EngineCounters counters_;
   std::unique_ptr<io::IoEngine> ssd_io_;
@@ -285,7 +282,6 @@ class Engine {
   std::int64_t last_tenth_ns_ = 0;
   std::int64_t busy_until_ns_ = 0;
   std::uint64_t ring_entries_seen_ = 0;  // at the last tick
-  LoopLag lag_;
 };
 
 }  // namespace tierd::engine

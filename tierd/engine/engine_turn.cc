@@ -39,7 +39,7 @@ struct Engine::Watched {
 };
 
 Engine::Engine(boost::asio::io_context& loop, const Clock& clock, const policies::Registry& policies, EngineOptions options)
-    : loop_(loop), clock_(clock), policies_(policies), options_(std::move(options)), workers_(loop, 3), timer_(loop) {}
+    : loop_(loop), clock_(clock), policies_(policies), options_(std::move(options)), lag_(clock), workers_(loop, 3, &lag_), timer_(loop) {}
 
 // Jobs refer to the parts that are destroyed before the workers: a segment may be in the making.
 Engine::~Engine() {
@@ -140,7 +140,8 @@ void Engine::Turn() {
   using Step = bool (Engine::*)();
   static constexpr Step kSteps[] = {&Engine::DrainSources, &Engine::StepSsd, &Engine::StepFetcher, &Engine::StepJobs, &Engine::StepSweeps, &Engine::StepPlacement,
                                     &Engine::StepRefresher, &Engine::StepIndex, &Engine::StepPolicies, &Engine::StepForesight, &Engine::StepForerunners};
-  const std::int64_t begin = clock_.PreciseNs();
+  const LoopLag::Handler handler(lag_);
+  const std::int64_t begin = handler.begin_ns();
   bool more = false;
   failed_ = false;
   std::size_t taken = 0;
@@ -153,7 +154,6 @@ void Engine::Turn() {
   else next_step_ = 0;
   if (on_turn) failed_ |= Fails(on_turn);
   failed_ |= Fails([&] { EndTurn(); });
-  NoteTurn(begin);
   if (more && !failed_) ScheduleTurn();  // without memory the next tick is soon enough: trying at once would keep a processor busy
 }
 
@@ -188,16 +188,6 @@ bool Engine::StepForesight() {
 bool Engine::StepForerunners() {
   for (const auto& forerunner : forerunners_) forerunner->Step();
   return false;
-}
-
-void Engine::NoteTurn(std::int64_t begin_ns) {
-  const auto took = static_cast<std::uint64_t>(clock_.PreciseNs() - begin_ns);
-  std::size_t bucket = 0;
-  while (bucket + 1 < LoopLag::kBuckets && took >= (std::uint64_t{16'000} << bucket)) ++bucket;
-  ++lag_.buckets[bucket];
-  ++lag_.count;
-  lag_.sum_ns += took;
-  lag_.max_ns = std::max(lag_.max_ns, took);
 }
 
 void Engine::EndIndexGrowth() {
@@ -266,6 +256,7 @@ void Engine::ArmTimer() {
 // Of the ticks of a daemon that nobody asks or reads through every second one is a heartbeat (ArmTimer) and a look at the rings: all else is for once a second, for
 // memory that runs short, or for work, which makes ticks short.
 void Engine::OnTick() {
+  const LoopLag::Handler handler(lag_);
   (void)Fails([&] {
     if (!may_only_beat_ || Working()) OnTimer();
     else if (on_timer) on_timer();

@@ -17,13 +17,15 @@
 #include <utility>
 
 #include "tierd/base/status.h"
+#include "tierd/engine/loop_lag.h"
 #include "tierd/engine/out_of_memory.h"
 
 namespace tierd::engine {
 
 class Workers {
  public:
-  Workers(boost::asio::io_context& loop, unsigned threads) : loop_(loop), pool_(threads), alive_(std::make_shared<bool>(true)) {}
+  // `lag`, which outlives this, counts what second halves keep the loop for.
+  Workers(boost::asio::io_context& loop, unsigned threads, LoopLag* lag = nullptr) : loop_(loop), lag_(lag), pool_(threads), alive_(std::make_shared<bool>(true)) {}
   ~Workers() { Stop(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
@@ -46,7 +48,10 @@ class Workers {
         if (!Survives([&] { task->value.emplace(task->work()); })) task->value.emplace(Failure<decltype(task->work())>());
         const auto memory = task->memory.allocator();
         boost::asio::post(loop_, boost::asio::bind_allocator(memory, [this, task = std::move(task)]() mutable {
-          if (*task->alive && !Survives([&] { task->then(std::move(*task->value)); }) && on_lost) on_lost();
+          if (!*task->alive) return;
+          std::optional<LoopLag::Handler> handler;
+          if (lag_ != nullptr) handler.emplace(*lag_);
+          if (!Survives([&] { task->then(std::move(*task->value)); }) && on_lost) on_lost();
         }));
       });
     });
@@ -78,6 +83,7 @@ class Workers {
   }
 
   boost::asio::io_context& loop_;
+  LoopLag* const lag_;
   boost::asio::thread_pool pool_;
   std::shared_ptr<bool> alive_;  // shared with jobs under way: written and read on the loop thread only
 };

@@ -66,24 +66,26 @@ void SessionHub::DrainRings() { (void)DrainSome(SIZE_MAX); }
 
 // The policy hears of hits before it is asked because of a miss, or told that a reader has left; and of those of other sessions, which came before as well,
 // unless that was a moment ago: with thousands of sessions it costs too much to look at all of them for each miss. What is read in that moment may be heard in
-// another order: it has to be short against the windows of plans (PlanFollower), which are small where an epoch takes some milliseconds.
+// another order: it has to be short against the windows of plans (PlanFollower), which are small where an epoch takes some milliseconds. Nor does somebody who waits for
+// bytes wait for all that others have left: its own ring is read to the end, of theirs as much as a turn has time for, and the rest in turns to come.
 void SessionHub::DrainBefore(Session& session) {
   const std::int64_t moment = kDrainedAMomentAgoNs + kDrainPerSessionNs * static_cast<std::int64_t>(sessions_.size());
-  if (clock_.MonotonicNs() - drained_ns_ > moment) DrainRings();
-  else DrainRing(session);
+  if (clock_.MonotonicNs() - drained_ns_ > moment) DrainInTurns();
+  DrainRing(session);
 }
 
 void SessionHub::OnTimer() {
-  DrainOnTime();
+  DrainInTurns();
   FlushReplies();
 }
 
-// In turns of the loop: thousands of readers leave more behind in a tick than a turn has time for.
-void SessionHub::DrainOnTime() {
+// Of the loop: thousands of readers leave more behind in a tick than a turn has time for.
+void SessionHub::DrainInTurns() {
   if (!DrainSome(kEntriesPerTurn) || drain_posted_) return;
   boost::asio::post(loop_, boost::asio::bind_allocator(drain_memory_.allocator(), [this] {
+    const auto handler = engine_.CountHandler();
     drain_posted_ = false;
-    if (!Survives([this] { DrainOnTime(); })) engine_.NoteLost();
+    if (!Survives([this] { DrainInTurns(); })) engine_.NoteLost();
   }));
   drain_posted_ = true;
 }

@@ -104,7 +104,7 @@ class SessionHub final : public engine::ReplySink {
   // All of them, at most so many entries. True: there are more.
   bool DrainSome(std::size_t most);
   void DrainBefore(Session& session);
-  void DrainOnTime();
+  void DrainInTurns();
   bool ReadRings(std::size_t most);
   void AddCounters(Session& session, engine::ReadTotals& totals);
   void Log(std::string line) const {

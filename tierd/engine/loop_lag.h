@@ -1,0 +1,58 @@
+// How long the loop was kept at a time, by whatever kept it: turns of the engine, clients' messages, timers, answers of workers, the control plane. Nothing else runs
+// meanwhile, and whoever waits for the daemon waits for it too (HAZARDS 5).
+//
+// Owner: Engine. Loop thread only.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <utility>
+
+#include "tierd/base/clock.h"
+
+namespace tierd::engine {
+
+struct LoopLag {
+  static constexpr std::size_t kBuckets = 16;
+
+  explicit LoopLag(const Clock& the_clock) : clock(the_clock) {}
+
+  // Lives as long as a handler of the loop runs. One within another is a part of that one and not counted by itself. Costs two looks at the clock.
+  class Handler {
+   public:
+    explicit Handler(LoopLag& lag) : lag_(lag), outer_(!std::exchange(lag.running, true)), begin_ns_(lag.clock.PreciseNs()) {}
+    ~Handler() {
+      if (!outer_) return;
+      lag_.running = false;
+      lag_.Note(static_cast<std::uint64_t>(lag_.clock.PreciseNs() - begin_ns_));
+    }
+    Handler(const Handler&) = delete;
+    Handler& operator=(const Handler&) = delete;
+    std::int64_t begin_ns() const { return begin_ns_; }
+
+   private:
+    LoopLag& lag_;
+    const bool outer_;
+    const std::int64_t begin_ns_;
+  };
+
+  void Note(std::uint64_t took_ns) {
+    std::size_t bucket = 0;
+    while (bucket + 1 < kBuckets && took_ns >= (std::uint64_t{16'000} << bucket)) ++bucket;
+    ++buckets[bucket];
+    ++count;
+    sum_ns += took_ns;
+    max_ns = std::max(max_ns, took_ns);
+  }
+
+  const Clock& clock;
+  std::array<std::uint64_t, kBuckets> buckets{};  // bucket i: less than 2^i * 16 us
+  std::uint64_t count = 0;
+  std::uint64_t sum_ns = 0;
+  std::uint64_t max_ns = 0;
+  bool running = false;  // a handler
+};
+
+}  // namespace tierd::engine
