@@ -6,7 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
+#include <filesystem>
+#include <memory>
 #include <random>
 
 #include "policies/orders/sha256.h"
@@ -28,6 +31,32 @@ TEST_F(ForesightTest, ThePolicyIsToldTheEpochsToCome) {
   // None of the files had been known: they were looked for, not read.
   EXPECT_EQ(foresight().List().front().known, kFiles);
   EXPECT_EQ(source_io_.count(io::Step::kOpen), 0u);
+}
+
+// Ranks share the list of their plans, and nobody keeps it once its files are known: tens of megabytes for a million files.
+TEST_F(ForesightTest, AListIsHeldOnceAndLetGoWhenItsFilesAreKnown) {
+  StartEngine();
+  SampleMap::Where where{.roots = {tree_.path()}, .wire_id = unit().wire_id, .secret = {}};
+  std::copy_n(engine().catalogue().hash_secret(), where.secret.size(), where.secret.begin());
+  std::string text = List();
+  const auto more = static_cast<std::size_t>(5000 - kFiles);
+  for (std::size_t i = 0; i < more; ++i) text += tree_.path() + "/none/" + std::to_string(i) + "\n";
+  SampleMap::SharedList list = SampleMap::Share(SampleMap::Make(text, where).value(), engine().workers());
+  const std::weak_ptr<const SampleMap::List> watched = list;
+  for (const std::uint64_t rank : {0, 1}) {
+    Foresight::Consumer consumer;
+    consumer.id = 100 + rank;
+    consumer.plan = PlanOf(2, rank);
+    consumer.plan.samples = 5000;
+    consumer.list = list;
+    ASSERT_TRUE(foresight().Add(std::move(consumer)).ok());
+  }
+  list.reset();
+  EXPECT_EQ(watched.use_count(), 2);
+  engine().Kick();
+  ASSERT_TRUE(RunUntil([&] { return foresight().List().back().state == PlanState::kWaiting && foresight().List().front().state == PlanState::kWaiting; }));
+  EXPECT_TRUE(watched.expired());
+  EXPECT_EQ(foresight().List().front().known, static_cast<std::uint32_t>(kFiles));
 }
 
 TEST_F(ForesightTest, AnEpochIsFollowedByTheNext) {

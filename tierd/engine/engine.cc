@@ -285,7 +285,7 @@ void Engine::TellPlan(SourceUnit& unit, ToldPlan told, std::function<void(Result
                                      consumer.id = id;
                                      consumer.plan = shared->plan;
                                      consumer.document = shared->document;
-                                     consumer.list = std::move(list).value();
+                                     consumer.list = SampleMap::Share(std::move(list).value(), workers_);
                                      consumer.keep = shared->keep;
                                      consumer.process = std::move(shared->process);
                                      const Status status = foresights_[unit.index]->Add(std::move(consumer));

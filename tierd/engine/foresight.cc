@@ -59,8 +59,8 @@ Foresight::~Foresight() = default;
 
 Status Foresight::Add(Consumer consumer) {
   if (consumers_.size() >= kMostPlans) return Status(Code::kNoSpace, std::to_string(kMostPlans) + " plans are known of source " + unit_.options.name + ", no more are taken");
-  if (consumer.list.size() != consumer.plan.samples)
-    return Status(Code::kInvalid, "the plan says " + std::to_string(consumer.plan.samples) + " samples, the list has " + std::to_string(consumer.list.size()) + " paths");
+  if (consumer.list->size() != consumer.plan.samples)
+    return Status(Code::kInvalid, "the plan says " + std::to_string(consumer.plan.samples) + " samples, the list has " + std::to_string(consumer.list->size()) + " paths");
   Result<orders::PlanOrders> orders = orders::PlanOrders::Create(consumer.plan);
   if (!orders.ok()) return orders.status();
   std::vector<orders::SampleAccess> read = std::move(consumer.read);

@@ -78,7 +78,7 @@ class Foresight {
     std::uint64_t id = 0;
     orders::Plan plan;
     std::string document;
-    SampleMap::List list;
+    SampleMap::SharedList list;
     bool told = true;
     std::vector<orders::SampleAccess> read;  // of its first epoch, before it is told; by sessions
     bool keep = false;        // also when its readers are long gone

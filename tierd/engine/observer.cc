@@ -126,8 +126,8 @@ void Observer::ListFiles() {
 
 void Observer::Watch(Result<SampleMap::List> list) {
   if (!list.ok()) return Restart();
-  list_ = *list;
-  map_ = std::make_unique<SampleMap>(SampleMap::Parts{parts_.unit, parts_.catalogue, parts_.fetcher, parts_.clock}, std::move(list).value());
+  list_ = SampleMap::Share(std::move(list).value(), parts_.workers);
+  map_ = std::make_unique<SampleMap>(SampleMap::Parts{parts_.unit, parts_.catalogue, parts_.fetcher, parts_.clock}, list_);
   watcher_.emplace(map_->samples());
   hunted_epoch_ = 0;
   stage_ = Stage::kWatching;
@@ -295,7 +295,7 @@ void Observer::MakePlans(const orders::Plan& plan, const orders::OrderFit& like)
   right_.reset();
   map_.reset();
   watcher_.reset();
-  list_ = {};
+  list_.reset();
 }
 
 // Plans that nobody reads by are taken back, and looked for again; less and less often, as the dataset has to be listed each time.
@@ -318,7 +318,7 @@ void Observer::Restart() {
   right_.reset();
   map_.reset();
   watcher_.reset();
-  list_ = {};
+  list_.reset();
   paths_ = {};
   last_.reset();
   plans_.clear();

@@ -125,7 +125,7 @@ class Observer {
   std::uint32_t rest_ticks_ = 0;               // until it looks again
   std::uint32_t taken_back_ = 0;               // times that plans were
   std::vector<std::string> paths_;             // while listing: relative to the source
-  SampleMap::List list_;                       // as the map has it, for the plans
+  SampleMap::SharedList list_;                 // the map's, for the plans
   std::unique_ptr<SampleMap> map_;             // of what is read alone: nothing is looked for at the source
   std::optional<orders::EpochWatcher> watcher_;
   std::unique_ptr<SeedHunt> hunt_;

@@ -19,6 +19,7 @@ namespace {
 
 constexpr std::uint32_t kLooksPerTurn = 2048;
 constexpr std::uint32_t kAskedAtOnce = 64;
+constexpr std::size_t kFreedByWorkers = 4096;  // samples; what is smaller is freed sooner than handed over
 constexpr off_t kLongestList = off_t{1} << 30;
 
 // No "." or ".." part, no doubled slash: the form in which files are known.
@@ -91,13 +92,21 @@ Result<SampleMap::List> SampleMap::MakeFromFile(const std::string& path, const W
   return Make(text, where);
 }
 
-SampleMap::SampleMap(const Parts& parts, List list)
-    : unit_(parts.unit), catalogue_(parts.catalogue), fetcher_(parts.fetcher), clock_(parts.clock), count_(static_cast<std::uint32_t>(list.size())), list_(std::move(list)),
+SampleMap::SharedList SampleMap::Share(List list, Workers& workers) {
+  const auto let_go = [&workers](const List* last) {
+    std::unique_ptr<const List> owned(last);
+    if (owned->size() >= kFreedByWorkers) (void)workers.Run([owned = std::move(owned)] { return true; });  // without memory for that: here
+  };
+  return {new List(std::move(list)), let_go};
+}
+
+SampleMap::SampleMap(const Parts& parts, SharedList list)
+    : unit_(parts.unit), catalogue_(parts.catalogue), fetcher_(parts.fetcher), clock_(parts.clock), count_(static_cast<std::uint32_t>(list->size())), list_(std::move(list)),
       names_(std::make_shared<std::vector<std::uint32_t>>(count_, Raw(kNoFile))), const_names_(names_), done_(count_) {}
 
 SampleMap::~SampleMap() { *alive_ = false; }
 
-std::string SampleMap::PathOf(std::uint32_t sample) const { return list_.size() == 0 ? std::string() : std::string(list_.Path(sample)); }
+std::string SampleMap::PathOf(std::uint32_t sample) const { return list_ == nullptr ? std::string() : std::string(list_->Path(sample)); }
 
 // The file at that path; where an alias stands, the file that it leads to.
 FileId SampleMap::Known(std::string_view path) const {
@@ -112,7 +121,7 @@ bool SampleMap::Step() {
   std::uint32_t looked = 0;
   for (; position_ < count_ && looked < kLooksPerTurn && asking_ < kAskedAtOnce; ++position_, ++looked) {
     if (done_[position_]) continue;
-    const std::string_view path = list_.Path(position_);
+    const std::string_view path = list_->Path(position_);
     const FileId file = path.empty() ? kNoFile : Known(path);
     if (path.empty() || file != kNoFile) Settle(position_, file);
     else Ask(position_);
@@ -122,29 +131,45 @@ bool SampleMap::Step() {
 
 void SampleMap::Ask(std::uint32_t sample) {
   source::StatQuery query;
-  query.path = std::string(list_.Path(sample));
+  query.path = std::string(list_->Path(sample));
   query.priority = source::Priority::kPrefetch;
   query.done = [this, sample, alive = alive_](const source::StatReply& reply) {
     if (!*alive) return;
     --asking_;
     if (done_[sample]) return;
-    const std::string path(list_.Path(sample));
-    const bool regular = reply.error == source::ReadError::kNone && (reply.stat.mode & S_IFMT) == S_IFREG;
-    if (!regular) return Settle(sample, kNoFile);
-    if (fetcher_.Observe(unit_, path, reply.stat, reply.stat_sent_ns) == Fetcher::Observed::kLater) {
-      position_ = std::min(position_, sample);  // looked for again when the index has grown
-      return;
-    }
-    Settle(sample, Known(path));
+    const bool seen = reply.error == source::ReadError::kNone;
+    if (seen ? S_ISLNK(reply.stat.mode) : reply.error == source::ReadError::kErrno && reply.sys_errno == ELOOP) return Follow(sample);
+    if (!seen) return Settle(sample, kNoFile);
+    See(sample, std::string(list_->Path(sample)), reply.stat, reply.stat_sent_ns);
   };
   ++asking_;
   unit_.reader->Stat(std::move(query));
 }
 
+void SampleMap::Follow(std::uint32_t sample) {
+  ++asking_;
+  unit_.resolver->Resolve(std::string(list_->Path(sample)), 0, [this, sample, alive = alive_](const Result<source::ResolvedPath>& found) {
+    if (!*alive) return;
+    --asking_;
+    if (done_[sample]) return;
+    if (!found.ok()) return Settle(sample, kNoFile);
+    See(sample, found->canonical, found->stat, found->stat_sent_ns);
+  });
+}
+
+void SampleMap::See(std::uint32_t sample, const std::string& path, const io::FileStat& stat, std::int64_t stat_sent_ns) {
+  if (!S_ISREG(stat.mode)) return Settle(sample, kNoFile);
+  if (fetcher_.Observe(unit_, path, stat, stat_sent_ns) == Fetcher::Observed::kLater) {
+    position_ = std::min(position_, sample);  // looked for again when the index has grown
+    return;
+  }
+  Settle(sample, Known(path));
+}
+
 void SampleMap::Settle(std::uint32_t sample, FileId file) {
   done_[sample] = true;
   ++settled_;
-  if (complete()) list_ = {};
+  if (complete()) list_.reset();
   if (file == kNoFile) return;
   ++known_;
   (*names_)[sample] = Raw(file);
@@ -156,8 +181,8 @@ std::uint32_t SampleMap::SampleOf(FileId file) {
   if (const std::uint32_t known = KnownSampleOf(file); known != kNone) return known;
   if (complete()) return kNone;
   const abi::FileKey key = catalogue_.file(file).key;
-  for (auto at = std::lower_bound(list_.keys.begin(), list_.keys.end(), std::pair(key.lo, 0u)); at != list_.keys.end() && at->first == key.lo; ++at) {
-    if (done_[at->second] || !(catalogue_.KeyOf(unit_.wire_id, list_.Path(at->second)) == key)) continue;
+  for (auto at = std::lower_bound(list_->keys.begin(), list_->keys.end(), std::pair(key.lo, 0u)); at != list_->keys.end() && at->first == key.lo; ++at) {
+    if (done_[at->second] || !(catalogue_.KeyOf(unit_.wire_id, list_->Path(at->second)) == key)) continue;
     Settle(at->second, file);
     return sample_of_[Raw(file)];
   }

@@ -2,7 +2,7 @@
 // the source, a stat each at low priority; whoever reads or brings a file meanwhile makes it known as well.
 //
 // Owner: a consumer of Foresight; workers read names(). Loop thread only, but for Make.
-// Memory: 4 bytes per sample and 4 per file of the daemon; until all are known also the paths and 16 bytes per sample.
+// Memory: 4 bytes per sample and 4 per file of the daemon; until all are known also the list, the paths and 24 bytes per sample, which several of them share.
 #pragma once
 
 #include <array>
@@ -18,6 +18,7 @@
 #include "tierd/base/status.h"
 #include "tierd/engine/catalogue.h"
 #include "tierd/engine/fetcher.h"
+#include "tierd/engine/workers.h"
 
 namespace tierd::engine {
 
@@ -35,6 +36,9 @@ class SampleMap {
       return std::string_view(text).substr(from, ends[sample] - from);
     }
   };
+  using SharedList = std::shared_ptr<const List>;  // by all that look for its files, and who makes plans of it
+  // A list of a million files takes milliseconds to copy, and to free: it is not copied, and a worker frees it when nobody has it any more.
+  static SharedList Share(List list, Workers& workers);
   struct Where {
     std::vector<std::string> roots;   // a path counts as below the source if it is below one of these
     std::uint32_t wire_id = 0;
@@ -54,7 +58,7 @@ class SampleMap {
     Fetcher& fetcher;
     const Clock& clock;
   };
-  SampleMap(const Parts& parts, List list);
+  SampleMap(const Parts& parts, SharedList list);
   ~SampleMap();
 
   // Looks up and asks for some; every turn. True: there is more to do at once.
@@ -81,6 +85,9 @@ class SampleMap {
  private:
   void Settle(std::uint32_t sample, FileId file);
   void Ask(std::uint32_t sample);
+  // Its path goes through links: finds the file behind them, which is known by its own name.
+  void Follow(std::uint32_t sample);
+  void See(std::uint32_t sample, const std::string& path, const io::FileStat& stat, std::int64_t stat_sent_ns);
   FileId Known(std::string_view path) const;
 
   SourceUnit& unit_;
@@ -88,7 +95,7 @@ class SampleMap {
   Fetcher& fetcher_;
   const Clock& clock_;
   const std::uint32_t count_;
-  List list_;
+  SharedList list_;                                                // until complete()
   std::shared_ptr<std::vector<std::uint32_t>> names_;              // shared with workers once complete
   std::shared_ptr<const std::vector<std::uint32_t>> const_names_;  // the same
   std::vector<std::uint32_t> sample_of_;  // by FileId
