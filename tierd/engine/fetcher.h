@@ -163,6 +163,8 @@ class Fetcher {
 
   void Revalidate(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority);
   void OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, const source::StatReply& reply);
+  // A link stands on the way to the file by now: what is there has a name of its own. The waiters look for it anew.
+  void Relinked(SourceUnit& unit, FileId file, Waiters waiters);
   void ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& stat);
   // Tells the policy of the file's objects.
   void Announce(SourceUnit& unit, FileId file);

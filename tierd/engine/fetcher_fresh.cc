@@ -1,4 +1,6 @@
 // Freshness: how long what is known of a file is believed, when the source is asked again, and what becomes of it when the source says something else.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <iterator>
@@ -104,6 +106,7 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
   if (it == revalidations_.end() || it->second.tag != tag) return;  // the file was forgotten meanwhile
   Waiters waiters = std::move(it->second.waiters);
   revalidations_.erase(it);
+  if (reply.error == source::ReadError::kErrno && reply.sys_errno == ELOOP) return Relinked(unit, file, std::move(waiters));
   const FileRecord& record = catalogue_.file(file);
   if (reply.error != source::ReadError::kNone) {
     if (OfflineOk(unit) && Unreachable(reply)) {
@@ -143,6 +146,19 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
     return;
   }
   Again(unit, file, std::move(waiters));
+}
+
+void Fetcher::Relinked(SourceUnit& unit, FileId file, Waiters waiters) {
+  const abi::FileKey key = catalogue_.file(file).key;
+  const std::string path = catalogue_.PathOf(file);
+  io::FileStat link;
+  link.mode = S_IFLNK;
+  ApplyVersion(unit, file, link);
+  for (Waiter& waiter : waiters) {
+    const source::Priority priority = PriorityOf(waiter);
+    if (catalogue_.Find(key) == file) DiscoverAnew(unit, file, std::move(waiter), priority);
+    else Discover(unit, key, path, std::move(waiter), priority);
+  }
 }
 
 void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& stat) {
