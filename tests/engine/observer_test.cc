@@ -9,7 +9,12 @@ namespace {
 
 class ObserverTest : public PlanTest {
  protected:
-  explicit ObserverTest(int files = kFiles, std::size_t bytes = 1000) : PlanTest(files, bytes) { std::sort(names_.begin(), names_.end()); }  // the order of their indices: by path
+  // Half as much again as the RAM tier has room for: where all is in RAM no order is looked for. The order of their indices: by path.
+  explicit ObserverTest(int files = kFiles, std::size_t bytes = 0) : PlanTest(files, bytes != 0 ? bytes : (24 << 20) / static_cast<std::size_t>(files)) {
+    options_.ram.capacity_bytes = 16 << 20;
+    UseSsd();
+    std::sort(names_.begin(), names_.end());
+  }
   ~ObserverTest() override { StopEngine(); }
   std::string Report() { return engine().observer(unit()).Report(); }
   bool Await(const std::string& report) {
@@ -155,11 +160,67 @@ TEST_F(ObserverTest, BlindLooksAtNothing) {
   EXPECT_EQ(Report(), "");
 }
 
+// ---- all of it in RAM ------------------------------------------------------------------------------------------------------
+
+class InRamTest : public ObserverTest {
+ protected:
+  InRamTest() : ObserverTest(kFiles, 1000) {}
+  ~InRamTest() override { StopEngine(); }
+  static constexpr const char* kInRam = "all of it is in RAM: no order is looked for";
+  // Of every other file: what a reader of the set meets now and then is not there.
+  void Evict() {
+    for (std::size_t i = 0; i < names_.size(); i += 2) engine().placement().EvictRam(ObjectOf(names_[i]), EvictCause::kRequest);
+  }
+  void ReadFor(const orders::Plan& plan, int* epoch, int epochs) {
+    for (const int end = *epoch + epochs; *epoch < end; ++*epoch) {
+      ReadAll(OrderOf(plan, *epoch));
+      RunUntil([] { return false; }, 1200);
+    }
+  }
+};
+
+// An order is good for bringing things up: there is nothing to bring.
+TEST_F(InRamTest, NoOrderIsLookedForUntilSomethingIsMissing) {
+  StartEngine();
+  const orders::Plan plan = PlanOf(1, 0, 60, 1234);
+  FirstEpoch(OrderOf(plan, 0));
+  int epoch = 1;
+  ReadFor(plan, &epoch, 7);
+  EXPECT_EQ(Report(), kInRam);
+  EXPECT_TRUE(foresight().empty());
+  Evict();
+  ASSERT_TRUE(ReadUntilFound(plan, &epoch)) << Report();
+  ExpectFollowed(plan, epoch);
+}
+
+// Of a seed that is not small: a search takes a tenth of a core for a minute, or for an hour. It goes on when there is a reason again, also that of a job's first accesses.
+TEST_F(InRamTest, ASearchThatRunsEnds) {
+  const orders::Plan plan = PlanOf(1, 0, 60, 4'000'000'000);
+  for (const bool of_first : {true, false}) {
+    StartEngine();
+    const std::string search = of_first ? "looking for the seed of the first epoch" : "looking for the seed of epoch";
+    FirstEpoch(OrderOf(of_first ? plan : Generator(true, false, 5), 0));
+    Evict();
+    int epoch = 1;
+    ReadFor(plan, &epoch, 1);
+    ASSERT_TRUE(RunUntil([&] { return Report().starts_with("looking for the seed"); }));
+    while (epoch < 20 && !Report().starts_with(search)) ReadFor(plan, &epoch, 1);
+    ASSERT_TRUE(Report().starts_with(search)) << Report();
+    for (std::size_t i = 0; i < names_.size(); i += 2) Fetch(names_[i]);
+    ReadFor(plan, &epoch, 3);
+    EXPECT_EQ(Report(), kInRam);
+    Evict();
+    ReadFor(plan, &epoch, 2);
+    EXPECT_TRUE(Report().starts_with(search)) << Report();
+    StopEngine();
+  }
+}
+
 // ---- small sets -------------------------------------------------------------------------------------------------------------
 
 class SmallSetTest : public ObserverTest {
  protected:
-  explicit SmallSetTest(int files, std::size_t bytes = 1000) : ObserverTest(files, bytes) {}
+  explicit SmallSetTest(int files, std::size_t bytes = 0) : ObserverTest(files, bytes) {}
   orders::Plan Distributed(std::uint64_t world, std::uint64_t rank, std::int64_t seed) const {
     orders::Plan plan = PlanOf(world, rank, 60, seed);
     plan.samples = names_.size();
@@ -172,13 +233,16 @@ class SmallSetTest : public ObserverTest {
   }
   // All chunks of it.
   void ReadFile(std::uint32_t sample, SessionId session) {
-    const FileId file = FileOf(names_[sample]);
-    for (std::uint32_t chunk = 0; chunk < engine().catalogue().ChunkCount(file); ++chunk) {
-      engine().OnAccess(session, std::uint64_t{engine().catalogue().OrdinalOf(ObjectOf(names_[sample], chunk))} | std::uint64_t{engine().catalogue().generation() & 0xffu} << 32);
+    const std::uint32_t chunks = engine().catalogue().ChunkCount(FileOf(names_[sample]));
+    for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+      if (chunks > 1 && !engine().placement().InRam(ObjectOf(names_[sample], chunk))) Fetch(names_[sample], abi::FetchOp::kChunk, chunk);  // it has no place in a ring
+      else Read(sample, session, chunk);
     }
   }
   // Two workers with batches of `batch`, which take turns.
   void ReadByTwo(const std::vector<std::uint32_t>& order, std::size_t batch) {
+    if (const std::uint32_t chunks = engine().catalogue().ChunkCount(FileOf(names_[0])); chunks > 1)
+      engine().placement().EvictRam(ObjectOf(names_[0], chunks - 1), EvictCause::kRequest);  // something is missed in each epoch
     for (std::size_t start = 0; start < order.size(); start += 2 * batch) {
       for (std::size_t i = 0; i < batch; ++i) {
         if (start + batch + i < order.size()) ReadFile(order[start + batch + i], SessionId{1002});
@@ -233,7 +297,10 @@ class Set40Test : public SmallSetTest {
 };
 class Set40OfChunksTest : public SmallSetTest {
  protected:
-  Set40OfChunksTest() : SmallSetTest(40, 300'000) { source_options().chunk_bytes = 64 << 10; }
+  Set40OfChunksTest() : SmallSetTest(40, 300'000) {
+    source_options().chunk_bytes = 64 << 10;
+    options_.ram.capacity_bytes = 64 << 20;  // nearly all of it: a chunk that only passes through has no place in a ring
+  }
   ~Set40OfChunksTest() override { StopEngine(); }
 };
 class Set256Test : public SmallSetTest {
@@ -243,7 +310,7 @@ class Set256Test : public SmallSetTest {
 };
 class Set6Test : public SmallSetTest {
  protected:
-  Set6Test() : SmallSetTest(6) {}
+  Set6Test() : SmallSetTest(6, 1000) {}
   ~Set6Test() override { StopEngine(); }
 };
 

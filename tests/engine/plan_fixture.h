@@ -86,10 +86,13 @@ class PlanTest : public EngineTest {
     for (std::size_t i = from; i < order.size(); ++i) ids.push_back(IdOf(order[i]));
     return ids;
   }
-  void Read(std::uint32_t sample, SessionId session = kReader) {
-    const FileId file = FileOf(names_[sample]);
-    engine().OnAccess(session, std::uint64_t{engine().catalogue().OrdinalOf(ObjectOf(names_[sample]))} | std::uint64_t{engine().catalogue().generation() & 0xffu} << 32);
-    ASSERT_NE(file, kNoFile);
+  // From wherever its bytes are.
+  void Read(std::uint32_t sample, SessionId session = kReader, std::uint32_t chunk = 0) {
+    ASSERT_NE(FileOf(names_[sample]), kNoFile);
+    const ObjectId object = ObjectOf(names_[sample], chunk);
+    const auto tier = engine().placement().InRam(object) ? abi::Tier::kRam : engine().placement().OnSsd(object) ? abi::Tier::kSsd : abi::Tier::kSource;
+    engine().OnAccess(session, std::uint64_t{engine().catalogue().OrdinalOf(object)} | std::uint64_t{engine().catalogue().generation() & 0xffu} << 32 |
+                                   static_cast<std::uint64_t>(tier) << 52);
   }
   void ReadAll(const std::vector<std::uint32_t>& order, SessionId session = kReader) {
     for (const std::uint32_t sample : order) Read(sample, session);

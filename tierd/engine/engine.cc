@@ -245,6 +245,7 @@ void Engine::NoteAccess(SessionId session, ObjectId object, std::uint8_t tier) {
   placement_->NoteUse(unit, now_ns);
   unit.policy.Accessed({Raw(object), static_cast<std::uint32_t>(session), now_ns, tier});
   forerunners_[unit.index]->OnAccess(object);
+  if (tier != static_cast<std::uint8_t>(abi::Tier::kRam)) observers_[unit.index]->OnMiss();
   if (!visits_.Begins(session, file, object)) return;
   foresights_[unit.index]->OnAccess(session, file);
   observers_[unit.index]->OnAccess(session, file);

@@ -290,7 +290,7 @@ void Engine::OnTimer() {
     placement_->Tick();
     for (const auto& foresight : foresights_) foresight->Tick();
     for (const auto& forerunner : forerunners_) forerunner->Tick();
-    for (const auto& observer : observers_) observer->Tick();
+    for (const auto& unit : sources_) observers_[unit->index]->Tick(placement_->brought(*unit));
     TrimAfterWork();
     for (const auto& unit : sources_) {
       unit->watch->Tick(TiersForWatch());

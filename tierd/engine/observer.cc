@@ -63,10 +63,17 @@ void Observer::NoteQuiet(bool read) {
   recording_ = true;
 }
 
-void Observer::Tick() {
+void Observer::NoteMisses(std::uint64_t brought) {
+  missed_ |= std::exchange(brought_, brought) != brought;
+  if (std::exchange(epochs_ended_, parts_.unit.epochs.ended()) == parts_.unit.epochs.ended()) return;
+  missed_before_ = std::exchange(missed_, false);
+}
+
+void Observer::Tick(std::uint64_t brought) {
   SourceUnit& unit = parts_.unit;
   if (unit.options.mode == OrderMode::kBlind) return;
   const bool read = std::exchange(read_, false);
+  NoteMisses(brought);
   std::erase_if(stopped_, [](const std::unique_ptr<SeedHunt>& hunt) { return hunt->ended(); });
   NoteQuiet(read);
   if (stage_ == Stage::kFound) return CheckPlans(read);
@@ -83,11 +90,20 @@ void Observer::Tick() {
   }
   if (stage_ != Stage::kWatching) return;
   if (hunt_ != nullptr && hunt_->ended()) TakeHunted();
+  if (stage_ == Stage::kWatching && all_in_ram()) return Rest();
   if (right_) return FindPlace();
   // The watcher's first epoch was under way when it came: only from the next on is the beginning seen.
   if (stage_ != Stage::kWatching || hunt_ != nullptr || HuntBeginning()) return;
   if (watcher_->epoch() == 0) return;
   if (const Look look = WorthALook(); look > (watcher_->epoch() == hunted_epoch_ ? hunted_ : Look::kNone)) Hunt(look);
+}
+
+// What was hunted may be hunted again.
+void Observer::Rest() {
+  if (hunt_ == nullptr) return;
+  EndHunt();
+  if (!hunting_beginning_) hunted_ = Look::kNone;
+  else if (beginnings_.size() < kMostKept) beginnings_.insert(beginnings_.begin(), std::move(hunted_beginning_));
 }
 
 // All of it; or, by ranks that see another part of it in each epoch, so much that half of the reads more were of files that had been read.
@@ -185,6 +201,7 @@ bool Observer::HuntBeginning() {
   }
   hunting_beginning_ = true;
   hunted_since_ = beginnings_.front().since;
+  hunted_beginning_ = std::move(beginnings_.front());
   beginnings_.erase(beginnings_.begin());
   recording_ = recording_ && !beginnings_.empty();
   hunt_ = std::make_unique<SeedHunt>(std::move(observation), orders::SeedSearch::Options{.all_seeds = false}, std::vector<orders::PlanSearch>(), kShareOfCore);
@@ -330,6 +347,7 @@ std::string Observer::Report() const {
     case Stage::kWaiting: return "";
     case Stage::kListing: return "listing the dataset";
     case Stage::kWatching:
+      if (all_in_ram()) return "all of it is in RAM: no order is looked for";
       if (right_) return "looking for where its readers are";
       if (hunt_ == nullptr) return "watching for the next epoch";
       return "looking for the seed of " + (hunting_beginning_ ? "the first epoch" : "epoch " + std::to_string(hunted_epoch_));

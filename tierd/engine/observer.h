@@ -12,6 +12,9 @@
 // The index of a file is taken to be its place in the order of ImageFolder, or where the files are not laid out like that, in the order of their paths.
 // It also notices a program that reads the same shuffled order each epoch: set_epoch is not called.
 //
+// While an epoch after the other is read from RAM alone, an order is good for nothing: no hunt begins, and one that runs ends. As soon as something is read from elsewhere,
+// of this epoch or the one before, it goes on as if nothing had been.
+//
 // Owner: Engine, one per source. Loop thread only; lists are sorted and epochs computed by workers, seeds looked for by a thread of its own. Does nothing with mode
 // `blind`, and while plans are told.
 #pragma once
@@ -58,10 +61,12 @@ class Observer {
   }
   // A reader has begun to read a file.
   void OnAccess(SessionId session, FileId file);
+  // A reader had to have something from elsewhere: from the SSD, the source, or past the cache.
+  void OnMiss() { missed_ = true; }
   // Whether it is one of the samples whose order is looked for: its id must remain its own.
   bool Names(FileId file) const { return map_ != nullptr && map_->KnownSampleOf(file) != SampleMap::kNone; }
-  // Once a second.
-  void Tick();
+  // Once a second. How often something of the source was brought into RAM so far (Placement): what only passes through it may leave no other trace.
+  void Tick(std::uint64_t brought);
 
   // In words, for people: what is known, or looked for. Empty: nothing.
   std::string Report() const;
@@ -99,6 +104,9 @@ class Observer {
   };
 
   void NoteQuiet(bool read);
+  void NoteMisses(std::uint64_t brought);
+  bool all_in_ram() const { return !missed_ && !missed_before_; }
+  void Rest();
   bool ReadForAnEpoch() const;
   void ListFiles();
   void Watch(Result<SampleMap::List> list);
@@ -130,7 +138,8 @@ class Observer {
   std::optional<orders::EpochWatcher> watcher_;
   std::unique_ptr<SeedHunt> hunt_;
   std::vector<std::unique_ptr<SeedHunt>> stopped_;  // until their threads have ended
-  bool hunting_beginning_ = false;             // hunt_ is about one
+  bool hunting_beginning_ = false;             // hunt_ is about one, this:
+  Beginning hunted_beginning_;
   std::uint64_t hunted_since_ = 0;             // what is hunted began when so many epochs had ended
   std::uint32_t hunted_epoch_ = 0;             // of the watcher
   Look hunted_ = Look::kNone;                  // of that epoch: the last look; kFull also if it was found
@@ -139,6 +148,9 @@ class Observer {
   std::vector<Beginning> beginnings_ = std::vector<Beginning>(1);  // not looked at yet; at most kMostKept
   bool recording_ = true;                      // the last of these
   bool read_ = false;                          // since the last tick
+  bool missed_ = false;                        // in the present epoch, and in the last one
+  bool missed_before_ = true;
+  std::uint64_t epochs_ended_ = 0, brought_ = 0;  // at the last tick
   std::uint32_t quiet_ticks_ = 0;
   std::uint64_t reads_ = 0;                    // of files, since the start
   std::vector<Generator> generators_;          // at most kMostKept

@@ -202,6 +202,7 @@ std::uint64_t Placement::Publish(ObjectId object, const Grant& grant) {
   const std::uint64_t word = ram_.LocationWord(grant.frame);
   ram_.MarkLive(grant.frame);
   ram_.ReleaseIo(grant.frame);
+  ++shares_[UnitOf(object).index].brought;
   if (grant.transit) --transit_under_way_;
   if (grant.transit || !catalogue_.SetLocation(object, word)) {
     ram_.Retire(grant.frame);

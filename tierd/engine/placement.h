@@ -123,6 +123,8 @@ class Placement final : public ssd::SsdOwner {
   // A source is given up behind so long a pause, or behind twice the longest one after which it was used again: a training set waits while the validation set is read.
   static constexpr std::int64_t kIdleNs = 60'000'000'000;
   static constexpr std::int64_t kLongestPauseNs = 900'000'000'000;  // that is waited for; behind a longer one comes another job
+  // How often something of the source was brought into a frame, be it to stay or to pass through, for a reader or ahead of one.
+  std::uint64_t brought(const SourceUnit& unit) const { return shares_[unit.index].brought; }
   // Bytes in RAM that other sources would give up for this one.
   std::uint64_t OthersMayYield(const SourceUnit& unit) const;
 
@@ -234,6 +236,7 @@ class Placement final : public ssd::SsdOwner {
   std::size_t yield_position_ = 0;         // where EvictSome looks next
   struct Share {
     std::uint64_t bytes = 0;      // in RAM, but for what is pinned
+    std::uint64_t brought = 0;
     std::int64_t used_ns = 0;
     std::int64_t pause_ns = 0;    // the longest behind which it was used again
   };
