@@ -81,14 +81,15 @@ std::uint64_t RamTier::FreeLimbo(std::size_t max_frames, const LeaseSet& leased)
   std::uint64_t kept = 0;
   for (std::size_t looks = std::min(max_frames, limbo_.size()); looks > 0; --looks) {
     const FrameId frame = limbo_.front();
-    limbo_.pop_front();
     const std::uint64_t bytes = allocator_.capacity(frame);
     const bool covered = leased.Covers(allocator_.lease_word(frame));
     if (covered || allocator_.holds(frame) > 0) {
-      limbo_.push_back(frame);
+      limbo_.push_back(frame);  // first: where this fails for want of memory the frame keeps its place
+      limbo_.pop_front();
       if (covered) kept += bytes;
       continue;
     }
+    limbo_.pop_front();
     allocator_.Free(frame);
     freed += bytes;
   }
