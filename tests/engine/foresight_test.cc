@@ -59,6 +59,31 @@ TEST_F(ForesightTest, AListIsHeldOnceAndLetGoWhenItsFilesAreKnown) {
   EXPECT_EQ(foresight().List().front().known, static_cast<std::uint32_t>(kFiles));
 }
 
+class ShardTest : public PlanTest {
+ protected:
+  static constexpr std::size_t kChunks = 64;
+  // Sparse: their sizes are known, nothing of them is read.
+  ShardTest() : PlanTest(96, 1) {
+    source_options().chunk_bytes = 64 << 10;
+    for (const std::string& name : names_) std::filesystem::resize_file(tree_.path() + "/" + name, kChunks * source_options().chunk_bytes);
+  }
+  ~ShardTest() override { StopEngine(); }
+};
+
+// Nobody else is heard while the policy is told something: not too much at a time, by what it is told and not by the files.
+TEST_F(ShardTest, OfFilesOfManyChunksFewAreDeclaredAtATime) {
+  StartWithSpy();
+  orders::Plan plan = PlanOf();
+  plan.samples = names_.size();
+  ASSERT_TRUE(Tell(plan, List()).ok());
+  ASSERT_TRUE(RunUntil([&] { return foresight().declared_ahead() >= 5 * names_.size(); }));
+  std::size_t most = 0;
+  for (const SpyPolicy::PlanCall& call : spy_.plans) most = std::max(most, call.ids.size());
+  EXPECT_LT(most, 2048 + kChunks);
+  const auto declared = Declared();
+  for (std::uint32_t epoch = 0; epoch < 5; ++epoch) EXPECT_EQ(declared.at(epoch).size(), names_.size() * kChunks);
+}
+
 TEST_F(ForesightTest, AnEpochIsFollowedByTheNext) {
   StartWithSpy();
   const orders::Plan plan = PlanOf(4, 1);

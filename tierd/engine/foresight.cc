@@ -11,7 +11,7 @@ namespace {
 constexpr std::uint32_t kVotes = 16;            // accesses that a consumer explains, less others, which say that this is its reader
 constexpr std::uint32_t kWrong = 16;            // accesses after which it may be somebody else's
 constexpr std::size_t kSlice = 1 << 16;         // entries that a worker computes at a time
-constexpr std::size_t kDeclaredPerTurn = 2048;
+constexpr std::size_t kDeclaredPerTurn = 2048;  // files; and objects, but for the rest of a file
 constexpr std::uint64_t kMostAhead = 1 << 26;   // entries
 constexpr std::int64_t kRestNs = 1'000'000'000; // between two beginnings
 constexpr double kPaceMemory = 0.2;             // weight of the latest second
@@ -305,8 +305,7 @@ void Foresight::Compute() {
 void Foresight::Declare() {
   objects_.clear();
   const std::size_t end = std::min(slice_.names.size(), slice_at_ + kDeclaredPerTurn);
-  declared_ += end - slice_at_;
-  for (; slice_at_ < end; ++slice_at_) {
+  for (; slice_at_ < end && objects_.size() < kDeclaredPerTurn; ++slice_at_, ++declared_) {
     const auto file = static_cast<FileId>(slice_.names[slice_at_]);
     if (file == kNoFile || (catalogue_.file(file).flags & kFileUsed) == 0 || catalogue_.file(file).source != unit_.index) continue;
     const std::uint32_t chunks = catalogue_.ChunkCount(file);
