@@ -323,7 +323,6 @@ void Observer::CheckPlans(bool read) {
   }
   doubted_ticks_ = parts_.foresight.trusted() ? 0 : doubted_ticks_ + (read ? 1 : 0);
   if (doubted_ticks_ < kDoubtedTicks) return;
-  for (const std::uint64_t id : plans_) parts_.foresight.Remove(id);
   rest_ticks_ = taken_back_ == 0 ? 0 : std::min(kLongestRestTicks, kRestTicks << std::min(taken_back_, 7u));
   ++taken_back_;
   Restart();
@@ -338,6 +337,7 @@ void Observer::Restart() {
   list_.reset();
   paths_ = {};
   last_.reset();
+  for (const std::uint64_t id : plans_) parts_.foresight.Remove(id);
   plans_.clear();
   same_orders_ = 0;
 }
