@@ -172,8 +172,8 @@ void AccessWatch::Pump(bool all) {
   if (bytes.empty() && !trace_->stopped) return;
   const bool last = trace_->stopped && bytes.empty();
   trace_->writing = workers_.Run([file = trace_->file, bytes = std::move(bytes), last] { return last ? file->Close() : file->Append(bytes); },
-                                 [this, last](const Status& status) {
-                                   if (!trace_) return;  // given up meanwhile
+                                 [this, last, file = trace_->file](const Status& status) {
+                                   if (!trace_ || trace_->file != file) return;  // given up meanwhile, maybe for another one
                                    trace_->writing = false;
                                    if (last || !status.ok()) return EndTrace(status);
                                    if (trace_->stopped) Pump(true);
