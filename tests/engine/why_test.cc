@@ -40,6 +40,22 @@ TEST_F(WhyTest, AReaderAndThenACopy) {
   EXPECT_TRUE(OnSsd(name));
 }
 
+// Who is sent to the source is taken to have read it there; not who has ended meanwhile, whom all else has forgotten.
+TEST_F(WhyTest, NoAccessOfAReaderThatHasEnded) {
+  source_options().demand_timeout_ms = 60;
+  const std::string name = Write("a", Bytes("a", kBytes));
+  Start();
+  ASSERT_EQ(Fetch(name, abi::FetchOp::kStat).status(), abi::FetchStatus::kMeta);
+  source_io_.Hold(io::Step::kRead);
+  (void)Ask(name, abi::FetchOp::kChunk, 0, SessionId{2});
+  engine().OnSessionEnd(SessionId{2});
+  ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kBypass);
+  EXPECT_TRUE(RunUntil([&] { return spy_.accesses.size() == 1; }));
+  source_io_.Release();
+  EXPECT_TRUE(RunUntil([&] { return InRam(name); })) << "the work goes on";
+  EXPECT_EQ(spy_.accesses.size(), 1u) << "of the other one";
+}
+
 TEST_F(WhyTest, AheadOfAReader) {
   const std::string name = Write("a", Bytes("a", kBytes));
   Start();

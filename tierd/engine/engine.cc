@@ -261,6 +261,7 @@ AccessWatch::Tiers Engine::TiersForWatch() const {
 }
 
 void Engine::OnSessionEnd(SessionId session) {
+  fetcher_->OnSessionEnd(session);
   visits_.OnSessionEnd(session);
   for (const auto& unit : sources_) {
     unit->read_ahead.ForgetSession(static_cast<std::uint64_t>(session));

@@ -181,15 +181,13 @@ void Fetcher::NoteDemand(SourceUnit& unit, FileId file, const Waiter& waiter) {
 
 // ---- time ------------------------------------------------------------------------------------------------------------------
 
-bool Fetcher::Tick() {
-  if (std::exchange(lost_, false) && !Survives([&] { Reap(); })) NoteLost();
-  AnswerLost();
-  const std::int64_t now = clock_.MonotonicNs();
-  Waiters expired;
-  const auto collect = [&](Waiters& waiters) {
+template <typename Is>
+Waiters Fetcher::Take(Is&& is) {
+  Waiters taken;
+  const auto take_from = [&](Waiters& waiters) {
     for (std::size_t i = 0; i < waiters.size();) {
-      if (waiters[i]->is_awaited() && waiters[i]->deadline_ns <= now) {
-        expired.push_back(std::move(waiters[i]));
+      if (is(*waiters[i].operator->())) {
+        taken.push_back(std::move(waiters[i]));
         if (&waiters[i] != &waiters.back()) waiters[i] = std::move(waiters.back());
         waiters.pop_back();
       } else {
@@ -197,11 +195,27 @@ bool Fetcher::Tick() {
       }
     }
   };
-  for (auto& [id, fill] : fills_) collect(fill->waiters);
-  for (auto& [key, discovery] : discoveries_) collect(discovery->waiters);
-  for (auto& [id, revalidation] : revalidations_) collect(revalidation.waiters);
-  for (auto& [key, listing] : listings_) collect(listing->waiters);
-  for (auto& [key, parked] : parked_) collect(parked.waiters);
+  for (auto& [id, fill] : fills_) take_from(fill->waiters);
+  for (auto& [key, discovery] : discoveries_) take_from(discovery->waiters);
+  for (auto& [id, revalidation] : revalidations_) take_from(revalidation.waiters);
+  for (auto& [key, listing] : listings_) take_from(listing->waiters);
+  for (auto& [key, parked] : parked_) take_from(parked.waiters);
+  for (auto& [key, doubted] : doubted_) take_from(doubted.waiters);
+  return taken;
+}
+
+// An answer would be noted as an access of its, after all else has forgotten it.
+void Fetcher::OnSessionEnd(SessionId session) {
+  Guard([&] {
+    for (const Waiter& waiter : Take([session](const Waiting& waiting) { return waiting.session == session; })) waiter->answered = true;
+  });
+}
+
+bool Fetcher::Tick() {
+  if (std::exchange(lost_, false) && !Survives([&] { Reap(); })) NoteLost();
+  AnswerLost();
+  const std::int64_t now = clock_.MonotonicNs();
+  const Waiters expired = Take([now](const Waiting& waiting) { return waiting.is_awaited() && waiting.deadline_ns <= now; });
   for (const Waiter& waiter : expired) ReplyBypass(waiter, abi::Fallback::kSourceSlow);
   ServeDoubted();
   if (recovery_wait_until_ns_ != 0 && now >= recovery_wait_until_ns_) EndRecovery();

@@ -103,6 +103,9 @@ class Fetcher {
   void OnRecovered(FileId file);
   void EndRecovery();
 
+  // It hears no answers any more; the work that it asked for goes on.
+  void OnSessionEnd(SessionId session);
+
   // Deadlines of waiting clients. About 20 times a second while anybody waits. True: there is more to do at once.
   bool Tick();
   // Memory came, or the index has grown: tries what waited for it, each once, some at a time: ResumeRest() goes on. True: there was no time for all of it.
@@ -217,6 +220,9 @@ class Fetcher {
   template <typename Begin>
   void ForDaemon(BringCallback done, Begin&& begin);
   void AnswerLost();
+  // All who wait, for whatever it is, and are such ones: they wait no more.
+  template <typename Is>
+  Waiters Take(Is&& is);
   // The source has not answered in time. Leaves those who wait on.
   void GiveUp(Waiters& waiters, FileId file, source::ReadError error);
   void Answer(const Waiter& waiter, const abi::FetchReply& reply);
