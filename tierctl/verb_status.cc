@@ -26,7 +26,7 @@ std::vector<std::string> TierRow(const char* name, const json& tier) {
     about += ", only " + HumanSize(allowed) + " of " + Size(tier, "capacity_bytes") + " allowed now";
     if (const std::string bound = TextOf(tier, "bound_by"); !bound.empty()) about += " (" + bound + ")";
   }
-  if (const std::uint64_t retired = NumberOf(tier, "retired_regions"); retired > 0) about += "; " + Plural(retired, "region") + " left alone for an hour: writes failed";
+  if (const std::uint64_t retired = NumberOf(tier, "retired_regions"); retired > 0) about += "; " + Plural(retired, "region") + " left alone for an hour: they could not be written, or not be read at the start";
   if (const std::string note = TextOf(tier, "note"); !note.empty()) about += "; " + note;
   return {name, state, Size(tier, "used_bytes"), Size(tier, "capacity_bytes"), std::to_string(NumberOf(tier, "objects")), Size(tier, "pinned_bytes"), Escaped(about)};
 }

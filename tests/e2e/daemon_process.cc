@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -110,6 +111,7 @@ bool DaemonProcess::AwaitReady() {
     int status = 0;
     if (::waitpid(pid_, &status, WNOHANG) == pid_) {
       pid_ = -1;
+      std::fprintf(stderr, "tierd ended before it was ready: %d\n", ExitCode(status));
       return false;
     }
     SleepMs(5);

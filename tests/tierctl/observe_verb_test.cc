@@ -75,7 +75,7 @@ TEST(StatusVerb, TellsOfRegionsThatAreLeftAlone) {
   fake.Reply("GET /v1/status", {{"tiers", {{"ssd", ssd}}}});
   ssd["retired_regions"] = 0;
   fake.Reply("GET /v1/status", {{"tiers", {{"ssd", ssd}}}});
-  EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "status"}).out, HasSubstr("/nvme; 2 regions left alone for an hour: writes failed\n"));
+  EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "status"}).out, HasSubstr("/nvme; 2 regions left alone for an hour: they could not be written, or not be read at the start\n"));
   EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "status"}).out, HasSubstr("/nvme\n"));
 }
 

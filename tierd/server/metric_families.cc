@@ -118,7 +118,7 @@ void AddTiers(Table& table, engine::Engine& engine) {
       .Add(engine.counters().ssd_not_admitted, {{"reason", "policy"}});
   table.Counter("tierd_ssd_slow_reads_total", "Reads of what is on the SSD that went to the source, which answers sooner.").Add(engine.counters().ssd_slow_bypass);
   table.Gauge("tierd_ssd_hung_reads", "SSD reads that take longer than a second.").Add(status.hung_reads);
-  table.Gauge("tierd_ssd_retired_regions", "Regions of the SSD tier that are left alone for an hour, as writes to them failed.").Add(status.retired_regions);
+  table.Gauge("tierd_ssd_retired_regions", "Regions of the SSD tier that are left alone for an hour, as writes to them failed or they could not be read at the start.").Add(status.retired_regions);
 }
 
 void AddMovement(Table& table, engine::Engine& engine) {
