@@ -3,6 +3,7 @@
 //        hit_path --copy                      GB/s of memcpy and of the three copies of libtier, by size of the destination; which of those is used here
 // For tuning; bars are measured against the real daemon (bench/lookup.cc, bench/hit.cc).
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <cstring>
 #include <filesystem>
 #include <iterator>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -56,31 +58,46 @@ Percentiles Measure(std::size_t calls, Op op) {
   return {at(ns, 0.5) - clock, at(ns, 0.99) - clock};
 }
 
-void CopyTable() {
+// GB/s out of pages in random order, as frames lie, into a buffer that begins `offset` bytes behind the begin of a page.
+void CopyTable(std::size_t offset) {
   const std::size_t source_bytes = std::size_t{256} << 20;
-  // At the begin of a page, as frames lie; destinations are where malloc puts them.
-  auto* const source = static_cast<char*>(std::aligned_alloc(4096, source_bytes));
+  auto* const source = static_cast<char*>(std::aligned_alloc(std::size_t{2} << 20, source_bytes));
+  ::madvise(source, source_bytes, MADV_HUGEPAGE);
   std::memset(source, 's', source_bytes);
   using Copy = void (*)(void*, const void*, std::size_t);
-  constexpr Copy kCopies[] = {[](void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }, tierd::client::CopyAhead, tierd::client::CopyByString, tierd::client::CopyStreaming};
-  std::printf("used here from %zu KiB: %s\n", tierd::client::kCopyLargeFrom >> 10, tierd::client::StringsAreFast() ? "string; from 32 MiB: streaming" : "ahead");
-  std::printf("%12s %9s %9s %9s %9s\n", "destination", "memcpy", "ahead", "string", "streaming");
-  for (std::size_t bytes = 16 << 10; bytes <= std::size_t{128} << 20; bytes *= 2) {
-    std::vector<char> to(bytes, 't');
+  constexpr Copy kCopies[] = {[](void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }, tierd::client::CopySideBySide, tierd::client::CopyByString,
+                              tierd::client::CopyStreaming};
+  std::printf("into a buffer %zu bytes behind the begin of a page, GB/s\n%12s %12s %12s %12s %12s\n", offset, "bytes", "memcpy", "side by side", "string", "streaming");
+  for (std::size_t bytes = 4 << 10; bytes <= std::size_t{128} << 20; bytes *= 2) {
+    std::vector<std::size_t> places;
+    for (std::size_t at = 0; at + bytes <= source_bytes; at += bytes) places.push_back(at);
+    std::shuffle(places.begin(), places.end(), std::mt19937(1));
+    auto* const block = static_cast<char*>(std::aligned_alloc(4096, bytes + 4096));
+    char* const to = block + offset;
+    std::memset(to, 't', bytes);
     double best[std::size(kCopies)] = {};
     for (int round = 0; round < 5; ++round) {
       for (std::size_t kind = 0; kind < std::size(kCopies); ++kind) {
         const std::uint64_t start = NowNs();
-        for (std::size_t at = 0; at + bytes <= source_bytes; at += bytes) {
-          kCopies[kind](to.data(), source + at, bytes);
-          __asm__ volatile("" : : "r"(to.data()) : "memory");
+        for (const std::size_t at : places) {
+          kCopies[kind](to, source + at, bytes);
+          __asm__ volatile("" : : "r"(to) : "memory");
         }
         best[kind] = std::max(best[kind], static_cast<double>(source_bytes) / static_cast<double>(NowNs() - start));
       }
     }
-    std::printf("%10zuKi %9.2f %9.2f %9.2f %9.2f\n", bytes >> 10, best[0], best[1], best[2], best[3]);
+    std::printf("%10zuKi %12.2f %12.2f %12.2f %12.2f\n", bytes >> 10, best[0], best[1], best[2], best[3]);
+    std::free(block);
   }
   std::free(source);
+}
+
+void CopyTables() {
+  using tierd::client::CopyWay;
+  const CopyWay way = tierd::client::BestCopyWay();
+  std::printf("used here: %s\n", way == CopyWay::kSideBySide ? "from 2 KiB, side by side; from 32 MiB, streaming" : way == CopyWay::kString ? "from 32 KiB, string; from 32 MiB, streaming" : "memcpy");
+  CopyTable(16);  // where malloc begins a large block
+  CopyTable(1040);
 }
 
 }  // namespace
@@ -91,7 +108,7 @@ int main(int argc, char** argv) {
   unsigned threads = 1;
   for (int i = 1; i < argc; ++i) {
     const std::string option = argv[i];
-    if (option == "--copy") return CopyTable(), 0;
+    if (option == "--copy") return CopyTables(), 0;
     if (i + 1 == argc) return std::fprintf(stderr, "hit_path: %s needs a number\n", argv[i]), 64;
     const auto value = static_cast<std::size_t>(std::strtoull(argv[++i], nullptr, 10));
     if (option == "--files") files = value;

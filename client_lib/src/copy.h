@@ -2,29 +2,34 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstring>
 
 namespace tierd::client {
 
-// From here on a copy is made by CopyLarge; below, memcpy is as fast or faster (bench/hit_path --copy).
-inline constexpr std::size_t kCopyLargeFrom = std::size_t{32} << 10;
+// From here on a copy is made by CopyLarge; below, memcpy is as fast (bench/hit_path --copy).
+inline constexpr std::size_t kCopyLargeFrom = std::size_t{2} << 10;
+// From here on `rep movsb` is faster than memcpy where it is used.
+inline constexpr std::size_t kStringFrom = std::size_t{32} << 10;
 // A call that wants so much writes beyond the caches, whatever the pieces are that it is copied in.
 inline constexpr std::size_t kStreamFrom = std::size_t{32} << 20;
 
 // Of the ways below the one that is fastest on this processor for a piece of a call that wants `call_bytes`. Source and destination do not overlap, here and below.
 void CopyLarge(void* to, const void* from, std::size_t bytes, std::size_t call_bytes);
 
-// Asks for the source ahead of the copy: 1.06x (110 KB) to 1.2x (128 MiB) of memcpy, which waits for memory at each page, on an older EPYC;
-// the others were no faster there into large destinations, and half as fast into reused ones.
-void CopyAhead(void* to, const void* from, std::size_t bytes);
-// `rep movsb`: on EPYC of the fifth generation 1.3x (110 KB) to 1.6x (1 MiB) of CopyAhead, and 1.0x to 1.5x of memcpy. It is also how Linux copies out of the
-// page cache on a processor that calls it fast.
+// Several parts of the source at a time, in stores of 32 bytes. On EPYC of the fourth generation 1.0x to 1.3x of memcpy, and up to 512 KiB 1.3x to 2.7x where the
+// destination lies as malloc lays a large block, 16 bytes behind the begin of a page: there memcpy's own `rep movsb` is half as fast as elsewhere. Needs AVX2.
+void CopySideBySide(void* to, const void* from, std::size_t bytes);
+// `rep movsb`: on EPYC of the fifth generation 1.0x to 1.5x of memcpy. It is also how Linux copies out of the page cache on a processor that calls it fast.
 void CopyByString(void* to, const void* from, std::size_t bytes);
-// Stores around the caches: on that processor 1.4x of `rep movsb` into 128 MiB, unless both lie alike in their cache lines, which malloc does not see to.
-// Neither was measured on Intel: there it is Linux's choice that is followed.
+// Stores around the caches: into 128 MiB 1.2x of the above on the fourth generation, 1.4x on the fifth, unless both lie alike in their cache lines, which malloc
+// does not see to. None of the three was measured on Intel: there it is Linux's choice that is followed.
 void CopyStreaming(void* to, const void* from, std::size_t bytes);
-// What the processor says (cpuid): short strings are fast (FSRM), and it is not an AMD older than the fifth generation (family 26), which says so, too.
-bool StringsAreFast();
+
+// What cpuid says. kString: short strings are fast (FSRM), and it is not an AMD older than the fifth generation (family 26), which says so, too. Else kSideBySide
+// where there is AVX2, and kMemcpy where nothing is known.
+enum class CopyWay : std::uint8_t { kMemcpy = 0, kSideBySide, kString };
+CopyWay BestCopyWay();
 
 inline void CopyOut(void* to, const void* from, std::size_t bytes, std::size_t call_bytes) {
   if (bytes >= kCopyLargeFrom) CopyLarge(to, from, bytes, call_bytes);
