@@ -81,6 +81,22 @@ except ImportError as error: print(type(error).__name__, "TIERD_LIBTIER" in str(
         ended = rig.run_python("import sys, tierd, tierd.plan; print([m for m in ('torch', 'numpy', 'fsspec') if m in sys.modules])")
         self.assertEqual(ended.stdout.strip(), "[]", ended.stderr)
 
+    def test_submodules_are_loaded_when_named(self):
+        ended = rig.run_python("import tierd; print(tierd.torch.ImageFolder.__name__, tierd.fsspec.register())")
+        self.assertEqual(ended.stdout.strip(), "ImageFolder None", ended.stderr)
+
+    def test_submodules_say_what_they_need(self):
+        ended = rig.run_python("""
+import sys
+sys.modules["torch"] = sys.modules["fsspec"] = None  # as if they were not installed
+import tierd
+for name in ("torch", "fsspec"):
+    try: getattr(tierd, name)
+    except ModuleNotFoundError as error: print(str(error).partition(":")[0])
+print(hasattr(tierd, "tensorflow"))
+""")
+        self.assertEqual(ended.stdout.splitlines(), ["tierd.torch needs PyTorch", "tierd.fsspec needs fsspec", "False"], ended.stderr)
+
     def test_disabled_is_plain_posix(self):
         ended = rig.run_python("import tierd; print(tierd.read('/etc/hostname') == open('/etc/hostname','rb').read(), tierd.stats().connected)", env={"TIERD_DISABLE": "1"})
         self.assertEqual(ended.stdout.strip(), "True False", ended.stderr)

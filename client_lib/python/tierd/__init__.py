@@ -8,11 +8,12 @@
 
 Paths are those of the source. Without a daemon each call reads the source itself, so that code written with tierd runs anywhere. Errors are the OSErrors that
 open() raises. All functions may be called from any thread, and after fork(). Linux only. `tierd.torch` has data sets for PyTorch, `tierd.fsspec` the protocol
-tierd:// for fsspec, pandas, zarr and others.
+tierd:// for fsspec, pandas, zarr and others; either is loaded when it is first named.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from ._client import Client, DirEntry
@@ -29,8 +30,11 @@ __all__ = [
 
 _OF_CLIENT = frozenset((
     "evict", "get_batch", "invalidate", "open", "pin", "prefetch", "read", "scandir", "stat", "stats", "unpin", "view"))
+_NEEDED_BY = {"torch": "PyTorch", "fsspec": "fsspec"}  # submodules that importing tierd does not load
 
 if TYPE_CHECKING:
+    from . import fsspec, torch
+
     _default = Client.default()
     evict, get_batch, invalidate, open, pin = _default.evict, _default.get_batch, _default.invalidate, _default.open, _default.pin
     prefetch, read, scandir, stat, stats = _default.prefetch, _default.read, _default.scandir, _default.stat, _default.stats
@@ -46,6 +50,11 @@ def client() -> Client:
 
 def __getattr__(name: str) -> Any:
     # The functions are bound methods of the default client, made at first use: importing tierd loads nothing, and a call has no layer in between.
+    if name in _NEEDED_BY:
+        try:
+            return importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(f"tierd.{name} needs {_NEEDED_BY[name]}: {error}", name=error.name) from error
     if name not in _OF_CLIENT:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     default = Client.default()
