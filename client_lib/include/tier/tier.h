@@ -126,8 +126,9 @@ TIER_API int tier_get(tier_client* client, const char* path, tier_view* view, un
 TIER_API void tier_release(tier_view* view) TIER_NOEXCEPT;
 
 /*
- * tier_get of `count` paths with one wait for all that are not in RAM: the daemon brings them up in parallel. errors[i] is 0 or a negative errno, as of tier_get;
- * `errors` may be NULL. Returns the number of views got; those must be released (the others are zeroed: tier_release does no harm).
+ * tier_get of `count` paths with one wait for all that are not in RAM: the daemon brings them up in parallel. One wait is for 256 files or some 16 MiB at most, for
+ * they are all held in memory until it ends: longer lists take several. Files of several chunks are waited for one by one. errors[i] is 0 or a negative errno, as
+ * of tier_get; `errors` may be NULL. Returns the number of views got; those must be released (the others are zeroed: tier_release does no harm).
  */
 TIER_API ssize_t tier_get_batch(tier_client* client, const char* const* paths, size_t count, tier_view* views, int* errors,
                                 unsigned flags) TIER_NOEXCEPT;
