@@ -1,5 +1,6 @@
 """client_lib/examples/python: the same losses to the last bit, bare, through tierd.torch, and under `tierctl run` where it is built."""
 
+import json
 import os
 import pathlib
 import re
@@ -45,9 +46,17 @@ class ExampleTest(rig.DaemonTest):
         tierctl = pathlib.Path(os.environ["TIERD_BUILD"]) / "tierctl" / "tierctl"
         if not tierctl.is_file() or "\n  run " not in subprocess.run([tierctl, "--help"], capture_output=True, text=True, timeout=10).stdout:
             self.skipTest("tierctl run is not built")
-        run = (str(tierctl), "run", "--source", str(self.rig.source), "--ram", "128 MiB", "--")
-        environment_free = self.losses()
-        self.assertEqual(self.losses(before=run), environment_free)
+        report = self.rig.base / "run.json"
+        bare = self.losses()
+        self.assertEqual(self.losses(before=(str(tierctl), "run", "--source", str(self.rig.source), "--ram", "128 MiB", "--report", str(report), "--")), bare)
+        self.check_served(json.loads(report.read_text()), epochs=2)
+
+    def check_served(self, report, epochs):
+        """Where there is no cache, or no preload library, the command runs bare, and its losses are right as well."""
+        reads = {origin: each["count"] for origin, each in report["reads"].items()}
+        self.assertEqual(report["opened"], epochs * IMAGES, report)  # counted by the preload library only
+        self.assertGreaterEqual(reads["ram"] + reads["source"], epochs * IMAGES, reads)
+        self.assertLess(reads["bypass"], IMAGES // 100, report["fallback"])
 
 
 if __name__ == "__main__":

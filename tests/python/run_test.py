@@ -50,10 +50,14 @@ class RunTest(unittest.TestCase):
         self.assertEqual((report["source_read_bytes"], report["source_saved_bytes"]), (size, 2 * size))
 
     def test_without_the_preload_library(self):
-        self.check(self.run_job("--no-preload"))
+        report = self.run_job("--no-preload")
+        self.check(report)
+        self.assertEqual(report["processes"], 0)
 
     def test_beside_the_preload_library(self):
-        self.check(self.run_job())
+        report = self.run_job()
+        self.check(report)
+        self.assertGreaterEqual(report["processes"], 2 * 3, report)  # each worker of each epoch: only the preload library says so
 
 
 if __name__ == "__main__":
