@@ -3,6 +3,7 @@
 import os
 import pickle
 import unittest
+import unittest.mock
 
 import numpy as np
 import rig
@@ -22,6 +23,11 @@ def first_bytes(view):
 
 def length(view):
     return len(view)
+
+
+def first_bytes_and_from_ram(view):
+    reads = tierd.stats().reads  # of this process: a worker's begin at 0
+    return torch.tensor([*view[:4], reads["ram"] > 0 and reads["bypass"] == reads["source"] == 0])
 
 
 class DatasetTest(rig.DaemonTest):
@@ -87,22 +93,27 @@ class DatasetTest(rig.DaemonTest):
         again = pickle.loads(pickle.dumps(labelled))
         self.assertEqual(again[9][1], 9)
 
+    def test_a_batch_is_one_wait(self):
+        for data in (FileDataset(self.paths, length), ImageFolder(self.root, decode=length)):
+            with unittest.mock.patch.object(tierd.Client, "get_batch", autospec=True, side_effect=tierd.Client.get_batch) as batches, \
+                    unittest.mock.patch.object(tierd.Client, "view", autospec=True, side_effect=tierd.Client.view) as views:
+                list(DataLoader(data, batch_size=8))
+            self.assertEqual([len(call.args[1]) for call in batches.call_args_list], [min(8, len(data) - first) for first in range(0, len(data), 8)])
+            self.assertEqual(views.call_count, 0)
+
     def test_every_kind_of_worker(self):
-        data = FileDataset(self.paths, first_bytes, targets=list(range(60)))
+        for path in self.paths:
+            tierd.read(path)
+        data = FileDataset(self.paths, first_bytes_and_from_ram, targets=list(range(60)))
+        expected = {i: [*head, 1] for i, head in enumerate(self.heads)}
         held = tierd.view(self.paths[0])  # over the forks
-        for context, persistent, epochs in (("fork", False, 2), ("fork", True, 2), ("spawn", False, 1), ("spawn", True, 2), ("forkserver", True, 2)):
+        for context, persistent, epochs in (("fork", False, 2), ("fork", True, 2), ("spawn", False, 1), ("spawn", True, 2), ("forkserver", False, 2), ("forkserver", True, 2)):
             loader = DataLoader(data, batch_size=8, shuffle=True, num_workers=2, multiprocessing_context=context, persistent_workers=persistent)
             for _ in range(epochs):
                 seen = {int(target): head.tolist() for heads, targets in loader for head, target in zip(heads, targets)}
-                self.assertEqual(seen, dict(enumerate(self.heads)), context)
+                self.assertEqual(seen, expected, (context, persistent))
             del loader
         self.assertEqual(bytes(held[:4]), bytes(self.heads[0]))
-
-    def test_workers_read_through_the_cache(self):
-        for path in self.paths:
-            tierd.read(path)
-        loader = DataLoader(FileDataset(self.paths, from_ram), batch_size=60, num_workers=1)
-        self.assertEqual(next(iter(loader)).tolist(), [1] * 60)
 
     def test_pin_memory_is_accepted(self):
         import warnings
@@ -111,11 +122,6 @@ class DatasetTest(rig.DaemonTest):
             warnings.simplefilter("ignore")  # without a GPU torch says that it does nothing
             loader = DataLoader(FileDataset(self.paths, first_bytes), batch_size=20, pin_memory=True, num_workers=1)
             self.assertEqual([head for batch in loader for head in batch.tolist()], self.heads)
-
-
-def from_ram(_):
-    reads = tierd.stats().reads
-    return int(reads["bypass"] == reads["source"] == 0)
 
 
 if __name__ == "__main__":
