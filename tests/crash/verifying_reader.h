@@ -21,7 +21,7 @@ struct Tally {
   std::atomic<std::uint64_t> reads[TIER_FROM_BYPASS + 1];
   std::atomic<std::uint64_t> wrong;
   std::atomic<std::uint64_t> failed;
-  std::atomic<std::uint64_t> slow;       // took longer than 1.5 s
+  std::atomic<std::uint64_t> slow;       // took longer than 1.5 s, beyond what the machine did nothing for the reader at all
   std::atomic<std::uint64_t> slowest_ms;
   std::atomic<std::uint64_t> rewrites;
   std::atomic<bool> stop;

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -46,6 +47,7 @@ pid_t Spawn(const std::string& binary, const std::vector<std::string>& arguments
     ::dup2(out, 2);
     ::unsetenv("TIERD_SOCKET");
     ::execv(argv[0], argv.data());
+    ::dprintf(2, "exec %s: %s\n", argv[0], std::strerror(errno));
     ::_exit(127);
   }
   ::close(out);
@@ -111,7 +113,8 @@ bool DaemonProcess::AwaitReady() {
     int status = 0;
     if (::waitpid(pid_, &status, WNOHANG) == pid_) {
       pid_ = -1;
-      std::fprintf(stderr, "tierd ended before it was ready: %d\n", ExitCode(status));
+      exit_code_ = ExitCode(status);
+      std::fprintf(stderr, "tierd ended before it was ready: %d\n", exit_code_);
       return false;
     }
     SleepMs(5);
@@ -129,18 +132,21 @@ std::string DaemonProcess::output() const { return ReadFile(work_ + "/tierd.out"
 int DaemonProcess::Stop() {
   if (!running()) return -1;
   ::kill(pid_, SIGTERM);
-  int status = 0;
-  ::waitpid(pid_, &status, 0);
-  pid_ = -1;
-  return ExitCode(status);
+  WaitForTheEnd();
+  return exit_code_;
 }
 
 void DaemonProcess::Kill(int signal_number) {
   if (!running()) return;  // -1 would mean every process there is
   ::kill(pid_, signal_number);
-  if (signal_number != SIGKILL) return;
-  ::waitpid(pid_, nullptr, 0);
+  if (signal_number == SIGKILL) WaitForTheEnd();
+}
+
+void DaemonProcess::WaitForTheEnd() {
+  int status = 0;
+  ::waitpid(pid_, &status, 0);
   pid_ = -1;
+  exit_code_ = ExitCode(status);
 }
 
 nlohmann::json DaemonProcess::Control(const std::string& method, const std::string& target, const std::string& body) const {

@@ -53,6 +53,8 @@ class DaemonProcess {
   // SIGTERM and wait; the exit code.
   int Stop();
   void Kill(int signal_number);  // SIGKILL waits for the end
+  // How the last one that ended did: 128 + signal when killed, 128 + SIGKILL being what Kill makes of one that had not ended by itself. -1: none has.
+  int exit_code() const { return exit_code_; }
   bool running() const { return pid_ > 0; }
   pid_t pid() const { return pid_; }
   std::string socket() const { return work_ + "/run/tierd.sock"; }
@@ -75,8 +77,11 @@ class DaemonProcess {
   static ExitedDaemon Run(const std::vector<std::string>& arguments, const std::string& work);
 
  private:
+  void WaitForTheEnd();
+
   std::string work_;
   pid_t pid_ = -1;
+  int exit_code_ = -1;
   int starts_ = 0;
 };
 

@@ -172,6 +172,26 @@ TEST_F(StartTest, ASecondDaemonEndsWithOneLine) {  // F28
   EXPECT_EQ(first.Stop(), 0);
 }
 
+// What the other tests rest upon: a daemon that was not there says so, and how one ended is known.
+TEST_F(StartTest, TheRigTellsHowADaemonEnded) {
+  DaemonProcess daemon(scratch.path());
+  DaemonProcess::Options options;
+  options.source = source;
+  options.ssd = "off";
+  options.binary = scratch.path() + "/none";
+  EXPECT_FALSE(daemon.Start(options));
+  EXPECT_EQ(daemon.exit_code(), 127);
+  EXPECT_NE(daemon.output().find(scratch.path() + "/none: " + std::strerror(ENOENT)), std::string::npos) << daemon.output();
+  options.binary.clear();
+  for (const int signal_number : {SIGABRT, SIGKILL}) {
+    ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+    daemon.Kill(signal_number);
+    EXPECT_TRUE(signal_number == SIGKILL || Eventually(10'000, [&] { return daemon.Ended(); }));
+    daemon.Kill(SIGKILL);
+    EXPECT_EQ(daemon.exit_code(), 128 + signal_number);
+  }
+}
+
 TEST_F(StartTest, PrintsAndChecksTheConfiguration) {
   const ExitedDaemon printed = DaemonProcess::Run(Arguments({"--source", source, "--ssd", "off", "--ram", "64 MiB", "--print-config"}), scratch.path());
   EXPECT_EQ(printed.code, 0) << printed.output;
