@@ -51,7 +51,7 @@ struct RowText {
 
 nlohmann::json RatioRow(const RowText& text, const Comparison& measured, Bar kind, double bar);
 nlohmann::json ValueRow(const RowText& text, const Samples& measured, Bar kind, double bar);
-// A row that could not be measured: `met` is null and `note` says why.
+// A row that could not be measured, or all rows below it ("B6" for "B6.large"): `met` is null and `note` says why.
 nlohmann::json SkippedRow(const RowText& text, const std::string& why);
 
 // Calls the sides in turn, `rounds` times (which one goes first alternates). A side that gives nothing ends the comparison: fewer values.
@@ -77,6 +77,7 @@ class Bench {
   bool rig_usable() const;
 
   void SetPages(const std::string& pages) { pages_ = pages; }  // of the RAM tier, for all rows that follow
+  // Prints the row if it was asked for; a skipped one also where a row below it was.
   void Emit(nlohmann::json row);
   // 0, or 1 when a row is missing because something failed.
   int Finish() const { return failed_ ? 1 : 0; }
