@@ -1,10 +1,19 @@
 #include "tierd/config_service.h"
 
 #include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "tierd/config/ask_beside.h"
+#include "tierd/engine/out_of_memory.h"
 
 namespace tierd {
 
 namespace {
+
+constexpr std::size_t kMostAsked = 64;
+constexpr std::chrono::seconds kSourcesPatience{5};  // those of a new file
+constexpr std::chrono::seconds kPatience{15};        // all of it; tierctl waits for 30
 
 using Values = std::vector<config::EffectiveValue>;
 
@@ -50,34 +59,66 @@ Result<server::ConfigHost::Applied> ConfigService::Set(const std::string& key, c
     if (status.code() == Code::kUnsupported) return Status(Code::kBusy, status.message());
     return status;
   }
-  return Adopt(std::move(next));
+  return Adopt({std::move(next), next_host_});
 }
 
-Result<server::ConfigHost::Applied> ConfigService::Reload() {
-  const std::string file = inputs_.config.file();
-  if (file.empty()) return Status(Code::kInvalid, "there is no configuration file to reload; start tierd with --config FILE");
+Result<ConfigService::Candidate> ConfigService::LookAt(const Look& look) {
+  const std::string& file = look.inputs.config.file();
   auto loaded = config::Config::Load(file);
-  if (!loaded.ok()) return Status(Code::kInvalid, loaded.status().message());
+  if (!loaded.ok()) return loaded.status();
   config::Config next = std::move(loaded).value();
-  if (SaysAnything(inputs_.config) && !SaysAnything(next))
+  if (SaysAnything(look.inputs.config) && !SaysAnything(next))
     return Status(Code::kInvalid, file + ": is empty, which is taken for a mistake (is it being written?); restart tierd to go back to the defaults");
-  if (Status status = next.ApplyEnvironment(config::ProcessEnvironment()); !status.ok()) return status;
-  if (Status status = next.Apply(inputs_.overrides, inputs_.working_directory); !status.ok()) return status;
-  if (next.settings().automatic_sources) {
-    // Mounts are taken as they were at the start: another set of sources needs a restart.
-    std::vector<std::string> mounted;
-    for (const auto& unit : engine_.sources()) mounted.push_back(unit->options.path);
-    next.AdoptMounts(mounted);
-  }
-  return Adopt(std::move(next));
+  const auto environment = config::ProcessEnvironment();
+  if (Status status = next.ApplyEnvironment(environment); !status.ok()) return status;
+  if (Status status = next.Apply(look.inputs.overrides, look.inputs.working_directory); !status.ok()) return status;
+  // Mounts are taken as they were at the start: another set of sources needs a restart.
+  if (next.settings().automatic_sources) next.AdoptMounts(look.served);
+  const config::Running running{look.served, kSourcesPatience};
+  if (Status status = config::Check(next, nullptr, &running); !status.ok()) return status;
+  // The SSD directory of this daemon was judged at its start; what has become of it is told by `status`.
+  const bool another = next.settings().ssd.directory != look.started.settings().ssd.directory;
+  config::HostFacts host = another ? config::CollectHost(next, environment) : look.inputs.host;
+  return Candidate{std::move(next), std::move(host)};
 }
 
-Result<server::ConfigHost::Applied> ConfigService::Adopt(config::Config next) {
+Result<ConfigService::Candidate> ConfigService::LookInTime(Look look) {
+  const std::string file = look.inputs.config.file();
+  auto answer = config::AskBeside([look = std::move(look)] { return LookAt(look); });
+  if (answer.wait_for(kPatience) == std::future_status::ready) return answer.get();
+  return Status(Code::kInvalid, file + ": a directory that it names does not answer: is its file system alive?");
+}
+
+void ConfigService::Reload(Reloaded done) {
+  if (inputs_.config.file().empty()) return done(Status(Code::kInvalid, "there is no configuration file to reload; start tierd with --config FILE"));
+  if (asked_next_.size() == kMostAsked) return done(Status(Code::kBusy, "a reload is under way, and many wait for the next one"));
+  asked_next_.push_back(std::move(done));
+  if (asked_.empty()) BeginReload();
+}
+
+void ConfigService::BeginReload() {
+  Look look{inputs_, started_, {}};
+  for (const auto& unit : engine_.sources()) look.served.push_back(unit->options.path);
+  asked_ = std::exchange(asked_next_, {});
+  if (!engine_.workers().Run([look = std::move(look)]() mutable { return LookInTime(std::move(look)); }, [this](Result<Candidate> next) { EndReload(std::move(next)); }))
+    EndReload(Status(Code::kNoSpace, "out of memory"));
+}
+
+void ConfigService::EndReload(Result<Candidate> next) {
+  const std::vector<Reloaded> asked = std::exchange(asked_, {});
+  Result<Applied> result(Status(Code::kInvalid, "out of memory"));
+  (void)engine::Survives([&] { result = next.ok() ? Adopt(std::move(next).value()) : Result<Applied>(Status(Code::kInvalid, next.status().message())); });
+  for (const Reloaded& done : asked) (void)engine::Survives([&] { done(result); });
+  if (!asked_next_.empty()) BeginReload();
+}
+
+Result<server::ConfigHost::Applied> ConfigService::Adopt(Candidate candidate) {
+  auto& [next, host] = candidate;
   // All of it has to be right, though some of it only counts at the next start.
-  auto resolved = config::Resolve(next, inputs_.host);
+  auto resolved = config::Resolve(next, host);
   if (resolved.ok()) resolved = config::Resolve(next.InEffectSince(started_), inputs_.host);
   if (!resolved.ok()) return Status(Code::kInvalid, resolved.status().message());
-  auto policies = Prepare(*resolved);
+  auto policies = Prepare(next);
   if (!policies.ok()) return Status(Code::kInvalid, policies.status().message());
   Applied applied;
   for (const config::Change& change : config::Diff(inputs_.config, next))
@@ -92,19 +133,23 @@ Result<server::ConfigHost::Applied> ConfigService::Adopt(config::Config next) {
     if (later != nullptr && (now.reloadable || now.value == later->value)) now = *later;
   }
   inputs_.config = std::move(next);
+  next_host_ = std::move(host);
   return applied;
 }
 
-Result<std::vector<ConfigService::PolicyChange>> ConfigService::Prepare(const config::Resolved& next) {
+Result<std::vector<ConfigService::PolicyChange>> ConfigService::Prepare(const config::Config& next) {
   std::vector<PolicyChange> changes;
-  for (const auto& unit : engine_.sources()) {
-    const auto& sources = next.engine.sources;
-    const auto wanted = std::find_if(sources.begin(), sources.end(), [&](const engine::SourceOptions& o) { return o.path == unit->options.path; });
-    if (wanted == sources.end()) continue;  // needs a restart
-    if (wanted->policy == unit->options.policy && wanted->policy_parameters == unit->options.policy_parameters) continue;
-    auto policy = engine_.PreparePolicy(wanted->policy, wanted->policy_parameters);
-    if (!policy.ok()) return Status(policy.status().code(), "source." + wanted->name + ".policy: " + policy.status().message());
-    changes.push_back({unit.get(), &*wanted, std::move(policy).value()});
+  const auto& units = engine_.sources();
+  for (const engine::SourceOptions& wanted : next.settings().sources) {
+    const auto unit = std::find_if(units.begin(), units.end(), [&](const auto& one) { return one->options.path == wanted.path; });
+    const bool served = unit != units.end();
+    if (served && wanted.policy == (*unit)->options.policy && wanted.policy_parameters == (*unit)->options.policy_parameters) continue;
+    auto policy = engine_.PreparePolicy(wanted.policy, wanted.policy_parameters);
+    if (!policy.ok()) {
+      const std::string key = "source." + wanted.name + ".policy";
+      return Status(policy.status().code(), next.Where(key) + key + ": " + policy.status().message());
+    }
+    if (served) changes.push_back({unit->get(), &wanted, std::move(policy).value()});
   }
   return changes;
 }

@@ -245,10 +245,11 @@ class Daemon {
 
   void Reload() {
     service_manager_.Reloading();
-    const auto applied = config_.Reload();
-    if (applied.ok()) spdlog::info("reload applied={} restart={}", applied->applied.size(), applied->restart.size());
-    else spdlog::error("reload refused, nothing changed: {}", applied.status().message());
-    service_manager_.Ready();
+    config_.Reload([this](const Result<server::ConfigHost::Applied>& applied) {
+      if (applied.ok()) spdlog::info("reload applied={} restart={}", applied->applied.size(), applied->restart.size());
+      else spdlog::error("reload refused, nothing changed: {}", applied.status().message());
+      service_manager_.Ready();
+    });
   }
 
   void Announce() {

@@ -37,6 +37,19 @@ TEST(Check, SaysWhatIsWrongWithASource) {
   }
 }
 
+TEST(Check, OfASourceThatIsServedOnlyItsPlaceCounts) {
+  const TempDir dir;
+  const std::string data = dir.Make("data"), gone = dir.path() + "/gone", link = dir.path() + "/link";
+  ASSERT_EQ(::symlink(data.c_str(), link.c_str()), 0);
+  const Running running{{gone, data}, std::chrono::seconds(60)};
+  const auto problems = [&](const std::string& text) { return Lines(Check(*Config::Parse(text, "t"), nullptr, &running)); };
+  EXPECT_EQ(problems(Source(gone) + Source(data)), Strings()) << "what it serves may be gone for a while";
+  EXPECT_EQ(problems(Source(data) + Source(gone + "-too")), Strings({"t:4: source " + gone + "-too: no such directory: mount or create it, or remove this source"}));
+  EXPECT_EQ(problems(Source(data) + Source(link)), Strings({"t:4: source " + link + " and source " + data + " are the same directory: keep one of them"}));
+  EXPECT_EQ(problems(Source(gone) + "[ssd]\ndirectory = \"" + gone + "/cache\"\n"),
+            Strings({"t:4: ssd.directory " + gone + "/cache lies inside the source " + gone + ": tierd never writes there; name a local directory"}));
+}
+
 TEST(Check, NoSourceIsAnError) {
   EXPECT_EQ(Problems(""), Strings({"no source: no network file system that can be used is mounted here; name a directory: tierd --source DIR"}));
   EXPECT_EQ(Problems("sources = \"listed\"\n"), Strings({"no source: add a [[source]] with a path, or start tierd --source DIR"}));

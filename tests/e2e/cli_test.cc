@@ -294,11 +294,85 @@ TEST_F(CliTest, AReloadChangesEverySourceOrNone) {
   EXPECT_EQ(Ctl({"config", "reload"}).exit_code, 0);
   for (const json& one : daemon.Status()["sources"]) EXPECT_EQ(one["policy"], "lru");
   // A source that goes, and one that comes, are not current.
-  Write(file, "[[source]]\npath = \"" + source + "\"\nname = \"d\"\npolicy = \"lru\"\n[[source]]\npath = \"" + scratch.path() + "/ssd2\"\nname = \"f\"\n");
+  std::filesystem::create_directories(scratch.path() + "/third");
+  Write(file, "[[source]]\npath = \"" + source + "\"\nname = \"d\"\npolicy = \"lru\"\n[[source]]\npath = \"" + scratch.path() + "/third\"\nname = \"f\"\n");
   EXPECT_EQ(Ctl({"config", "reload"}).exit_code, 0);
   EXPECT_EQ(CtlJson({"config", "get", "source.e.path"})["values"][0]["value"], other);
   EXPECT_EQ(CtlJson({"config", "get", "source.e.path"})["values"][0]["pending"], "");
   EXPECT_EQ(CtlJson({"config", "get", "source.f.path"})["values"][0]["value"], "");
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
+// What the next start would end with: a reload says it, with its line, and changes nothing.
+TEST_F(CliTest, AReloadIsCheckedAsAStartIs) {  // F36
+  MakeFiles(3);
+  const std::string file = scratch.path() + "/tierd.toml", other = scratch.path() + "/other";
+  const std::string link = scratch.path() + "/link";
+  std::filesystem::create_directories(other);
+  std::filesystem::create_directory_symlink(source, link);
+  const auto text = [&](const std::string& ssd, const std::string& more, const std::string& policy = "auto") {
+    return "[ssd]\ndirectory = \"" + ssd + "\"\ncapacity = \"512 MiB\"\nmin_free = \"2 MiB\"\n[[source]]\nname = \"d\"\npath = \"" + source + "\"\npolicy = \"" + policy + "\"\n" + more;
+  };
+  const auto another = [](const std::string& path, const std::string& more = "") { return "[[source]]\npath = \"" + path + "\"\n" + more; };
+  const std::string ssd = scratch.path() + "/ssd";
+  Write(file, text(ssd, ""));
+  DaemonProcess::Options options;
+  options.config = file;
+  options.ssd = "";
+  options.ssd_capacity = "";
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  const json before = CtlJson({"config", "get"});
+  struct Bad {
+    std::string text, says;
+  };
+  std::vector<Bad> bads{{text(ssd, another(scratch.path() + "/none")), file + ":10: source " + scratch.path() + "/none: no such directory"},
+                        {text(ssd, another(link)), file + ":10: source " + link + " and source " + source + " are the same directory"},
+                        {text(source + "/cache", ""), file + ":2: ssd.directory " + source + "/cache lies inside the source"},
+                        {text("/dev/shm/tierd-test-cache", ""), file + ":2: ssd.directory: cache directory /dev/shm is in memory"},
+                        {text(file, ""), file + ":2: ssd.directory: " + file + " is no directory"},
+                        {text(ssd, another(other, "policy = \"magic\"\n")), file + ":11: source.other.policy: "},
+                        {text(ssd, "", "magic"), file + ":8: source.d.policy: "}};
+  std::string why;
+  const auto rig = pfs_sim::Rig::Start({}, &why);
+  if (rig != nullptr) bads.push_back({text(rig->mount() + "/cache", ""), file + ":2: ssd.directory: "});
+  for (const Bad& bad : bads) {
+    Write(file, bad.text);
+    const Ran reload = Ctl({"config", "reload"});
+    EXPECT_EQ(reload.exit_code, 1) << bad.text;
+    EXPECT_EQ(reload.out, "");
+    EXPECT_THAT(reload.err, HasSubstr(bad.says));
+    EXPECT_EQ(CtlJson({"config", "get"}), before) << bad.text;
+  }
+  // Another directory that will do, and what is set by hand beside it.
+  Write(file, text(other, ""));
+  const Ran reload = Ctl({"config", "reload"});
+  EXPECT_EQ(reload.exit_code, 0) << reload.err;
+  EXPECT_THAT(reload.err, HasSubstr("at the next start: ssd.directory: " + ssd + " -> " + other));
+  EXPECT_EQ(Ctl({"config", "set", "ssd.min_free", "3 MiB"}).exit_code, 0);
+  EXPECT_EQ(CtlJson({"config", "get", "ssd.directory"})["values"][0]["pending"], other);
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
+// Its state is no mistake of the file: a reload may be what helps.
+TEST_F(CliTest, AReloadWaitsForNoSourceThatHangs) {
+  std::string why;
+  auto rig = pfs_sim::Rig::Start({.timeout_ms = 1}, &why);
+  if (rig == nullptr) GTEST_SKIP() << why;
+  source = rig->mount();
+  const std::string file = scratch.path() + "/tierd.toml";
+  const auto text = [&](int rate) { return "[[source]]\npath = \"" + source + "\"\nname = \"d\"\nrequest_budget = " + std::to_string(rate) + "\n"; };
+  Write(file, text(1000));
+  DaemonProcess::Options options;
+  options.config = file;
+  options.ssd = "off";
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  rig->Control("fault add op=getattr path=* errno=hang");
+  rig->Control("fault add op=lookup path=* errno=hang");
+  Write(file, text(2000));
+  const Ran reload = Ctl({"config", "reload"});
+  EXPECT_EQ(reload.exit_code, 0) << reload.err;
+  EXPECT_THAT(reload.out, HasSubstr("source.d.request_budget: 1000 -> 2000"));
+  rig.reset();  // before the daemon, which cannot end while it hangs there
   EXPECT_EQ(daemon.Stop(), 0);
 }
 

@@ -27,7 +27,7 @@ class FixedConfig final : public server::ConfigHost {
   std::string file() const override { return ""; }
   std::vector<Value> values() const override { return {{"ram.capacity", "auto", "default", true}}; }
   Result<Applied> Set(const std::string& key, const std::string&) override { return Status(Code::kNotFound, "no key " + key); }
-  Result<Applied> Reload() override { return Status(Code::kInvalid, "nothing to reload"); }
+  void Reload(Reloaded done) override { done(Status(Code::kInvalid, "nothing to reload")); }
   std::string runtime_directory() const override { return runtime_; }
   std::string metrics_address() const override { return ""; }
   std::string ssd_refused() const override { return ""; }

@@ -2,7 +2,6 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,12 +12,10 @@
 #include <cstring>
 #include <future>
 #include <iterator>
-#include <memory>
 #include <optional>
-#include <system_error>
-#include <thread>
 
 #include "tierd/base/unique_fd.h"
+#include "tierd/config/ask_beside.h"
 #include "tierd/config/edit_distance.h"
 
 namespace tierd::config {
@@ -75,7 +72,7 @@ std::string SourceProblem(const std::string& path, CheckedSource* checked) {
 
 // How two sources are in each other's way: ends the sentence "A and B ..."; "" if they are not.
 std::string Overlap(const CheckedSource& a, const CheckedSource& b) {
-  if (a.identity == b.identity) return "are the same directory";
+  if (a.identity == b.identity && a.identity != Identity()) return "are the same directory";
   return IsAtOrBelow(a.canonical, b.canonical) || IsAtOrBelow(b.canonical, a.canonical) ? "lie inside one another" : "";
 }
 
@@ -85,41 +82,46 @@ struct Answer {
 };
 
 std::future<Answer> Ask(const std::string& path) {
-  // Owners: this call and the thread, which ends when the file system lets it.
-  const auto task = std::make_shared<std::packaged_task<Answer()>>([path] {
+  return AskBeside([path] {
     Answer answer{{path, "", {}}, ""};
     answer.problem = SourceProblem(path, &answer.source);
     return answer;
   });
-  std::future<Answer> answer = task->get_future();
-  try {
-    std::thread([task] {
-      sigset_t all;  // signals are for the loop thread, which comes later
-      ::sigfillset(&all);
-      ::pthread_sigmask(SIG_SETMASK, &all, nullptr);
-      (*task)();
-    }).detach();
-  } catch (const std::system_error&) {
-    (*task)();
-  }
-  return answer;
 }
 
-void CheckSources(const Config& config, std::vector<CheckedSource>& sources, std::vector<std::string>& problems) {
-  for (const auto& source : config.settings().sources) {
-    const std::string where = config.Where("source." + source.name + ".path");
-    CheckedSource checked{source.path, "", {}};
-    if (const std::string problem = SourceProblem(source.path, &checked); !problem.empty()) {
-      problems.push_back(where + "source " + source.path + ": " + problem);
+// In the order of the sources; waits for ever if `running` is null.
+std::vector<Answer> AskAll(const std::vector<engine::SourceOptions>& sources, const Running* running) {
+  std::vector<std::future<Answer>> coming;
+  for (const auto& source : sources) coming.push_back(Ask(source.path));
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<Answer> answers;
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    const bool came = running == nullptr || coming[i].wait_until(begin + running->patience) == std::future_status::ready;
+    answers.push_back(came ? coming[i].get() : Answer{{sources[i].path, "", {}}, "its file system does not answer: is it mounted and alive?"});
+    if (running == nullptr || std::find(running->served.begin(), running->served.end(), sources[i].path) == running->served.end()) continue;
+    answers.back().problem.clear();
+    if (answers.back().source.canonical.empty()) answers.back().source.canonical = sources[i].path;
+  }
+  return answers;
+}
+
+void CheckSources(const Config& config, const Running* running, std::vector<CheckedSource>& sources, std::vector<std::string>& problems) {
+  const auto& configured = config.settings().sources;
+  std::vector<Answer> answers = AskAll(configured, running);
+  for (std::size_t i = 0; i < configured.size(); ++i) {
+    const std::string where = config.Where("source." + configured[i].name + ".path");
+    CheckedSource& checked = answers[i].source;
+    if (!answers[i].problem.empty()) {
+      problems.push_back(where + "source " + checked.path + ": " + answers[i].problem);
       continue;
     }
     for (const CheckedSource& other : sources) {
       const std::string how = Overlap(checked, other);
-      if (!how.empty()) problems.push_back(where + "source " + source.path + " and source " + other.path + " " + how + ": keep one of them");
+      if (!how.empty()) problems.push_back(where + "source " + checked.path + " and source " + other.path + " " + how + ": keep one of them");
     }
     sources.push_back(std::move(checked));
   }
-  if (config.settings().sources.empty()) {
+  if (configured.empty()) {
     problems.emplace_back(config.settings().automatic_sources
                               ? "no source: no network file system that can be used is mounted here; name a directory: tierd --source DIR"
                               : "no source: add a [[source]] with a path, or start tierd --source DIR");
@@ -183,10 +185,10 @@ Mounts ChooseMounts(const std::vector<std::string>& mount_points, const Config& 
   return mounts;
 }
 
-Status Check(const Config& config, const policies::Registry* policies) {
+Status Check(const Config& config, const policies::Registry* policies, const Running* running) {
   std::vector<std::string> problems;
   std::vector<CheckedSource> sources;
-  CheckSources(config, sources, problems);
+  CheckSources(config, running, sources, problems);
   const Settings& settings = config.settings();
   const auto own = [&](const char* key, const std::string& path) {
     if (path.starts_with('/')) CheckOwnPath(config, key, path, sources, problems);

@@ -1,5 +1,5 @@
 // Does a configuration fit this machine? Looks at the paths that it names, for `--check-config`, the start and a reload.
-// Blocks, on a hung source for minutes: at the start or on a worker. No state.
+// Blocks, on a hung directory for minutes: at the start, or on a thread of its own. No state.
 #pragma once
 
 #include <chrono>
@@ -12,9 +12,16 @@
 
 namespace tierd::config {
 
+// A daemon that runs, for Check: how the file systems of its sources do now is no mistake of a configuration.
+struct Running {
+  std::vector<std::string> served;    // paths
+  std::chrono::milliseconds patience;  // with the sources, all together; one that hangs keeps a thread
+};
+
 // kInvalid with one line per problem, each with its place and a remedy: no source at all; a source that is missing, no directory, not readable or below /proc;
 // two names for one directory; the cache or the sockets inside a source, or a source inside the cache; an unknown policy (if `policies` is given).
-Status Check(const Config& config, const policies::Registry* policies);
+// With `running` a source that is served already is asked only how it lies to the others, and one that has not answered in time is a problem.
+Status Check(const Config& config, const policies::Registry* policies, const Running* running = nullptr);
 
 // Mount points that nobody named, for Config::AdoptMounts: none of them is a reason not to start.
 struct Mounts {

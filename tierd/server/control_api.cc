@@ -163,7 +163,7 @@ void ControlApi::Order(std::string_view path, Body read, const Caller& caller, A
   if (read.refused) return answer(*std::move(read.refused));
   const Json& body = read.members;
   if (path == "/v1/config") return answer(PatchConfig(body));
-  if (path == "/v1/config/reload") return answer(Reload());
+  if (path == "/v1/config/reload") return Reload(std::move(answer));
   if (path == "/v1/plans") return TellPlan(body, caller, std::move(answer));
   if (path == "/v1/walk") return answer(Walk(std::move(read)));
   if (path == "/v1/prefetch") return answer(Prefetch(std::move(read)));
@@ -395,6 +395,8 @@ ControlApi::Response ControlApi::PatchConfig(const Json& body) {
   return AppliedOrError(config_.Set(body["key"].get<std::string>(), body["value"].get<std::string>()));
 }
 
-ControlApi::Response ControlApi::Reload() { return AppliedOrError(config_.Reload()); }
+void ControlApi::Reload(Answer answer) {
+  config_.Reload([answer = std::move(answer)](const Result<ConfigHost::Applied>& result) { answer(AppliedOrError(result)); });
+}
 
 }  // namespace tierd::server

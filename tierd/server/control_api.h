@@ -43,7 +43,9 @@ class ConfigHost {
   virtual std::vector<Value> values() const = 0;
   // kInvalid: nothing changed, the message has one line per problem; kBusy: the key needs a restart; kNotFound: no such key.
   virtual Result<Applied> Set(const std::string& key, const std::string& value) = 0;
-  virtual Result<Applied> Reload() = 0;
+  // `done` runs once: in the call, or in a later turn of the loop.
+  using Reloaded = std::function<void(const Result<Applied>&)>;
+  virtual void Reload(Reloaded done) = 0;
   virtual std::string runtime_directory() const = 0;
   virtual std::string metrics_address() const = 0;  // "" when off
   virtual std::string ssd_refused() const = 0;      // why there is no SSD tier although one was looked for; "" if none was
@@ -117,7 +119,7 @@ class ControlApi {
   void TellPlan(const Json& body, const Caller& caller, Answer answer);
   Response Config() const;
   Response PatchConfig(const Json& body);
-  Response Reload();
+  void Reload(Answer answer);
   Response Doctor();
   Response Policies() const;
   Response Prefetch(Body body);
