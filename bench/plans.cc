@@ -212,7 +212,7 @@ void MeasureStall(Bench& bench) {
   const std::vector<std::string> paths = TreePaths(rig->mount(), tree);
   ::sleep(kYoungSeconds);
   Samples plan, warm, nothing;
-  for (int round = 0; round < bench.rounds(3); ++round) {
+  for (int round = 0; round < bench.rounds(5); ++round) {
     for (const How how : {How::kPlan, How::kWarm, How::kNothing}) {
       const auto stalled = FromChild<Stalled>(bench, [&] { return Stall(bench, *rig, paths, how); });
       if (!stalled) return bench.Fail("C6: a run failed");

@@ -63,7 +63,7 @@ void MeasureAll(Bench& bench) {
 // The search as it is, over as many seeds as kSlice, times what is missing.
 void MeasurePortable(Bench& bench) {
   Samples seconds;
-  for (int round = 0; round < bench.rounds(3); ++round) {
+  for (int round = 0; round < bench.rounds(5); ++round) {
     SeedSearch search = MakeSearch(UINT32_MAX, {.code = ScanCode::kPortable});
     while (search.scanned() == 0) search.Advance(10'000);
     const std::uint64_t before = search.scanned();

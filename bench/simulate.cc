@@ -63,7 +63,7 @@ void MeasureSpeed(Bench& bench, const std::string& policy, double bar) {
   const auto ops = registry.Find(policy);
   if (!job.ok() || !ops.ok()) return bench.Fail("SIM." + policy);
   Samples rates, bare;
-  for (int round = 0; round < bench.rounds(3); ++round) {
+  for (int round = 0; round < bench.rounds(5); ++round) {
     tierd::sim::RunOptions run;
     run.cache.capacity_bytes[TIERD_TIER_RAM] = job->bytes() / 2;
     run.lookahead = 1;

@@ -1,5 +1,5 @@
 // A5: whole files in random order from the SSD tier, batches of 32, against fio (io_uring, O_DIRECT) at the same size and depth.
-// A5b: one blocking read at a time against fio psync with as many jobs; its CPU against cold buffered pread.
+// A5b: one blocking read at a time against fio psync with as many jobs; its CPU against as many readers of files on the same device that the page cache has not.
 //
 // On a loop device with ext4 limited to 800 MB/s by blkio.throttle (root, cgroup v1), and on the disk below the work directory. Only bytes that came
 // from the SSD tier count as ours: the RAM tier, 5 % of the data, would flatter it.
@@ -94,24 +94,24 @@ class SsdSide final : public Side {
   tier_statistics before_{};
 };
 
-// open + pread + close of files that the page cache does not have.
+// open + read + close of files that the page cache does not have, each by one of the readers.
 class ColdSide final : public Side {
  public:
-  ColdSide(const std::vector<std::string>& paths, std::size_t reads, std::uint64_t bytes) : paths_(paths), reads_(reads), buffer_(bytes) {}
+  ColdSide(const std::vector<std::string>& paths, int readers, std::uint64_t bytes, std::uint64_t seed) : paths_(paths), readers_(readers), seed_(seed), buffer_(bytes) {}
   void Prepare(int /*reader*/) override {
     for (const std::string& path : paths_) {
       const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
       ::posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
       ::close(fd);
     }
-    order_ = Permutation(paths_.size(), 77);
-    order_.resize(std::min(order_.size(), reads_));
+    order_ = Permutation(paths_.size(), seed_);
   }
-  ReaderResult Run(int /*reader*/) override {
+  ReaderResult Run(int reader) override {
     ReaderResult result;
-    for (const std::uint32_t i : order_) {
-      const ssize_t got = PosixReadFile(paths_[i].c_str(), buffer_.data(), buffer_.size());
-      result.bytes += got > 0 ? static_cast<std::uint64_t>(got) : 0;
+    for (std::size_t i = static_cast<std::size_t>(reader); i < order_.size(); i += static_cast<std::size_t>(readers_)) {
+      const ssize_t got = PosixReadFile(paths_[order_[i]].c_str(), buffer_.data(), buffer_.size());
+      if (got != static_cast<ssize_t>(buffer_.size())) ++result.errors;
+      result.bytes += buffer_.size();
       ++result.files;
     }
     return result;
@@ -119,7 +119,8 @@ class ColdSide final : public Side {
 
  private:
   const std::vector<std::string>& paths_;
-  const std::size_t reads_;
+  const int readers_;
+  const std::uint64_t seed_;
   std::vector<char> buffer_;
   std::vector<std::uint32_t> order_;
 };
@@ -154,16 +155,18 @@ double ChecksumCpuPerGb() {
   return (Now() - from) / (static_cast<double>(memory.size()) / 1e9);
 }
 
-// The same files, by the source that the daemon has and on the disk below it.
-struct Paths {
-  std::vector<std::string> source, local;
-};
-
 struct Place {
   std::string name;       // "loop" or "disk"
-  std::string directory;  // for the SSD tier and fio's file
+  std::string directory;  // for all that is read from the device: the SSD tier, fio's file, files to be read cold
   int rounds;
 };
+
+// What is read: the files of the source that the daemon has, and on the device as many as are read of them, and fio's file.
+struct Paths {
+  std::vector<std::string> source, cold;
+  std::string fio;
+};
+constexpr std::uint64_t kBlockingBytes = std::uint64_t{256} << 20;  // read by each side of A5b
 
 // Everything below the source into the SSD tier.
 bool FillSsd(const Daemon& daemon, const std::string& root) {
@@ -171,30 +174,36 @@ bool FillSsd(const Daemon& daemon, const std::string& root) {
   return answer.is_object() && answer.contains("job") && WaitForJob(daemon, answer["job"].get<int>(), 600);
 }
 
-void MeasurePair(Bench& bench, const Place& place, const Size& size, const Daemon& daemon, const Paths& paths, const std::string& fio_file) {
+double CpuPerGb(double seconds, std::uint64_t bytes) { return seconds / (static_cast<double>(bytes) / 1e9); }
+
+void MeasurePair(Bench& bench, const Place& place, const Size& size, const Daemon& daemon, const Paths& paths) {
   for (const bool blocking : {false, true}) {
     const std::string bar_id = blocking ? "A5b" : "A5";
-    Samples blocking_cpu;
     for (const int readers : {1, 2}) {
       const std::string id = bar_id + "." + place.name + "." + size.name + "." + std::to_string(readers) + "r";
       if (!bench.WantsAny({id, id + ".cpu"})) continue;
-      const std::size_t bytes = blocking ? std::size_t{256} << 20 : std::size_t{1} << 30;
+      const std::uint64_t bytes = blocking ? kBlockingBytes : kGiB;
       const std::size_t reads = bytes / size.bytes / static_cast<std::size_t>(readers);
-      Samples cpu;
-      Samples fio_cpu;
+      Samples cpu, fio_cpu, cold_cpu;
       std::uint64_t seed = 1;
       const auto ours = [&]() -> std::optional<double> {
         SsdSide side(paths.source, reads, blocking ? 1 : kBatch, ++seed);
         const double before = daemon.cpu_seconds();
         const RunResult result = RunReaders(readers, side);
-        if (!result.good) return std::nullopt;
-        cpu.values.push_back((result.cpu_seconds + daemon.cpu_seconds() - before) / (static_cast<double>(result.bytes) / 1e9));
+        if (!result.good || result.ssd_bytes == 0) return std::nullopt;
+        cpu.values.push_back(CpuPerGb(result.cpu_seconds + daemon.cpu_seconds() - before, result.ssd_bytes));
         return static_cast<double>(result.ssd_bytes) / 1e6 / result.seconds;
       };
       const auto baseline = [&]() -> std::optional<double> {
-        const auto fio = blocking ? Fio(fio_file, size.bytes, "psync", 1, readers) : Fio(fio_file, size.bytes, "io_uring", kBatch, readers);
+        const auto fio = blocking ? Fio(paths.fio, size.bytes, "psync", 1, readers) : Fio(paths.fio, size.bytes, "io_uring", kBatch, readers);
         if (!fio) return std::nullopt;
         fio_cpu.values.push_back(fio->cpu_per_gb);
+        if (blocking) {
+          ColdSide side(paths.cold, readers, size.bytes, ++seed);
+          const RunResult cold = RunReaders(readers, side);
+          if (!cold.good) return std::nullopt;
+          cold_cpu.values.push_back(CpuPerGb(cold.cpu_seconds, cold.bytes));
+        }
         return fio->bytes_per_second / 1e6;
       };
       const std::string what = std::string("SSD tier, blind, ") + size.name + (blocking ? ", one blocking read at a time, " : ", batch 32, ") +
@@ -208,42 +217,43 @@ void MeasurePair(Bench& bench, const Place& place, const Size& size, const Daemo
         bench.Emit(ValueRow({id + ".cpu", what + ": CPU of readers and daemon", "CPU-s/GB", note}, cpu, Bar::kAtMost, size.cpu_bar));
         continue;
       }
-      Comparison cpus{.ours = cpu, .baseline = {}, .ratio = {}};
-      for (const double own : cpu.values) {
-        ColdSide cold(paths.local, reads, size.bytes);
-        const RunResult result = RunReaders(1, cold);
-        cpus.baseline.values.push_back(result.cpu_seconds / (static_cast<double>(result.bytes) / 1e9));
-        cpus.ratio.values.push_back(own / cpus.baseline.values.back());
-      }
-      bench.Emit(RatioRow({id + ".cpu", what + ": CPU against cold buffered pread", "CPU-s/GB"}, cpus, Bar::kAtMost, 1.0));
+      Comparison cpus{.ours = cpu, .baseline = cold_cpu, .ratio = {}};
+      for (std::size_t i = 0; i < std::min(cpu.values.size(), cold_cpu.values.size()); ++i) cpus.ratio.values.push_back(cpu.values[i] / cold_cpu.values[i]);
+      bench.Emit(RatioRow({id + ".cpu", what + ": CPU against cold buffered reads", "CPU-s/GB"}, cpus, Bar::kAtMost, 1.0));
     }
   }
 }
 
 void MeasureSize(Bench& bench, const Place& place, const Size& size, const std::string& root, const pfs_sim::TreeOptions& tree) {
-  const std::string cache = place.directory + "/cache-" + size.name;
+  const std::string cache = place.directory + "/cache-" + size.name, cold = place.directory + "/cold-" + size.name;
   const std::string fio_file = place.directory + "/fio-" + size.name;
   ::mkdir(cache.c_str(), 0700);
   if (Shell("fio --name=fill --filename='" + fio_file + "' --rw=write --bs=1m --size=" + std::to_string(size.data_bytes) + " --end_fsync=1 --output=/dev/null") != 0) {
     return bench.Fail("fio cannot write " + fio_file);
   }
+  pfs_sim::TreeOptions some = tree;
+  some.files = kBlockingBytes / size.bytes;
+  std::string why = "mkdir " + cold;
+  if (::mkdir(cold.c_str(), 0700) != 0 || !pfs_sim::MakeTree(cold, some, &why)) return bench.Fail("A5b: " + why);
+  Shell("sync");  // cold reads need clean pages
   // A source that no SSD is slower than: what is in the page cache of a local disk answers sooner than the device, and is asked instead (FAULTS F08).
-  std::string why;
   const auto rig = pfs_sim::Rig::Start({.backing = root, .latency_us = 20'000}, &why);
   if (rig == nullptr) {
     for (const char* bar : {"A5.", "A5b."}) bench.Emit(SkippedRow({bar + place.name + "." + size.name, "SSD tier", "MB/s"}, why));
     return;
   }
   // Orders that nobody told are looked for with a tenth of a core, whatever is read: not here.
-  const auto daemon = Daemon::Start(bench, {.source = rig->mount(), .ram = std::to_string(size.data_bytes / 20) + " B", .ssd = cache,
-                                            .ssd_capacity = std::to_string(size.data_bytes + kGiB) + " B",
-                                            .more = {"--set", "source.staleness=immutable", "--set", "ssd.min_free=0", "--set", "source.mode=blind"}});
+  auto daemon = Daemon::Start(bench, {.source = rig->mount(), .ram = std::to_string(size.data_bytes / 20) + " B", .ssd = cache,
+                                      .ssd_capacity = std::to_string(size.data_bytes + kGiB) + " B",
+                                      .more = {"--set", "source.staleness=immutable", "--set", "ssd.min_free=0", "--set", "source.mode=blind"}});
   if (daemon == nullptr) return bench.Fail("A5: no daemon");
   ::setenv("TIERD_SOCKET", daemon->socket().c_str(), 1);
   if (!FillSsd(*daemon, rig->mount())) return bench.Fail("A5: the SSD tier was not filled");
   bench.SetPages(daemon->pages());
-  MeasurePair(bench, place, size, *daemon, {TreePaths(rig->mount(), tree), TreePaths(root, tree)}, fio_file);
-  daemon->Get("/v1/status");
+  MeasurePair(bench, place, size, *daemon, {TreePaths(rig->mount(), tree), TreePaths(cold, some), fio_file});
+  daemon.reset();
+  RemoveTree(cache);
+  RemoveTree(cold);
   ::unlink(fio_file.c_str());
 }
 
@@ -251,7 +261,6 @@ void MeasureAll(Bench& bench, const Size& size) {
   const pfs_sim::TreeOptions tree{.files = size.data_bytes / size.bytes, .dirs = 16, .size = {.mean = static_cast<double>(size.bytes)}, .seed = 6};
   const std::string root = MakeTreeIn(bench, std::string("ssd-") + size.name, tree);
   if (root.empty()) return bench.Fail("A5: no room");
-  Shell("sync");  // cold reads need clean pages
   const auto wants = [&](const std::string& place) { return bench.WantsAny({"A5." + place + "." + size.name, "A5b." + place + "." + size.name}); };
   if (wants("disk")) InChild(bench, [&] { MeasureSize(bench, {"disk", bench.directory(), 11}, size, root, tree); });
   if (wants("loop")) {
