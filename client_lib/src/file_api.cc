@@ -135,7 +135,7 @@ inline ssize_t ReadAtSource(const SourceFile& file, void* buffer, std::size_t co
   return got;
 }
 
-__attribute__((noinline)) ssize_t ReadCached(CachedFile& file, void* buffer, std::size_t count, std::int64_t offset) {
+__attribute__((noinline)) ssize_t ReadCached(CachedFile& file, void* buffer, std::size_t count, std::int64_t offset, abi::Tier& tier) {
   const SlowPath slow;
   Call call(file.client, file.path, file.flags);
   if (!slow.entered()) call.flags |= kNeverAsk;
@@ -143,11 +143,14 @@ __attribute__((noinline)) ssize_t ReadCached(CachedFile& file, void* buffer, std
   if (done.changed) return -ESTALE;  // neither the cache nor the source has the version any more: what a network file system says then
   if (done.error != 0) return done.error;
   Count(call, file.file, done);
+  tier = done.tier;
   return done.bytes;
 }
 
-inline ssize_t ReadOpen(tier_file& file, void* buffer, std::size_t count, std::int64_t offset) {
-  if (file.cached) [[unlikely]] return ReadCached(CachedOf(file), buffer, count, offset);
+// `tier`: where the bytes came from, if there are any.
+inline ssize_t ReadOpen(tier_file& file, void* buffer, std::size_t count, std::int64_t offset, abi::Tier& tier) {
+  if (file.cached) [[unlikely]] return ReadCached(CachedOf(file), buffer, count, offset, tier);
+  tier = abi::Tier::kBypass;
   return ReadAtSource(SourceOf(file), buffer, count, offset);
 }
 
@@ -212,7 +215,8 @@ int tier_fstat(tier_file* file, tier_attr* attr) noexcept {
 ssize_t tier_file_pread(tier_file* file, void* buffer, size_t count, int64_t offset) noexcept {
   if (file == nullptr || (buffer == nullptr && count != 0) || offset < 0) return -EINVAL;
   const KeepErrno keep;
-  return ReadOpen(*file, buffer, count, offset);
+  abi::Tier tier;
+  return ReadOpen(*file, buffer, count, offset, tier);
 }
 
 int tier_file_pin(tier_file* file, int64_t offset, size_t count, tier_view* view) noexcept {
@@ -231,12 +235,13 @@ int tier_file_pin(tier_file* file, int64_t offset, size_t count, tier_view* view
   if (wanted > size - at) wanted = static_cast<std::size_t>(size - at);
   void* const block = std::malloc(wanted);
   if (block == nullptr) return -ENOMEM;
-  const ssize_t got = ReadOpen(*file, block, wanted, offset);
+  abi::Tier tier;
+  const ssize_t got = ReadOpen(*file, block, wanted, offset, tier);
   if (got <= 0) {
     std::free(block);
     if (got == 0) EmptyView(abi::Tier::kBypass, *view);
     return static_cast<int>(got);
   }
-  PrivateView(block, static_cast<std::size_t>(got), file->cached ? abi::Tier::kRam : abi::Tier::kBypass, *view);
+  PrivateView(block, static_cast<std::size_t>(got), tier, *view);
   return 0;
 }

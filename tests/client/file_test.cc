@@ -198,6 +198,21 @@ TEST_F(FileTest, RewriteInPlaceUnderAnOpenFileIsStale) {
   tier_close(moved);
 }
 
+TEST_F(FileTest, WhatThisProcessReadsItselfIsNotFromTheCache) {
+  Write("large", ContentOf("large", kLarge));
+  StartDaemon();
+  Client();
+  tier_file* large = Open(Path("large"));
+  daemon_.reset();
+  tier_view view;
+  ASSERT_EQ(0, tier_file_pin(large, 200'000, 1000, &view));
+  EXPECT_EQ(static_cast<std::uint32_t>(TIER_FROM_BYPASS), view.origin);
+  EXPECT_EQ(ContentOf("large", kLarge).substr(200'000, 1000), std::string(static_cast<const char*>(view.data), view.size));
+  tier_release(&view);
+  EXPECT_EQ(1u, Stats().reads[TIER_FROM_BYPASS]);
+  tier_close(large);
+}
+
 TEST_F(FileTest, DaemonThatCutsFilesDifferently) {
   Write("large", ContentOf("large", kLarge));
   Write("other", ContentOf("other", 1000));
