@@ -19,6 +19,8 @@ constexpr std::int64_t kProbeEveryNs = 5'000'000'000;      // looking for a daem
 constexpr std::int64_t kLookEveryNs = 500'000'000;         // at a daemon that nobody needs to ask, since all are hits
 constexpr std::int64_t kFirstPauseNs = 100'000'000;        // of the breaker, doubled at each further timeout
 constexpr std::int64_t kLongestPauseNs = kProbeEveryNs;
+constexpr std::uint32_t kGreetingMs = 250;                 // how long a greeting is waited for the first time; afterwards twice as long: the daemon may be slow
+constexpr std::int64_t kGreetingPauseNs = 1'000'000'000;   // after the first one that did not come, doubled at each further one
 
 std::atomic<Client*> all_clients{nullptr};
 pthread_once_t fork_handlers_once = PTHREAD_ONCE_INIT;
@@ -81,6 +83,7 @@ void Client::Init(const Settings& settings) {
       settings_.prefixes.text[i] = settings_.prefix_text + (settings.prefixes.text[i] - settings.prefix_text);
   }
   next_probe_.SetTo(0);
+  missed_greetings_.store(0, std::memory_order_relaxed);
   timeouts_.store(0, std::memory_order_relaxed);
   closed_until_ns_.store(0, std::memory_order_relaxed);
   sessions_opened_.store(0, std::memory_order_relaxed);
@@ -139,10 +142,10 @@ Session* Client::Acquire(std::int64_t now_ns, abi::Fallback* why, bool patient) 
   if (session != nullptr && !session->channel.dead()) return session;
   if (!next_probe_.Due(now_ns)) return session;
   if (!patient && now_ns < impatient_from_ns_.load(std::memory_order_relaxed)) return session;
-  const Lock lock(mutex_, patient);
+  const Lock lock(mutex_, patient && missed_greetings_.load(std::memory_order_relaxed) == 0);  // a daemon that does not greet keeps one thread
   if (!lock.held()) return session;
   session = session_.load(std::memory_order_acquire);
-  if ((session == nullptr || session->channel.dead()) && next_probe_.Due(now_ns)) (void)Connect(now_ns, patient);
+  if ((session == nullptr || session->channel.dead()) && next_probe_.Due(now_ns) && Connect(now_ns, GreetingMs(patient), patient) == -ETIMEDOUT) *why = abi::Fallback::kTimeout;
   return session_.load(std::memory_order_acquire);
 }
 
@@ -157,15 +160,28 @@ int Client::ConnectNow() {
   const Lock lock(mutex_);
   Session* const session = session_.load(std::memory_order_acquire);
   if (session != nullptr && !session->channel.dead()) return 0;
-  return settings_.disabled ? -ECONNREFUSED : Connect(CoarseNs());
+  return settings_.disabled ? -ECONNREFUSED : Connect(CoarseNs(), settings_.timeout_ms);
 }
 
-int Client::Connect(std::int64_t now_ns, bool patient) {
+std::uint32_t Client::GreetingMs(bool patient) const {
+  const std::uint32_t most_ms = !patient ? static_cast<std::uint32_t>(kWhereaboutsNs / 1'000'000) : missed_greetings_.load(std::memory_order_relaxed) == 0 ? kGreetingMs : 2 * kGreetingMs;
+  return settings_.timeout_ms < most_ms ? settings_.timeout_ms : most_ms;
+}
+
+std::int64_t Client::ProbePauseNs(int error) {
+  if (error != -ETIMEDOUT) {
+    missed_greetings_.store(0, std::memory_order_relaxed);
+    return kProbeEveryNs;
+  }
+  const std::uint32_t missed = missed_greetings_.fetch_add(1, std::memory_order_relaxed);
+  const std::int64_t pause_ns = kGreetingPauseNs << (missed < 3 ? missed : 3);
+  return pause_ns < kProbeEveryNs ? pause_ns : kProbeEveryNs;
+}
+
+int Client::Connect(std::int64_t now_ns, std::uint32_t greeting_ms, bool patient) {
   Sweep();
-  const auto most_ms = static_cast<std::uint32_t>(kWhereaboutsNs / 1'000'000);
-  const std::uint32_t timeout_ms = patient || settings_.timeout_ms < most_ms ? settings_.timeout_ms : most_ms;
-  OpenResult opened = OpenSession(settings_, timeout_ms, &Client::ReuseArena, this);
-  if (opened.session != nullptr && !TellInvalidations(settings_.socket, *opened.session, timeout_ms)) {
+  OpenResult opened = OpenSession(settings_, greeting_ms, &Client::ReuseArena, this);
+  if (opened.session != nullptr && !TellInvalidations(settings_.socket, *opened.session, patient ? settings_.timeout_ms : greeting_ms)) {
     // What this process has changed is not known there yet: nothing may be served from it.
     Add(*opened.session);
     Close(*opened.session);
@@ -174,7 +190,7 @@ int Client::Connect(std::int64_t now_ns, bool patient) {
   Session* const old = session_.load(std::memory_order_acquire);
   if (opened.session == nullptr) {
     if (!patient && opened.error == -ETIMEDOUT) impatient_from_ns_.store(CoarseNs() + kFirstPauseNs, std::memory_order_relaxed);
-    else next_probe_.SetTo(CoarseNs() + kProbeEveryNs);
+    else next_probe_.SetTo(CoarseNs() + ProbePauseNs(opened.error));
     if (old == nullptr) return opened.error;
     // Without a daemon its memory is worth keeping only as long as something in it may still be served.
     const std::int64_t validity_ns = old->sources.load(std::memory_order_acquire)->LongestValidityNs();
@@ -191,6 +207,7 @@ int Client::Connect(std::int64_t now_ns, bool patient) {
   Fold(session.page->counters, own_, true);
   timeouts_.store(0, std::memory_order_relaxed);
   closed_until_ns_.store(0, std::memory_order_relaxed);
+  missed_greetings_.store(0, std::memory_order_relaxed);
   next_probe_.SetTo(now_ns);  // when this daemon goes the next one is looked for at once
   sessions_opened_.fetch_add(1, std::memory_order_relaxed);
   session_.store(&session, std::memory_order_release);

@@ -115,9 +115,11 @@ class Client {
   RoomForOne& room_for_one() { return room_for_one_; }
   const AloneReads& alone_reads() const { return alone_reads_; }
   // The session, opened or renewed if that is due. Null: `why` says the reason. It may be one whose daemon is gone: hits go on.
+  // A greeting is waited for 250 ms, and 500 ms after one that did not come; then the next one is looked for a second later, and twice as late each time (5 s at most),
+  // by one thread while the others go on.
   // Who is not `patient` does not wait for other threads, gives a daemon kWhereaboutsNs to greet us, and does not hold it against it.
   Session* Acquire(std::int64_t now_ns, abi::Fallback* why, bool patient = true);
-  // Connects now, whatever the probe clock says. 0 or -errno.
+  // Connects now, whatever the probe clock says, within `timeout_ms` of the settings. 0 or -errno.
   int ConnectNow();
 
   // Whether to put a question to the daemon, or to leave it alone because it is gone, hung, or did not answer lately (HAZARDS 2.11, W12).
@@ -157,7 +159,10 @@ class Client {
   std::atomic<bool> in_use{false};
 
  private:
-  int Connect(std::int64_t now_ns, bool patient = true);  // under the lock
+  // Under the lock.
+  int Connect(std::int64_t now_ns, std::uint32_t greeting_ms, bool patient = true);
+  std::uint32_t GreetingMs(bool patient) const;
+  std::int64_t ProbePauseNs(int error);  // after a Connect that ended so
   void LookAtDaemon(Session& session, std::int64_t now_ns);
   void NoteOutcome(Session& session, abi::Fallback outcome, bool fair);
   void EndAll();
@@ -170,6 +175,7 @@ class Client {
 
   std::atomic<Session*> session_{nullptr};
   NextProbe next_probe_;
+  std::atomic<std::uint32_t> missed_greetings_{0};  // in a row
   AloneReads alone_reads_;
   bool disabled_ = false;  // as the settings say
   RoomForOne room_for_one_;

@@ -1,6 +1,9 @@
 // Waiting no longer than was asked for, not waiting at all, and what a disconnected client keeps.
+#include <atomic>
 #include <chrono>
 #include <cstring>
+#include <thread>
+#include <vector>
 
 #include "tests/client/client_rig.h"
 
@@ -123,6 +126,39 @@ TEST_F(DeadlineTest, WhoNeverWaitsDoesNotWaitForAGreetingEither) {
   process_->Resume();
   EXPECT_EQ(ContentOf("a", 50'000), Get(Path("a")));
   EXPECT_EQ(1u, Stats().connected) << "nothing is held against the daemon";
+}
+
+// F24: a process that begins while the daemon is stopped. All of its threads wait for the first greeting, and one for each further one, each time after a longer pause.
+TEST_F(DeadlineTest, AProcessThatBeginsWhileTheDaemonIsStopped) {
+  using Clock = std::chrono::steady_clock;
+  process_ = std::make_unique<FakeDaemonProcess>(options_);
+  process_->Pause();
+  Client();
+  std::atomic<double> longest{0};
+  std::atomic<int> stalls{0};
+  const auto start = Clock::now();
+  const auto seconds_since = [](Clock::time_point then) { return std::chrono::duration<double>(Clock::now() - then).count(); };
+  const auto read = [&] {
+    while (seconds_since(start) < 3) {
+      const auto begin = Clock::now();
+      EXPECT_EQ(ContentOf("a", 50'000), Get(Path("a")));
+      const double took = seconds_since(begin);
+      if (took > 0.2) ++stalls;
+      for (double most = longest; took > most && !longest.compare_exchange_weak(most, took);) {
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back(read);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LT(longest, 0.9) << "a read goes on within a second";
+  EXPECT_LE(stalls, 6);
+  EXPECT_GE(Fallbacks(abi::Fallback::kTimeout), 1u) << "there is a daemon, and it does not answer";
+  process_->Resume();
+  for (int tries = 0; tries < 800 && Stats().connected == 0; ++tries, std::this_thread::sleep_for(std::chrono::milliseconds(10))) Get(Path("a"));
+  EXPECT_EQ(1u, Stats().connected);
+  EXPECT_NE(0u, Stats().reads[TIER_FROM_SOURCE] + Stats().reads[TIER_FROM_RAM]);
 }
 
 TEST_F(DeadlineTest, ADisconnectedClientEndsWithItsLastView) {

@@ -7,8 +7,9 @@
  *
  * Conventions
  *  1. Results. A function that returns int gives 0 or a negative errno (-ENOENT); one that returns ssize_t or int64_t gives a count >= 0 or a
- *     negative errno. Errors are those the source itself gives for the path (ENOENT, EACCES, EISDIR, EIO ...), plus ENOMEM for a copy that found no memory and
- *     EINVAL for a wrong argument. A dead, hung or missing tierd is never an error: the call reads the source itself (convention 5).
+ *     negative errno. Errors are those the source itself gives for the path (ENOENT, EACCES, EISDIR, EIO ...), plus ENOMEM for a copy that found no memory,
+ *     EINVAL for a wrong argument and, of an open file, ESTALE where nobody has its version any more (tier_file_pread). A dead, hung or missing tierd is
+ *     never an error: the call reads the source itself (convention 5).
  *  2. errno is never changed, whatever happens.
  *  3. Nothing here prints, aborts, exits, throws, installs a signal handler or starts a thread. (TIERD_LOG=1 allows lines on stderr.)
  *  4. Paths are absolute or relative to the working directory, NUL-terminated, shorter than PATH_MAX. A hit needs no system call if the path is
@@ -89,7 +90,8 @@ typedef struct tier_options {
 
 /*
  * Makes a client of its own. `options` may be NULL. Succeeds without a daemon too, unless TIER_REQUIRE_DAEMON: then the source is read, and
- * the daemon looked for again every 5 s. Errors: -ENOMEM, -EINVAL, and those of TIER_REQUIRE_DAEMON.
+ * the daemon looked for again every 5 s. One that is there and does not greet is waited for 250 ms, then looked for after 1, 2, 4, 5, 5 ... s, for 500 ms in one thread.
+ * Errors: -ENOMEM, -EINVAL, and those of TIER_REQUIRE_DAEMON.
  */
 TIER_API int tier_connect(const tier_options* options, tier_client** client) TIER_NOEXCEPT;
 
@@ -174,12 +176,16 @@ TIER_API void tier_close(tier_file* file) TIER_NOEXCEPT; /* NULL is left alone *
 /* What stat gave when the file was opened. No system call. */
 TIER_API int tier_fstat(tier_file* file, tier_attr* attr) TIER_NOEXCEPT;
 
-/* As pread: copies up to `count` bytes from `offset` on. Fewer only at the end of the file. */
+/*
+ * As pread: copies up to `count` bytes from `offset` on. Fewer only at the end of the file. -ESTALE: the source has another version of
+ * the file by now, and the cache no longer has what is wanted of the one that was opened. The file is to be opened anew.
+ */
 TIER_API ssize_t tier_file_pread(tier_file* file, void* buffer, size_t count, int64_t offset) TIER_NOEXCEPT;
 
 /*
  * A zero-copy pread: a view of bytes from `offset` on, at least one and at most `count` of them, cut at the next chunk boundary; size 0 at the end of the
- * file. A loop over it walks through a file of any size without copying. Must be released, may outlive the file. On error `view` is zeroed.
+ * file. A loop over it walks through a file of any size without copying. Must be released, may outlive the file. On error `view` is zeroed; -ESTALE
+ * as of tier_file_pread.
  */
 TIER_API int tier_file_pin(tier_file* file, int64_t offset, size_t count, tier_view* view) TIER_NOEXCEPT;
 

@@ -1,5 +1,5 @@
-// tier.h for C++17 and later: the same calls with owners, header-only. Nothing here throws but what std::vector does, so it may be used
-// with -fno-exceptions; results are those of tier.h (0 or a negative errno), and so are the rules for threads, fork and views.
+// tier.h for C++17 and later: the same calls with owners, header-only. Nothing here throws but what std::vector and std::string do when there
+// is no memory, so it may be used with -fno-exceptions; results are those of tier.h (0 or a negative errno), and so are the rules for threads, fork and views.
 //
 //   tier::View view;
 //   if (tier::Client().Get(path, &view) == 0) Decode(view.data(), view.size());   // gives the memory back at the end of the scope
