@@ -64,6 +64,13 @@ class Man(unittest.TestCase):
         for key in keys:
             self.assertRegex(text, rf"(?m)^{key} = ")
 
+    def test_values_and_names_are_written_as_they_are(self):
+        text = page("tierd.toml.5")
+        values = {value for list_ in re.findall(r'Choice<[\w:]+>\(.*?, \{(.*?)\}', (ROOT / "tierd/config/keys.cc").read_text()) for value in re.findall(r'"([a-z]\w+)"', list_)}
+        self.assertLess({"hugetlb", "trace"}, values)
+        for name in values | {"tierctl"}:
+            self.assertNotRegex(text, rf"\b{name.capitalize()}\b")
+
     def test_every_function(self):
         text = page("libtier.3")
         for symbol in set(re.findall(r"\btier_[a-z_]+\b(?=\()", re.sub(r"/\*.*?\*/", "", (ROOT / "client_lib/include/tier/tier.h").read_text(), flags=re.S))):
