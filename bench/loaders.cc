@@ -171,8 +171,8 @@ void MeasurePattern(Bench& bench, const Pattern& pattern) {
   if (bench.WantsAny({id + ".rate", id + ".cpu"}) && !MeasureSpeed(bench, id, what, command)) return;
   if (!bench.Wants(id + ".calls")) return;
   const auto calls = [&](bool preloaded) { return [&, preloaded] { return CallsPerSample(bench, preloaded, pattern, directory); }; };
-  RowText text{id + ".calls", what + "kernel calls of a sample", "calls"};
-  const Comparison measured = Interleave(std::min(bench.rounds(3), 3), calls(true), calls(false));
+  RowText text{id + ".calls", what + "kernel calls of a sample, but for those about memory", "calls"};
+  const Comparison measured = Interleave(bench.rounds(5), calls(true), calls(false));
   if (pattern.least != nullptr && !measured.baseline.values.empty()) {
     Pattern lock = pattern;
     lock.kind = pattern.least;

@@ -139,7 +139,7 @@ void Measure(Bench& bench) {
       comparison->ratio.values.push_back(*ours / baseline);
     }
   }
-  const std::string note = prefetch.survived() ? "all readable after kill -9 + restart, source not opened" : "";
+  const std::string note = prefetch.survived() ? "all readable after kill -9 + restart, source not opened (after the first round)" : "";
   bench.Emit(RatioRow({"A7.cp", what_cp, "files/s", note}, against_cp, Bar::kAtLeast, 25));
   bench.Emit(RatioRow({"A7.xargs", what_xargs, "files/s", note}, against_xargs, Bar::kAtLeast, 1.2));
 }
