@@ -80,6 +80,9 @@ done
 ninja -C "$build" "${targets[@]}" >"$build/ninja.log" 2>&1 || { tail -n 30 "$build/ninja.log" >&2; exit 1; }
 
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/tierd-bench.XXXXXX")
+case $(stat -f -c %T "$work") in
+  tmpfs | ramfs) echo "tools/bench.sh: $work lies in memory: what A5, A8, A9, B4, C5 and C9 measure there is no disk (TMPDIR names another place)" >&2 ;;
+esac
 export TIERD_BENCH_DIR=$work TIERD_BENCH_RIG=ok
 for topic in "${rig[@]}"; do
   if wanted "$topic" && [ "$TIERD_BENCH_RIG" = ok ]; then
