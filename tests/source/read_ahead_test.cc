@@ -4,6 +4,7 @@
 
 #include <random>
 #include <set>
+#include <vector>
 
 namespace tierd::source {
 namespace {
@@ -29,6 +30,38 @@ TEST(ReadAhead, SequentialReaderGetsDoublingWindowsAndEachChunkOnce) {
   EXPECT_EQ(asked.size(), 99u);
   EXPECT_EQ(*asked.rbegin(), 99u);
   EXPECT_GE(largest, 4u);
+}
+
+// What was brought is read without a word about it, where only those who have to ask are heard.
+TEST(ReadAhead, ReaderThatIsHeardOnlyWhereItHasToAskGetsDoublingWindows) {
+  ReadAhead ahead(ReadAheadOptions{.max_chunks = 8});
+  std::set<std::uint32_t> asked;
+  std::vector<std::uint32_t> missed;
+  std::uint32_t largest = 0;
+  for (std::uint32_t chunk = 0; chunk < 32; ++chunk) {
+    if (asked.contains(chunk)) continue;
+    missed.push_back(chunk);
+    const ChunkRange range = ahead.OnAccess(kStream, chunk, 32);
+    largest = std::max(largest, range.count);
+    for (std::uint32_t i = 0; i < range.count; ++i) EXPECT_TRUE(asked.insert(range.first + i).second) << "twice: " << range.first + i;
+  }
+  EXPECT_EQ(missed, (std::vector<std::uint32_t>{0, 2, 5, 10, 19, 28}));
+  EXPECT_EQ(largest, 8u);
+}
+
+TEST(ReadAhead, LeavingOutWhatWasNotAskedForIsAJump) {
+  ReadAhead ahead(ReadAheadOptions{});
+  EXPECT_EQ(ahead.OnAccess(kStream, 0, 100).count, 1u);  // chunk 1 is on its way, 2 is not
+  EXPECT_EQ(ahead.OnAccess(kStream, 3, 100).count, 0u);
+  EXPECT_EQ(ahead.OnAccess(kStream, 4, 100).count, 1u);
+}
+
+TEST(ReadAhead, ReaderThatSaysSoOrBeginsAgainNeedsNoSecondRead) {
+  ReadAhead ahead(ReadAheadOptions{});
+  EXPECT_EQ(ahead.OnAccess(kStream, 40, 100, Hint::kSequential).first, 41u);
+  EXPECT_EQ(ahead.OnAccess(kStream, 41, 100).count, 2u);
+  EXPECT_EQ(ahead.OnAccess(kStream, 70, 100, Hint::kSequential).first, 71u);  // another handle of the same file
+  EXPECT_EQ(ahead.OnAccess(kStream, 0, 100).first, 1u);
 }
 
 TEST(ReadAhead, FirstReadOfTheBeginningAsksForOneChunk) {

@@ -203,6 +203,7 @@ void Engine::OnAccess(SessionId session, std::uint64_t entry) {
   const AccessWatch::Read read{.key = catalogue_->file(record.file).key, .chunk = record.chunk, .bytes = record.bytes, .consumer = static_cast<std::uint32_t>(session), .time_ns = now_ns, .tier = tier};
   if (!Survives([&] { unit.watch->OnRead(read, unit.epochs); })) unit.watch->GiveUp();
   NoteAccess(session, object, tier);
+  if (fetcher_->OnRead(unit, session, object)) ScheduleTurn();
 }
 
 void Engine::TellWatch(SourceUnit& unit, std::uint32_t epoch, std::span<const std::uint32_t> ids) {

@@ -147,18 +147,28 @@ void Fetcher::ServeChunk(SourceUnit& unit, FileId file, Waiter waiter, source::P
       return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
   }
   NoteDemand(unit, file, waiter);
-  const std::uint32_t chunks = catalogue_.ChunkCount(file);
-  if (chunks == 0) return Finish(waiter, BringOutcome::kCached, abi::Fallback::kNone, file);  // 0 bytes
+  if (catalogue_.ChunkCount(file) == 0) return Finish(waiter, BringOutcome::kCached, abi::Fallback::kNone, file);  // 0 bytes
   const ObjectId object = catalogue_.ObjectOf(file, waiter->chunk);
   if (object == kNoObject) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
-  if (waiter->is_client() && chunks > 1) {
-    const source::StreamKey stream{static_cast<std::uint64_t>(waiter->session), Raw(file)};
-    const source::ChunkRange ahead = unit.read_ahead.OnAccess(stream, waiter->chunk, chunks);
-    StartFill(unit, object, std::move(waiter), priority);
-    ReadAhead(unit, file, ahead);
-    return;
-  }
+  const source::ChunkRange ahead = AheadOf(unit, file, waiter);
   StartFill(unit, object, std::move(waiter), priority);
+  ReadAhead(unit, file, ahead);
+}
+
+source::ChunkRange Fetcher::AheadOf(SourceUnit& unit, FileId file, const Waiter& waiter) {
+  if (!waiter->is_client()) return {};
+  const source::Hint hint = (waiter->flags & abi::kFetchSequential) != 0 ? source::Hint::kSequential : source::Hint::kNone;
+  return unit.read_ahead.OnAccess({static_cast<std::uint64_t>(waiter->session), Raw(file)}, waiter->chunk, catalogue_.ChunkCount(file), hint);
+}
+
+bool Fetcher::OnRead(SourceUnit& unit, SessionId session, ObjectId object) {
+  const FileId file = catalogue_.object(object).file;
+  source::ChunkRange ahead;
+  Guard([&] {
+    ahead = unit.read_ahead.OnAccess({static_cast<std::uint64_t>(session), Raw(file)}, catalogue_.object(object).chunk, catalogue_.ChunkCount(file));
+    ReadAhead(unit, file, ahead);
+  });
+  return ahead.count != 0;
 }
 
 void Fetcher::ReadAhead(SourceUnit& unit, FileId file, source::ChunkRange range) {

@@ -54,6 +54,9 @@ class Fetcher {
 
   // A client's request; exactly one reply comes, in this call or later.
   void Fetch(SourceUnit& unit, const FetchRequest& request);
+  // A client has read the object, as its ring tells: of a file that it walks through, what comes next is brought before it has to ask. True: something may have
+  // been asked for.
+  bool OnRead(SourceUnit& unit, SessionId session, ObjectId object);
   // The daemon's own: brings one chunk of a path. `done` runs exactly once.
   struct BringRequest {
     std::string path;
@@ -141,6 +144,8 @@ class Fetcher {
   void ServeChunk(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority);
   void DiscoverAnew(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority);
 
+  // What the client will ask for next.
+  source::ChunkRange AheadOf(SourceUnit& unit, FileId file, const Waiter& waiter);
   void ReadAhead(SourceUnit& unit, FileId file, source::ChunkRange range);
 
   void Discover(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter, source::Priority priority);

@@ -289,7 +289,9 @@ void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
   fill->generation = discovery->generation;
   fill->ssd_only = !discovery->waiters.empty();
   fill->evict = false;
+  source::ChunkRange ahead;
   for (const Waiter& waiter : discovery->waiters) {
+    if (const source::ChunkRange own = AheadOf(unit, file, waiter); own.count != 0) ahead = own;  // each reads the first chunk
     fill->ssd_only &= waiter->ssd_only;
     fill->evict |= waiter->evict;
     if (waiter->is_client()) NoteDemand(unit, file, waiter);
@@ -318,10 +320,14 @@ void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
   std::byte* to = fill->staging.size() != 0 ? fill->staging.data() : placement_.FrameSpan(fill->grant.frame).data();
   if (discovery->staging.size() != 0) discovery->CopyTo(to, fill->head);  // else the fill took the buffer over
   EndStaging(discovery);
-  if (fill->head < bytes) return FillFromSource(unit, fill);
-  ++counters_.promotions_source_ram;
-  counters_.promotion_bytes_source_ram += bytes;
-  Keep(unit, fill);
+  if (fill->head < bytes) {
+    FillFromSource(unit, fill);
+  } else {
+    ++counters_.promotions_source_ram;
+    counters_.promotion_bytes_source_ram += bytes;
+    Keep(unit, fill);
+  }
+  ReadAhead(unit, file, ahead);
 }
 
 void Fetcher::EndDiscovery(const DiscoveryPtr& discovery) { discoveries_.erase(discovery->key); }

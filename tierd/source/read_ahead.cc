@@ -18,7 +18,13 @@ ChunkRange ReadAhead::Advance(Stream& stream, std::uint32_t chunk, std::uint32_t
   return range;
 }
 
-ChunkRange ReadAhead::OnAccess(StreamKey key, std::uint32_t chunk, std::uint32_t chunk_count) {
+// A reader that begins at the beginning will mostly go on; any other first access says nothing yet, unless the reader does.
+ChunkRange ReadAhead::Begin(Stream& stream, std::uint32_t chunk, std::uint32_t chunk_count, Hint hint) const {
+  stream = Stream{stream.key, chunk, 0, 0, chunk + 1};
+  return chunk == 0 || hint == Hint::kSequential ? Advance(stream, chunk, chunk_count) : ChunkRange{};
+}
+
+ChunkRange ReadAhead::OnAccess(StreamKey key, std::uint32_t chunk, std::uint32_t chunk_count, Hint hint) {
   if (options_.max_chunks == 0 || options_.max_streams == 0 || chunk_count <= 1) return {};
   const auto found = streams_.find(key);
   if (found == streams_.end()) {
@@ -26,21 +32,17 @@ ChunkRange ReadAhead::OnAccess(StreamKey key, std::uint32_t chunk, std::uint32_t
       streams_.erase(order_.back().key);
       order_.pop_back();
     }
-    order_.push_front(Stream{key, chunk, 0, 0, chunk + 1});
+    order_.push_front(Stream{.key = key});
     streams_.emplace(key, order_.begin());
-    // A reader that begins at the beginning will mostly go on; any other first access says nothing yet.
-    return chunk == 0 ? Advance(order_.front(), chunk, chunk_count) : ChunkRange{};
+    return Begin(order_.front(), chunk, chunk_count, hint);
   }
   order_.splice(order_.begin(), order_, found->second);
   Stream& stream = order_.front();
   if (chunk == stream.last) return {};
-  if (chunk == stream.last + 1) {
-    const ChunkRange range = Advance(stream, chunk, chunk_count);
-    ++stream.run;
-    return range;
-  }
-  stream = Stream{key, chunk, 0, 0, chunk + 1};
-  return {};
+  if (chunk < stream.last || chunk > stream.next) return Begin(stream, chunk, chunk_count, hint);
+  const ChunkRange range = Advance(stream, chunk, chunk_count);
+  ++stream.run;
+  return range;
 }
 
 void ReadAhead::ForgetSession(std::uint64_t session) {

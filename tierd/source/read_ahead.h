@@ -27,14 +27,22 @@ struct ChunkRange {
   std::uint32_t count = 0;
 };
 
+// What the reader itself knows of an access.
+enum class Hint : std::uint8_t {
+  kNone,
+  kSequential,  // it comes from the chunk before (kFetchSequential)
+};
+
 class ReadAhead {
  public:
   explicit ReadAhead(const ReadAheadOptions& options) : options_(options) {}
 
   // A read of `chunk` in a file of `chunk_count` chunks. Returns what to bring, never the same chunk twice for one sequential run: nothing
   // for a random access, one chunk after the very first read of chunk 0, then windows of 2, 4, ... max_chunks, each asked for when the
-  // reader has used half of the one before. Reading the same chunk again changes nothing. A jump starts over.
-  ChunkRange OnAccess(StreamKey key, std::uint32_t chunk, std::uint32_t chunk_count);
+  // reader has used half of the one before. What was asked for may be read without a word about it: whatever chunk follows the last one, up
+  // to the first that was not asked for, goes on with the run. Reading the same chunk again changes nothing. A jump starts over: like a first
+  // read, it asks for one chunk when it leads to chunk 0 or the reader says that it is none.
+  ChunkRange OnAccess(StreamKey key, std::uint32_t chunk, std::uint32_t chunk_count, Hint hint = Hint::kNone);
   // Forgets every stream of a session that ended. Linear in the number of streams.
   void ForgetSession(std::uint64_t session);
   std::size_t streams() const { return streams_.size(); }
@@ -52,6 +60,7 @@ class ReadAhead {
     std::uint32_t window = 0;     // chunks asked for in the last step
     std::uint32_t next = 0;       // first chunk not asked for yet
   };
+  ChunkRange Begin(Stream& stream, std::uint32_t chunk, std::uint32_t chunk_count, Hint hint) const;
   ChunkRange Advance(Stream& stream, std::uint32_t chunk, std::uint32_t chunk_count) const;
 
   ReadAheadOptions options_;
