@@ -252,13 +252,14 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
     });
     return;
   }
+  Placement::Copied copied = Placement::Copied::kRefused;
   const std::byte* data = framed ? placement_.FrameSpan(fill->grant.frame).data() : fill->staging.data();
   const bool stays = framed && !fill->grant.transit;
   if (copy_to_ssd && !stays) {
     const std::uint32_t why = fill->is_awaited() ? TIERD_FOR_READER : TIERD_AHEAD;
-    const bool busy = placement_.CopyToSsd(object, {data, bytes}, {.generation = fill->generation, .why = why}) == Placement::Copied::kBusy;
+    copied = placement_.CopyToSsd(object, {data, bytes}, {.generation = fill->generation, .why = why});
     // Without a frame this is the only place for them: the source was read, and is not read again because the device is slower.
-    if (busy && !framed && !fill->has_client() && MayWaitForSsd(*fill)) {
+    if (copied == Placement::Copied::kBusy && !framed && !fill->has_client() && MayWaitForSsd(*fill)) {
       waiting_for_ssd_.emplace_back(&unit, fill);
       return;
     }
@@ -274,13 +275,15 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
     word = placement_.Publish(object, fill->grant);
     fill->grant = {};
     // The policy knows by now that RAM has it. Where the index had no room for it, the frame has left and its bytes are untouched as yet.
-    if (copy_to_ssd && stays) placement_.CopyToSsd(object, {data, bytes}, {.generation = fill->generation, .why = TIERD_COPY});
+    if (copy_to_ssd && stays) copied = placement_.CopyToSsd(object, {data, bytes}, {.generation = fill->generation, .why = TIERD_COPY});
   }
-  const bool kept = placement_.InRam(object) || placement_.OnSsd(object);
+  const bool in_ram = placement_.InRam(object), on_ssd = placement_.OnSsd(object);
+  const BringResult none{.outcome = BringOutcome::kNoRoom, .file = fill->file, .reason = copied == Placement::Copied::kBusy ? abi::Fallback::kNoFrame : abi::Fallback::kNone};
   Waiters waiters = std::move(fill->waiters);
   for (const Waiter& waiter : waiters) {
     if (!waiter->is_client()) {
-      Answer(waiter, BringResult{.outcome = kept ? BringOutcome::kCached : BringOutcome::kNoRoom, .file = fill->file});
+      const bool kept = on_ssd || (in_ram && !waiter->ssd_only);
+      Answer(waiter, kept ? BringResult{.outcome = BringOutcome::kCached, .file = fill->file} : none);
     } else if (framed) {
       ReplyFrame(waiter, object, word, tier);
     } else {

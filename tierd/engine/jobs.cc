@@ -269,15 +269,22 @@ void Jobs::Failed(const JobPtr& job, const File& file) {
   if (job->status.error.empty()) job->status.error = WhyNot(file);
 }
 
+// The SSD tier has room for it, and takes it when it has been read again (HAZARDS 2.12).
+void Jobs::NoteRacy(const JobPtr& job, const File& file) {
+  const std::uint16_t flags = file.id == kNoFile || !job->options.ssd_only ? std::uint16_t{0} : catalogue_.file(file.id).flags;
+  if (!job->status.error.empty() || (flags & kFileUsed) == 0 || (flags & kFileRacy) == 0) return;
+  job->status.error = "the SSD takes no file that was written just before it was read: " + file.unit->options.path + "/" + file.path;
+}
+
 void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
   if (job->over()) return;  // what has become of it is said, and its names are dropped
   const bool led_to_other_kind = file->kind != Name::Kind::kFile && file->worst.outcome == BringOutcome::kFailed && file->worst.reason == abi::Fallback::kNotRegular;
   if (led_to_other_kind) return WalkBehind(job, file);
   --job->files_under_way;
   JobStatus& status = job->status;
-  const bool again = file->worst.outcome == BringOutcome::kNoRoom && job->options.ssd_only && job->requeued < 4 * status.files_total && placement_.SsdFree() > kBytesAhead;
-  if (again) {
-    ++job->requeued;  // staging buffers ran out for a moment, not regions
+  const bool for_a_moment = file->worst.outcome == BringOutcome::kNoRoom && file->worst.reason == abi::Fallback::kNoFrame;  // staging buffers ran out, not regions
+  if (for_a_moment && job->options.ssd_only && job->requeued < 4 * status.files_total && placement_.SsdFree() > kBytesAhead) {
+    ++job->requeued;
     job->queue.push_back({file->unit, file->name, file->kind});
     return;
   }
@@ -298,6 +305,7 @@ void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
     case BringOutcome::kNoRoom:
       ++status.files_no_room;
       ++job->refusals;
+      NoteRacy(job, *file);
       break;
     case BringOutcome::kFailed:
       Failed(job, *file);
@@ -361,7 +369,7 @@ void Jobs::VerifyFile(const JobPtr& job, FileId file) {
   const std::uint32_t chunks = catalogue_.ChunkCount(file);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
     const ObjectId object = catalogue_.ObjectOf(file, chunk);
-    if (!placement_.InRam(object) && !placement_.OnSsd(object)) return;
+    if (!placement_.OnSsd(object) && (job->options.ssd_only || !placement_.InRam(object))) return;
   }
   ++job->status.verified_files;
   job->status.verified_bytes += catalogue_.SizeOf(file);

@@ -33,10 +33,10 @@ struct JobStatus {
   std::uint64_t files_total = 0;
   std::uint64_t files_done = 0;      // ended well
   std::uint64_t files_failed = 0;    // the source refused
-  std::uint64_t files_no_room = 0;   // no tier took them
+  std::uint64_t files_no_room = 0;   // no tier that was asked for took them
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_total = 0;     // 0 while unknown
-  std::uint64_t verified_files = 0;  // found in a tier by the second walk
+  std::uint64_t verified_files = 0;  // found in a tier that was asked for by the second walk
   std::uint64_t verified_bytes = 0;
   std::uint64_t expected_files = 0;  // by the second walk
   std::int64_t started_ns = 0;       // MonotonicNs
@@ -130,6 +130,7 @@ class Jobs {
   void EndFile(const JobPtr& job, const std::shared_ptr<File>& file);
   static std::string WhyNot(const File& file);
   void Failed(const JobPtr& job, const File& file);
+  void NoteRacy(const JobPtr& job, const File& file);
   void MaybeVerify(const JobPtr& job);
   void Verify(const JobPtr& job);
   void VerifyFile(const JobPtr& job, FileId file);

@@ -17,7 +17,7 @@ namespace tierd::engine {
 
 enum class BringOutcome : std::uint8_t {
   kCached,     // the chunk is in a tier
-  kNoRoom,     // neither tier takes it
+  kNoRoom,     // neither tier takes it, or the SSD does not, of which alone it was asked
   kFailed,     // the source, or something on the way, refused
 };
 
@@ -25,7 +25,7 @@ enum class BringOutcome : std::uint8_t {
 struct BringResult {
   BringOutcome outcome = BringOutcome::kCached;
   FileId file = kNoFile;
-  abi::Fallback reason = abi::Fallback::kNone;  // with kFailed and kNoRoom, when it was not the source that refused
+  abi::Fallback reason = abi::Fallback::kNone;  // with kFailed, when it was not the source that refused; with kNoRoom: kNoFrame when there may be room in a moment
   int sys_errno = 0;                            // with kFailed: what the source said
 };
 using BringCallback = std::function<void(const BringResult&)>;
