@@ -6,11 +6,11 @@
 #include <sys/wait.h>
 
 #include <csignal>
-#include <cstring>
 #include <functional>
 
 #include "tests/e2e/daemon_process.h"
 #include "tests/e2e/exposition.h"
+#include "tests/e2e/own_mounts.h"
 #include "tests/e2e/reading.h"
 
 namespace tierd::e2e {
@@ -25,7 +25,7 @@ class RemountTest : public testing::Test {
  protected:
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "needs root to mount a disk image";
-    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) GTEST_SKIP() << "no mount namespace: " << std::strerror(errno);
+    KeepMountsToOneself();
     std::filesystem::create_directories(source);
     if (Shell("truncate -s 8M " + first + " && mkfs.ext4 -q -F " + first + " && mount -o loop " + first + " " + source) != 0) {
       GTEST_SKIP() << "loop mounts of ext4 are not possible here";

@@ -1,19 +1,17 @@
 // A disk that fills up, fails, turns read-only or loses the cache directory under the real daemon: readers get right bytes, nothing ends, it
-// is counted and shown. The disk is an ext4 or xfs image on a loop device, mounted in a mount namespace of this process: whichever way the test ends,
-// the kernel takes mount and device back.
+// is counted and shown. The disk is an ext4 or xfs image on a loop device, mounted in a mount namespace of this process where there
+// may be one: whichever way the test ends, the kernel then takes mount and device back.
 #include <gtest/gtest.h>
 #include <fcntl.h>
-#include <sched.h>
-#include <sys/mount.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 
 #include <csignal>
-#include <cstring>
 #include <random>
 
 #include "tests/e2e/daemon_process.h"
 #include "tests/e2e/exposition.h"
+#include "tests/e2e/own_mounts.h"
 #include "tests/e2e/reading.h"
 #include "tests/tierctl/run_tierctl.h"
 
@@ -30,7 +28,7 @@ class SsdDiskTest : public testing::Test {
  protected:
   void SetUp() override {
     if (::geteuid() != 0) GTEST_SKIP() << "needs root to mount a disk image";
-    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) GTEST_SKIP() << "no mount namespace: " << std::strerror(errno);
+    KeepMountsToOneself();
     std::filesystem::create_directories(disk);
     if (Shell(MakeImage() + " && mount -o loop " + image + " " + disk) != 0) GTEST_SKIP() << "not installed, or loop mounts are not possible here: " << MakeImage();
     for (int i = 0; i < kFiles; ++i) Write(Path(i), Content(Path(i), kBytes));
