@@ -6,14 +6,19 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <array>
+#include <random>
+
 #include "tests/e2e/daemon_process.h"
 #include "tests/e2e/exposition.h"
 #include "tests/e2e/reading.h"
+#include "tests/pfs_sim/rig.h"
 
 namespace tierd::e2e {
 namespace {
 
 constexpr int kFiles = 20;
+constexpr std::size_t kLargeBytes = 2'500'000;
 
 class ClientsTest : public testing::Test {
  protected:
@@ -141,6 +146,79 @@ TEST_F(ClientsTest, LeasesOfAKilledClientEndWithinASecond) {  // F50
   ::kill(holder, SIGKILL);
   ::waitpid(holder, nullptr, 0);
   EXPECT_TRUE(Eventually(1000, [&] { return daemon.Status()["leases"] == 0 && daemon.Status()["sessions"] == 0; })) << daemon.Status().dump();
+}
+
+// Reads in every way, without end. For a child that is killed in the middle.
+[[noreturn]] void ReadInEveryWay(const std::string& socket, const std::vector<std::string>& paths, unsigned seed) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  std::mt19937 random(seed);
+  Client client(socket, 0);
+  std::array<tier_view, 8> held{};
+  std::string copy(kLargeBytes, '\0');
+  for (;;) {
+    const std::string& path = paths[random() % paths.size()];
+    tier_view& view = held[random() % held.size()];
+    tier_file* file = nullptr;
+    switch (random() % 4) {
+      case 0:
+        tier_release(&view);
+        (void)tier_get(client.get(), path.c_str(), &view, 0);
+        break;
+      case 1: (void)tier_read_file(client.get(), path.c_str(), copy.data(), copy.size(), nullptr, 0); break;
+      case 2:
+        if (tier_open(client.get(), path.c_str(), &file, 0) == 0) (void)tier_file_pread(file, copy.data(), copy.size() / 2, 1000);
+        tier_close(file);
+        break;
+      default: {
+        std::array<const char*, 16> some{};
+        for (const char*& one : some) one = paths[random() % paths.size()].c_str();
+        std::array<tier_view, 16> views{};
+        (void)tier_get_batch(client.get(), some.data(), some.size(), views.data(), nullptr, 0);
+        for (tier_view& one : views) tier_release(&one);
+      }
+    }
+  }
+}
+
+TEST_F(ClientsTest, WhatReadersHadThatAreKilledAtAnyMomentIsFreeWithinASecond) {  // F50
+  constexpr int kReaders = 50, kRigFiles = 300;
+  std::string why;
+  const auto rig = pfs_sim::Rig::Start({.latency_us = 3000}, &why);
+  if (rig == nullptr) GTEST_SKIP() << why;
+  std::vector<std::string> paths;
+  for (int i = 0; i < kRigFiles; ++i) {
+    const std::string name = "/f" + std::to_string(i);
+    Write(rig->backing() + name, Content(name, i % 30 == 0 ? kLargeBytes : 90'000));
+    paths.push_back(rig->mount() + name);
+  }
+  options.source = rig->mount();
+  options.ram = "16 MiB";  // a third of it: there are misses to the end
+  options.more.insert(options.more.end(), {"--policy", "lru", "--set", "source.warm=off", "--set", "source.chunk_size=1 MiB"});
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  const unsigned seed = std::random_device{}();
+  std::printf("seed=%u\n", seed);
+  std::mt19937 random(seed);
+  const auto free = [&] {
+    const auto status = daemon.Status();
+    return status["sessions"] == 0 && status["leases"] == 0;
+  };
+  for (int reader = 0; reader < kReaders; ++reader) {
+    const pid_t child = ::fork();
+    if (child == 0) ReadInEveryWay(daemon.socket(), paths, seed + static_cast<unsigned>(reader));
+    SleepMs(static_cast<int>(random() % 150));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    ASSERT_TRUE(Eventually(1000, free)) << "reader " << reader << ": " << daemon.Status().dump();
+  }
+  // Nor is any of its memory: all of it can be had, and holds what it should.
+  EXPECT_GT(ParseExposition(daemon.Metrics()).Value("tierd_evictions_total{tier=\"ram\",cause=\"capacity\"}"), 0);
+  EXPECT_TRUE(Eventually(10'000, [&] {
+    daemon.Control("POST", "/v1/evict", nlohmann::json{{"paths", {rig->mount()}}}.dump());
+    return ParseExposition(daemon.Metrics()).Value("tierd_tier_used_bytes{tier=\"ram\"}") == 0;
+  }));
+  Client client(daemon.socket());
+  for (int i = 0; i < kRigFiles; ++i) EXPECT_EQ(Get(client.get(), paths[static_cast<std::size_t>(i)]).bytes, Plain(paths[static_cast<std::size_t>(i)]).bytes) << i;
+  EXPECT_EQ(daemon.Stop(), 0) << daemon.output();
 }
 
 }  // namespace
