@@ -60,7 +60,7 @@ TEST(SsdCrash, SurvivesEveryKillPoint) {
       was_killed = was_killed || ending.killed;
     }
     // A slow machine does not come that far in such a life.
-    for (int ms = 500; !was_killed && ms <= 4000; ms *= 2) was_killed = RunLife(directory, 100, ms, std::string(name) + ":1").killed;
+    for (int ms = 500; !was_killed && ms <= 16'000; ms *= 2) was_killed = RunLife(directory, 100, ms, std::string(name) + ":1").killed;
     ExpectSound(RunLife(directory, 7, 30, ""), std::string("life after ") + name);
     reached += was_killed ? 1 : 0;
     if (!was_killed) unreached += std::string(name) + " ";
