@@ -1,4 +1,4 @@
-# Debian 12 packages; each third-party library is behind one folder or file (DESIGN 9, 10).
+# Debian 12 packages; each third-party library is behind one folder or file (tests/floors/floors_test.py).
 find_package(Threads REQUIRED)
 find_package(PkgConfig REQUIRED)
 find_package(Boost 1.81 REQUIRED)

@@ -1,4 +1,4 @@
-// Warm-up on first touch: all of a dataset that fits, next to nothing of one that does not (DESIGN 4).
+// Warm-up on first touch: all of a dataset that fits, next to nothing of one that does not.
 #include <algorithm>
 
 #include "tests/engine/engine_fixture.h"

@@ -1,4 +1,4 @@
-// The engine: one object that owns all state of the daemon (catalogue, tiers, sources, jobs) and turns with the loop (DESIGN 8). The server
+// The engine: one object that owns all state of the daemon (catalogue, tiers, sources, jobs) and turns with the loop. The server
 // hands it requests and gets replies through a ReplySink; the control plane asks and orders.
 //
 // Owner: main.cc. Thread rule: constructed, started, called and stopped on the loop thread; blocking work goes to its workers.
@@ -35,6 +35,7 @@
 #include "tierd/engine/refresher.h"
 #include "tierd/engine/requests.h"
 #include "tierd/engine/source_unit.h"
+#include "tierd/engine/state_log.h"
 #include "tierd/engine/sweeps.h"
 #include "tierd/engine/workers.h"
 #include "tierd/ram/ram_tier.h"
@@ -115,12 +116,15 @@ class Engine {
   const EngineCounters& counters() const { return counters_; }
   const ssd::RecoveryReport& recovery() const { return recovery_; }
   bool recovering() const { return recovering_; }
+  // As `status` and the log name them: "ok", "degraded"; of the SSD also "off", "recovering", "out".
+  const char* ram_state() const;
+  const char* ssd_state() const;
   const LoopLag& lag() const { return lag_; }
   // A handler of the loop that is none of the engine's runs until this goes.
-  LoopLag::Handler CountHandler() { return LoopLag::Handler(lag_); }
+  LoopLag::Handler CountHandler(const char* name) { return LoopLag::Handler(lag_, name); }
   // The same of one that ends now and began then (PreciseNs).
-  void NoteTurn(std::int64_t begin_ns) {
-    if (!lag_.running) lag_.Note(static_cast<std::uint64_t>(clock_.PreciseNs() - begin_ns));
+  void NoteTurn(const char* name, std::int64_t begin_ns) {
+    if (lag_.running == nullptr) lag_.Note(name, static_cast<std::uint64_t>(clock_.PreciseNs() - begin_ns));
   }
   const std::string& ssd_note() const { return ssd_note_; }
   // The source and relative path of an absolute path, by the roots as they were given, else by their names behind links; null if it is below none. Any thread, behind Start.
@@ -213,6 +217,7 @@ class Engine {
   void OnTick();
   void OnTimer();
   void EndTurnQuietly();
+  void TellStates(std::int64_t now_ns);
   void TrimAfterWork();
   void VoidDataset(SourceUnit& unit);
   AdviceDone ForgetAliases(SourceUnit& unit, AdviceDone done);
@@ -260,6 +265,8 @@ class Engine {
   HandlerMemory timer_memory_;
   HandlerMemory turn_memory_;
   std::int64_t lost_logged_ns_ = 0;
+  StateLog state_log_;
+  std::int64_t late_logged_ns_ = 0;
   ssd::RecoveryReport recovery_;
   RecoveryDoubts doubts_;
   std::string ssd_note_;

@@ -1,4 +1,4 @@
-// The miss path (DESIGN 4): one read of a chunk however many wait for it, from the cheapest holder, checked, published, answered.
+// The miss path: one read of a chunk however many wait for it, from the cheapest holder, checked, published, answered.
 //
 //   Serve ── unknown path ──► Discover (stat, or read into a staging buffer: the size is not known) ──► Serve again / answer
 //     ├──── deadline over ──► Revalidate (one stat per file) ──► Serve again

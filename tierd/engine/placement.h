@@ -6,7 +6,7 @@
 // Capacity rules. A part of the RAM tier (the transit reserve) is kept for objects that pass through on their way to one reader: bytes from
 // the SSD tier that the policy does not admit to RAM. Such a frame is retired the moment it is filled; the reader's lease, taken before it
 // asked, keeps it until it is done (HAZARDS 2.3). The tiers are inclusive while the SSD has room; when it has not, SSD copies of what is in RAM
-// are worth nothing to its reclaim, so the tiers become exclusive, and RAM victims are demoted (DESIGN 6, ORDER 2).
+// are worth nothing to its reclaim, so the tiers become exclusive, and RAM victims are demoted.
 //
 // Sources share the RAM tier, and no policy knows of the others' objects. Who wants room gets it first from sources that nobody has used for a while, whatever their policies
 // say of it: those were made for readers that are gone. Of a source that is used, one that has less than an equal part gets what the policy there names, as long as that

@@ -1,4 +1,4 @@
-// Decides when a reader behaves like an epoch, so that the daemon starts to bring the rest of the data by itself (DESIGN 4, warm-up on
+// Decides when a reader behaves like an epoch, so that the daemon starts to bring the rest of the data by itself (warm-up on
 // first touch): kThreshold distinct files read below one directory. A single `head` does not. Pure; one per source; loop thread only.
 #pragma once
 

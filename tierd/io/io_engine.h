@@ -1,4 +1,4 @@
-// Asynchronous file I/O behind one interface with two implementations: io_uring and a thread pool (DESIGN 4). Which one
+// Asynchronous file I/O behind one interface with two implementations: io_uring and a thread pool. Which one
 // serves a device or a source is decided by its user at run time (by measurement); both pass the same tests.
 //
 // Owner: the object that does the I/O (SsdTier, SourceReader); the SSD and each source have engines of their own, so that
