@@ -27,6 +27,7 @@ class TickingClock final : public Clock {
 
 class ControlApiTest : public testing::Test {
  protected:
+  explicit ControlApiTest(fuzz::SsdTier ssd = fuzz::SsdTier::kOff) : daemon(ssd) {}
   struct Said {
     unsigned status = 0;  // 0: not answered
     nlohmann::json body;
@@ -54,11 +55,11 @@ class ControlApiTest : public testing::Test {
   }
   engine::SourceUnit& unit() { return *daemon.engine().sources().front(); }
   // As if a walk had come by it.
-  void Insert(const std::string& relative) {
+  void Insert(const std::string& relative, std::uint64_t bytes = 100) {
     io::FileStat stat{};
     stat.mode = S_IFREG | 0644;
     stat.ino = ++inode;
-    stat.size = 100;
+    stat.size = bytes;
     stat.mtime_ns = stat.ctime_ns = 1'000'000'000;
     auto observed = engine::Fetcher::Observed::kLater;
     for (int i = 0; i < 5000 && observed == engine::Fetcher::Observed::kLater; ++i) {

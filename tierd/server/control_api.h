@@ -142,6 +142,7 @@ class ControlApi {
   engine::SourceUnit* NamedSource(const Json& body, Response* error);
   Json ReadJson();
   Json EntryJson(engine::SourceUnit& unit, engine::FileId file) const;
+  std::string WhyNotOnSsd(engine::FileId file) const;
   std::vector<std::string> Why(engine::SourceUnit& unit, engine::FileId file) const;
   // On failure *error is the answer. Any thread.
   bool PlaceOf(const std::string& path, Place* place, Response* error) const;

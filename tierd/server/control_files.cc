@@ -127,6 +127,14 @@ ControlApi::Response ControlApi::Files(const Query& query) {
   return Ok(answer);
 }
 
+std::string ControlApi::WhyNotOnSsd(engine::FileId file) const {
+  if (engine_.ssd()->status().recovering) return "On SSD: not known yet; the tier's index is still being read.";
+  if ((engine_.catalogue().file(file).flags & engine::kFileRacy) != 0) return "On SSD: no; the tier takes no file that was written just before it was read.";
+  if (engine_.ssd()->ailing()) return "On SSD: no; the tier is not well and takes nothing just now (tierctl doctor).";
+  if (engine_.placement().SsdFree() < engine_.catalogue().SizeOf(file)) return "On SSD: no; the tier is full.";
+  return "On SSD: no; it is written there when it is read from the source, or when it leaves RAM.";
+}
+
 std::vector<std::string> ControlApi::Why(engine::SourceUnit& unit, engine::FileId file) const {
   const engine::FileRecord& record = engine_.catalogue().file(file);
   const Residency r = ResidencyOf(engine_, file);
@@ -141,8 +149,7 @@ std::vector<std::string> ControlApi::Why(engine::SourceUnit& unit, engine::FileI
   if (engine_.ssd() == nullptr) why.push_back("On SSD: no; there is no SSD tier.");
   else if (r.ssd == r.size) why.push_back("On SSD: yes, checked by its checksum at each load.");
   else if (r.ssd > 0) why.push_back("On SSD: " + std::to_string(r.chunks_ssd) + " of " + std::to_string(r.chunks) + " chunks.");
-  else if (engine_.placement().SsdFree() < r.size) why.push_back("On SSD: no; the tier is full.");
-  else why.push_back("On SSD: no; it is written there when it is read from the source, or when it leaves RAM.");
+  else why.push_back(WhyNotOnSsd(file));
   if ((record.flags & engine::kFileChecked) == 0) why.push_back("Recovered from the SSD tier and not yet compared with the source: the first read does that.");
   if ((record.flags & engine::kFileRacy) != 0) why.push_back("It was written just before it was read: it is read again when its deadline is over.");
   if ((record.flags & engine::kFilePinned) != 0) why.push_back("Pinned: it leaves by evict or change only.");
