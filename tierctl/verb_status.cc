@@ -84,6 +84,7 @@ std::string Warnings(const json& status) {
   }
   if (!text.empty()) text += "\n";
   if (const auto failures = NumberOf(status, "integrity_failures"); failures != 0) text += "integrity failures (not served): " + std::to_string(failures) + "\n";
+  if (const auto frozen = NumberOf(status, "leases_frozen"); frozen != 0) text += Plural(frozen, "lease") + " held over a fork: the memory stays until the children end, too\n";
   return text;
 }
 

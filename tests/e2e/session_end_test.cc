@@ -77,6 +77,7 @@ class SessionEndTest : public testing::Test {
     ASSERT_EQ(status, 0);
     SleepMs(50);
     EXPECT_EQ(daemon.Status()["leases"], 1) << "the child's view is all that is left";
+    EXPECT_EQ(daemon.Status()["leases_frozen"], 1);
     ReuseFrames();
     char verdict = 'a';
     ASSERT_EQ(::write(go[1], &verdict, 1), 1);
@@ -85,6 +86,7 @@ class SessionEndTest : public testing::Test {
     EXPECT_EQ(daemon.Status()["leases"], 1);
     ASSERT_EQ(::write(go[1], &verdict, 1), 1);
     EXPECT_TRUE(Eventually(5000, [&] { return daemon.Status()["leases"] == 0 && Lingering() == 0; })) << daemon.Status().dump();
+    EXPECT_EQ(daemon.Status()["leases_frozen"], 0);
   }
   // A client that does nothing by itself: its socket, with kHello said.
   int SayHello() const {

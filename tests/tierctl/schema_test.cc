@@ -24,7 +24,7 @@ json StatusJson() {
                        {"tried", json::array()}, {"trace", nullptr}};
   return {{"version", "0.1.0"}, {"pid", 5}, {"instance", "9f"}, {"uptime_s", 1.5}, {"state", "ok"}, {"runtime_directory", "/r"}, {"config_file", nullptr}, {"metrics_address", nullptr},
           {"tiers", {{"ram", ram}, {"ssd", {{"state", "off"}, {"note", "none found"}}}}}, {"sources", {source}}, {"reads", {{"ram", read}, {"ssd", read}, {"source", read}, {"bypass", read}}},
-          {"fallback", {{"timeout", 3}}}, {"integrity_failures", 1}, {"sessions", 2}, {"leases", 3}, {"jobs_running", 1}, {"ring_lost", 0}, {"loop_lag_max_us", 7}};
+          {"fallback", {{"timeout", 3}}}, {"integrity_failures", 1}, {"sessions", 2}, {"leases", 3}, {"leases_frozen", 1}, {"jobs_running", 1}, {"ring_lost", 0}, {"loop_lag_max_us", 7}};
 }
 
 json FileJson() {
@@ -184,7 +184,8 @@ TEST(Schema, HumanOutputOfStatusIsPlain) {
             "    bypass      1  25.0%  2 B\n"
             "\n"
             "fell back to the source: timeout 3\n"
-            "integrity failures (not served): 1\n");
+            "integrity failures (not served): 1\n"
+            "1 lease held over a fork: the memory stays until the children end, too\n");
 }
 
 }  // namespace

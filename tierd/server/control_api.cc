@@ -293,8 +293,7 @@ ControlApi::Response ControlApi::Status() {
   std::size_t running = 0;
   for (const engine::JobStatus& job : engine_.jobs().List()) running += job.ended_ns == 0 ? 1 : 0;
   status["integrity_failures"] = engine_.counters().integrity_ssd + engine_.counters().integrity_source;
-  status["sessions"] = sessions.sessions;
-  status["leases"] = sessions.leases;
+  status.update({{"sessions", sessions.sessions}, {"leases", sessions.leases}, {"leases_frozen", sessions.frozen_leases}});
   status["jobs_running"] = running;
   status["ring_lost"] = engine_.counters().ring_lost;
   status["loop_lag_max_us"] = engine_.lag().max_ns / 1000;
