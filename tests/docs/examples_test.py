@@ -145,12 +145,26 @@ class Words(unittest.TestCase):
         """`name_test`, and `family_*` with at least one of that family."""
         known = subprocess.run([os.environ["TIERD_CTEST"], "--test-dir", BUILD, "-N"], capture_output=True, text=True, check=True).stdout
         known = set(re.findall(r"Test +#\d+: (\w+)", known))  # name_test.2 is a part of name_test
-        for document in ("docs/faults.md", "SECURITY.md", "README.md", "CONTRIBUTING.md"):
+        for document in ("docs/faults.md", "docs/hazards.md", "SECURITY.md", "README.md", "CONTRIBUTING.md"):
             text = (ROOT / document).read_text()
             missing = set(re.findall(r"`(\w+_test)`", text)) - known
             missing |= {family for family in re.findall(r"`([a-z0-9]+_)\*`", text) if not any(name.startswith(family) for name in known)}
             self.assertEqual(missing, set(), document)
         self.assertGreater(len(set(re.findall(r"`(\w+_test)`", (ROOT / "docs/faults.md").read_text()))), 20)
+
+    def test_numbers_that_comments_cite_are_there(self):
+        """HAZARDS 2.11, FAULTS F08 and T13: rows of docs/hazards.md, docs/faults.md and SECURITY.md. No other lists are cited."""
+        hazards, faults, security = ((ROOT / page).read_text() for page in ("docs/hazards.md", "docs/faults.md", "SECURITY.md"))
+        there = set(re.findall(r"^## (\d)\.", hazards, re.M)) | {number for cell in re.findall(r"^\|([^|]+)\|", hazards + faults + security, re.M) for number in cell.split()}
+        cited = set()
+        for folder in ("bench", "client_lib", "cmake", "docs", "policies", "tests", "tierctl", "tierd", "tools"):
+            for path in (ROOT / folder).rglob("*"):
+                if path.suffix in (".c", ".cc", ".cmake", ".h", ".md", ".py", ".sh", ".txt"):
+                    text = path.read_text(errors="replace")
+                    self.assertNotRegex(text, r"\b(DESIGN|ORDER|LAB) \d", path)
+                    cited |= set(re.findall(r"\bHAZARDS (\d(?:\.\d+)?|[MSW]\d+[a-c]?)", text)) | set(re.findall(r"\bFAULTS ([FT]\d+)", text))
+        self.assertGreater(len(cited), 25)
+        self.assertEqual(cited - there, set())
 
     def test_faults_that_are_survived_are_listed(self):
         """Each of these has a row that names it, what happens, and a test."""
