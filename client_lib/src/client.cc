@@ -19,7 +19,7 @@ constexpr std::int64_t kProbeEveryNs = 5'000'000'000;      // looking for a daem
 constexpr std::int64_t kLookEveryNs = 500'000'000;         // at a daemon that nobody needs to ask, since all are hits
 constexpr std::int64_t kFirstPauseNs = 100'000'000;        // of the breaker, doubled at each further timeout
 constexpr std::int64_t kLongestPauseNs = kProbeEveryNs;
-constexpr std::uint32_t kGreetingMs = 250;                 // how long a greeting is waited for the first time; afterwards twice as long: the daemon may be slow
+constexpr std::uint32_t kGreetingMs = 500;                 // how long a greeting is waited for: the daemon may be slow, and who reads goes on within a second
 constexpr std::int64_t kGreetingPauseNs = 1'000'000'000;   // after the first one that did not come, doubled at each further one
 
 std::atomic<Client*> all_clients{nullptr};
@@ -164,7 +164,7 @@ int Client::ConnectNow() {
 }
 
 std::uint32_t Client::GreetingMs(bool patient) const {
-  const std::uint32_t most_ms = !patient ? static_cast<std::uint32_t>(kWhereaboutsNs / 1'000'000) : missed_greetings_.load(std::memory_order_relaxed) == 0 ? kGreetingMs : 2 * kGreetingMs;
+  const std::uint32_t most_ms = patient ? kGreetingMs : static_cast<std::uint32_t>(kWhereaboutsNs / 1'000'000);
   return settings_.timeout_ms < most_ms ? settings_.timeout_ms : most_ms;
 }
 

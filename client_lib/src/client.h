@@ -115,8 +115,8 @@ class Client {
   RoomForOne& room_for_one() { return room_for_one_; }
   const AloneReads& alone_reads() const { return alone_reads_; }
   // The session, opened or renewed if that is due. Null: `why` says the reason. It may be one whose daemon is gone: hits go on.
-  // A greeting is waited for 250 ms, and 500 ms after one that did not come; then the next one is looked for a second later, and twice as late each time (5 s at most),
-  // by one thread while the others go on.
+  // A greeting is waited for 500 ms; after one that did not come the next one is looked for a second later, and twice as late each time (5 s at most), by one thread
+  // while the others go on.
   // Who is not `patient` does not wait for other threads, gives a daemon kWhereaboutsNs to greet us, and does not hold it against it.
   Session* Acquire(std::int64_t now_ns, abi::Fallback* why, bool patient = true);
   // Connects now, whatever the probe clock says, within `timeout_ms` of the settings. 0 or -errno.

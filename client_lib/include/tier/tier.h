@@ -90,7 +90,7 @@ typedef struct tier_options {
 
 /*
  * Makes a client of its own. `options` may be NULL. Succeeds without a daemon too, unless TIER_REQUIRE_DAEMON: then the source is read, and
- * the daemon looked for again every 5 s. One that is there and does not greet is waited for 250 ms, then looked for after 1, 2, 4, 5, 5 ... s, for 500 ms in one thread.
+ * the daemon looked for again every 5 s. One that is there and does not greet is waited for 500 ms, then looked for after 1, 2, 4, 5, 5 ... s, by one thread.
  * Errors: -ENOMEM, -EINVAL, and those of TIER_REQUIRE_DAEMON.
  */
 TIER_API int tier_connect(const tier_options* options, tier_client** client) TIER_NOEXCEPT;
