@@ -258,10 +258,11 @@ void MeasureSize(Bench& bench, const Place& place, const Size& size, const std::
 }
 
 void MeasureAll(Bench& bench, const Size& size) {
+  const auto wants = [&](const std::string& place) { return bench.WantsAny({"A5." + place + "." + size.name, "A5b." + place + "." + size.name}); };
+  if (!wants("disk") && !wants("loop")) return;
   const pfs_sim::TreeOptions tree{.files = size.data_bytes / size.bytes, .dirs = 16, .size = {.mean = static_cast<double>(size.bytes)}, .seed = 6};
   const std::string root = MakeTreeIn(bench, std::string("ssd-") + size.name, tree);
   if (root.empty()) return bench.Fail("A5: no room");
-  const auto wants = [&](const std::string& place) { return bench.WantsAny({"A5." + place + "." + size.name, "A5b." + place + "." + size.name}); };
   if (wants("disk")) InChild(bench, [&] { MeasureSize(bench, {"disk", bench.directory(), 11}, size, root, tree); });
   if (wants("loop")) {
     InChild(bench, [&] {
