@@ -20,6 +20,13 @@ class ListingTest : public EngineTest {
     return names;
   }
   Answer List(const std::string& path) { return Fetch(path, abi::FetchOp::kList); }
+  // Until when the directory's listing is served.
+  std::uint32_t DeadlineOf(const std::string& path) { return engine().catalogue().ListingDeadline(engine().catalogue().ListingOf(FileOf(path), false)); }
+  void Pass(std::int64_t ms) { clock_.ahead_ns += ms * 1'000'000; }
+  void ExpectATtlFromNow(const std::string& path) {
+    EXPECT_LE(DeadlineOf(path), abi::TicksOf(clock_.MonotonicNs() + std::int64_t{source_options().ttl_ms} * 1'000'000));
+    EXPECT_GT(DeadlineOf(path), 1u);
+  }
 };
 
 TEST_F(ListingTest, IsSortedAndServedFromRamUntilItsTimeIsOver) {
@@ -34,6 +41,53 @@ TEST_F(ListingTest, IsSortedAndServedFromRamUntilItsTimeIsOver) {
   std::this_thread::sleep_for(std::chrono::milliseconds(540));
   EXPECT_EQ(List("d").status(), abi::FetchStatus::kBypass) << "names are missing: the client lists by itself";
   EXPECT_EQ(List("missing").reply.sys_errno, ENOENT);
+}
+
+// A part of the source may have been down.
+TEST_F(ListingTest, OfAnImmutableSetIsBelievedForGoodWhenItWasTheSameTenSecondsBefore) {
+  source_options().staleness = abi::Staleness::kImmutable;
+  for (const char* name : {"d/a", "d/b"}) Write(name, "x");
+  StartEngine();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(List("d").tier(), abi::Tier::kSource) << i;
+    ExpectATtlFromNow("d");
+    Pass(600);
+  }
+  Pass(10'000);
+  ASSERT_EQ(List("d").tier(), abi::Tier::kSource);
+  EXPECT_EQ(DeadlineOf("d"), abi::kDeadlineNever);
+  Write("d/late", "x");
+  Pass(3'600'000);
+  const Answer answer = List("d");
+  EXPECT_EQ(answer.tier(), abi::Tier::kRam);
+  EXPECT_EQ(NamesOf(answer), (std::vector<std::string>{"a", "b"}));
+}
+
+TEST_F(ListingTest, OfAnyOtherSetIsBelievedForATtl) {
+  for (const char* name : {"d/a", "d/b"}) Write(name, "x");
+  StartEngine();
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(List("d").tier(), abi::Tier::kSource) << i;
+    ExpectATtlFromNow("d");
+    Pass(11'000);
+  }
+}
+
+TEST_F(ListingTest, NamesThatAreMissingTakeNoFileAway) {
+  source_options().staleness = abi::Staleness::kImmutable;
+  for (const char* name : {"d/a", "d/b"}) Write(name, Bytes(name, 3000));
+  StartEngine();
+  for (const char* name : {"d/a", "d/b"}) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  ASSERT_EQ(List("d").status(), abi::FetchStatus::kFrame);
+  std::filesystem::rename(tree_ / "d/a", tree_ / "away");
+  Pass(600);
+  EXPECT_EQ(List("d").status(), abi::FetchStatus::kBypass);
+  EXPECT_TRUE(InRam("d/a"));
+  Pass(10'000);
+  EXPECT_EQ(NamesOf(List("d")), std::vector<std::string>{"b"}) << "the same ones ten seconds later";
+  const Answer answer = Fetch("d/a");
+  EXPECT_EQ(answer.tier(), abi::Tier::kRam);
+  EXPECT_TRUE(answer.bytes == Bytes("d/a", 3000));
 }
 
 TEST_F(ListingTest, AWriteOfOursDuringTheWalkIsNotMissed) {
