@@ -376,6 +376,20 @@ TEST_F(CliTest, AReloadWaitsForNoSourceThatHangs) {
   EXPECT_EQ(daemon.Stop(), 0);
 }
 
+TEST_F(CliTest, TheFirstFallbackOfEachReasonIsLogged) {
+  MakeFiles(3);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  Client client(daemon.socket());
+  const auto bypass = [&] { EXPECT_EQ(Get(client.get(), source + "/../data/dir0/f0").origin, static_cast<std::uint32_t>(TIER_FROM_BYPASS)); };
+  bypass();
+  EXPECT_TRUE(Eventually(10'000, [&] { return Occurrences(daemon.output(), "fallback reason=") == 1; })) << daemon.output();
+  EXPECT_THAT(daemon.output(), HasSubstr("fallback reason=path reads=1 "));
+  bypass();
+  SleepMs(3000);  // three looks
+  EXPECT_EQ(daemon.Status()["fallback"]["path"], 2);
+  EXPECT_EQ(Occurrences(daemon.output(), "fallback reason="), 1);
+}
+
 TEST_F(CliTest, DoctorLooksAtEverythingAndNamesRemedies) {
   MakeFiles(3);
   ASSERT_TRUE(daemon.Start(Options())) << daemon.output();

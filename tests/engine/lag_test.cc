@@ -39,10 +39,10 @@ TEST_F(LagTest, WhatIsInsideAnotherIsAPartOfIt) {
   ManualClock clock;
   LoopLag lag(clock);
   {
-    const LoopLag::Handler outer(lag);
+    const LoopLag::Handler outer(lag, "outer");
     clock.Advance(kMs);
     {
-      const LoopLag::Handler inner(lag);
+      const LoopLag::Handler inner(lag, "inner");
       clock.Advance(2 * kMs);
     }
     clock.Advance(kMs);

@@ -137,19 +137,29 @@ bool Engine::StepIndex() {
 // Each step keeps to about a millisecond. When they have taken as much together, the others come first in the next turn: somebody may have asked for something
 // meanwhile (HAZARDS 5).
 void Engine::Turn() {
-  using Step = bool (Engine::*)();
-  static constexpr Step kSteps[] = {&Engine::DrainSources, &Engine::StepSsd, &Engine::StepFetcher, &Engine::StepJobs, &Engine::StepSweeps, &Engine::StepPlacement,
-                                    &Engine::StepRefresher, &Engine::StepIndex, &Engine::StepPolicies, &Engine::StepForesight, &Engine::StepForerunners};
-  const LoopLag::Handler handler(lag_);
+  struct Step {
+    bool (Engine::*run)();
+    const char* name;
+  };
+  static constexpr Step kSteps[] = {{&Engine::DrainSources, "turn.sources"},     {&Engine::StepSsd, "turn.ssd"},
+                                    {&Engine::StepFetcher, "turn.fetcher"},      {&Engine::StepJobs, "turn.jobs"},
+                                    {&Engine::StepSweeps, "turn.sweeps"},        {&Engine::StepPlacement, "turn.placement"},
+                                    {&Engine::StepRefresher, "turn.refresher"},  {&Engine::StepIndex, "turn.index"},
+                                    {&Engine::StepPolicies, "turn.policies"},    {&Engine::StepForesight, "turn.foresight"},
+                                    {&Engine::StepForerunners, "turn.forerunners"}};
+  LoopLag::Handler handler(lag_, "turn");
   const std::int64_t begin = handler.begin_ns();
   bool more = false;
   failed_ = false;
   std::size_t taken = 0;
+  std::int64_t now = begin;
   do {
-    const Step step = kSteps[next_step_];
+    const Step& step = kSteps[next_step_];
     next_step_ = (next_step_ + 1) % std::size(kSteps);
-    failed_ |= Fails([&] { more |= (this->*step)(); });
-  } while (++taken < std::size(kSteps) && clock_.PreciseNs() - begin < kTurnNs);
+    failed_ |= Fails([&] { more |= (this->*step.run)(); });
+    const std::int64_t before = std::exchange(now, clock_.PreciseNs());
+    if (static_cast<std::uint64_t>(now - before) >= LoopLag::kLateNs) handler.Blame(step.name);
+  } while (++taken < std::size(kSteps) && now - begin < kTurnNs);
   if (taken < std::size(kSteps)) more = true;
   else next_step_ = 0;
   if (on_turn) failed_ |= Fails(on_turn);
@@ -256,7 +266,7 @@ void Engine::ArmTimer() {
 // Of the ticks of a daemon that nobody asks or reads through every second one is a heartbeat (ArmTimer) and a look at the rings: all else is for once a second, for
 // memory that runs short, or for work, which makes ticks short.
 void Engine::OnTick() {
-  const LoopLag::Handler handler(lag_);
+  const LoopLag::Handler handler(lag_, "tick");
   (void)Fails([&] {
     if (!may_only_beat_ || Working()) OnTimer();
     else if (on_timer) on_timer();
@@ -292,6 +302,7 @@ void Engine::OnTimer() {
     for (const auto& forerunner : forerunners_) forerunner->Tick();
     for (const auto& unit : sources_) observers_[unit->index]->Tick(placement_->brought(*unit));
     TrimAfterWork();
+    TellStates(now);
     for (const auto& unit : sources_) {
       unit->watch->Tick(TiersForWatch());
       if (unit->walker->active() != 0) unit->walker->Tick(now);
@@ -302,6 +313,30 @@ void Engine::OnTimer() {
   const bool work = failed_ || foreseen || Working() || placement_->backfilling() || index_->growing() || index_->WantsGrowth() || ram_->shrinking() || ram_->WantsCompaction();
   if (work) Turn();
   else EndTurnQuietly();
+}
+
+const char* Engine::ram_state() const { return placement_->segment_failure().empty() ? "ok" : "degraded"; }
+
+const char* Engine::ssd_state() const {
+  if (ssd_ == nullptr) return "off";
+  const ssd::SsdStatus status = ssd_->status();
+  if (recovering_) return "recovering";
+  if (status.health == ssd::SsdHealth::kOut) return "out";
+  return status.health != ssd::SsdHealth::kHealthy || !status.writable ? "degraded" : "ok";
+}
+
+// What is degraded, and what keeps the loop, is said where nobody asks for it (C4, HAZARDS 5).
+void Engine::TellStates(std::int64_t now_ns) {
+  const auto tell = [&](const std::string& subject, std::string_view state, std::string_view sound) {
+    if (std::string line = state_log_.Look(subject, state, sound, now_ns); !line.empty()) Log(std::move(line));
+  };
+  tell("ram", ram_state(), "ok");
+  if (ssd_ != nullptr && !recovering_) tell("ssd", ssd_state(), "ok");
+  for (const auto& unit : sources_) tell("source name=" + unit->options.name, source::SourceStateName(unit->reader->counters().state), "up");
+  if (lag_.late.times == 0 || (late_logged_ns_ != 0 && now_ns - late_logged_ns_ < StateLog::kAgainNs)) return;
+  late_logged_ns_ = now_ns;
+  const LoopLag::Late late = std::exchange(lag_.late, LoopLag::Late());
+  Log(std::string("loop late handler=") + late.name + " took_ms=" + std::to_string(late.took_ns / 1'000'000) + " times=" + std::to_string(late.times));
 }
 
 // A job over a million files leaves free memory in pieces between what is kept: nobody would give it back.

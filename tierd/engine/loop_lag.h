@@ -16,21 +16,25 @@ namespace tierd::engine {
 
 struct LoopLag {
   static constexpr std::size_t kBuckets = 16;
+  static constexpr std::uint64_t kLateNs = 50'000'000;  // the log is told
 
   explicit LoopLag(const Clock& the_clock) : clock(the_clock) {}
 
-  // Lives as long as a handler of the loop runs. One within another is a part of that one and not counted by itself. Costs two looks at the clock.
+  // Lives as long as a handler of the loop runs. One within another is a part of that one and not counted by itself. Costs two looks at the clock. Names are literals.
   class Handler {
    public:
-    explicit Handler(LoopLag& lag) : lag_(lag), outer_(!std::exchange(lag.running, true)), begin_ns_(lag.clock.PreciseNs()) {}
+    Handler(LoopLag& lag, const char* name) : lag_(lag), outer_(lag.running == nullptr), begin_ns_(lag.clock.PreciseNs()) {
+      if (outer_) lag.running = name;
+    }
     ~Handler() {
       if (!outer_) return;
-      lag_.running = false;
-      lag_.Note(static_cast<std::uint64_t>(lag_.clock.PreciseNs() - begin_ns_));
+      lag_.Note(std::exchange(lag_.running, nullptr), static_cast<std::uint64_t>(lag_.clock.PreciseNs() - begin_ns_));
     }
     Handler(const Handler&) = delete;
     Handler& operator=(const Handler&) = delete;
     std::int64_t begin_ns() const { return begin_ns_; }
+    // It is a part of this one that takes so long.
+    void Blame(const char* name) { lag_.running = name; }
 
    private:
     LoopLag& lag_;
@@ -38,13 +42,18 @@ struct LoopLag {
     const std::int64_t begin_ns_;
   };
 
-  void Note(std::uint64_t took_ns) {
+  void Note(const char* name, std::uint64_t took_ns) {
     std::size_t bucket = 0;
     while (bucket + 1 < kBuckets && took_ns >= (std::uint64_t{16'000} << bucket)) ++bucket;
     ++buckets[bucket];
     ++count;
     sum_ns += took_ns;
     max_ns = std::max(max_ns, took_ns);
+    if (took_ns < kLateNs) return;
+    ++late.times;
+    if (took_ns <= late.took_ns) return;
+    late.took_ns = took_ns;
+    late.name = name;
   }
 
   const Clock& clock;
@@ -52,7 +61,13 @@ struct LoopLag {
   std::uint64_t count = 0;
   std::uint64_t sum_ns = 0;
   std::uint64_t max_ns = 0;
-  bool running = false;  // a handler
+  const char* running = nullptr;  // the name of the handler that does
+  struct Late {                   // handlers of kLateNs and more; the longest of them
+    const char* name = "";
+    std::uint64_t took_ns = 0;
+    std::uint64_t times = 0;
+  };
+  Late late;  // since the log was told of them
 };
 
 }  // namespace tierd::engine

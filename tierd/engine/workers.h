@@ -50,7 +50,7 @@ class Workers {
         boost::asio::post(loop_, boost::asio::bind_allocator(memory, [this, task = std::move(task)]() mutable {
           if (!*task->alive) return;
           std::optional<LoopLag::Handler> handler;
-          if (lag_ != nullptr) handler.emplace(*lag_);
+          if (lag_ != nullptr) handler.emplace(*lag_, "worker_answer");
           if (!Survives([&] { task->then(std::move(*task->value)); }) && on_lost) on_lost();
         }));
       });

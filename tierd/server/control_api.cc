@@ -196,7 +196,7 @@ ControlApi::Json ControlApi::TierJson() {
   engine::Placement& placement = engine_.placement();
   const ram::RamTierStats ram = engine_.ram().stats();
   Json tiers;
-  tiers["ram"] = {{"state", placement.segment_failure().empty() ? "ok" : "degraded"},
+  tiers["ram"] = {{"state", engine_.ram_state()},
                   {"capacity_bytes", placement.ram_capacity()},
                   {"allowed_bytes", engine_.ram().budget()},
                   {"used_bytes", placement.ram_resident_bytes()},
@@ -209,16 +209,12 @@ ControlApi::Json ControlApi::TierJson() {
                   {"bound_by", placement.memory_bound_by()}};
   ssd::SsdTier* ssd = engine_.ssd();
   if (ssd == nullptr) {
-    tiers["ssd"] = {{"state", "off"}};
+    tiers["ssd"] = {{"state", engine_.ssd_state()}};
     if (!config_.ssd_refused().empty()) tiers["ssd"]["note"] = config_.ssd_refused();
     return tiers;
   }
   const ssd::SsdStatus status = ssd->status();
-  const char* state = engine_.recovering()                        ? "recovering"
-                      : status.health == ssd::SsdHealth::kOut     ? "out"
-                      : status.health != ssd::SsdHealth::kHealthy || !status.writable ? "degraded"
-                                                                  : "ok";
-  tiers["ssd"] = {{"state", state},
+  tiers["ssd"] = {{"state", engine_.ssd_state()},
                   {"directory", engine_.options().ssd.directory},
                   {"capacity_bytes", status.configured_bytes},
                   {"allowed_bytes", status.capacity_bytes},

@@ -81,7 +81,7 @@ class ControlApi {
   class Timed {
    public:
     explicit Timed(ControlApi& api) : api_(api), begin_ns_(api.clock_.PreciseNs()) {}
-    ~Timed() { api_.engine_.NoteTurn(begin_ns_); }
+    ~Timed() { api_.engine_.NoteTurn("control", begin_ns_); }
     Timed(const Timed&) = delete;
     Timed& operator=(const Timed&) = delete;
 

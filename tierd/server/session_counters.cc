@@ -77,13 +77,27 @@ void SessionHub::DrainBefore(Session& session) {
 void SessionHub::OnTimer() {
   DrainInTurns();
   FlushReplies();
+  TellFallbacks();
+}
+
+void SessionHub::TellFallbacks() {
+  constexpr std::int64_t kPauseNs = 1'000'000'000;
+  const std::int64_t now_ns = clock_.MonotonicNs();
+  if (now_ns - told_ns_ < kPauseNs) return;
+  told_ns_ = now_ns;
+  const auto fallback = Totals().fallback;
+  for (std::uint32_t i = 1; i < abi::kFallbacks; ++i) {
+    if (fallback[i] == 0 || told_.test(i)) continue;
+    told_.set(i);
+    Log(std::string("fallback reason=") + abi::FallbackName(static_cast<abi::Fallback>(i)) + " reads=" + std::to_string(fallback[i]) + " note=\"the first; tierd_fallback_total counts them\"");
+  }
 }
 
 // Of the loop: thousands of readers leave more behind in a tick than a turn has time for.
 void SessionHub::DrainInTurns() {
   if (!DrainSome(kEntriesPerTurn) || drain_posted_) return;
   boost::asio::post(loop_, boost::asio::bind_allocator(drain_memory_.allocator(), [this] {
-    const auto handler = engine_.CountHandler();
+    const auto handler = engine_.CountHandler("rings");
     drain_posted_ = false;
     if (!Survives([this] { DrainInTurns(); })) engine_.NoteLost();
   }));

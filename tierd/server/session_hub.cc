@@ -69,7 +69,7 @@ void SessionHub::Close() {
 void SessionHub::Accept() {
   const auto on_client = [this](const boost::system::error_code& error) {
     if (error) return;
-    const auto handler = engine_.CountHandler();
+    const auto handler = engine_.CountHandler("accept");
     if (!Survives([&] { AcceptSome(); })) ++refused_;
     Accept();
   };
@@ -127,7 +127,7 @@ void SessionHub::WatchSocket(Session& session) {
   const auto on_datagram = [this, id = session.id](const boost::system::error_code& error) {
     const auto it = sessions_.find(id);
     if (error || it == sessions_.end() || it->second->hung_up) return;
-    const auto handler = engine_.CountHandler();
+    const auto handler = engine_.CountHandler("message");
     Session& current = *it->second;
     const bool survived = Survives([&] {
       if (current.closed) Discard(current);
@@ -148,7 +148,7 @@ void SessionHub::WatchProcess(Session& session) {
   const auto on_end = [this, id = session.id](const boost::system::error_code& error) {
     const auto it = sessions_.find(id);
     if (error || it == sessions_.end()) return;
-    const auto handler = engine_.CountHandler();
+    const auto handler = engine_.CountHandler("process_end");
     it->second->process_gone = true;
     MaybeEnd(*it->second);
   };

@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 
+#include <bitset>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -107,6 +108,8 @@ class SessionHub final : public engine::ReplySink {
   void DrainInTurns();
   bool ReadRings(std::size_t most);
   void AddCounters(Session& session, engine::ReadTotals& totals);
+  // The log is told of the first fallback of each reason (C4).
+  void TellFallbacks();
   void Log(std::string line) const {
     if (log) log(std::move(line));
   }
@@ -134,6 +137,8 @@ class SessionHub final : public engine::ReplySink {
   std::vector<std::byte> buffer_;
   engine::HandlerMemory accept_memory_, drain_memory_;
   engine::ReadTotals ended_;
+  std::bitset<abi::kFallbacks> told_;  // the log, of these fallbacks
+  std::int64_t told_ns_ = 0;
   std::uint32_t next_id_ = 1;
   std::uint64_t refused_ = 0;
   std::uint64_t protocol_errors_ = 0;

@@ -98,7 +98,7 @@ void SessionHub::WatchForRoom(Session& session) {
   const auto on_room = [this, id = session.id](const boost::system::error_code& error) {
     const auto it = sessions_.find(id);
     if (error || it == sessions_.end() || it->second->closed) return;
-    const auto handler = engine_.CountHandler();
+    const auto handler = engine_.CountHandler("replies");
     it->second->waiting_to_send = false;
     if (!Survives([&] { SendQueued(*it->second); })) CutOff(*it->second);
   };
