@@ -43,6 +43,20 @@ class RunTest : public testing::Test {
     }
     return names;
   }
+  // Of a run's private directory; 0: none answers.
+  pid_t DaemonOf(const std::string& directory) const {
+    const JobResult status = RunJob({TIERCTL_BINARY, "--socket", directory + "/run/tierd.sock", "status", "--json"}, job_);
+    const auto document = nlohmann::json::parse(status.output, nullptr, false);
+    return document.is_object() ? document.value("pid", 0) : 0;
+  }
+  // Not so one that has ended and that nobody has waited for.
+  static bool IsThere(pid_t pid) {
+    std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+    std::string text;
+    std::getline(in, text);
+    const std::size_t name_end = text.rfind(')');
+    return name_end != std::string::npos && text.substr(name_end, 3) != ") Z";
+  }
   nlohmann::json ReadJson(const std::string& path) const {
     std::ifstream in(path);
     return nlohmann::json::parse(in, nullptr, false);

@@ -122,6 +122,13 @@ TEST_F(RunTest, WithoutPreloadOnlySetsTheEnvironment) {
   EXPECT_EQ(result.code, 0);
 }
 
+// What is opened of a warm file has a number far from the lowest, but with --real-fds.
+TEST_F(RunTest, RealDescriptorsForWhoWantsThem) {
+  const std::vector<std::string> second_number{"/usr/bin/python3", "-c", "import os,sys\nos.pread(os.open(sys.argv[1], 0), 9, 0); print(os.open(sys.argv[1], 0) < 100)", source_ + "/file"};
+  EXPECT_EQ(RunIt({"-q"}, second_number).output, "False\n");
+  EXPECT_EQ(RunIt({"-q", "--real-fds"}, second_number).output, "True\n");
+}
+
 TEST_F(RunTest, ARunThatCannotStartADaemonRunsTheCommand) {
   job_.environment.emplace_back("TIERD_BINARY", "/bin/false");
   const JobResult result = RunIt({"-q"}, {"cmp", source_ + "/file", source_ + "/file"});
@@ -129,9 +136,12 @@ TEST_F(RunTest, ARunThatCannotStartADaemonRunsTheCommand) {
   EXPECT_NE(result.output.find("without a cache"), std::string::npos) << result.output;
 }
 
+// With no option that asks for tiers of its own: either would take a daemon of the user's, and none is.
 TEST_F(RunTest, TwoRunsDoNotMeet) {
+  Write(scratch_.path() + "/tierd.toml", "[ram]\ncapacity = \"64 MiB\"\n");
+  job_.environment.emplace_back("TIERD_CONFIG", scratch_.path() + "/tierd.toml");
   const std::string script = "echo $TIERD_SOCKET; cat " + source_ + "/file > /dev/null; sleep 0.3";
-  const std::string one = std::string(TIERCTL_BINARY) + " run -q --source " + source_ + " --ram '64 MiB' -- sh -c '" + script + "'";
+  const std::string one = std::string(TIERCTL_BINARY) + " run -q --source " + source_ + " -- sh -c '" + script + "'";
   const JobResult both = RunShell(one + " & " + one + " & wait", job_);
   std::istringstream lines(both.output);
   std::string first, second;
@@ -165,11 +175,12 @@ TEST_F(RunTest, TheDaemonEndsAfterTheLastProcessAlsoWhenTheWrapperIsKilled) {
   ASSERT_GT(command, 0);
   ::kill(wrapper, SIGKILL);
   ASSERT_EQ(LeftOver().size(), 1u);
-  const std::string control = LeftOver()[0] + "/run/control.sock";
+  const pid_t daemon = DaemonOf(LeftOver()[0]);
+  ASSERT_GT(daemon, 0);
   SleepMs(700);
-  EXPECT_TRUE(fs::exists(control)) << "the command is still there";
+  EXPECT_TRUE(IsThere(daemon)) << "the command is still there";
   ::kill(command, SIGKILL);
-  EXPECT_TRUE(Eventually(5'000, [&] { return !fs::exists(control); }));
+  EXPECT_TRUE(Eventually(5'000, [&] { return !IsThere(daemon); }));
   // The next start that finds its lock free removes the directory.
   EXPECT_TRUE(Eventually(3'000, [&] { return RunIt({"-q"}, {"true"}).code == 0 && LeftOver().empty(); }));
 }
@@ -180,15 +191,15 @@ TEST_F(RunTest, TheDaemonStaysForABackgroundProcess) {
   const JobResult result = RunIt({"-q"}, {"/bin/sh", "-c", "sleep 60 > /dev/null 2>&1 & echo $! > " + sleeper});
   EXPECT_EQ(result.code, 0);
   ASSERT_EQ(LeftOver().size(), 1u);
-  const std::string control = LeftOver()[0] + "/run/control.sock";
-  EXPECT_TRUE(fs::exists(control));
+  const pid_t daemon = DaemonOf(LeftOver()[0]);
+  ASSERT_GT(daemon, 0);
   pid_t background = 0;
   std::ifstream(sleeper) >> background;
   ASSERT_GT(background, 0);
   EXPECT_EQ(RunIt({"-q"}, {"true"}).code, 0);
-  EXPECT_TRUE(fs::exists(control)) << "another start must not take it away";
+  EXPECT_EQ(DaemonOf(LeftOver()[0]), daemon) << "another start must not take it away";
   ::kill(background, SIGKILL);
-  EXPECT_TRUE(Eventually(5'000, [&] { return !fs::exists(control); }));
+  EXPECT_TRUE(Eventually(5'000, [&] { return !IsThere(daemon); }));
   EXPECT_TRUE(Eventually(3'000, [&] { return RunIt({"-q"}, {"true"}).code == 0 && LeftOver().empty(); }));
 }
 
@@ -219,7 +230,7 @@ TEST_F(RunTest, StandardStreamsMayBeClosed) {
   const std::string seen = scratch_.path() + "/seen";
   const std::string look = "cmp " + source_ + "/file " + source_ + "/file; echo $? > " + seen + "; for i in 0 1 2; do [ ! -e /proc/$$/fd/$i ] && echo $i >> " + seen + "; done; true";
   for (const auto& [closed, numbers] : std::vector<std::pair<std::string, std::string>>{{"<&-", "0\n0\n"}, {">&-", "0\n1\n"}, {"2>&-", "0\n2\n"}, {"<&- >&- 2>&-", "0\n0\n1\n2\n"}}) {
-    const std::string line = std::string(TIERCTL_BINARY) + " run -q --source " + source_ + " --ram '64 MiB' -- bash -c '" + look + "' " + closed;
+    const std::string line = TIERCTL_BINARY " run -q --source " + source_ + " --ram '64 MiB' -- bash -c '" + look + "' " + closed;
     const JobResult result = RunShell(line, job_);
     EXPECT_EQ(result.code, 0) << closed << ": " << result.output;
     EXPECT_EQ(RunShell("cat " + seen, job_).output, numbers) << closed;

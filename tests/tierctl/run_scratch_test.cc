@@ -57,6 +57,21 @@ TEST_F(RunScratchTest, WhatNobodyHoldsIsRemoved) {
   EXPECT_TRUE(fs::exists(live.path()));
 }
 
+// The job's own directory, which Slurm removes with the job, and then the user's choice.
+TEST_F(RunScratchTest, SlurmsDirectoryComesBeforeTheUsers) {
+  for (const char* name : {"slurm", "user"}) fs::create_directory(base_ + "/" + name);
+  const auto made_in = [&](bool both) {
+    const auto environment = [&](const std::string& name) {
+      if (name == "SLURM_TMPDIR" && both) return std::optional<std::string>(base_ + "/slurm");
+      return name == "TMPDIR" ? std::optional<std::string>(base_ + "/user") : std::nullopt;
+    };
+    auto scratch = Scratch::Make(environment, ::geteuid(), false);
+    return scratch.ok() ? fs::path(scratch->path()).parent_path().string() : scratch.status().message();
+  };
+  EXPECT_EQ(made_in(true), base_ + "/slurm");
+  EXPECT_EQ(made_in(false), base_ + "/user");
+}
+
 // Also through a link, and where only the name is alike.
 TEST_F(RunScratchTest, NothingIsMadeInASource) {
   fs::create_directories(base_ + "/data/tmp");
