@@ -1,5 +1,5 @@
 """Ordinary programs, bare and under `tierctl run`: same output, same exit code. In five states of the cache: cold, warm, from the SSD tier, under eviction
-pressure, and with the daemon killed half-way. On hits, the usual readers convert no descriptor and get their bytes from the cache. Each state is looked for in what was
+pressure, and with the daemon killed while the program has a session. On hits, the usual readers convert no descriptor and get their bytes from the cache. Each state is looked for in what was
 reported, so that none of them is there by name only. A program or module that is missing (tools/deps.sh has them all) is a failure, unless TIERD_COMPAT_MAY_LACK=1 allows it.
 
 usage: compat_test.py TIERCTL TIERD LIBTIER_PRELOAD C_PROGRAMS [only these programs...]: the last one a directory"""
@@ -11,6 +11,7 @@ import pathlib
 import random
 import shutil
 import signal
+import socket as sockets
 import subprocess
 import sys
 import tempfile
@@ -37,6 +38,17 @@ int open64(const char *p, int f, ...) {
 }
 ssize_t read(int fd, void *b, size_t n) { ++calls; return ((ssize_t (*)(int, void *, size_t))dlsym(RTLD_NEXT, "read"))(fd, b, n); }
 int close(int fd) { ++calls; return ((int (*)(int))dlsym(RTLD_NEXT, "close"))(fd); }
+"""
+
+# Opens a file of the source before the library's own start: a library that is named behind it is initialised first.
+EARLY = r"""
+#include <stdio.h>
+__attribute__((constructor)) static void Begin(void) {
+  char line[80] = "nothing\n";
+  FILE *f = fopen("text", "r");
+  if (f) { fgets(line, sizeof line, f); fclose(f); }
+  fputs(line, stderr);
+}
 """
 
 
@@ -168,6 +180,7 @@ def programs(work):
         # A sanitizer's runtime, and a library that counts calls as a profiler does: before us and behind us.
         "asan": sh(f"LD_PRELOAD=$(gcc -print-file-name=libasan.so):$LD_PRELOAD ASAN_OPTIONS=detect_leaks=0 {work}/asan text"),
         "profiler": sh(f"LD_PRELOAD={work}/profiler.so:$LD_PRELOAD {work}/ifstream text; LD_PRELOAD=$LD_PRELOAD:{work}/profiler.so {PYTHON} -c 'print(len(open(\"blob\",\"rb\").read()))'"),
+        "early": sh(f"LD_PRELOAD=$LD_PRELOAD:{work}/early.so cat text blob"),
         "py_open": python("for f in ('text','blob','empty','link'): h(open(f,'rb').read())\nprint(sum(len(l) for l in open('text')))\nb=bytearray(5000)\nwith open('blob','rb',buffering=0) as f:\n  f.seek(77); print(f.readinto(b)); h(b); print(f.tell())"),
         "py_os": python("fd=os.open('blob',os.O_RDONLY); h(os.pread(fd,9000,123)); h(os.read(fd,77)); os.lseek(fd,-5,2); h(os.read(fd,100)); print(os.read(fd,1)); s=os.fstat(fd); print(s.st_size,s.st_ino,s.st_mtime_ns); os.close(fd)\nprint(sorted(os.listdir('many'))); print(sorted((e.name,e.is_file(),e.stat().st_size) for e in os.scandir('many/d1')))\nprint(sum(len(f) for _,_,f in os.walk('.')))\ntry: open('missing')\nexcept OSError as e: print(e.errno)\ntry: open('many')\nexcept OSError as e: print(e.errno)"),
         "py_mmap": python("import mmap\nfor n in ('text','blob'):\n  with open(n,'rb') as f:\n    m=mmap.mmap(f.fileno(),0,access=mmap.ACCESS_READ); h(m[:]); h(m[-4100:]); m.close()\n    c=mmap.mmap(f.fileno(),0,access=mmap.ACCESS_COPY); c[5]=7; h(c[:]); c.close()"),
@@ -201,8 +214,12 @@ def programs(work):
 
 # Readers that must not convert anything on hits, nor open the source, and get 95 % of their bytes from the cache; what they have mapped of it counts.
 ON_HITS = ("cat", "cp", "ifstream", "py_open", "py_os", "py_zip", "py_pickle", "py_mmap", "pil", "np_load", "h5py", "torch", "lmdb", "np_memmap", "np_fromfile")
-MAP = ("py_mmap", "np_memmap")
-MAP_THE_SOURCE = ("lmdb",)  # more than the file has: what is read through that, nobody counts
+# Mappings of the cache at least, and of the source at most: a private one of a large file that may be written to; one of more than the file has (what is read through
+# that, nobody counts).
+MAPS = {"py_mmap": (3, 1), "np_memmap": (2, 0), "lmdb": (0, 1)}
+
+
+CODES = {"grep": 1, "ls": 2, "stat": 1}  # of the others 0
 
 
 class Daemon:
@@ -229,21 +246,42 @@ class Daemon:
             self.process.wait()
             self.process = None
 
+    def has_session(self):
+        """Whether some program is connected. Asked without a process of its own: what is looked for may be over in milliseconds."""
+        answer = b""
+        try:
+            with sockets.socket(sockets.AF_UNIX) as control:
+                control.connect(str(self.work / "run" / "control.sock"))
+                control.sendall(b"GET /v1/status HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n")
+                while part := control.recv(65536):
+                    answer += part
+            return json.loads(answer.partition(b"\r\n\r\n")[2])["sessions"] > 0
+        except (OSError, ValueError):
+            return False
+
     def tierctl(self, *arguments):
         return subprocess.run([TIERCTL, "--socket", self.socket, *arguments], capture_output=True, text=True)
 
 
-def run(argv, source, socket=None, report=None):
+def run(argv, source, socket=None, report=None, during=None):
+    """Exit code and output, or None where there was no end to it. `during` is called with the process, beside it."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TIERD_")}
     environment.update(LC_ALL="C", TIERD_PRELOAD=PRELOAD, PYTHONDONTWRITEBYTECODE="1")
     if socket:
         environment["TIERD_SOCKET"] = socket
         argv = [TIERCTL, "run", "--source", str(source), "--report", str(report), "--", *argv]
-    try:
-        done = subprocess.run(argv, cwd=source, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
-    except subprocess.TimeoutExpired:
-        return None
-    return done.returncode, done.stdout, done.stderr
+    with subprocess.Popen(argv, cwd=source, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        helper = threading.Thread(target=during, args=(process,)) if during else None
+        if helper:
+            helper.start()
+        try:
+            output = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            output = None
+        if helper:
+            helper.join()
+    return output and (process.returncode, *output)
 
 
 def compare(state, name, expected, got):
@@ -259,10 +297,11 @@ def check_hits(name, document):
     bytes_read = {tier: part["bytes"] for tier, part in document.get("reads", {}).items()}
     total = sum(bytes_read.values())
     served = total > 0 and bytes_read["bypass"] <= 0.05 * total
-    if name in MAP:
-        served = served and document["maps"] > 0
-    if name in MAP_THE_SOURCE:
-        served = document["source_uses"].get("mmap", 0) > 0
+    of_cache, of_source = MAPS.get(name, (0, 0))
+    used = document["source_uses"].get("mmap", 0)
+    if name == "lmdb":
+        served = used > 0
+    served = served and document["maps"] >= of_cache and used <= of_source
     if not served or document["conversions"] or document["real_opens"]:
         fail(f"hits {name}", json.dumps(document))
 
@@ -273,12 +312,8 @@ def go_through(state, daemon, suite, expected, work, before=lambda: None, during
         before()
         report.unlink(missing_ok=True)
         before_ssd = metric(daemon, "tierd_ssd_device_read_bytes_total") if during is None else 0
-        helper = threading.Thread(target=during) if during else None
-        if helper:
-            helper.start()
-        compare(state, name, expected[name], run(argv, daemon.source, daemon.socket, report))
-        if helper:
-            helper.join()
+        beside = (lambda process: during(name, process)) if during else None
+        compare(state, name, expected[name], run(argv, daemon.source, daemon.socket, report, beside))
         documents[name] = json.loads(report.read_text()) if report.exists() else {}
         documents[name]["device_bytes"] = metric(daemon, "tierd_ssd_device_read_bytes_total") - before_ssd if during is None else 0
     return documents
@@ -305,8 +340,9 @@ def compile_programs(work):
     subprocess.run(["cc", "-O1", "-static", "-o", str(work / "static"), str(work / "s.c")], check=True)
     subprocess.run(["c++", "-O1", "-o", str(work / "ifstream"), str(work / "i.cc")], check=True)
     subprocess.run(["c++", "-O1", "-fsanitize=address", "-o", str(work / "asan"), str(work / "i.cc")], check=True)
-    (work / "p.c").write_text(PROFILER)
-    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(work / "profiler.so"), str(work / "p.c")], check=True)
+    for name, text in (("profiler", PROFILER), ("early", EARLY)):
+        (work / f"{name}.c").write_text(text)
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", str(work / f"{name}.so"), str(work / f"{name}.c")], check=True)
 
 
 def main():
@@ -324,11 +360,22 @@ def main():
         elif not ONLY or "io_uring" in ONLY:
             suite = {"io_uring": [str(work / "rings"), "numbers", "now"], **suite}
         expected = {name: run(argv, source) for name, argv in suite.items()}
+        for name, bare in expected.items():
+            if bare is None or bare[0] != CODES.get(name, 0):
+                fail(f"bare {name}", bare)
 
-        daemon = Daemon(work, source, "128 MiB", True)
+        daemon = Daemon(work, source, "256 MiB", True)  # a quarter of it may be held, by descriptors and mappings
         daemon.start()
-        evict = lambda: daemon.tierctl("evict", "--invalidate", str(source))
-        go_through("cold", daemon, suite, expected, work, before=evict)
+
+        def evict():
+            done = daemon.tierctl("evict", "--invalidate", str(source))
+            if done.returncode != 0:
+                fail("evict", done.stderr)
+
+        cold = go_through("cold", daemon, suite, expected, work, before=evict)
+        for name, document in cold.items():
+            if name in ON_HITS and not document["source_read_bytes"]:
+                fail(f"cold {name}", f"the source was not read: {json.dumps(document)}")
         daemon.tierctl("prefetch", "--wait", str(source))
         warm = go_through("warm", daemon, suite, expected, work)
         for name in ON_HITS:
@@ -346,21 +393,30 @@ def main():
         if not ONLY and len(told) < 10:
             fail("ssd", f"only {told} were told that bytes came from there")
 
-        def kill_and_restart():
-            time.sleep(random.uniform(0.05, 0.25))
+        hit, alone = set(), set()
+
+        def kill_and_restart(name, process):
+            while process.poll() is None and not daemon.has_session():
+                pass
+            time.sleep(random.choice((0, random.uniform(0, 0.1))))
+            if daemon.has_session():
+                hit.add(name)
             daemon.end(signal.SIGKILL)
             time.sleep(0.1)
             daemon.start()
 
-        alone = set()
-        for _ in range(1 if ONLY else 6):  # whether the daemon goes while a program reads is a matter of luck
-            killed = go_through("killed", daemon, suite, expected, work, during=kill_and_restart)
+        wanted = {name for name, document in warm.items() if document["opened"] or document["stats"] or document["listings"]}
+        for _ in range(8):  # a session may be over before it is seen; whether a program reads just then is a matter of luck
+            left = wanted - hit or wanted
+            killed = go_through("killed", daemon, {name: suite[name] for name in suite if name in left}, expected, work, during=kill_and_restart)
             alone |= {name for name, document in killed.items() if document.get("fallback", {}).get("no_daemon")}
-            enough = len(alone) >= 3 and any(name.startswith("c_") for name in alone)
-            if enough:
+            enough = ONLY or (len(alone) >= 3 and any(name.startswith("c_") for name in alone))
+            if enough and wanted <= hit:
                 break
-        print(f"read without a daemon: {' '.join(sorted(alone))}")
-        if not ONLY and not enough:
+        print(f"had a session when the daemon was killed: {' '.join(sorted(hit))}; read without one: {' '.join(sorted(alone))}")
+        if wanted - hit:
+            fail("killed", f"never while these had a session: {sorted(wanted - hit)}")
+        if not enough:
             fail("killed", f"only {sorted(alone)} met no daemon")
         daemon.end()
         daemon = Daemon(work, source, "16 MiB", False, "lru")
