@@ -27,9 +27,7 @@ void BeforeExec(const char* path) {
   if (!Active()) return;
   RealIfNamed(path);
   const tierd::client::KeepErrno keep;
-  for (int fd = 0; fd < kTable && OpenDescriptions() != 0; ++fd) {
-    if (IsOurs(fd) && !CloseOnExec(fd)) (void)Materialise(fd, Conversion::kExec);
-  }
+  MaterialiseInherited(Conversion::kExec);
   TellClosedByExec();
   WriteReport();
 }

@@ -9,6 +9,7 @@
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/counters.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/new_process.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/reopened.h"
@@ -35,7 +36,10 @@ __attribute__((visibility("hidden"))) void tierd_before_vfork() {
   if (process.active) {
     const tierd::client::KeepErrno keep;
     process.forking.fetch_add(1, std::memory_order_seq_cst);
-    if (vfork_depth == 0) MaterialiseAll(Conversion::kSpawn);
+    if (vfork_depth == 0) {
+      MaterialiseAll(Conversion::kSpawn);
+      MakeInheritedFile(Inherited::kAll);
+    }
   }
   ++vfork_depth;
 }
@@ -102,6 +106,7 @@ TIERD_EXPORT(int, clone, int (*run)(void*), void* stack, int flags, void* argume
   }
   if ((flags & CLONE_FILES) != 0) return Next_clone()(run, stack, flags, argument, more[0], more[1], more[2]);
   const NewProcess begins(Conversion::kFork);
+  MakeInheritedFile(Inherited::kAll);
   // Its own descriptors, our memory: the tables are not its own, as in a vfork child. While the parent waits a mark will do; if both run on, we keep out of it.
   if ((flags & CLONE_VFORK) == 0) {
     process.active.store(false, std::memory_order_seq_cst);
@@ -119,17 +124,20 @@ TIERD_EXPORT(int, clone, int (*run)(void*), void* stack, int flags, void* argume
 // A description of ours would be the child's standard input, or directory.
 TIERD_EXPORT(int, posix_spawn_file_actions_adddup2, posix_spawn_file_actions_t* actions, int from, int to) {
   if (Emulate(from)) (void)Materialise(from, Conversion::kSpawn);
+  (void)MakeFile(from);
   return Next_posix_spawn_file_actions_adddup2()(actions, from, to);
 }
 
 TIERD_EXPORT(int, posix_spawn, pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes, char* const* argv,
              char* const* environment) {
+  RealIfNamed(path);
   const NewProcess begins(Conversion::kSpawn, NewProcess::Which::kInherited);
   return Next_posix_spawn()(pid, path, actions, attributes, argv, environment);
 }
 
 TIERD_EXPORT(int, posix_spawnp, pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes, char* const* argv,
              char* const* environment) {
+  RealIfNamed(file);
   const NewProcess begins(Conversion::kSpawn, NewProcess::Which::kInherited);
   return Next_posix_spawnp()(pid, file, actions, attributes, argv, environment);
 }

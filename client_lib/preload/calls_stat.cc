@@ -147,7 +147,7 @@ TIERD_EXPORT(int, __fxstat, int version, int fd, struct stat* st) { return Emula
 TIERD_ALIAS(int, __fxstat64, __fxstat, int, int, struct stat*)
 
 TIERD_EXPORT(int, __fxstatat, int version, int directory, const char* path, struct stat* st, int flags) {
-  return StatAt(directory, path, st, flags) ? 0 : Next___fxstatat()(version, directory, path, st, flags);
+  return StatAt(directory, path, st, flags) ? 0 : AfterStat(IsSelf(path, flags) ? directory : -1, Next___fxstatat()(version, directory, path, st, flags), st);
 }
 TIERD_ALIAS(int, __fxstatat64, __fxstatat, int, int, const char*, struct stat*, int)
 

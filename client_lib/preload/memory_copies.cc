@@ -235,4 +235,10 @@ void memory_copies_detail::ReopenFile(std::uint64_t inode, int at) {
   }
 }
 
+void memory_copies_detail::ReopenInherited(bool all) {
+  for (int fd = 0; fd < static_cast<int>(raw::kWatched); ++fd) {
+    if (copy_of[fd].load(std::memory_order_relaxed) != 0 && (all || (raw::Call(SYS_fcntl, fd, F_GETFD) & FD_CLOEXEC) == 0)) (void)Reopen(fd);
+  }
+}
+
 }  // namespace tierd::preload

@@ -19,6 +19,7 @@ extern std::atomic<std::uint32_t> count;
 bool Show(struct stat& st);
 int Reopen(int fd, int at = -1);
 void ReopenFile(std::uint64_t inode, int at);
+void ReopenInherited(bool all);
 void NameCopy(int fd);
 void CopyToo(int from, int to);
 void Forget(int fd);
@@ -48,6 +49,13 @@ inline bool ShowCopied(struct stat& st) { return AnyCopies() && memory_copies_de
 inline int MakeLockable(int fd) { return AnyCopies() ? memory_copies_detail::Reopen(fd) : 0; }
 // The same before a call that changes the file, names it, runs it or asks where it lies. -ESTALE: a copy must not answer for it.
 inline int MakeFile(int fd) { return MakeLockable(fd) != 0 ? -ESTALE : 0; }
+
+// The same before another program is started, which knows nothing of copies: of all that exec leaves open; or of all, before a vfork child, which may put any onto a number
+// that stays. What cannot be had any more is left as it is. A child of fork leaves its copies to the program that it executes: their offset is its parent's, too.
+enum class Inherited { kOpenAfterExec, kAll };
+inline void MakeInheritedFile(Inherited which) {
+  if (AnyCopies()) memory_copies_detail::ReopenInherited(which == Inherited::kAll);
+}
 
 // All copies of that file, which is about to change or has: as MaterialiseFile, whose part this is.
 inline void MakeCopiesFile(std::uint64_t inode, int at) {

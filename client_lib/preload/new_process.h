@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/src/fork_mark.h"
 #include "client_lib/src/process.h"
@@ -25,8 +26,12 @@ class NewProcess {
     if (!active_) return;
     const client::KeepErrno keep;
     BeginForking();
-    if (which == Which::kInherited) MaterialiseInherited(why);
-    else MaterialiseAll(why);
+    if (which == Which::kAll) {
+      MaterialiseAll(why);
+    } else {
+      MaterialiseInherited(why);
+      MakeInheritedFile(Inherited::kOpenAfterExec);
+    }
   }
   ~NewProcess() {
     if (active_) process.forking.fetch_sub(1, std::memory_order_seq_cst);

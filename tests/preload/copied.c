@@ -1,9 +1,12 @@
 /* Descriptors that a fork has made copies in memory: what is not their bytes is the file's.
  * usage: copied PROGRAM [check...]: PROGRAM.CHECK, for each check, is a program that exits with 0, and was not written to of late */
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <spawn.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -17,7 +20,7 @@
 #include "tests/preload/check.h"
 
 extern char **environ;
-static const char *program;
+static const char *program, *self;
 static char path[4096], other[4096];
 
 static int ends_well(pid_t child) {
@@ -211,11 +214,81 @@ static int check_gone(void) {
   return close(fd);
 }
 
+/* What another program is started with is the file: its locks are there for others, and they and the offset are shared. What a child of fork executes shares the offset alone. */
+static int start(int way, int fd, char *const arguments[]) {
+  posix_spawn_file_actions_t actions;
+  pid_t child = -1;
+  char line[9000];
+  snprintf(line, sizeof line, "'%s' lock <&9", self);
+  switch (way) {
+    case 0:
+      if (posix_spawn_file_actions_init(&actions) != 0 || posix_spawn_file_actions_adddup2(&actions, fd, 0) != 0) return 0;
+      return posix_spawn(&child, self, &actions, NULL, arguments, environ) == 0 && ends_well(child);
+    case 1:
+    case 2:
+      child = way == 1 ? vfork() : fork();
+      if (child == 0) {
+        if (dup2(fd, 0) == 0) execv(self, arguments);
+        _exit(9);
+      }
+      return ends_well(child);
+    default: break;
+  }
+  if (dup2(fd, 9) != 9) return 0;
+  FILE *pipe = way == 3 ? NULL : popen(line, "r");
+  const int good = way == 3 ? system(line) == 0 : pipe != NULL && pclose(pipe) == 0;
+  return close(9) == 0 && good;
+}
+static int check_started(void) {
+  char *const arguments[] = {(char *)self, "lock", NULL};
+  for (int way = 0; way < 5; ++way) {
+    int fd = open_and_fork("started"), other_open = open(path, O_RDONLY | O_DSYNC); /* a flag that is not served */
+    CHECK(fd >= 0 && other_open >= 0);
+    const int good = start(way, fd, arguments) && (is_copy(fd) || flock(other_open, LOCK_EX | LOCK_NB) == -1);
+    if (!good) printf("way %d\n", way);
+    CHECK(good && (way == 2 || !is_copy(fd)) && lseek(fd, 0, SEEK_CUR) == 6 && flock(fd, LOCK_UN) == 0 && flock(other_open, LOCK_EX | LOCK_NB) == 0);
+    close(fd), close(other_open);
+  }
+  return 0;
+}
+static int lock_stdin(void) {
+  return flock(0, LOCK_EX | LOCK_NB) != 0 || lseek(0, 2, SEEK_CUR) != 6;
+}
+
+/* By its number, which exec closes: a served file's, and a copy's. */
+static int check_spawned(void) {
+  char *const arguments[] = {path, NULL};
+  for (int way = 0; way < 4; ++way) {
+    pid_t child;
+    int fd = open_and_fork("spawned");
+    if (way < 2) close(fd), fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHECK(fd >= 0 && (way % 2 ? posix_spawnp : posix_spawn)(&child, name_of(fd), NULL, NULL, arguments, environ) == 0 && ends_well(child) && close(fd) == 0);
+  }
+  return 0;
+}
+
+/* By whatever name its facts are asked for. */
+static int check_asked(void) {
+  int (*const old_fstatat)(int, int, const char *, struct stat *, int) = (int (*)(int, int, const char *, struct stat *, int))dlsym(RTLD_DEFAULT, "__fxstatat");
+  struct stat named, st;
+  struct statx sx;
+  int fd = open_and_fork("asked");
+  CHECK(fd >= 0 && stat(path, &named) == 0);
+  CHECK(fstatat(fd, "", &st, AT_EMPTY_PATH) == 0 && st.st_ino == named.st_ino && st.st_size == named.st_size);
+  CHECK(statx(fd, "", AT_EMPTY_PATH, STATX_BASIC_STATS, &sx) == 0 && sx.stx_ino == named.st_ino);
+#if defined(__x86_64__)
+  CHECK(old_fstatat == NULL || (old_fstatat(1, fd, "", &st, AT_EMPTY_PATH) == 0 && st.st_ino == named.st_ino && st.st_mode == named.st_mode));
+#endif
+  return close(fd);
+}
+
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"mode", check_mode}, {"times", check_times}, {"owner", check_owner}, {"attribute", check_attribute}, {"file_system", check_file_system},
-                                        {"flags", check_flags}, {"name", check_name}, {"run", check_run}, {"sent", check_sent}, {"cloned", check_cloned}, {"written", check_written}, {"renamed", check_renamed}, {"gone", check_gone}};
+                                        {"flags", check_flags}, {"name", check_name}, {"run", check_run}, {"sent", check_sent}, {"cloned", check_cloned}, {"written", check_written}, {"renamed", check_renamed}, {"gone", check_gone}, {"started", check_started}, {"spawned", check_spawned}, {"asked", check_asked}};
   if (argc < 2) return 64;
+  if (argc == 2 && strcmp(argv[1], "lock") == 0) return lock_stdin();
   umask(0);
+  self = argv[0];
   program = argv[1];
   return RUN_CHECKS(checks, argc, argv, 2);
 }

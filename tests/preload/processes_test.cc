@@ -118,7 +118,7 @@ TEST_F(PreloadProcessesTest, ThatKeepTheirRightsAreServedOn) {
 
 // What a fork made a copy in memory is the file for whoever does not read it (copied.c).
 TEST_F(PreloadProcessesTest, HaveTheFileBehindACopy) {
-  const char* const checks[] = {"mode", "times", "owner", "attribute", "file_system", "flags", "name", "run", "sent", "cloned", "written", "renamed", "gone"};
+  const char* const checks[] = {"mode", "times", "owner", "attribute", "file_system", "flags", "name", "run", "sent", "cloned", "written", "renamed", "gone", "started", "spawned", "asked"};
   for (const char* check : checks) {
     for (const std::string& path : {Of("program."), Twin("program.")}) {
       std::filesystem::copy_file("/bin/true", path + check);
