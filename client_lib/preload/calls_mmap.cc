@@ -16,14 +16,9 @@ TIERD_NEXT(void*, mmap, void*, size_t, int, int, int, off64_t)
 TIERD_NEXT(int, munmap, void*, size_t)
 TIERD_NEXT(void*, mremap, void*, size_t, size_t, int, ...)
 TIERD_NEXT(int, mprotect, void*, size_t, int)
+TIERD_NEXT(int, pkey_mprotect, void*, size_t, int, int)
 
 namespace {
-
-AddressRange RangeOf(const void* address, size_t length) {
-  constexpr std::uint64_t kPage = 4096;
-  const auto begin = reinterpret_cast<std::uintptr_t>(address);
-  return {begin, begin + (length + kPage - 1) / kPage * kPage};
-}
 
 // In a vfork child the table is the parent's, whose other threads run on: what the child unmaps of it keeps its leases.
 inline bool AnyHere() { return AnyMappings() && vfork_depth == 0; }
@@ -115,10 +110,19 @@ TIERD_EXPORT(void*, mremap, void* address, size_t old_length, size_t length, int
   return made;
 }
 
+namespace {
+void BeforeProtecting(const void* address, size_t length, int protection) {
+  if (!AnyHere()) return;
+  const tierd::client::KeepErrno keep;
+  ReplaceProtectedFrames(RangeOf(address, length), protection);
+}
+}  // namespace
+
 TIERD_EXPORT(int, mprotect, void* address, size_t length, int protection) {
-  if (AnyHere()) {
-    const tierd::client::KeepErrno keep;
-    ReplaceProtectedFrames(RangeOf(address, length), protection);
-  }
+  BeforeProtecting(address, length, protection);
   return Next_mprotect()(address, length, protection);
+}
+TIERD_EXPORT(int, pkey_mprotect, void* address, size_t length, int protection, int key) {
+  BeforeProtecting(address, length, protection);
+  return Next_pkey_mprotect()(address, length, protection, key);
 }

@@ -12,8 +12,6 @@
 #include <sys/time.h>
 #include <termios.h>
 
-#include <cstring>
-
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/materialise.h"
@@ -52,8 +50,6 @@ TIERD_NEXT(int, syncfs, int)
 TIERD_NEXT(long, fpathconf, int, int)
 TIERD_NEXT(ssize_t, fgetxattr, int, const char*, void*, size_t)
 TIERD_NEXT(ssize_t, flistxattr, int, char*, size_t)
-TIERD_NEXT(ssize_t, sendmsg, int, const msghdr*, int)
-TIERD_NEXT(int, sendmmsg, int, mmsghdr*, unsigned, int)
 TIERD_NEXT(int, sync_file_range, int, off64_t, off64_t, unsigned)
 TIERD_NEXT(ssize_t, getdents64, int, void*, size_t)
 TIERD_NEXT(int, ttyname_r, int, char*, size_t)
@@ -201,35 +197,3 @@ TIERD_EXPORT(int, lio_listio, int mode, aiocb* const* list, int count, sigevent*
   return Next_lio_listio()(mode, list, count, event);
 }
 TIERD_ALIAS(int, lio_listio64, lio_listio, int, aiocb* const*, int, sigevent*)
-
-// ---- descriptors sent to others --------------------------------------------------------------------------------------------
-
-namespace {
-
-// A copy in memory, of a file that cannot be had any more, is sent as it is: the receiver finds the bytes.
-void MaterialiseSent(const msghdr* message) {
-  if (message == nullptr || message->msg_control == nullptr || (OpenDescriptions() == 0 && !AnyCopies())) return;
-  auto* const head = const_cast<msghdr*>(message);
-  for (cmsghdr* part = CMSG_FIRSTHDR(head); part != nullptr; part = CMSG_NXTHDR(head, part)) {
-    if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (part->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd;
-      std::memcpy(&fd, CMSG_DATA(part) + i * sizeof fd, sizeof fd);
-      if (Emulate(fd)) (void)Materialise(fd, Conversion::kScmRights);
-      (void)MakeFile(fd);
-    }
-  }
-}
-
-}  // namespace
-
-TIERD_EXPORT(ssize_t, sendmsg, int fd, const msghdr* message, int flags) {
-  MaterialiseSent(message);
-  return Next_sendmsg()(fd, message, flags);
-}
-
-TIERD_EXPORT(int, sendmmsg, int fd, mmsghdr* messages, unsigned count, int flags) {
-  for (unsigned i = 0; i < count; ++i) MaterialiseSent(&messages[i].msg_hdr);
-  return Next_sendmmsg()(fd, messages, count, flags);
-}

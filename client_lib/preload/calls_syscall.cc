@@ -78,6 +78,10 @@ bool OnNumbers(long number, const Arguments& args, long* result) {
     case SYS_fgetxattr: *result = ::fgetxattr(args.Int(0), args.Path(1), args.At<void>(2), args.Size(3)); return true;
     case SYS_flistxattr: *result = ::flistxattr(args.Int(0), args.At<char>(1), args.Size(2)); return true;
     case SYS_fstat: *result = __real_fstat64(args.Int(0), args.At<struct stat>(1)); return true;
+    case SYS_vmsplice: *result = ::vmsplice(args.Int(0), args.At<const iovec>(1), args.Size(2), args.Unsigned(3)); return true;
+    case SYS_sendto:
+      *result = ::sendto(args.Int(0), args.At<const void>(1), args.Size(2), args.Int(3), args.At<const sockaddr>(4), static_cast<socklen_t>(args.a[5]));
+      return true;
     case SYS_sendmsg: *result = ::sendmsg(args.Int(0), args.At<const msghdr>(1), args.Int(2)); return true;
     case SYS_sendmmsg: *result = ::sendmmsg(args.Int(0), args.At<mmsghdr>(1), args.Unsigned(2), args.Int(3)); return true;
     case SYS_setrlimit: *result = ::setrlimit64(args.Int(0), args.At<const rlimit64>(1)); return true;
@@ -106,6 +110,7 @@ bool OnBytes(long number, const Arguments& args, long* result) {
     case SYS_mmap: *result = raw::Address(__real_mmap64(args.At<void>(0), args.Size(1), args.Int(2), args.Int(3), args.Int(4), args.a[5])); return true;
     case SYS_munmap: *result = __real_munmap(args.At<void>(0), args.Size(1)); return true;
     case SYS_mprotect: *result = ::mprotect(args.At<void>(0), args.Size(1), args.Int(2)); return true;
+    case SYS_pkey_mprotect: *result = ::pkey_mprotect(args.At<void>(0), args.Size(1), args.Int(2), args.Int(3)); return true;
     case SYS_mremap:
       *result = raw::Address(__real_mremap(args.At<void>(0), args.Size(1), args.Size(2), args.Int(3), args.At<void>(4)));
       return true;

@@ -20,6 +20,12 @@ struct AddressRange {
   std::uint64_t begin;
   std::uint64_t end;
 };
+// To the end of the last page.
+inline AddressRange RangeOf(const void* address, std::size_t length) {
+  constexpr std::uint64_t kPage = 4096;
+  const auto begin = reinterpret_cast<std::uintptr_t>(address);
+  return {begin, begin + (length + kPage - 1) / kPage * kPage};
+}
 
 // One mapping: the frames, one after the other from `address` on, and the addresses that still show them. Without frames (`count` 0): addresses that show a copy of some,
 // behind which there is nothing.

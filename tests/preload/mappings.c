@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -88,6 +89,10 @@ static int check_protection(void) {
     CHECK(private[page] == 7 && private[3 * page - 1] == 7);
     CHECK(shows(private, number, 0, page, 4) && shows(private + 3 * page, number, 3 * page, bytes - 3 * page, 4) && shows(shared, number, 0, bytes, 4));
     CHECK(madvise(private, 5 * page, MADV_DONTNEED) == 0 && shows(private, number, 0, bytes, 4));
+    char *keyed = map_file(number, PROT_READ, MAP_PRIVATE);
+    CHECK(keyed != MAP_FAILED && pkey_mprotect(keyed + page, page, PROT_READ | PROT_WRITE, -1) == 0);
+    keyed[page] = 7;
+    CHECK(shows(keyed, number, 0, page, 4) && shows(keyed + 2 * page, number, 2 * page, bytes - 2 * page, 4) && munmap(keyed, bytes) == 0);
     CHECK(munmap(shared, bytes) == 0 && munmap(private, bytes) == 0);
   }
   return 0;
@@ -391,10 +396,54 @@ static int check_sent(void) {
   return 0;
 }
 
+/* The same of what the kernel was given without its being copied, whatever becomes of the mapping that it lay in. */
+static int give_pages(int way, int from, const char *pages, size_t bytes) {
+  struct iovec part = {(char *)pages, bytes};
+  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+  switch (way) {
+    case 0: return (int)vmsplice(from, &part, 1, 0);
+    case 1: return (int)syscall(SYS_vmsplice, from, &part, 1, 0);
+    case 2: return (int)send(from, pages, bytes, MSG_ZEROCOPY);
+    case 3: return (int)sendto(from, pages, bytes, MSG_ZEROCOPY, NULL, 0);
+    case 4: return (int)syscall(SYS_sendto, from, pages, bytes, MSG_ZEROCOPY, NULL, 0);
+    default: return (int)sendmsg(from, &message, MSG_ZEROCOPY);
+  }
+}
+static int check_given(void) {
+  enum { count = 6, bytes = 32 << 10 };
+  static char data[1 << 20];
+  int ends[count][2];
+  for (int i = 0; i < count; ++i) {
+    const int one = 1;
+    int fd = open_file(10 + i);
+    char *map = mmap(NULL, sizeof data, PROT_READ, MAP_SHARED, fd, 0);
+    CHECK(map != MAP_FAILED && close(fd) == 0 && (i < 2 ? pipe(ends[i]) : tcp_pair(ends[i])) == 0);
+    if (i >= 2 && setsockopt(ends[i][1], SOL_SOCKET, SO_ZEROCOPY, &one, sizeof one) != 0) perror("no MSG_ZEROCOPY");
+    CHECK(give_pages(i, ends[i][1], map + 5 * page, bytes) == bytes && shows(map, 10 + i, 0, sizeof data, page) && munmap(map, sizeof data) == 0);
+  }
+  for (int round = 0; round < 2; ++round) {
+    for (int i = 0; i < count; ++i) {
+      int fd = open_file(10 + i);
+      for (size_t at = 0; at + sizeof data <= big_bytes; at += sizeof data) CHECK(pread(fd, data, sizeof data, (off_t)at) == sizeof data && shows(data, 10 + i, at, sizeof data, page));
+      close(fd);
+    }
+  }
+  for (int i = 0; i < count; ++i) {
+    for (size_t got = 0; got < bytes;) {
+      const ssize_t more = read(ends[i][0], data + got, bytes - got);
+      CHECK(more > 0);
+      got += (size_t)more;
+    }
+    if (!shows(data, 10 + i, 5 * page, bytes, 4)) printf("way %d\n", i);
+    CHECK(shows(data, 10 + i, 5 * page, bytes, 4) && close(ends[i][0]) == 0 && close(ends[i][1]) == 0);
+  }
+  return 0;
+}
+
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"dropped", check_dropped}, {"protection", check_protection}, {"replaced", check_replaced},
                                         {"resized", check_resized}, {"grown", check_grown}, {"grown_parts", check_grown_parts}, {"holes", check_holes}, {"touched", check_touched}, {"again", check_again}, {"churn", check_churn}, {"forks", check_forks},
-                                        {"sent", check_sent}, {"inherited_fork", check_inherited_fork},
+                                        {"sent", check_sent}, {"given", check_given}, {"inherited_fork", check_inherited_fork},
                                         {"inherited_bare_fork", check_inherited_bare_fork}, {"inherited_clone", check_inherited_clone}};
   if (argc < 2) return 64;
   directory = argv[1];

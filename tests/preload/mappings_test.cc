@@ -17,6 +17,16 @@ class PreloadMappingsTest : public PreloadTest {
     Write(Of("middle"), Words(2, 1'000'000));
     for (std::uint32_t i = 0; i < 6; ++i) Write(Of("big" + std::to_string(i)), Words(10 + i, 10'000'000));
   }
+  // In which what is read takes the place of what was.
+  void StartSmallDaemon() {
+    DaemonProcess::Options options;
+    options.source = source_;
+    options.ssd = "off";
+    options.ram = "48 MiB";
+    options.more = kTrustStamps;
+    options.more.insert(options.more.end(), {"--policy", "lru"});
+    ASSERT_TRUE(daemon_.Start(options)) << daemon_.output();
+  }
 };
 
 TEST_F(PreloadMappingsTest, BehaveAsThoseOfAnyFile) {
@@ -65,15 +75,15 @@ TEST_F(PreloadMappingsTest, WhatIsSentStaysWhatItWasWhileTheCacheIsTooSmall) {
   EXPECT_GE(served.report.value("opened", 0u), 6u) << served.report.dump();
 }
 
+TEST_F(PreloadMappingsTest, WhatTheKernelWasGivenStaysWhatItWasWhileTheCacheIsTooSmall) {
+  StartSmallDaemon();
+  const JobResult served = BareThenServed({PRELOAD_MAPPINGS, source_, "given"});
+  EXPECT_EQ(served.report.value("maps", 0u), 6u) << served.report.dump();
+}
+
 // HAZARDS 2.6.
 TEST_F(PreloadMappingsTest, WhatAChildInheritsStaysWhatItWasWhileTheCacheIsTooSmall) {
-  DaemonProcess::Options options;
-  options.source = source_;
-  options.ssd = "off";
-  options.ram = "48 MiB";
-  options.more = kTrustStamps;
-  options.more.insert(options.more.end(), {"--policy", "lru"});
-  ASSERT_TRUE(daemon_.Start(options)) << daemon_.output();
+  StartSmallDaemon();
   for (const char* check : {"inherited_bare_fork", "inherited_clone", "inherited_fork"}) {
     SCOPED_TRACE(check);
     const JobResult served = BareThenServed({PRELOAD_MAPPINGS, source_, check});
