@@ -20,6 +20,7 @@ TIERD_NEXT(wint_t, ungetwc, wint_t, FILE*)
 TIERD_NEXT(wchar_t*, fgetws, wchar_t*, int, FILE*)
 TIERD_NEXT(wchar_t*, fgetws_unlocked, wchar_t*, int, FILE*)
 TIERD_NEXT(wchar_t*, __fgetws_chk, wchar_t*, size_t, int, FILE*)
+TIERD_NEXT(wchar_t*, __fgetws_unlocked_chk, wchar_t*, size_t, int, FILE*)
 TIERD_NEXT(int, vfwscanf, FILE*, const wchar_t*, va_list)
 TIERD_NEXT(int, __isoc99_vfwscanf, FILE*, const wchar_t*, va_list)
 TIERD_NEXT(int, __isoc23_vfwscanf, FILE*, const wchar_t*, va_list)  // glibc 2.38 and later: what programs compiled there call
@@ -87,6 +88,10 @@ TIERD_EXPORT(wchar_t*, fgetws_unlocked, wchar_t* text, int room, FILE* stream) {
 TIERD_EXPORT(wchar_t*, __fgetws_chk, wchar_t* text, size_t size, int room, FILE* stream) {
   MakeLibcStream(stream);
   return Next___fgetws_chk()(text, size, room, stream);
+}
+TIERD_EXPORT(wchar_t*, __fgetws_unlocked_chk, wchar_t* text, size_t size, int room, FILE* stream) {
+  MakeLibcStream(stream);
+  return Next___fgetws_unlocked_chk()(text, size, room, stream);
 }
 TIERD_EXPORT(int, vfwscanf, FILE* stream, const wchar_t* format, va_list arguments) {
   MakeLibcStream(stream);

@@ -74,10 +74,11 @@ static int scan(int (*how)(FILE *, const wchar_t *, va_list), FILE *stream, cons
   va_end(list);
   return count;
 }
-static int check_wide(void) { /* converts four */
+static int check_wide(void) { /* converts five */
   typedef int Scan(FILE *, const wchar_t *, va_list);
   FUNCTION(fwscanf, int, FILE *, const wchar_t *, ...);
   FUNCTION(__fgetws_chk, wchar_t *, wchar_t *, size_t, int, FILE *);
+  FUNCTION(__fgetws_unlocked_chk, wchar_t *, wchar_t *, size_t, int, FILE *);
   Scan *const scans[] = {(Scan *)look_up("vfwscanf"), (Scan *)look_up("__isoc99_vfwscanf")};
   NAMED(words, "words");
   wchar_t line[20];
@@ -90,6 +91,7 @@ static int check_wide(void) { /* converts four */
   FILE *f = fopen(words, "r");
   CHECK(f != NULL && fwscanf(f, L"%d", &one) == 1 && one == 12 && fclose(f) == 0);
   CHECK((f = fopen(words, "r")) != NULL && __fgetws_chk(line, 20, 20, f) == line && wcscmp(line, L"12 34\n") == 0 && fclose(f) == 0);
+  CHECK((f = fopen(words, "r")) != NULL && __fgetws_unlocked_chk(line, 20, 20, f) == line && wcscmp(line, L"12 34\n") == 0 && fclose(f) == 0);
   return 0;
 }
 
