@@ -279,8 +279,8 @@ other nodes are seen within the staleness bound of the data set.""")),
         ("COVERED", "\n".join(covered)),
         ("CONVERSIONS", prose("Counted in the report by reason: " + ", ".join(f"`{reason}`" for reason in reasons) + ".")),
         ("NOTES", prose("""
-Real from the start are: files opened with other flags than those listed; all files of a process that has loaded liburing or libaio or entered cuFile, whose descriptors leave the
-library's sight; what is opened while 0, 1 or 2 is free; files that the process has open for writing.
+Real from the start are: files opened with other flags than those listed; all files of a process that has loaded liburing, libaio or a library with Go's runtime, or entered cuFile, whose
+descriptors leave the library's sight; what is opened while 0, 1 or 2 is free; files that the process has open for writing.
 
 A name that goes through symbolic links is served, too: below a source, and from outside (~/data -> /pfs/data), where the library learns a link from one of the first files or directories
 that are opened through it. A link that is changed is seen at once; another one that it leads through, changed by another process, within the staleness bound of the data set. Calls that

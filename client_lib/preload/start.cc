@@ -33,12 +33,37 @@ bool IsOn(const char* name) {
   return value != nullptr && value[0] != '\0' && std::strcmp(value, "0") != 0;
 }
 
+bool IsLoaded(const dl_phdr_info& info, const ElfW(Phdr)& part) {
+  for (int i = 0; i < info.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = info.dlpi_phdr[i];
+    if (segment.p_type == PT_LOAD && part.p_vaddr >= segment.p_vaddr && part.p_vaddr - segment.p_vaddr + part.p_memsz <= segment.p_filesz) return true;
+  }
+  return false;
+}
+
+// A note that Go's linker leaves in whatever has its runtime, which makes system calls of its own.
+bool HasGoRuntime(const dl_phdr_info& info) {
+  constexpr ElfW(Word) kBuildId = 4;
+  constexpr auto up = [](std::uint64_t bytes) { return (bytes + 3) / 4 * 4; };
+  for (int i = 0; i < info.dlpi_phnum; ++i) {
+    const ElfW(Phdr)& segment = info.dlpi_phdr[i];
+    if (segment.p_type != PT_NOTE || !IsLoaded(info, segment)) continue;
+    const auto* const begin = reinterpret_cast<const char*>(info.dlpi_addr + segment.p_vaddr);
+    ElfW(Nhdr) note;
+    for (std::uint64_t at = 0; at + sizeof note <= segment.p_memsz; at += sizeof note + up(note.n_namesz) + up(note.n_descsz)) {
+      std::memcpy(&note, begin + at, sizeof note);
+      if (note.n_type == kBuildId && note.n_namesz == 4 && at + sizeof note + 4 <= segment.p_memsz && std::memcmp(begin + at + sizeof note, "Go\0", 4) == 0) return true;
+    }
+  }
+  return false;
+}
+
 // Libraries that give descriptors to the kernel without our seeing it. (cuFile is loaded by every PyTorch with CUDA, and hardly ever used: its entrances are enough.)
 int LookAtLibrary(dl_phdr_info* info, size_t, void*) {
-  for (const char* name : {"liburing.so", "libaio.so"}) {
-    if (std::strstr(info->dlpi_name, name) != nullptr) process.real_from_now.store(true, std::memory_order_seq_cst);
-  }
-  return 0;
+  bool found = HasGoRuntime(*info);
+  for (const char* name : {"liburing.so", "libaio.so"}) found = found || std::strstr(info->dlpi_name, name) != nullptr;
+  if (found) process.real_from_now.store(true, std::memory_order_seq_cst);
+  return found ? 1 : 0;
 }
 
 // How often a library has been loaded so far; of the first one only.

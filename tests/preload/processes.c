@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <aio.h>
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -174,6 +175,21 @@ static int check_cufile(void) {
 }
 #endif
 
+/* So does a library with Go's runtime, which is seen as soon as a file is opened after its loading. */
+#ifdef WITH_GO
+static int check_go(void) {
+  char bytes[4];
+  int fd = open_at_second(O_CLOEXEC);
+  void *library = dlopen(WITH_GO, RTLD_NOW);
+  CHECK(fd >= 0 && library != NULL);
+  long (*const go_read)(int, void *, long) = (long (*)(int, void *, long))dlsym(library, "go_read");
+  int next = open_at_second(O_CLOEXEC);
+  CHECK(go_read != NULL && next >= 0);
+  CHECK(go_read(fd, bytes, 4) == 4 && *(uint32_t *)bytes == 1 && go_read(next, bytes, 4) == 4 && *(uint32_t *)bytes == 1);
+  return close(fd) | close(next);
+}
+#endif
+
 /* ---- names and flags ---- */
 
 /* Appending: the flag is there, and what is appended is read at once. */
@@ -324,6 +340,9 @@ int main(int argc, char **argv) {
                                         {"sent", check_sent}, {"aio", check_aio}, {"append", check_append}, {"links", check_links}, {"relinked", check_relinked}, {"storm", check_storm},
 #ifdef WITH_CUFILE
                                         {"cufile", check_cufile},
+#endif
+#ifdef WITH_GO
+                                        {"go", check_go},
 #endif
   };
   if (argc < 3) return 64;

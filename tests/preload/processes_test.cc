@@ -39,6 +39,9 @@ TEST_F(PreloadProcessesTest, AreGivenWhatTheyWouldBeGivenBare) {
 #ifdef WITH_CUFILE
                {"cufile", "io_uring", 1, 1},
 #endif
+#ifdef WITH_GO
+               {"go", "io_uring", 1, 1},
+#endif
   };
   for (const auto& c : cases) {
     SCOPED_TRACE(c.check);
