@@ -42,7 +42,7 @@ inline int CloseHere(int fd) {
   if (raw::IsOwn(fd)) [[unlikely]] return Result(-EBADF);  // the core's: to the application it is not open
   ForgetDirectory(fd);
   ForgetCopy(fd);
-  if (fd < 3 || IsWriter(fd)) return CloseWatched(fd);
+  if (fd < 3 || MayBeWriter(fd)) return CloseWatched(fd);
   if (static_cast<unsigned>(fd) < raw::kWatched) raw::noted[fd].store(0, std::memory_order_relaxed);
   return Next_close()(fd);
 }
@@ -85,6 +85,9 @@ int CloseRange(unsigned first, unsigned last, unsigned flags) {
     else if (IsWriter(number)) CloseWatched(number);
     ForgetDirectory(number);
     ForgetCopy(number);
+  }
+  for (int fd = HighestWriterBeyond(); fd >= static_cast<int>(raw::kWatched) && (flags & CLOSE_RANGE_CLOEXEC) == 0; --fd) {
+    if (static_cast<unsigned>(fd) >= first && static_cast<unsigned>(fd) <= last && MayBeWriter(fd)) CloseWatched(fd);
   }
   if (first < 3) process.standard_free.store(true, std::memory_order_relaxed);
   unsigned begin = first;

@@ -8,12 +8,12 @@
 
 namespace tierd::preload {
 
-// Why a descriptor of ours became a real one, in place.
+// Why a descriptor of ours became a real one, in place; kFailed: it should have, and stayed ours.
 enum class Conversion : std::uint32_t {
-  kFork, kSpawn, kExec, kDup, kFcntl, kIoctl, kStdio, kScmRights, kAttributes, kAio, kReadFlags, kRings, kReopened, kSyscall, kChanged, kCount
+  kFork, kSpawn, kExec, kDup, kFcntl, kIoctl, kStdio, kScmRights, kAttributes, kAio, kReadFlags, kRings, kReopened, kSyscall, kChanged, kFailed, kCount
 };
 inline constexpr const char* kConversionNames[] = {"fork",       "spawn",      "exec", "dup",        "fcntl", "ioctl",
-                                                   "stdio", "scm_rights", "attributes", "aio", "read_flags", "io_uring", "reopened", "syscall", "changed"};
+                                                   "stdio", "scm_rights", "attributes", "aio", "read_flags", "io_uring", "reopened", "syscall", "changed", "failed"};
 static_assert(sizeof kConversionNames / sizeof *kConversionNames == static_cast<std::size_t>(Conversion::kCount));
 
 // Why a file below a source was opened for real from the start.

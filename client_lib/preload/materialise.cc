@@ -19,8 +19,8 @@ namespace {
 
 // Numbers that are kept so that a conversion finds one when the process has used up all of its own: a read must not fail with EMFILE. What is spent is put back at
 // the end of the conversion, when there is a number more again.
-constexpr int kReserve = 4;
-constinit std::atomic<int> reserve[kReserve] = {-1, -1, -1, -1};
+constexpr int kReserve = 8;  // HAZARDS 3
+constinit std::atomic<int> reserve[kReserve] = {-1, -1, -1, -1, -1, -1, -1, -1};
 constinit std::atomic<bool> reserve_made{false};
 
 void FillReserve() {
@@ -123,7 +123,9 @@ bool Convert(Description& d, const char* path, Conversion why, Version version =
   const int fd = RealDescriptor(d, opened, copies ? CopyUse::kShared : CopyUse::kAlone);
   if (fd < 0) {
     GiveWordBack(d, word);
-    return copies && Convert(d, path, why, version, false);  // no memory for it: the source, then
+    if (copies) return Convert(d, path, why, version, false);  // no memory for it: the source, then
+    Count(Conversion::kFailed);
+    return false;
   }
   if (OffsetOf(word) != 0) raw::Call(SYS_lseek, fd, static_cast<long>(OffsetOf(word)), SEEK_SET);
   // A number that cannot be replaced (the limit is lower by now) stays ours.
@@ -142,6 +144,7 @@ bool Convert(Description& d, const char* path, Conversion why, Version version =
   d.word.store(left == 0 ? MakeWord(State::kReal, 0, 0) : MakeWord(State::kCached, left, OffsetOf(word)), std::memory_order_release);
   for (std::uint32_t i = 0; i < taken; ++i) Using::Leave(d);
   if (taken != 0) Count(why);
+  if (left != 0) Count(Conversion::kFailed);
   return left == 0;
 }
 

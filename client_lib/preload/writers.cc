@@ -21,8 +21,8 @@ constinit std::atomic<std::uint64_t> writers[kNumbers / 64] = {};
 constinit std::atomic<std::uint64_t> inode_of[kNumbers] = {};
 constinit std::atomic<FILE*> stream_of[kNumbers] = {};
 constinit std::atomic<std::uint32_t> writer_count{0};
-// One with a number beyond: nobody sees its close, so any file may be being written from now on.
-constinit std::atomic<bool> unwatched{false};
+// The highest one beyond; 0: there was none. Which file it is nobody remembers, so any may be being written from now on. Its close asks the kernel.
+constinit std::atomic<int> highest_beyond{0};
 
 // Files that were changed here by one of several names; the latest ones, the staleness bound holds for those before.
 constexpr std::uint32_t kManyNamed = 64;
@@ -31,7 +31,8 @@ constinit std::atomic<std::uint32_t> many_named_count{0};
 
 void Mark(int fd, std::uint64_t inode) {
   if (fd >= kNumbers) {
-    unwatched.store(true, std::memory_order_relaxed);
+    for (int highest = highest_beyond.load(std::memory_order_relaxed); fd > highest && !highest_beyond.compare_exchange_weak(highest, fd, std::memory_order_relaxed);) {
+    }
     writer_count.fetch_add(1, std::memory_order_acq_rel);
     return;
   }
@@ -43,7 +44,11 @@ void Mark(int fd, std::uint64_t inode) {
 
 bool IsRegular(int fd, struct stat& st) { return raw::Stat(fd, st) == 0 && S_ISREG(st.st_mode); }
 
+// What is written to by that number; of one beyond only the name tells whether it is a source's.
+bool NameOfWriter(int fd, client::PathText& text) { return NameOfDescriptor(fd, text) && (fd < kNumbers || NameInSource(text)); }
+
 void Flush(int fd) {
+  if (fd >= kNumbers) return;
   FILE* stream = stream_of[fd].load(std::memory_order_acquire);
   if (fd == 1) stream = stdout;
   if (fd == 2) stream = stderr;
@@ -56,6 +61,9 @@ template <typename Visit>
 void ForEachWriter(Visit visit) {
   for (int word = 0; word < kNumbers / 64; ++word) {
     for (std::uint64_t bits = writers[word].load(std::memory_order_acquire); bits != 0; bits &= bits - 1) visit(word * 64 + __builtin_ctzll(bits));
+  }
+  for (int fd = kNumbers; fd <= HighestWriterBeyond(); ++fd) {
+    if (MayBeWriter(fd)) visit(fd);
   }
 }
 
@@ -78,6 +86,14 @@ bool IsWriter(int fd) {
   return fd >= 0 && fd < kNumbers && (writers[fd / 64].load(std::memory_order_relaxed) >> (fd % 64) & 1) != 0;
 }
 
+int HighestWriterBeyond() { return highest_beyond.load(std::memory_order_relaxed); }
+
+bool MayBeWriter(int fd) {
+  if (fd < kNumbers || fd > HighestWriterBeyond()) return IsWriter(fd);
+  const long flags = raw::Call(SYS_fcntl, fd, F_GETFL);
+  return flags >= 0 && (flags & O_ACCMODE) != O_RDONLY && (flags & O_PATH) == 0;
+}
+
 void ForgetWriter(int fd) {
   if (!IsWriter(fd)) return;
   const std::uint64_t bit = std::uint64_t{1} << (fd % 64);
@@ -86,7 +102,11 @@ void ForgetWriter(int fd) {
 }
 
 void NoteCopy(int from, int to) {
-  if (to >= 0 && IsWriter(from)) Mark(to, inode_of[from].load(std::memory_order_acquire));
+  if (to < 0 || !MayBeWriter(from)) return;
+  if (from < kNumbers) return Mark(to, inode_of[from].load(std::memory_order_acquire));
+  struct stat st;
+  Room name;
+  if (IsRegular(from, st) && (name.Get() == nullptr || NameOfWriter(from, *name.Get()))) Mark(to, st.st_ino);
 }
 
 void NoteStream(int fd, FILE* stream) {
@@ -106,21 +126,23 @@ bool AnyWriters() { return writer_count.load(std::memory_order_relaxed) != 0; }
 
 bool BeingWritten(std::uint64_t inode) {
   if (!AnyWriters()) return false;
-  bool found = unwatched.load(std::memory_order_relaxed);
+  if (HighestWriterBeyond() != 0) return true;
+  bool found = false;
   for (const auto& one : many_named) found = found || one.load(std::memory_order_acquire) == inode;
   ForEachWriter([&](int fd) { found = found || inode_of[fd].load(std::memory_order_acquire) == inode; });
   return found;
 }
 
 ClosingWriter::ClosingWriter(int fd) : fd_(fd) {
-  if (!IsWriter(fd)) return;
-  held_ = ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_) == 0;
-  inode_ = inode_of[fd].load(std::memory_order_acquire);
   struct stat st;
-  if (IsRegular(fd, st) && st.st_nlink > 1) NoteOtherNames(st.st_ino);  // it may have got them since
+  if (!MayBeWriter(fd) || (fd >= kNumbers && !IsRegular(fd, st))) return;
+  held_ = ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_) == 0;
   client::PathText* const text = name_.Get();
   if (text == nullptr) TellEverything();
-  writer_ = text != nullptr && NameOfDescriptor(fd, *text);
+  writer_ = text != nullptr && NameOfWriter(fd, *text);
+  if (fd < kNumbers) inode_ = inode_of[fd].load(std::memory_order_acquire);
+  else if (!writer_) return;
+  if (IsRegular(fd, st) && st.st_nlink > 1) NoteOtherNames(st.st_ino);  // it may have got them since
   ForgetWriter(fd);  // before the close: afterwards the number may be another thread's
 }
 
@@ -135,7 +157,7 @@ void ClosingWriter::Tell() {
 }
 
 void ClosingWriter::Undo() {
-  if (writer_) Mark(fd_, inode_);
+  if (writer_ && fd_ < kNumbers) Mark(fd_, inode_);
 }
 
 // ---- a process's life ------------------------------------------------------------------------------------------------------
@@ -157,7 +179,7 @@ namespace {
 
 void TellWriter(int fd) {
   Room name;
-  if (name.Get() != nullptr && NameOfDescriptor(fd, *name.Get())) TellChange(name.Get()->text, false);
+  if (name.Get() != nullptr && NameOfWriter(fd, *name.Get())) TellChange(name.Get()->text, false);
 }
 
 }  // namespace

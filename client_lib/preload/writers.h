@@ -1,7 +1,7 @@
 // Descriptors that this process has open for writing below a source. Read-your-writes: what they change is told to the daemon when one is opened and again when it is
 // closed, under the name the kernel has for it; while one is open here, this process reads that file from the source. Descriptors of ours that are open of it become real.
 //
-// Known by number: the bit says that it is one, the word beside it which file. Any thread. errno is left alone. Nothing for readers.
+// Known by number: the bit says that it is one, the word beside it which file; beyond the numbers that are watched (4,096) the kernel is asked when one is closed. Any thread. errno is left alone. Nothing for readers.
 #pragma once
 
 #include <stdio.h>
@@ -17,6 +17,9 @@ namespace tierd::preload {
 // A descriptor was opened for writing by this call: if it is a file below a source, remembers it and tells.
 void NoteWriter(int fd);
 bool IsWriter(int fd);
+// The same, and those that may be one with a number that is not watched: open for writing, of whatever file. From there on to the highest that there was; 0: there was none.
+bool MayBeWriter(int fd);
+int HighestWriterBeyond();
 // A number that names another file by now.
 void ForgetWriter(int fd);
 // The number names the same file as `from` from now on.

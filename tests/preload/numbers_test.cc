@@ -42,7 +42,7 @@ struct NumberCase {
 
 TEST_F(PreloadNumbersTest, AreWhatProgramsMakeOfThem) {
   for (const NumberCase& c : std::initializer_list<NumberCase>{{"lowest", 3}, {"taken", 0}, {"taken", 0, "4096"}, {"refused", 0}, {"unshared", 1}, {"locks", -1},
-                                                               {"limit", -1}, {"lowered", 6}, {"not_lowered", 0}, {"limit_refused", 1}, {"lowered_behind", 0},
+                                                               {"limit", -1}, {"lowered", 6}, {"not_lowered", 0}, {"limit_refused", 1}, 
                                                                {"exhausted", 12}, {"poll", 0}, {"behind", 0}, {"shared_memory", 1}, {"cloned", 0}, {"not_sent", 0}, {"closed", 0}, {"closed", 0, "4096"}}) {
     SCOPED_TRACE(c.check);
     const JobResult served = Run(PRELOAD_NUMBERS, c.limit, c.check);
@@ -51,6 +51,20 @@ TEST_F(PreloadNumbersTest, AreWhatProgramsMakeOfThem) {
       EXPECT_EQ(served.Sum("conversions"), static_cast<std::uint64_t>(c.conversions)) << served.report.dump();
     }
   }
+}
+
+// What should have become real and could not is counted.
+TEST_F(PreloadNumbersTest, StayWhatTheyAreWhereTheyCannotBecomeReal) {
+  const JobResult served = Run(PRELOAD_NUMBERS, "1500", "lowered_behind");
+  EXPECT_EQ(served.report.value("opened", 0u), 1u) << served.report.dump();
+  EXPECT_GT(served.Of("conversions", "failed"), 0u) << served.report.dump();
+  EXPECT_EQ(served.Of("conversions", "failed"), served.Sum("conversions")) << served.report.dump();
+}
+
+// However high they are: an opening and two closings each, and one more of the copy.
+TEST_F(PreloadNumbersTest, OfWritersAreToldOfWhenTheyAreClosed) {
+  const JobResult served = Run(PRELOAD_NUMBERS, "8192", "high_writers");
+  EXPECT_EQ(served.report.value("invalidations", 0u), 4u * 3u + 1u + 1u) << served.report.dump();
 }
 
 // Where a call is a cancellation point, a hit is one.
