@@ -173,10 +173,10 @@ TIERD_EXPORT(ssize_t, splice, int from, off64_t* from_offset, int to, off64_t* t
 
 namespace {
 
-// The cache decides what stays; a wish to have more of a file soon is passed on.
+// The cache decides what stays; a wish to have more of a file soon is passed on, once: it is for all of it.
 int AdviseOurs(int fd, bool soon) {
   const Using use(fd);
-  if (!use || !soon || use->whole) return 0;
+  if (!use || !soon || use->whole || use->advised.exchange(true, std::memory_order_relaxed)) return 0;
   const char* const path = use->path;
   (void)tier_prefetch(nullptr, &path, 1, 0);
   return 0;

@@ -163,6 +163,7 @@ Description* NewDescription(int* fd) {
     d.generation.store((d.generation.load(std::memory_order_relaxed) + 1) & 0x3fffff, std::memory_order_relaxed);
     d.source.store(-1, std::memory_order_relaxed);
     d.noted.store(0, std::memory_order_relaxed);
+    d.advised.store(false, std::memory_order_relaxed);
     d.posix_locks.store(false, std::memory_order_relaxed);
     d.looked_ns.store(client::CoarseNs(), std::memory_order_relaxed);
     AddToOwn(open_count, std::uint32_t{1});

@@ -58,6 +58,7 @@ struct Description {
   // Any thread.
   std::atomic<std::uint8_t> tier;           // where the bytes came from, until the first read has counted it
   std::atomic<std::uint32_t> noted;         // 1: in the access ring
+  std::atomic<bool> advised;                // all of it was asked for ahead
   std::atomic<bool> posix_locks;            // taken through the source's descriptor
   std::atomic<std::int64_t> looked_ns;      // when it was last known that the file is still of this version
   std::atomic<int> source;                  // descriptor of the source, for what only that can do; -1

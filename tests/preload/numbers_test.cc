@@ -98,7 +98,7 @@ TEST_F(PreloadNumbersTest, AreFoundByEveryName) {
     int conversions;
     const char* counter;  // what must have come from the cache
     unsigned at_least;
-  } cases[] = {{"reopened", 20, "opened", 20}, {"placeholder", 1, "opened", 2}, {"by_hand", 0, "opened", 2}, {"by_hand_rare", 1, "opened", 1}, {"access", 0, "stats", 4},
+  } cases[] = {{"reopened", 20, "opened", 20}, {"placeholder", 1, "opened", 2}, {"escaped", 0, "opened", 1}, {"by_hand", 0, "opened", 2}, {"by_hand_rare", 1, "opened", 1}, {"access", 0, "stats", 4},
                {"links", 0, "opened", 2}, {"listings", 0, "listings", 1}, {"made", 0, "listings", 2}, {"changes_by_hand", -1, "stats", 20}, {"exchanged", 0, "opened", 4}, {"deleted", 0, "opened", 2}, {"fdopen", 0, "opened", 2}, {"streams", 1, "opened", 3}};
   for (const auto& c : cases) {
     SCOPED_TRACE(c.check);
@@ -219,6 +219,28 @@ TEST_F(PreloadNumbersTest, OpenBeforeTheProcessChangesTheFileShowTheChange) {
   EXPECT_EQ(served.code, 0) << served.output;
   EXPECT_EQ(served.report.value("opened", 0u), 10u) << served.report.dump();
   EXPECT_EQ(served.Of("conversions", "changed"), 10u) << served.report.dump();
+}
+
+// What is asked for ahead of a large file is all of it, once for each opening, in whatever pieces it is asked for.
+TEST_F(PreloadNumbersTest, AreAskedForAheadOnce) {
+  const std::size_t before = daemon_.Control("GET", "/v1/jobs")["jobs"].size();
+  std::size_t expected = before;
+  for (const char* ask : {"os.posix_fadvise(fd,i*4096,4096,os.POSIX_FADV_WILLNEED)", "libc.readahead(fd,ctypes.c_long(i*4096),4096)"}) {
+    SCOPED_TRACE(ask);
+    const std::string name = "large" + std::to_string(expected);
+    Both(name, Content(name, 9'000'000));
+    const std::string program = std::string("import ctypes,os,sys\nlibc=ctypes.CDLL(None); fd=os.open(sys.argv[1],os.O_RDONLY); os.read(fd,1)\n") +
+                                "for i in range(50): assert not " + ask + "\nos.posix_fadvise(fd,0,0,os.POSIX_FADV_RANDOM)";
+    const JobResult served = RunJob({"/usr/bin/python3", "-c", program, Of(name)}, job_);
+    EXPECT_EQ(served.code, 0) << served.output;
+    EXPECT_EQ(served.report.value("opened", 0u), 1u) << served.report.dump();
+    EXPECT_EQ(daemon_.Control("GET", "/v1/jobs")["jobs"].size(), ++expected);
+    // What nobody has read comes all the same.
+    EXPECT_TRUE(Eventually(20'000, [&] { return daemon_.Status()["jobs_running"] == 0; }));
+    const JobResult all = RunJob({"cmp", Of(name), Twin(name)}, job_);
+    EXPECT_EQ(all.code, 0) << all.output;
+    EXPECT_EQ(all.Of("bytes", "source"), 0u) << all.report.dump();
+  }
 }
 
 // A file has changed by all its names, though the daemon hears of one.

@@ -101,6 +101,26 @@ static int check_vfork(void) { /* dup2 and exec in the child, as CPython's subpr
   return close(fd);
 }
 
+/* By shells: the number stands in their line. */
+static const char *shell_line(int fd, int closed) {
+  static char line[9000];
+  snprintf(line, sizeof line, "'%s' '%s' inherited %d %d", self, path, fd, closed);
+  return line;
+}
+static int check_system(void) {
+  int fd = open_at_second(0), closed = open_at_second(O_CLOEXEC);
+  CHECK(fd >= 0 && closed >= 0 && system(shell_line(fd, closed)) == 0);
+  CHECK(lseek(fd, 0, SEEK_CUR) == size); /* shared with the child */
+  return !reads(closed, 1) | close(fd) | close(closed);
+}
+static int check_popen(void) {
+  int fd = open_at_second(0), closed = open_at_second(O_CLOEXEC);
+  FILE *pipe = popen(shell_line(fd, closed), "r");
+  CHECK(fd >= 0 && closed >= 0 && pipe != NULL && pclose(pipe) == 0);
+  CHECK(lseek(fd, 0, SEEK_CUR) == size);
+  return !reads(closed, 1) | close(fd) | close(closed);
+}
+
 /* ---- what others are given ---- */
 
 static int check_sent(void) { /* four: by sendmmsg to a process that knows nothing of us, in two messages, and by sendmsg */
@@ -337,6 +357,7 @@ static int check_storm(void) {
 
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"exec", check_exec}, {"fexec", check_fexec}, {"set_to_stay", check_set_to_stay}, {"spawn", check_spawn}, {"vfork", check_vfork},
+                                        {"system", check_system}, {"popen", check_popen},
                                         {"sent", check_sent}, {"aio", check_aio}, {"append", check_append}, {"links", check_links}, {"relinked", check_relinked}, {"storm", check_storm},
 #ifdef WITH_CUFILE
                                         {"cufile", check_cufile},

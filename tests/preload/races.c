@@ -184,7 +184,7 @@ static int race_clone(void) {
 }
 
 /* Signal handlers open, read, convert and close in the middle of everything. */
-static volatile sig_atomic_t handled, handler_wrong;
+static volatile sig_atomic_t handled, handler_wrong, current = -1;
 static void on_alarm(int number) {
   (void)number;
   int saved = errno;
@@ -193,6 +193,12 @@ static void on_alarm(int number) {
   if (fd < 0 || read(fd, &value, 4) != 4 || value != 0x80000000u) handler_wrong = 1;
   if (handled % 16 == 0 && dup2(fd, 80) == 80) close(80);
   close(fd);
+  /* What the program is reading, or converting, just now; it goes on where it was. */
+  if (current >= 0) {
+    const off_t at = lseek(current, 0, SEEK_CUR);
+    if (pread(current, &value, 4, 400) != 4 || value != 100) handler_wrong = 1;
+    if (at < 0 || read(current, &value, 4) != 4 || value != at / 4 || lseek(current, at, SEEK_SET) != at) handler_wrong = 1;
+  }
   ++handled;
   errno = saved;
 }
@@ -205,6 +211,7 @@ static int race_signals(void) {
   int wrong = 0;
   for (int round = 0; round < 3000 && !wrong; ++round) {
     int fd = open(path, O_RDONLY);
+    current = fd;
     uint32_t numbers[64];
     wrong = fd < 0 || read(fd, numbers, sizeof numbers) != sizeof numbers || numbers[63] != 63;
     if (round % 7 == 0) {
@@ -214,6 +221,7 @@ static int race_signals(void) {
     if (round % 11 == 0) wrong |= dup2(fd, 81) != 81 || close(81) != 0;
     void *p = malloc((size_t)round * 16);
     free(p);
+    current = -1;
     wrong |= close(fd) != 0;
   }
   setitimer(ITIMER_REAL, &never, NULL);
