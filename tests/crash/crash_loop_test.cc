@@ -27,7 +27,7 @@ constexpr bool kHaveKillPoints = true;
 constexpr bool kHaveKillPoints = false;
 #endif
 constexpr int kLifeMs = 900;        // longest life that ends at a random moment, counted from the start of the process
-constexpr int kPointMs = 2500;      // so long is waited for a kill point
+constexpr int kPointMs = 10'000;     // so long is waited for a kill point
 constexpr int kRecoverMs = 30'000;
 
 int FromEnvironment(const char* name, int otherwise) {
