@@ -1,9 +1,14 @@
 // Whole-file reads and stats: what arrives, what is refused, and what the stats say.
+#include <linux/magic.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <vector>
 
 #include "tests/io/engine_test_base.h"
 #include "tierd/io/file_access.h"
@@ -231,10 +236,34 @@ TEST_P(FileRead, DirectOrBufferedTheBytesAreTheSame) {
   }
 }
 
-TEST_P(FileRead, KeepsTheCacheWhenAsked) {
+// How much of the file is in the page cache, 0 to 1.
+double CachedPart(int fd, std::size_t size) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> pages((size + page - 1) / page);
+  void* const at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+  EXPECT_NE(at, MAP_FAILED);
+  EXPECT_EQ(::mincore(at, size, pages.data()), 0);
+  ::munmap(at, size);
+  const auto cached = std::count_if(pages.begin(), pages.end(), [](unsigned char flags) { return (flags & 1) != 0; });
+  return static_cast<double>(cached) / static_cast<double>(pages.size());
+}
+
+// What was read once is in a tier: a second copy would be memory that the training job has not got (DESIGN 4).
+TEST_P(FileRead, KeepsTheCacheOnlyWhenAsked) {
   MAKE_ENGINE();
-  const std::string bytes = WriteContent("file", 100'000);
+  constexpr std::size_t kSize = 100'000;
+  const std::string bytes = WriteContent("file", kSize);
+  const UniqueFd file(::open(Path("file").c_str(), O_RDONLY | O_CLOEXEC));
+  struct statfs fs {};
+  ASSERT_EQ(::fstatfs(file.get(), &fs), 0);
+  if (fs.f_type == TMPFS_MAGIC) GTEST_SKIP() << "files in memory are the page cache";
+  ASSERT_EQ(::fsync(file.get()), 0);  // what is not on the disk is not dropped
+  ASSERT_EQ(::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
+  ASSERT_EQ(CachedPart(file.get(), kSize), 0);
+  EXPECT_TRUE(Read("file").bytes == bytes);
+  EXPECT_EQ(CachedPart(file.get(), kSize), 0);
   EXPECT_TRUE(Read("file", 0, 0, [](FileReadRequest* request) { request->drop_cache = false; }).bytes == bytes);
+  EXPECT_EQ(CachedPart(file.get(), kSize), 1);
 }
 
 TEST_P(FileRead, LeavesNoDescriptor) {
