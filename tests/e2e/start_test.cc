@@ -192,6 +192,68 @@ TEST_F(StartTest, TheRigTellsHowADaemonEnded) {
   }
 }
 
+// Nothing but a source: directories of the user's, and a line that says where everything is.
+TEST_F(StartTest, WithoutAConfigurationItSaysWhereItIs) {
+  namespace fs = std::filesystem;
+  const std::string home = scratch.path() + "/home", runtime = scratch.path() + "/xdg";
+  fs::create_directories(home);
+  fs::create_directories(runtime);
+  fs::create_directory_symlink(runtime + "/tierd", scratch.path() + "/run");  // where the rig looks for it
+  struct Case {
+    std::string variable, ssd;
+  };
+  for (const Case& one : {Case{"", home + "/.cache/tierd"}, Case{" XDG_CACHE_HOME=" + scratch.path() + "/cache", scratch.path() + "/cache/tierd"}}) {
+    DaemonProcess::Options options;
+    options.binary = scratch.path() + "/start.sh";
+    Write(options.binary, "#!/bin/sh\nexec env -i HOME=" + home + " XDG_RUNTIME_DIR=" + runtime + one.variable + " " + TIERD_BINARY + " --source " + source + "\n");
+    fs::permissions(options.binary, fs::perms::owner_all);
+    DaemonProcess daemon(scratch.path());
+    ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+    const std::string output = daemon.output();
+    const auto said = [&](const std::string& name) {
+      const std::size_t at = output.find(" " + name + "=", output.find("tierd ready"));
+      return at == std::string::npos ? "" : output.substr(at + name.size() + 2, output.find_first_of(" \n", at + 1) - at - name.size() - 2);
+    };
+    EXPECT_EQ(said("socket"), runtime + "/tierd/tierd.sock");
+    EXPECT_EQ(said("control"), runtime + "/tierd/control.sock");
+    for (const char* name : {"socket", "control"}) EXPECT_TRUE(fs::is_socket(said(name))) << name;
+    EXPECT_EQ(said("ssd"), one.ssd);
+    EXPECT_TRUE(fs::is_directory(said("ssd")) && !fs::is_empty(said("ssd")));
+    EXPECT_EQ(said("source"), source);
+    const auto status = daemon.Status();
+    EXPECT_EQ(status["runtime_directory"], runtime + "/tierd");
+    EXPECT_EQ(status["tiers"]["ssd"]["directory"], one.ssd);
+    if (status["metrics_address"].is_null()) {  // the port is somebody else's
+      EXPECT_EQ(said("metrics"), "off");
+      EXPECT_NE(output.find("metrics off reason="), std::string::npos) << output;
+    } else {
+      EXPECT_EQ(said("metrics"), "http://" + status["metrics_address"].get<std::string>() + "/metrics");
+      EXPECT_NE(daemon.Metrics().find("tierd_loop_lag_seconds"), std::string::npos);
+    }
+    EXPECT_EQ(daemon.Stop(), 0);
+  }
+}
+
+// Its descriptors are its own: another process of the user would write into the segments that readers map (HAZARDS 2.8).
+TEST_F(StartTest, AnotherProcessOfTheUserCannotOpenItsDescriptors) {
+  std::filesystem::permissions(scratch.path(), std::filesystem::perms::all);
+  if (RunUnprivileged({TIERD_BINARY, "--version"}).exit_code != 0) GTEST_SKIP() << "this build cannot be run by other users";
+  // What cannot be opened of a process beside it, as a check of this check, and of the daemon.
+  const std::string script = R"(
+      opened() { for n in 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16; do ( : </proc/$1/fd/$n ) 2>/dev/null && echo $2; done; ls /proc/$1/fd >/dev/null 2>&1 && echo $2; }
+      sleep 20 </dev/null & other=$!
+      "$TIERD" --config none --source "$SOURCE" --ssd off --ram "64 MiB" --metrics off --socket "$RUN/tierd.sock" >"$RUN.out" 2>&1 & daemon=$!
+      for i in $(seq 100); do grep -q "tierd ready" "$RUN.out" && break; sleep 0.1; done
+      cat "$RUN.out"
+      opened $other other; opened $daemon daemon
+      kill $other $daemon; wait $daemon; echo ended $?)";
+  const tierctl::Ran ran = RunUnprivileged({"/bin/bash", "-c", script}, {std::string("TIERD=") + TIERD_BINARY, "SOURCE=" + source, "RUN=" + scratch.path() + "/run-n"});
+  EXPECT_NE(ran.out.find("tierd ready"), std::string::npos) << ran.out << ran.err;
+  EXPECT_NE(ran.out.find("\nended 0\n"), std::string::npos) << ran.out << ran.err;
+  if (ran.out.find("\nother\n") == std::string::npos) GTEST_SKIP() << "no process can look into another here";
+  EXPECT_EQ(ran.out.find("\ndaemon\n"), std::string::npos) << ran.out;
+}
+
 TEST_F(StartTest, PrintsAndChecksTheConfiguration) {
   const ExitedDaemon printed = DaemonProcess::Run(Arguments({"--source", source, "--ssd", "off", "--ram", "64 MiB", "--print-config"}), scratch.path());
   EXPECT_EQ(printed.code, 0) << printed.output;
