@@ -238,7 +238,7 @@ TIER_API int64_t tier_invalidate(tier_client* client, const char* const* paths, 
 #define TIER_FALLBACKS 32
 typedef struct tier_statistics {
   uint64_t size;                     /* sizeof(tier_statistics) */
-  uint64_t reads[TIER_ORIGINS];      /* calls that returned bytes, by enum tier_origin; one call counts once */
+  uint64_t reads[TIER_ORIGINS];      /* calls that ended well, by enum tier_origin; one call counts once (a pin at the end of a file not at all) */
   uint64_t bytes[TIER_ORIGINS];
   uint64_t fallback[TIER_FALLBACKS]; /* reads of the source by this process, by reason: tier_fallback_name */
   uint64_t leases;                   /* views and files that hold cache memory now */
