@@ -364,6 +364,7 @@ void Engine::Stop(int timeout_ms) {
     if (const std::size_t left = unit->reader->Stop(left_of(timeout_ms / 4)); left != 0)
       Log("stop source=" + unit->options.name + " unfinished_requests=" + std::to_string(left));
   }
+  while (fetcher_->has_landed()) fetcher_->HandleLanded();
   if (ssd_) {
     if (Status status = ssd_->Stop(left_of(timeout_ms)); !status.ok()) return Log("stop ssd reason=\"" + status.message() + "\"");
     // The directory is free for the next tierd even where the kernel does not let this process end: a thread that opens a file of a FUSE source, one of whose

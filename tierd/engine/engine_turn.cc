@@ -103,7 +103,8 @@ void Engine::NoteLost() {
 bool Engine::DrainSources() {
   const std::int64_t begin_ns = clock_.PreciseNs();
   bool more = false;
-  // A completion may mean copying and summing a whole chunk: the clock is looked at in between (HAZARDS 5).
+  fetcher_->HandleLanded();
+  // Completions cost little each, whatever they bring (HandleLanded): the clock is looked at in between (HAZARDS 5).
   const auto drain = [&](source::SourceReader& reader) {
     std::size_t taken = 0, part = 0;
     do {
@@ -118,7 +119,7 @@ bool Engine::DrainSources() {
     if (!jobs_->walks_paused()) more |= unit->job_walker->Poll(kWalkBatchesPerTurn) == kWalkBatchesPerTurn;
     unit->resolver->Poll(kCompletionsPerTurn);
   }
-  return more;
+  return more | fetcher_->has_landed();
 }
 
 bool Engine::StepIndex() {

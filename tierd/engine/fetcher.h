@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -114,6 +115,9 @@ class Fetcher {
   // Memory came, or the index has grown: tries what waited for it, each once, some at a time: ResumeRest() goes on. True: there was no time for all of it.
   bool Resume();
   bool ResumeRest();
+  // Bytes of the source that came and had to wait: some megabytes of them, or of what comes until the next call. The rest of it waits.
+  void HandleLanded();
+  bool has_landed() const { return !landed_.empty(); }
   // The SSD tier may have written something: bytes that waited for its buffers are offered again. True: there was no time for all of them.
   bool ResumeWrites();
   // Memory ran out in something that belongs to a request: what nobody works at any more is answered "bypass" at the next tick (F16).
@@ -138,6 +142,11 @@ class Fetcher {
   using FillPtr = std::shared_ptr<Fill>;            // shared with the callbacks of its I/O, which may outlive its place in fills_
   using SourceReadPtr = std::shared_ptr<SourceRead>;  // see there
   using DiscoveryPtr = std::shared_ptr<Discovery>;  // likewise
+  struct Landed {
+    SourceUnit* unit;
+    FillPtr fill;
+    source::ReadResult result;
+  };
 
   void Serve(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter, source::Priority priority);
   void ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority);
@@ -196,6 +205,7 @@ class Fetcher {
   void OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadResult& result);
   void OnSourceRead(SourceUnit& unit, const SourceReadPtr& read, const source::ReadResult& result);
   void OnLateRead(SourceUnit& unit, const SourceReadPtr& read, const source::ReadResult& result);
+  void Handle(const Landed& landed);
   void OnFilled(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result);
   void Unanswered(SourceUnit& unit, const FillPtr& fill, source::ReadError error);
   bool AcquireFor(const FillPtr& fill, io::AlignedBuffer* filled = nullptr);
@@ -288,6 +298,8 @@ class Fetcher {
   void ServeDoubted();
   std::unordered_map<abi::FileKey, Parked, KeyHash> doubted_;
   std::int64_t recovery_wait_until_ns_ = 0;
+  std::deque<Landed> landed_;  // read, not looked at yet
+  std::uint64_t handled_bytes_ = 0;  // since HandleLanded
   RetryList<std::pair<SourceUnit*, FillPtr>> waiting_for_memory_;  // or to ask the source once more
   std::vector<std::pair<SourceUnit*, FillPtr>> waiting_for_ssd_;  // with their bytes staged
   RetryList<std::pair<SourceUnit*, DiscoveryPtr>> staged_;  // bytes are there, a frame is not yet

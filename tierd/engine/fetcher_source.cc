@@ -12,6 +12,7 @@ namespace tierd::engine {
 namespace {
 
 constexpr std::uint64_t kMostTogether = std::uint64_t{16} << 20;  // long enough for a source at its pace, short enough to begin with what is used first
+constexpr std::uint64_t kBytesAtOnce = std::uint64_t{4} << 20;    // are copied and summed for the SSD tier in half a millisecond (HAZARDS 5)
 constexpr std::size_t kPage = 4096;                               // what O_DIRECT wants addresses and lengths to be multiples of
 
 }  // namespace
@@ -141,7 +142,24 @@ void Fetcher::OnLateRead(SourceUnit& unit, const SourceReadPtr& read, const sour
     source::ReadResult own = result;
     own.bytes = std::min(result.bytes - std::min(before, result.bytes), piece.bytes);
     before += piece.bytes;
-    Guard([&] { OnFilled(unit, fill, own); });
+    Guard([&] {
+      if (own.error == source::ReadError::kNone && handled_bytes_ >= kBytesAtOnce) landed_.push_back({&unit, fill, own});
+      else Handle({&unit, fill, own});
+    });
+  }
+}
+
+void Fetcher::Handle(const Landed& landed) {
+  handled_bytes_ += landed.result.bytes;
+  OnFilled(*landed.unit, landed.fill, landed.result);
+}
+
+void Fetcher::HandleLanded() {
+  handled_bytes_ = 0;
+  while (!landed_.empty() && handled_bytes_ < kBytesAtOnce) {
+    const Landed next = std::move(landed_.front());
+    landed_.pop_front();
+    Guard([&] { Handle(next); });
   }
 }
 
