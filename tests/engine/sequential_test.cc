@@ -57,6 +57,26 @@ TEST_F(SequentialTest, AReaderWhoseHitsAreHeardOfWaitsForTheFirstChunkAlone) {
   EXPECT_EQ(unit().reader->counters().bytes_read, std::uint64_t{kChunks} * kChunk) << "nothing twice";
 }
 
+// What is read ahead for one takes the place of what was read ahead for another.
+TEST_F(SequentialTest, ReadersForWhomThereIsNoRoomDoNotReadEverythingTwice) {
+  constexpr std::uint32_t kReaders = 4, kOfEach = 24;
+  constexpr std::size_t kMiB = 1 << 20;
+  source_options().chunk_bytes = kMiB;
+  source_options().policy = "lru";
+  options_.ram.capacity_bytes = 16 * kMiB;
+  const auto name = [](std::uint32_t reader) { return "of" + std::to_string(reader); };
+  for (std::uint32_t reader = 1; reader <= kReaders; ++reader) Write(name(reader), Bytes(name(reader), kOfEach * kMiB));
+  StartEngine();
+  for (std::uint32_t chunk = 0; chunk < kOfEach; ++chunk) {
+    for (std::uint32_t reader = 1; reader <= kReaders; ++reader) {
+      if (const ObjectId object = ObjectOf(name(reader), chunk); object != kNoObject && engine().placement().InRam(object)) continue;
+      const std::uint64_t id = Ask(name(reader), abi::FetchOp::kChunk, chunk, SessionId{reader});
+      ASSERT_TRUE(RunUntil([&] { return answers().contains(id) && engine().fetcher().idle(); }));
+    }
+  }
+  EXPECT_LT(unit().reader->counters().bytes_read, 3 * kReaders * kOfEach * kMiB / 2);
+}
+
 TEST_F(SequentialTest, AReaderWhoSaysThatItReadsOnNeedNotShowIt) {
   StartEngine();
   ASSERT_EQ(Fetch(name_, abi::FetchOp::kStat).status(), abi::FetchStatus::kMeta);

@@ -49,6 +49,59 @@ TEST(ReadAhead, ReaderThatIsHeardOnlyWhereItHasToAskGetsDoublingWindows) {
   EXPECT_EQ(largest, 8u);
 }
 
+// Reads all of a file and returns the longest window.
+std::uint32_t LongestWindow(ReadAhead& ahead, StreamKey key, std::uint32_t chunks = 100) {
+  std::uint32_t longest = 0;
+  for (std::uint32_t chunk = 0, asked = 1; chunk < chunks; ++chunk) {
+    const ChunkRange range = ahead.OnAccess(key, chunk, chunks);
+    if (range.count != 0) asked = range.first + range.count;
+    longest = std::max(longest, std::max(asked, chunk + 1) - chunk - 1);
+  }
+  return longest;
+}
+
+TEST(ReadAhead, WhatWasLostUnreadIsAskedForAgainAndHalvesAllWindows) {
+  ReadAhead ahead(ReadAheadOptions{.max_chunks = 8});
+  for (std::uint32_t chunk = 0; chunk <= 20; ++chunk) (void)ahead.OnAccess(kStream, chunk, 100);
+  ahead.NoteMissing(kStream, 22);
+  const ChunkRange again = ahead.OnAccess(kStream, 22, 100);
+  EXPECT_EQ(again.first, 23u);
+  EXPECT_EQ(again.count, 4u);
+  EXPECT_EQ(LongestWindow(ahead, {2, 11}), 4u);
+}
+
+TEST(ReadAhead, WhatIsLostAtATimeHasOneCause) {
+  ReadAhead ahead(ReadAheadOptions{.max_chunks = 8});
+  for (std::uint32_t chunk = 0; chunk <= 20; ++chunk) (void)ahead.OnAccess(kStream, chunk, 100);
+  for (std::uint32_t chunk = 21; chunk <= 24; ++chunk) {
+    ahead.NoteMissing(kStream, chunk);
+    (void)ahead.OnAccess(kStream, chunk, 100);
+  }
+  EXPECT_EQ(LongestWindow(ahead, {1, 11}), 4u);
+}
+
+TEST(ReadAhead, AfterManyLossesNothingIsAskedForUntilItIsCalm) {
+  ReadAhead ahead(ReadAheadOptions{.max_chunks = 8});
+  std::uint64_t file = 0;
+  for (int losses = 0; losses < 4; ++losses, ++file) {
+    for (std::uint32_t chunk = 0; chunk <= ReadAhead::kOneLoss; ++chunk) (void)ahead.OnAccess({1, file}, chunk, 100);
+    ahead.NoteMissing({1, file}, ReadAhead::kOneLoss + 1);
+  }
+  EXPECT_EQ(LongestWindow(ahead, {1, file++}), 0u);
+  for (int files = 0; files < 3; ++files) (void)LongestWindow(ahead, {1, file++});
+  EXPECT_GT(LongestWindow(ahead, {1, file++}), 0u);
+  for (int files = 0; files < 30; ++files) (void)LongestWindow(ahead, {1, file++});
+  EXPECT_EQ(LongestWindow(ahead, {1, file++}), 8u);
+}
+
+TEST(ReadAhead, AMissOfWhatWasNotAskedForIsNoLoss) {
+  ReadAhead ahead(ReadAheadOptions{.max_chunks = 8});
+  (void)ahead.OnAccess(kStream, 0, 100);
+  for (const std::uint32_t chunk : {0u, 2u, 50u}) ahead.NoteMissing(kStream, chunk);
+  ahead.NoteMissing({7, 7}, 1);
+  EXPECT_EQ(LongestWindow(ahead, {1, 11}), 8u);
+}
+
 TEST(ReadAhead, LeavingOutWhatWasNotAskedForIsAJump) {
   ReadAhead ahead(ReadAheadOptions{});
   EXPECT_EQ(ahead.OnAccess(kStream, 0, 100).count, 1u);  // chunk 1 is on its way, 2 is not

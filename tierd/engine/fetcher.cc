@@ -157,8 +157,11 @@ void Fetcher::ServeChunk(SourceUnit& unit, FileId file, Waiter waiter, source::P
 
 source::ChunkRange Fetcher::AheadOf(SourceUnit& unit, FileId file, const Waiter& waiter) {
   if (!waiter->is_client()) return {};
+  const source::StreamKey stream{static_cast<std::uint64_t>(waiter->session), Raw(file)};
+  const ObjectId object = catalogue_.ObjectOf(file, waiter->chunk);
+  if (!placement_.InRam(object) && !placement_.OnSsd(object) && !fills_.contains(Raw(object))) unit.read_ahead.NoteMissing(stream, waiter->chunk);
   const source::Hint hint = (waiter->flags & abi::kFetchSequential) != 0 ? source::Hint::kSequential : source::Hint::kNone;
-  return unit.read_ahead.OnAccess({static_cast<std::uint64_t>(waiter->session), Raw(file)}, waiter->chunk, catalogue_.ChunkCount(file), hint);
+  return unit.read_ahead.OnAccess(stream, waiter->chunk, catalogue_.ChunkCount(file), hint);
 }
 
 bool Fetcher::OnRead(SourceUnit& unit, SessionId session, ObjectId object) {

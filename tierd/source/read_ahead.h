@@ -35,14 +35,21 @@ enum class Hint : std::uint8_t {
 
 class ReadAhead {
  public:
-  explicit ReadAhead(const ReadAheadOptions& options) : options_(options) {}
+  // So many sequential accesses without a loss until windows may be a chunk longer again.
+  static constexpr std::uint32_t kCalm = 256;
+  // What is lost within so many has one cause: windows are halved once.
+  static constexpr std::uint32_t kOneLoss = 8;
+  explicit ReadAhead(const ReadAheadOptions& options) : options_(options), longest_(options.max_chunks) {}
 
   // A read of `chunk` in a file of `chunk_count` chunks. Returns what to bring, never the same chunk twice for one sequential run: nothing
-  // for a random access, one chunk after the very first read of chunk 0, then windows of 2, 4, ... max_chunks, each asked for when the
+  // for a random access, one chunk after the very first read of chunk 0, then windows of 2, 4, ... max_chunks (fewer after a loss), each asked for when the
   // reader has used half of the one before. What was asked for may be read without a word about it: whatever chunk follows the last one, up
   // to the first that was not asked for, goes on with the run. Reading the same chunk again changes nothing. A jump starts over: like a first
   // read, it asks for one chunk when it leads to chunk 0 or the reader says that it is none.
   ChunkRange OnAccess(StreamKey key, std::uint32_t chunk, std::uint32_t chunk_count, Hint hint = Hint::kNone);
+  // The reader has to ask for the chunk, which is nowhere and not on its way either. If it had been asked for ahead it was lost unread: there is no room for so much ahead of
+  // so many readers. Windows of all streams are half as long from now on (none at last), for a while; this stream may ask again for what was lost with it.
+  void NoteMissing(StreamKey key, std::uint32_t chunk);
   // Forgets every stream of a session that ended. Linear in the number of streams.
   void ForgetSession(std::uint64_t session);
   std::size_t streams() const { return streams_.size(); }
@@ -60,10 +67,12 @@ class ReadAhead {
     std::uint32_t window = 0;     // chunks asked for in the last step
     std::uint32_t next = 0;       // first chunk not asked for yet
   };
-  ChunkRange Begin(Stream& stream, std::uint32_t chunk, std::uint32_t chunk_count, Hint hint) const;
-  ChunkRange Advance(Stream& stream, std::uint32_t chunk, std::uint32_t chunk_count) const;
+  ChunkRange Begin(Stream& stream, std::uint32_t chunk, std::uint32_t chunk_count, Hint hint);
+  ChunkRange Advance(Stream& stream, std::uint32_t chunk, std::uint32_t chunk_count);
 
-  ReadAheadOptions options_;
+  const ReadAheadOptions options_;
+  std::uint32_t longest_;       // window
+  std::uint32_t calm_ = kCalm;  // sequential accesses since it changed, at most kCalm
   std::list<Stream> order_;  // most recently used first
   std::unordered_map<StreamKey, std::list<Stream>::iterator, KeyHash> streams_;
 };
