@@ -248,7 +248,7 @@ double CachedPart(int fd, std::size_t size) {
   return static_cast<double>(cached) / static_cast<double>(pages.size());
 }
 
-// What was read once is in a tier: a second copy would be memory that the training job has not got (DESIGN 4).
+// What was read once is in a tier: a second copy would be memory that the training job has not got.
 TEST_P(FileRead, KeepsTheCacheOnlyWhenAsked) {
   MAKE_ENGINE();
   constexpr std::size_t kSize = 100'000;
