@@ -385,7 +385,7 @@ TEST_F(CliTest, TheFirstFallbackOfEachReasonIsLogged) {
   EXPECT_TRUE(Eventually(10'000, [&] { return Occurrences(daemon.output(), "fallback reason=") == 1; })) << daemon.output();
   EXPECT_THAT(daemon.output(), HasSubstr("fallback reason=path reads=1 "));
   bypass();
-  SleepMs(3000);  // three looks
+  SleepMs(5000);  // one more look
   EXPECT_EQ(daemon.Status()["fallback"]["path"], 2);
   EXPECT_EQ(Occurrences(daemon.output(), "fallback reason="), 1);
 }

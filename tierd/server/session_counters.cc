@@ -81,7 +81,7 @@ void SessionHub::OnTimer() {
 }
 
 void SessionHub::TellFallbacks() {
-  constexpr std::int64_t kPauseNs = 1'000'000'000;
+  constexpr std::int64_t kPauseNs = 4'000'000'000;  // each look costs an idle daemon some lines of every session's page
   const std::int64_t now_ns = clock_.MonotonicNs();
   if (now_ns - told_ns_ < kPauseNs) return;
   told_ns_ = now_ns;
