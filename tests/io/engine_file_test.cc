@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <vector>
 
 #include "tests/io/engine_test_base.h"
@@ -236,14 +237,15 @@ TEST_P(FileRead, DirectOrBufferedTheBytesAreTheSame) {
   }
 }
 
-// How much of the file is in the page cache, 0 to 1.
+// How much of the file is in the page cache, 0 to 1; -1 where nobody may know (system call filters).
 double CachedPart(int fd, std::size_t size) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   std::vector<unsigned char> pages((size + page - 1) / page);
   void* const at = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
   EXPECT_NE(at, MAP_FAILED);
-  EXPECT_EQ(::mincore(at, size, pages.data()), 0);
+  const bool told = ::mincore(at, size, pages.data()) == 0;
   ::munmap(at, size);
+  if (!told) return -1;
   const auto cached = std::count_if(pages.begin(), pages.end(), [](unsigned char flags) { return (flags & 1) != 0; });
   return static_cast<double>(cached) / static_cast<double>(pages.size());
 }
@@ -257,6 +259,7 @@ TEST_P(FileRead, KeepsTheCacheOnlyWhenAsked) {
   struct statfs fs {};
   ASSERT_EQ(::fstatfs(file.get(), &fs), 0);
   if (fs.f_type == TMPFS_MAGIC) GTEST_SKIP() << "files in memory are the page cache";
+  if (CachedPart(file.get(), kSize) < 0) GTEST_SKIP() << "mincore: " << std::strerror(errno);
   ASSERT_EQ(::fsync(file.get()), 0);  // what is not on the disk is not dropped
   ASSERT_EQ(::posix_fadvise(file.get(), 0, 0, POSIX_FADV_DONTNEED), 0);
   ASSERT_EQ(CachedPart(file.get(), kSize), 0);
