@@ -114,7 +114,6 @@ class FirstEpoch {
 void MeasureSetting(Bench& bench, const Setting& setting) {
   if (!bench.rig_usable()) return bench.Emit(SkippedRow({setting.id, setting.what, "s"}, "the rig's self-test failed: machine too busy"));
   const std::string backing = MakeTreeIn(bench, "source-" + setting.id, setting.tree);
-  if (!backing.empty()) ::sleep(kOldEnoughSeconds);  // what was brought ahead of younger files is compared at its first use: a turn at the source for each
   std::string why = "no tree";
   const auto rig = backing.empty() ? nullptr : pfs_sim::Rig::Start({.backing = backing, .latency_us = 1000, .bandwidth = 200'000'000}, &why);
   if (rig == nullptr) return bench.Emit(SkippedRow({setting.id, setting.what, "s"}, why));

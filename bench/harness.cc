@@ -193,7 +193,7 @@ std::string MakeTreeIn(const Bench& bench, const std::string& name, const pfs_si
     Note(root + ": " + why);
     return "";
   }
-  ::usleep(2'500'000);  // data sets are older than the 2 s in which tierd takes a file for one that is still being written
+  ::sleep(11);  // the window is 10 s
   return root;
 }
 

@@ -94,9 +94,9 @@ class Bench {
 
 void Note(const std::string& line);  // to stderr
 
-// Directory `name` in the work directory with the files of `tree`. Empty, with a note, when it cannot be written.
+// Directory `name` in the work directory with the files of `tree`, older than the racy window as datasets are: of younger ones tierd reads each again at its first
+// deadline, keeps none over a restart, and compares at its first use what was brought ahead of it. Empty, with a note, when it cannot be written.
 std::string MakeTreeIn(const Bench& bench, const std::string& name, const pfs_sim::TreeOptions& tree);
-inline constexpr unsigned kOldEnoughSeconds = 11;  // after which its files are older than the racy window, as datasets are
 std::vector<std::string> TreePaths(const std::string& root, const pfs_sim::TreeOptions& tree);  // absolute
 void RemoveTree(const std::string& directory);
 // Exit code of a shell command, its output on our stderr.

@@ -122,7 +122,6 @@ void Measure(Bench& bench) {
   ::mkdir(backing.c_str(), 0755);
   std::string why = "no tree";
   const bool made = !MakeTreeIn(bench, "source/all", all).empty() && !MakeTreeIn(bench, "source/some", some).empty();
-  if (made) ::sleep(kOldEnoughSeconds);  // copies of younger files are not kept over a restart
   const auto rig = made ? pfs_sim::Rig::Start({.backing = backing, .latency_us = 1000, .bandwidth = 200'000'000}, &why) : nullptr;
   if (rig == nullptr) return skip(why);
   Prefetch prefetch(bench, *rig, all);
