@@ -1,4 +1,4 @@
-// A source that hangs holds frames; how many is bounded, and what is cached is served all the time (F39, HAZARDS 2.7).
+// A source or an SSD that hangs holds frames; how many is bounded, and what is cached is served all the time (F07, F39, HAZARDS 2.7).
 #include "tests/engine/engine_fixture.h"
 
 namespace tierd::engine {
@@ -53,6 +53,103 @@ TEST_F(HungTest, ALateCompletionOfAnInvalidatedFileGoesNowhere) {
   source_io_.Release();
   ASSERT_TRUE(RunUntil([&] { return engine().fetcher().hung_frames() == 0; }));
   EXPECT_TRUE(Fetch(name).bytes == Bytes(name, kBytes, 2));
+}
+
+// Loads from the SSD whose device does not answer.
+class HungSsdTest : public HungTest {
+ protected:
+  static constexpr std::int64_t kHungNs = 1'100'000'000;  // longer than the SSD tier gives its device
+  HungSsdTest() {
+    UseSsd();
+    source_options().demand_timeout_ms = 30'000;
+  }
+  // Of a life before, so that none is in a buffer; compared with the source since.
+  std::vector<std::string> FilesOnSsd(int count) {
+    const auto names = MakeFiles(count, kBytes);
+    StartEngine();
+    const std::uint64_t job = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true});
+    engine().EndTurn();
+    EXPECT_EQ(WaitForJob(job).verified_files, names.size());
+    StopEngine();
+    StartEngine();
+    for (const std::string& name : names) EXPECT_EQ(Fetch(name, abi::FetchOp::kStat).status(), abi::FetchStatus::kMeta);
+    return names;
+  }
+  // The device is asked for that many, and says nothing for longer than a device takes.
+  void Hang(const std::function<void()>& ask, std::size_t reads) {
+    ssd_io_.Hold(io::Step::kReadv);
+    ask();
+    ASSERT_TRUE(RunUntil([&] { return engine().ssd()->status().reads_in_flight == reads; }));
+    EXPECT_EQ(engine().fetcher().hung_frames(), 0u);
+    clock_.ahead_ns += kHungNs;
+    EXPECT_TRUE(RunUntil([&] { return engine().fetcher().hung_frames() == reads; }, 5000));
+  }
+  void ExpectBypass(std::uint64_t id) {
+    ASSERT_TRUE(RunUntil([&] { return answers().contains(id); }, 5000));
+    EXPECT_EQ(answers()[id].status(), abi::FetchStatus::kBypass);
+    EXPECT_EQ(answers()[id].reply.reason, static_cast<std::uint8_t>(abi::Fallback::kSourceSlow));
+  }
+  void ReleaseAll() {
+    ssd_io_.Release();
+    EXPECT_TRUE(RunUntil([&] { return engine().fetcher().hung_frames() == 0 && engine().fetcher().idle(); }));
+  }
+};
+
+TEST_F(HungSsdTest, FramesOfHungLoadsAreCountedAndBounded) {
+  constexpr std::size_t kCached = 4;
+  constexpr std::size_t kHanging = 6;  // more than an eighth of the tier
+  const auto names = FilesOnSsd(kCached + kHanging + 1);
+  const std::string other = Write("other", Bytes("other", kBytes));
+  for (std::size_t i = 0; i < kCached; ++i) ASSERT_EQ(Fetch(names[i]).tier(), abi::Tier::kSsd);
+  std::vector<std::uint64_t> asked;
+  Hang([&] { for (std::size_t i = 0; i < kHanging; ++i) asked.push_back(Ask(names[kCached + i])); }, kHanging);
+  for (const std::uint64_t id : asked) ExpectBypass(id);
+  // Neither from the SSD nor from the source does another reader get a frame; what is cached is served.
+  ExpectBypass(Ask(names.back()));
+  ASSERT_EQ(Fetch(other, abi::FetchOp::kStat).status(), abi::FetchStatus::kMeta);
+  ExpectBypass(Ask(other));
+  for (std::size_t i = 0; i < kCached; ++i) EXPECT_EQ(Fetch(names[i]).tier(), abi::Tier::kRam);
+  ReleaseAll();
+  for (const std::string& name : names) EXPECT_TRUE(Fetch(name).bytes == Bytes(name, kBytes)) << name;
+  EXPECT_EQ(Fetch(other).status(), abi::FetchStatus::kFrame);
+}
+
+TEST_F(HungSsdTest, NobodyWaitsForAHungLoadAndTheNextOneDoesNotEither) {
+  const std::string name = FilesOnSsd(1).front();
+  std::uint64_t first = 0;
+  Hang([&] { first = Ask(name); }, 1);
+  ExpectBypass(first);
+  ExpectBypass(Ask(name));  // no time has passed
+  ReleaseAll();
+  const Answer answer = Fetch(name);
+  EXPECT_EQ(answer.tier(), abi::Tier::kRam) << "its late bytes are good";
+  EXPECT_TRUE(answer.bytes == Bytes(name, kBytes));
+}
+
+TEST_F(HungSsdTest, ALateLoadOfAnInvalidatedFileGoesNowhere) {
+  const std::string name = FilesOnSsd(1).front();
+  ssd_io_.Hold(io::Step::kReadv);
+  (void)Ask(name);
+  Write(name, Bytes(name, kBytes, 2));
+  Hang([&] { Advise(abi::AdviseOp::kInvalidate, name); }, 1);
+  ReleaseAll();
+  EXPECT_TRUE(Fetch(name).bytes == Bytes(name, kBytes, 2));
+}
+
+// What the daemon brings for itself goes on, and its frame is as lost meanwhile.
+TEST_F(HungSsdTest, APrefetchsHungLoadIsCountedAndWaitedFor) {
+  const std::string name = FilesOnSsd(1).front();
+  std::vector<BringOutcome> brought;
+  const auto bring = [&] {
+    engine().fetcher().Bring(unit(), {.path = name, .evict = true, .done = [&](const BringResult& result) { brought.push_back(result.outcome); }});
+    engine().EndTurn();
+  };
+  Hang(bring, 1);
+  ExpectBypass(Ask(name));
+  EXPECT_TRUE(brought.empty());
+  ReleaseAll();
+  EXPECT_EQ(brought, std::vector<BringOutcome>{BringOutcome::kCached});
+  EXPECT_TRUE(InRam(name));
 }
 
 // What the daemon brings for itself takes as long as it takes, also when a reader with less patience wants it too.

@@ -214,6 +214,34 @@ TEST(SsdFault, HungReadDegrades) {
   EXPECT_TRUE(life.RunUntil([&] { return done && life.tier->status().health == SsdHealth::kHealthy; }));
 }
 
+// Who reads is told once that the device gives no answer, and only of what the device has; the bytes still come.
+TEST(SsdFault, AHungReadIsToldOfOnce) {
+  TempDirectory dir;
+  SsdOptions options = SmallOptions(dir.path() + "/c");
+  options.device_reads = 2;
+  Life life(options);
+  ASSERT_TRUE(life.Start().status.ok());
+  for (int i = 0; i < 30; ++i) ASSERT_TRUE(life.Put("f" + std::to_string(i), 1, 20'000).ok());
+  life.Settle();
+  life.io.fault = [](bool write, std::uint64_t) { return write ? IoFault() : IoFault{0, ~0ull, true}; };
+  io::AlignedBuffer frames[3] = {io::AlignedBuffer(32768), io::AlignedBuffer(32768), io::AlignedBuffer(32768)};
+  std::vector<int> hung(3), done(3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const Item item = life.items.at({"f" + std::to_string(i), 0});
+    const auto on_done = [&done, i](const ReadResult& r) { done[i] += r.outcome == ReadOutcome::kOk ? 1 : 100; };
+    ASSERT_TRUE(life.tier->Read(item.location, item.identity, frames[i].span(), on_done, ReadClass::kForeground, [&hung, i] { ++hung[i]; }).ok());
+  }
+  life.Pass(options.hung_read_ns * 9 / 10);
+  EXPECT_EQ(hung, (std::vector<int>{0, 0, 0}));
+  life.Pass(options.hung_read_ns / 5);
+  life.Pass(options.hung_read_ns);
+  EXPECT_EQ(hung, (std::vector<int>{1, 1, 0})) << "the third one is in the line";
+  EXPECT_EQ(done, (std::vector<int>{0, 0, 0}));
+  life.io.Release();
+  EXPECT_TRUE(life.RunUntil([&] { return done == std::vector<int>{1, 1, 1}; }));
+  EXPECT_EQ(hung, (std::vector<int>{1, 1, 0}));
+}
+
 // F10: the directory goes away under us.
 TEST(SsdFault, RemovedDirectoryStopsAppendsNotReads) {
   TempDirectory dir;

@@ -125,7 +125,8 @@ class Fetcher {
   bool idle() const { return !lost_ && lost_waiters_->empty() && fills_.empty() && discoveries_.empty() && revalidations_.empty() && listings_.empty() && parked_.empty() && doubted_.empty(); }
   std::size_t fills_in_flight() const { return fills_.size() + discoveries_.size(); }
   const StagingPool& staging() const { return *staging_; }
-  // Frames that reads nobody waits for any more still own: the source hangs. At an eighth of the RAM tier no new read from the source gets one (HAZARDS 2.7).
+  // Frames that reads without an answer still own, which no reader waits for: the source or the SSD hangs. At an eighth of the RAM tier no new read gets one, from neither of
+  // them (HAZARDS 2.7).
   std::size_t hung_frames() const { return hung_frames_; }
 
  private:
@@ -203,6 +204,9 @@ class Fetcher {
   bool AcquireAll(SourceUnit& unit, SourceRead& read, source::ReadRequest& request);
   void Compose(const SourceUnit& unit, SourceRead& read, source::ReadRequest& request);
   void OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadResult& result);
+  // The I/O of a fill goes on without any reader waiting: its frame is lost to the tier until that ends.
+  void BeginHung(Fill& fill, source::ReadError error);
+  void EndHung(Fill& fill);
   void OnSourceRead(SourceUnit& unit, const SourceReadPtr& read, const source::ReadResult& result);
   void OnLateRead(SourceUnit& unit, const SourceReadPtr& read, const source::ReadResult& result);
   void Handle(const Landed& landed);

@@ -119,6 +119,10 @@ bool Fetcher::SsdIsSlower(const SourceUnit& unit, const Fill& fill) {
 
 bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
   if (fill->skip_ssd || fill->ssd_only || ssd_ == nullptr || !placement_.OnSsd(fill->object)) return false;
+  if (HungFramesFull()) {
+    Fail(fill, abi::Fallback::kSourceSlow, BringOutcome::kCached);  // it is on SSD: a prefetch has what it asked for
+    return true;
+  }
   if (SsdIsSlower(unit, *fill)) {
     ++counters_.ssd_slow_bypass;
     fill->skip_ssd = true;
@@ -128,7 +132,7 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
     if (fill->no_memory) {
       waiting_for_memory_.Add({&unit, fill});
     } else {
-      Fail(fill, abi::Fallback::kNoFrame, BringOutcome::kCached);  // it is on SSD: a prefetch has what it asked for
+      Fail(fill, abi::Fallback::kNoFrame, BringOutcome::kCached);
     }
     return true;
   }
@@ -136,7 +140,9 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
   const auto expected = placement_.IdentityOf(fill->object, GenerationOf(unit));
   const auto dest = placement_.FrameSpan(fill->grant.frame);
   const auto read_class = fill->is_awaited() ? ssd::ReadClass::kForeground : ssd::ReadClass::kBackground;
-  const Status status = ssd_->Read(record.ssd, expected, dest, [this, &unit, fill](const ssd::ReadResult& result) { Guard([&] { OnSsdRead(unit, fill, result); }); }, read_class);
+  const auto done = [this, &unit, fill](const ssd::ReadResult& result) { Guard([&] { OnSsdRead(unit, fill, result); }); };
+  const auto on_hung = [this, fill] { Guard([&] { BeginHung(*fill, source::ReadError::kHung); }); };
+  const Status status = ssd_->Read(record.ssd, expected, dest, done, read_class, on_hung);
   if (status.ok()) {
     fill->timing = {ssd_pace_.Begin(), record.bytes, clock_.PreciseNs()};
     return true;
@@ -149,6 +155,7 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
 
 void Fetcher::OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadResult& result) {
   ssd_pace_.End(fill->timing.depth, fill->timing.bytes, clock_.PreciseNs() - fill->timing.begun_ns);
+  EndHung(*fill);
   if (fill->orphan) return ReleaseMemory(fill);
   if (result.outcome == ssd::ReadOutcome::kOk && result.bytes == catalogue_.object(fill->object).bytes) {
     ++counters_.promotions_ssd_ram;

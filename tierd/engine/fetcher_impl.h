@@ -51,7 +51,7 @@ struct Fetcher::Fill {
   bool ssd_only = false;
   bool evict = true;
   bool orphan = false;
-  bool late = false;        // the reader gave up waiting for the source; the I/O still runs
+  bool late = false;        // readers gave up waiting for the source or the SSD; the I/O still runs
   bool no_memory = false;   // acquire said: wait
   std::int64_t transit_wait_until_ns = 0;  // a client's bytes found no frame to pass through; 0: they did not have to wait
   std::int64_t ssd_wait_until_ns = 0;  // staged bytes that the SSD tier could not take yet; 0: they did not have to wait

@@ -117,28 +117,31 @@ void Fetcher::Compose(const SourceUnit& unit, SourceRead& read, source::ReadRequ
 void Fetcher::OnSourceRead(SourceUnit& unit, const SourceReadPtr& read, const source::ReadResult& result) {
   read->timing.End(unit.pace, result.error, clock_.PreciseNs());
   if (!result.buffer_held) return OnLateRead(unit, read, result);
-  // The I/O goes on without any reader waiting; a late success may still be published (OnLateRead).
-  for (const SourceRead::Piece& piece : read->pieces) {
-    const FillPtr& fill = piece.fill;
-    fill->late = true;
-    if (fill->grant.outcome == Placement::Outcome::kGranted) {
-      fill->hung_bytes = placement_.FrameSpan(fill->grant.frame).size();
-      hung_bytes_ += fill->hung_bytes;
-      ++hung_frames_;
-    }
-    GiveUp(fill->waiters, fill->orphan ? kNoFile : fill->file, result.error);
+  for (const SourceRead::Piece& piece : read->pieces) BeginHung(*piece.fill, result.error);  // a late success may still be published (OnLateRead)
+}
+
+void Fetcher::BeginHung(Fill& fill, source::ReadError error) {
+  fill.late = true;
+  if (fill.grant.outcome == Placement::Outcome::kGranted) {
+    fill.hung_bytes = placement_.FrameSpan(fill.grant.frame).size();
+    hung_bytes_ += fill.hung_bytes;
+    ++hung_frames_;
   }
+  GiveUp(fill.waiters, fill.orphan ? kNoFile : fill.file, error);
+}
+
+void Fetcher::EndHung(Fill& fill) {
+  fill.late = false;
+  if (fill.hung_bytes == 0) return;
+  hung_bytes_ -= std::exchange(fill.hung_bytes, 0);
+  --hung_frames_;
 }
 
 void Fetcher::OnLateRead(SourceUnit& unit, const SourceReadPtr& read, const source::ReadResult& result) {
   std::size_t before = 0;
   for (const SourceRead::Piece& piece : read->pieces) {
     const FillPtr& fill = piece.fill;
-    fill->late = false;
-    if (fill->hung_bytes != 0) {
-      hung_bytes_ -= std::exchange(fill->hung_bytes, 0);
-      --hung_frames_;
-    }
+    EndHung(*fill);
     source::ReadResult own = result;
     own.bytes = std::min(result.bytes - std::min(before, result.bytes), piece.bytes);
     before += piece.bytes;

@@ -22,14 +22,16 @@ std::size_t SideBytes(const RecordGeometry& geometry) {
 }  // namespace
 
 RecordReader::RecordReader(TierContext& context, RegionWriter& writer, Worker& checksums)
-    : context_(context), writer_(writer), checksums_(checksums), side_bytes_(SideBytes(context.geometry)) {}
+    : context_(context), writer_(writer), checksums_(checksums), side_bytes_(SideBytes(context.geometry)) {
+  sent_.reserve(std::min(context.options.device_reads, context.options.max_reads));
+}
 
 FrameNeeds RecordReader::NeedsOf(std::uint32_t payload_bytes) const {
   if (!context_.geometry.IsDirect(payload_bytes)) return {1, payload_bytes};
   return {context_.format.alignment, AlignUp(payload_bytes, context_.format.alignment)};
 }
 
-Status RecordReader::Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done, ReadClass read_class) {
+Status RecordReader::Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, Told told, ReadClass read_class) {
   Region* region = context_.regions.Readable(location);
   if (region == nullptr || !location.valid() || location.fill_sequence != expected.fill_sequence ||
       expected.dataset_generation != context_.GenerationOf(expected.dataset_id)) {
@@ -42,7 +44,7 @@ Status RecordReader::Read(const SsdLocation& location, const RecordIdentity& exp
   op->expected = expected;
   op->region_epoch = region->epoch;
   op->dest = dest;
-  op->done = std::move(done);
+  op->told = std::move(told);
   if (const std::span<const std::byte> record = writer_.RecordInBuffer(location); !record.empty()) {
     ReadFromBuffer(std::move(op), record);
     return Status::Ok();
@@ -83,11 +85,31 @@ void RecordReader::Pump() {
     }
     op->in_flight = true;
     ++at_device_[static_cast<std::size_t>(op->read_class)];
+    op->place = sent_.size();
+    sent_.push_back(op.get());
     waiting_[static_cast<std::size_t>(op->read_class)].pop_front();
   }
 }
 
+// The device has answered.
+void RecordReader::Leave(Operation& op) {
+  op.in_flight = false;
+  --at_device_[static_cast<std::size_t>(op.read_class)];
+  sent_.back()->place = op.place;
+  sent_[op.place] = sent_.back();
+  sent_.pop_back();
+}
+
+void RecordReader::TellHung() {
+  const std::int64_t until_ns = context_.clock.PreciseNs() - context_.options.hung_read_ns;
+  for (std::size_t i = 0; i < sent_.size(); ++i) {  // who is told may ask for more
+    if (sent_[i]->sent_ns > until_ns) continue;
+    if (const auto on_hung = std::exchange(sent_[i]->told.on_hung, nullptr)) on_hung();
+  }
+}
+
 void RecordReader::Tick() {
+  TellHung();
   Pump();
   const OperationPtr* const next = Next();
   if (next == nullptr) return;
@@ -121,7 +143,7 @@ void RecordReader::ReadFromBuffer(OperationPtr op, std::span<const std::byte> re
   } else {
     ++context_.counters.read_miss;
   }
-  context_.mailbox.Post([op, result] { op->done(result); });
+  context_.mailbox.Post([op, result] { op->told.done(result); });
 }
 
 // False: no memory.
@@ -150,8 +172,7 @@ bool RecordReader::Submit(const OperationPtr& op) {
   for (unsigned i = 0; i < count; ++i) wanted += parts[i].iov_len;
   op->sent_ns = context_.clock.PreciseNs();
   context_.io.SubmitReadv(address.fd, {parts, count}, address.offset + from, [this, op, wanted](io::IoResult result) {
-    op->in_flight = false;
-    --at_device_[static_cast<std::size_t>(op->read_class)];
+    Leave(*op);
     try {
       OnRead(op, wanted, result);
     } catch (const std::bad_alloc&) {
@@ -228,7 +249,7 @@ void RecordReader::Finish(OperationPtr op, ReadResult result) {
   --in_flight_;
   context_.regions.DropReader(op->location.region);
   ReturnSide(std::move(op->side));
-  op->done(result);
+  op->told.done(result);
 }
 
 void RecordReader::ZeroTail(Operation& op) const {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -20,10 +21,15 @@ class RecordReader {
  public:
   RecordReader(TierContext& context, RegionWriter& writer, Worker& checksums);
 
+  struct Told {
+    ReadDone done;
+    std::function<void()> on_hung;  // may be empty
+  };
+
   FrameNeeds NeedsOf(std::uint32_t payload_bytes) const;
-  Status Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done, ReadClass read_class);
+  Status Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, Told told, ReadClass read_class);
   void Hasten(const SsdLocation& location);
-  // What there was no memory to ask the device for is tried again, and then given up. A few times a second.
+  // What there was no memory to ask the device for is tried again, and then given up; of what the device keeps too long is told. A few times a second.
   void Tick();
   // Reads one block of some region to see whether the device lives; of another one, where that failed. Nothing to read: counts as a success.
   void Probe();
@@ -40,8 +46,9 @@ class RecordReader {
     RecordIdentity expected;
     std::uint64_t region_epoch = 0;
     std::span<std::byte> dest;
-    ReadDone done;
+    Told told;
     std::int64_t sent_ns = 0;
+    std::size_t place = 0;             // in sent_, while with the device
     io::AlignedBuffer side;            // header of a direct read, or the whole record
     std::uint32_t lead = 0;        // bytes in `side` before the record's header
     ReadClass read_class = ReadClass::kForeground;
@@ -57,6 +64,8 @@ class RecordReader {
   // Hands to the device what may go there.
   void Pump();
   bool Submit(const OperationPtr& op);
+  void Leave(Operation& op);
+  void TellHung();
   void OnRead(OperationPtr op, std::size_t wanted, io::IoResult result);
   static ReadOutcome Check(const ScanFormat& format, Operation& op);
   void Complete(OperationPtr op, ReadOutcome outcome);
@@ -73,6 +82,7 @@ class RecordReader {
   std::size_t in_flight_ = 0;              // waiting, with the device, being checked
   std::deque<OperationPtr> waiting_[2];    // by class
   std::size_t at_device_[2] = {};          // by class
+  std::vector<Operation*> sent_;           // with the device, in no order; has room for all that may be
   bool probing_ = false;
   std::uint32_t probe_from_ = 0;  // region
 };

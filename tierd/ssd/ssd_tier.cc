@@ -393,8 +393,9 @@ Result<SsdLocation> SsdTier::Append(const RecordIdentity& identity, std::string_
   return impl_->Append(identity, path, payload);
 }
 FrameNeeds SsdTier::NeedsOf(std::uint32_t payload_bytes) const { return impl_->reader_.NeedsOf(payload_bytes); }
-Status SsdTier::Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done, ReadClass read_class) {
-  return impl_->reader_.Read(location, expected, dest, std::move(done), read_class);
+Status SsdTier::Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done, ReadClass read_class,
+                     std::function<void()> on_hung) {
+  return impl_->reader_.Read(location, expected, dest, {std::move(done), std::move(on_hung)}, read_class);
 }
 void SsdTier::Hasten(const SsdLocation& location) { impl_->reader_.Hasten(location); }
 void SsdTier::Forget(const SsdLocation& location) { impl_->Forget(location); }

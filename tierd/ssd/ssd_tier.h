@@ -2,7 +2,7 @@
 // LevelDB beside it as an index that may be lost at any time. FORMAT.md says what is on disk, HAZARDS 2.13 and 2.16 why.
 //
 // Owner: the engine. Thread rule: everything here is called on the loop thread; all callbacks (ReadDone, SsdOwner, ...) run on the
-// loop thread inside Poll(), never inside the call that caused them. The tier's own threads (index, maintenance, checksums) take
+// loop thread inside Poll() (that a read hangs is told inside Tick()), never inside the call that caused them. The tier's own threads (index, maintenance, checksums) take
 // values and give values back through wake_fd().
 // It does not: decide who may enter or leave (the owner's policy does), compare a version with the source (nothing recovered is
 // valid before the engine has done that), enforce deadlines of waiters, keep a table of records (the engine keeps SsdLocation).
@@ -223,8 +223,9 @@ class SsdTier {
   // (fill sequence included; dataset generation is compared with the current one). If dest.size() >= NeedsOf().padded_bytes and
   // the address is aligned, the device writes straight into it. `dest` belongs to the tier until `done` ran, however long that takes.
   // kBusy: refused (limit or health): go to the source; `done` is not called. kNotFound: known to be a miss already.
+  // `on_hung`: called once when the device has had it for hung_read_ns and gives no answer. `done` is still to come, and `dest` the tier's.
   Status Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done,
-              ReadClass read_class = ReadClass::kForeground);
+              ReadClass read_class = ReadClass::kForeground, std::function<void()> on_hung = nullptr);
   // Somebody waits for that record now: a background read of it that the device does not have yet becomes a foreground one.
   void Hasten(const SsdLocation& location);
 
