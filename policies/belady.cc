@@ -86,6 +86,7 @@ void ObjectForgotten(void* p, std::uint32_t id) {
 
 void Accessed(void* p, const tierd_access* access) {
   Belady& self = Self(p);
+  if (self.timeline.empty()) return;  // no plan: nothing that is read is in it, or not
   const bool planned = self.timeline.Consume(access->id);
   self.unplanned += ((planned ? 0.0 : 1.0) - self.unplanned) * kMemory;
   if (!planned) return;
@@ -205,6 +206,7 @@ double Worth(void* p, std::uint32_t tier, std::uint32_t id) {
 
 void Soon(void* p, const std::uint32_t* ids, std::size_t count) {
   Belady& self = Self(p);
+  if (self.timeline.empty()) return;
   for (std::size_t i = 0; i < count; ++i) self.timeline.PrefetchObject(ids[i]);
   self.announced.ForEach([&](std::uint32_t id) { self.timeline.PrefetchUse(id); });
   self.announced.Note(ids, count);

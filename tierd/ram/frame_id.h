@@ -18,5 +18,6 @@ constexpr std::uint16_t Raw(SegmentIndex index) { return static_cast<std::uint16
 
 // What the owner of a frame is called by the tier: the number it gave at allocation (the engine's ObjectId). The tier only hands it back.
 using OwnerId = std::uint32_t;
+inline constexpr OwnerId kNoOwner = 0xffffffffu;
 
 }  // namespace tierd::ram

@@ -65,7 +65,7 @@ Result<std::unique_ptr<IndexTable>> IndexTable::Create(const IndexTableOptions& 
   table->header_ = header;
   table->attrs_ = reinterpret_cast<abi::AttrClass*>(table->data_ + abi::kIndexHeaderBytes);
   table->slots_ = reinterpret_cast<abi::Slot*>(table->data_ + kSlotsOffset);  // zero pages: every slot is kEmpty
-  table->owners_.resize(table->total_slots());
+  table->owners_.resize(table->total_slots(), kNoOwner);
   return table;
 }
 
@@ -177,7 +177,7 @@ void IndexTable::Erase(std::uint32_t ordinal) {
   SlotValues gone;
   gone.kind = abi::SlotKind::kTombstone;
   WriteSlot(slots_[ordinal], {}, gone);
-  owners_[ordinal] = 0;
+  owners_[ordinal] = kNoOwner;
   if (ordinal + 1 < total_slots() && KindAt(slots_[ordinal + 1]) != abi::SlotKind::kEmpty) return;
   for (std::uint64_t i = ordinal + std::uint64_t{1}; i-- > 0 && KindAt(slots_[i]) == abi::SlotKind::kTombstone;) {
     WriteSlot(slots_[i], {}, SlotValues{});
@@ -205,9 +205,7 @@ abi::FileKey IndexTable::KeyAt(std::uint32_t ordinal) const {
 }
 
 void IndexTable::PrefetchOwner(std::uint32_t ordinal) const {
-  if (ordinal >= total_slots()) return;
-  PrefetchToRead(&slots_[ordinal]);  // readers have it too
-  PrefetchToRead(&owners_[ordinal]);
+  if (ordinal < total_slots()) PrefetchToRead(&owners_[ordinal]);
 }
 
 bool IndexTable::Occupied(std::uint32_t ordinal) const { return ordinal < total_slots() && KindAt(slots_[ordinal]) > abi::SlotKind::kTombstone; }

@@ -60,8 +60,9 @@ class IndexTable {
   SlotValues Read(std::uint32_t ordinal) const;
   abi::FileKey KeyAt(std::uint32_t ordinal) const;
   bool Occupied(std::uint32_t ordinal) const;  // neither empty nor tombstone
-  OwnerId owner(std::uint32_t ordinal) const { return owners_[ordinal]; }
-  void PrefetchOwner(std::uint32_t ordinal) const;  // and its slot: a hint, of any ordinal
+  // kNoOwner: of a slot that is not occupied, or of none. The slot itself, which readers have in their caches, is not looked at.
+  OwnerId owner(std::uint32_t ordinal) const { return ordinal < owners_.size() ? owners_[ordinal] : kNoOwner; }
+  void PrefetchOwner(std::uint32_t ordinal) const;  // a hint, of any ordinal
   void set_owner(std::uint32_t ordinal, OwnerId owner) { owners_[ordinal] = owner; }
 
   abi::IndexHeader* header() const { return header_; }

@@ -103,8 +103,8 @@ void SharedIndex::Erase(std::uint32_t ordinal) {
 std::optional<OwnerId> SharedIndex::OwnerAt(std::uint8_t generation_low, std::uint32_t ordinal) const {
   for (const IndexTable* table : {current_.get(), retired_.get()}) {
     if (table == nullptr || (table->header()->generation & 0xffu) != generation_low) continue;
-    if (!table->Occupied(ordinal)) return std::nullopt;
-    return table->owner(ordinal);
+    const OwnerId owner = table->owner(ordinal);
+    return owner == kNoOwner ? std::nullopt : std::optional(owner);
   }
   return std::nullopt;
 }
