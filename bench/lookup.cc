@@ -31,6 +31,8 @@ namespace {
 using namespace bench;  // NOLINT: a program of one file
 
 constexpr std::size_t kHugePage = 2 << 20;
+constexpr std::size_t kLine = 64;
+constexpr std::size_t kFileBytes = 512;
 
 #if defined(__x86_64__)
 // Ordered on both sides: nothing before it is counted, nothing behind it has begun.
@@ -105,37 +107,54 @@ double PassNs(const PathBlock& paths, bool touch, double timer_ns) {
   return MedianTicks(std::move(ticks)) / TicksPerNs() - timer_ns;
 }
 
+// Memory of at least so many bytes, each of them 1, in pages of 2 MiB or of 4 KiB.
+class HugeRoom {
+ public:
+  HugeRoom(std::size_t bytes, bool huge) : bytes_((bytes + kHugePage - 1) / kHugePage * kHugePage), room_(::mmap(nullptr, bytes_ + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    if (room_ == MAP_FAILED) return;
+    ::madvise(data(), bytes_, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+    std::memset(data(), 1, bytes_);
+  }
+  ~HugeRoom() {
+    if (room_ != MAP_FAILED) ::munmap(room_, bytes_ + kHugePage);
+  }
+  HugeRoom(const HugeRoom&) = delete;
+  HugeRoom& operator=(const HugeRoom&) = delete;
+  char* data() const { return room_ == MAP_FAILED ? nullptr : static_cast<char*>(room_) + (kHugePage - reinterpret_cast<std::uintptr_t>(room_) % kHugePage) % kHugePage; }
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  const std::size_t bytes_;
+  void* const room_;
+};
+
 // What the machine allows: in the same order, one line of a table as large as the index of so many files, whose place is known; 2 MiB pages, or 4 KiB.
 double BareNs(const PathBlock& paths, bool huge, double timer_ns) {
-  constexpr std::size_t kLine = 64;
-  const std::size_t bytes = (paths.size() * 2 * kLine + kHugePage - 1) / kHugePage * kHugePage;
-  void* const room = ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (room == MAP_FAILED) return -1;
-  char* const table = static_cast<char*>(room) + (kHugePage - reinterpret_cast<std::uintptr_t>(room) % kHugePage) % kHugePage;
-  ::madvise(table, bytes, huge ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-  std::memset(table, 1, bytes);
-  const std::vector<std::uint32_t> lines = Permutation(bytes / kLine, 7);
+  const HugeRoom table(paths.size() * 2 * kLine, huge);
+  if (table.data() == nullptr) return -1;
+  const std::vector<std::uint32_t> lines = Permutation(table.bytes() / kLine, 7);
   std::vector<std::uint32_t> ticks(paths.size());
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    const char* const line = table + lines[i] * kLine;
+    const char* const line = table.data() + lines[i] * kLine;
     const std::uint64_t from = Ticks();
     if (std::strlen(paths[i]) == 0 || *static_cast<const volatile char*>(line) == 0) break;  // the text of the path is read as we read it
     ticks[i] = static_cast<std::uint32_t>(Ticks() - from);
   }
-  ::munmap(room, bytes + kHugePage);
   return MedianTicks(std::move(ticks)) / TicksPerNs() - timer_ns;
 }
 
 // What no hit can leave out, on the same line in the same order: hash and first look at the text of the path, the slot's line, the clock, an exchange that is a full fence (the lease), a store
-// that gives it back, and three counts that threads share (ring, reads, bytes). Not in it: everything that looks whether all this holds.
-double StepsNs(const PathBlock& paths, double timer_ns) {
-  constexpr std::size_t kLine = 64;
-  const std::size_t bytes = (paths.size() * 2 * kLine + kHugePage - 1) / kHugePage * kHugePage;
-  void* const room = ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (room == MAP_FAILED) return -1;
-  char* const table = static_cast<char*>(room) + (kHugePage - reinterpret_cast<std::uintptr_t>(room) % kHugePage) % kHugePage;
-  ::madvise(table, bytes, MADV_HUGEPAGE);
-  std::memset(table, 1, bytes);
+// that gives it back, and three counts that threads share (ring, reads, bytes). Not in it: everything that looks whether all this holds. `file_bytes` is not 0: and the first byte of
+// one of as many files of so many bytes, which the line says the place of and which is asked for as soon as it does.
+double StepsNs(const PathBlock& paths, double timer_ns, std::size_t file_bytes) {
+  const HugeRoom slots(paths.size() * 2 * kLine, true), contents(std::max<std::size_t>(1, paths.size() * file_bytes), true);
+  if (slots.data() == nullptr || contents.data() == nullptr) return -1;
+  char* const table = slots.data();
+  const std::vector<std::uint32_t> places = Permutation(paths.size(), 8);
+  for (std::size_t i = 0; i < slots.bytes() / kLine; ++i) {
+    const std::uint64_t place = 1 + std::uint64_t{places[i % places.size()]} * file_bytes;
+    std::memcpy(table + i * kLine, &place, sizeof place);
+  }
   std::uint8_t secret[tierd::abi::kHashSecretBytes];
   const std::uint8_t key[32] = {7};
   tierd::abi::DeriveHashSecret(key, secret);
@@ -148,20 +167,24 @@ double StepsNs(const PathBlock& paths, double timer_ns) {
     const std::uint64_t from = Ticks();
     const std::size_t length = std::strlen(paths[i]);
     const tierd::abi::FileKey where = tierd::abi::HashPath(secret, 1, paths[i], length);
-    const char* const line = table + where.lo % (bytes / kLine) * kLine;
-    if (*static_cast<const volatile char*>(line) == 0) break;
+    const char* const line = table + where.lo % (slots.bytes() / kLine) * kLine;
+    __builtin_prefetch(line);
     timespec now;
     ::clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    const std::uint64_t place = *reinterpret_cast<const volatile std::uint64_t*>(line);
+    if (place == 0) break;
+    const char* const byte = contents.data() + place - 1;
+    if (file_bytes != 0) __builtin_prefetch(byte);
     std::uint64_t free_slot = 0;
     if (!shared.lease.compare_exchange_strong(free_slot, where.hi | 1)) break;
-    if (*static_cast<const volatile char*>(line + 8) == 0) break;
+    if (*reinterpret_cast<const volatile std::uint64_t*>(line) != place) break;
+    if (file_bytes != 0 && *static_cast<const volatile char*>(byte) == 0) break;
     shared.head.fetch_add(1, std::memory_order_acq_rel);
     shared.reads.fetch_add(1, std::memory_order_relaxed);
     shared.total.fetch_add(static_cast<std::uint64_t>(now.tv_nsec), std::memory_order_relaxed);
     shared.lease.store(0, std::memory_order_release);
     ticks[i] = static_cast<std::uint32_t>(Ticks() - from);
   }
-  ::munmap(room, bytes + kHugePage);
   return MedianTicks(std::move(ticks)) / TicksPerNs() - timer_ns;
 }
 
@@ -199,7 +222,7 @@ bool NoSystemCalls(const PathBlock& paths) {
 
 void MeasureCount(Bench& bench, const std::string& name, std::uint64_t files, double bar, const std::string& ram) {
   const std::string id = "A3." + name;
-  const pfs_sim::TreeOptions tree{.files = files, .dirs = files / 1000, .size = {.mean = 512}, .seed = 3};
+  const pfs_sim::TreeOptions tree{.files = files, .dirs = files / 1000, .size = {.mean = double{kFileBytes}}, .seed = 3};
   const std::string root = MakeTreeIn(bench, "lookup-" + name, tree);
   const auto daemon = root.empty() ? nullptr : Daemon::Start(bench, {.source = root, .ram = ram, .more = {"--set", "source.ttl=24h"}});
   if (daemon == nullptr) return bench.Fail(id + ": no daemon");
@@ -218,6 +241,7 @@ void MeasureCount(Bench& bench, const std::string& name, std::uint64_t files, do
   Samples bare_huge;
   Samples bare_small;
   Samples steps;
+  Samples steps_to_byte;
   for (int round = 0; round < bench.rounds(7); ++round) {
     const double one = PassNs(block, false, timer);
     const double two = PassNs(block, true, timer);
@@ -226,11 +250,12 @@ void MeasureCount(Bench& bench, const std::string& name, std::uint64_t files, do
     touching.values.push_back(two);
     bare_huge.values.push_back(BareNs(block, true, timer));
     bare_small.values.push_back(BareNs(block, false, timer));
-    steps.values.push_back(StepsNs(block, timer));
+    steps.values.push_back(StepsNs(block, timer, 0));
+    steps_to_byte.values.push_back(StepsNs(block, timer, kFileBytes));
   }
   char note[256];
-  std::snprintf(note, sizeof note, "timer %.1f ns, subtracted; bare strlen + one line of such a table %.0f ns (2 MiB pages), %.0f (4 KiB); with hash, clock, fence and three shared counts %.0f", timer,
-                bare_huge.median(), bare_small.median(), steps.median());
+  std::snprintf(note, sizeof note, "timer %.1f ns, subtracted; bare strlen + one line of such a table %.0f ns (2 MiB pages), %.0f (4 KiB); with hash, clock, fence and three shared counts %.0f; and the byte %.0f",
+                timer, bare_huge.median(), bare_small.median(), steps.median(), steps_to_byte.median());
   bench.Emit(ValueRow({id, "get + release, p50, " + name + " cached files", "ns", note}, plain, Bar::kAtMost, bar));
   if (files == 1'000'000) {
     bench.Emit(ValueRow({id + ".byte", "get + first byte + release, p50, 1M cached files", "ns", note}, touching, Bar::kAtMost, 450));
