@@ -74,8 +74,9 @@ TEST_F(ChangeTest, ALargeFileThatChangesIsNeverAMixture) {  // F41, several chun
   StartEngine();
   const Answer first = Fetch(name, abi::FetchOp::kChunk, 0);
   ASSERT_EQ(first.status(), abi::FetchStatus::kFrame);
+  ASSERT_TRUE(RunUntil([&] { return engine().fetcher().idle(); }));  // chunk 1 is read ahead: if that sees the change, who asked meanwhile is sent to the source
   Rewrite(name, Bytes(name, bytes, 2));
-  // Chunk 2 (the one before was read ahead) is of the new version: what is known of the file follows, and chunk 0 of the old one is gone.
+  // Chunk 2 is of the new version: what is known of the file follows, and chunk 0 of the old one is gone.
   const Answer second = Fetch(name, abi::FetchOp::kChunk, 2);
   ASSERT_EQ(second.status(), abi::FetchStatus::kFrame);
   EXPECT_TRUE(second.bytes == Bytes(name, bytes, 2).substr(128 << 10, 64 << 10));
