@@ -1,5 +1,6 @@
 // B1, B2: unmodified programs under `tierctl run`, beside a daemon that is there, against the same programs on files in the page cache, bare. Each measurement is a
 // process of its own: bench/preload_reader.c, or Python. B5: what the preload library adds to a call outside of any source.
+#include <sys/stat.h>
 #include <tier/tier.h>
 #include <unistd.h>
 
@@ -117,6 +118,69 @@ void MeasureSetting(Bench& bench, const Setting& setting) {
   compare("B2." + setting.id, "Python open().read() under tierctl run, " + setting.what, "/usr/bin/python3 " + script + " " + list + " " + std::to_string(setting.epochs), setting.python, false);
 }
 
+// Rows of what the library adds to one kind of call, against the same program without it and behind a library that only passes calls on.
+class Added {
+ public:
+  explicit Added(Bench& bench) : bench_(bench) {}
+
+  struct Row {
+    std::string id;
+    std::string what;
+    std::string arguments;        // of the reader, without the directory
+    double bar;
+    std::string asked{};          // a system call that cannot be done without: the reader's arguments for it alone
+  };
+  void Measure(const Row& row, const std::string& directory) {
+    if (!bench_.Wants(row.id)) return;
+    const auto command = [&](const std::string& arguments) { return std::string(TIERD_BENCH_PRELOAD_READER) + " " + arguments + " " + directory; };
+    Samples ns, bare, forwarder, asked;
+    for (int round = 0; round < bench_.rounds(9); ++round) {
+      const auto ours = Number(command(row.arguments), kOurs);
+      const auto baseline = Number(command(row.arguments));
+      const auto forwarded = Number(command(row.arguments), kForwarder);
+      const auto call = row.asked.empty() ? std::optional(0.0) : Number(command(row.asked));
+      if (!ours || !baseline || !forwarded || !call) return bench_.Fail(row.id + ": the program failed");
+      ns.values.push_back(*ours - *baseline);
+      bare.values.push_back(*baseline);
+      forwarder.values.push_back(*forwarded - *baseline);
+      asked.values.push_back(*call);
+    }
+    char note[200];
+    const int used = std::snprintf(note, sizeof note, "bare %.0f ns; a library that only passes the calls on adds %.0f (%.0f..%.0f)", bare.median(), forwarder.median(), forwarder.min(), forwarder.max());
+    if (!row.asked.empty()) std::snprintf(note + used, sizeof note - static_cast<std::size_t>(used), "; one system call that says where it is: %.0f", asked.median());
+    bench_.Emit(ValueRow({row.id, row.what, "ns", note}, ns, Bar::kAtMost, row.bar));
+  }
+
+ private:
+  Bench& bench_;
+};
+
+bool MakeOutside(const std::string& directory) { return Shell("mkdir -p " + directory + " && head -c 8192 /dev/zero > " + directory + "/outside") == 0; }
+
+// What changes names or bytes has to be told if it was below a source, whatever the name says: only the kernel knows.
+void MeasureChanges(Bench& bench, Added& added, const std::string& same, const std::string& other) {
+  const auto measure = [&](const std::string& where, const std::string& said, const std::string& directory) {
+    const auto row = [&](const char* kind, const std::string& what, const char* asked) {
+      added.Measure({"B5." + std::string(kind) + where, "added to " + what + " outside any source, " + said, std::string("named ") + kind, 50, std::string("named ") + asked}, directory);
+    };
+    row("write", "open for writing and close", "ask-descriptor");
+    row("unlink", "unlink", "ask-entry");
+    row("rename", "rename", "ask-entry");
+  };
+  measure(".same", "on its file system", same);
+  if (!other.empty()) return measure(".other", "on another file system", other);
+  for (const char* kind : {"write", "unlink", "rename"})
+    bench.Emit(SkippedRow({"B5." + std::string(kind) + ".other", "outside any source, on another file system", "ns"}, "/dev/shm cannot be written to, or is the work directory's file system"));
+}
+
+// A directory of the bench's on another file system than `here`; empty if there is none.
+std::string OnOtherFileSystem(const std::string& here) {
+  struct stat ours, other;
+  char pattern[] = "/dev/shm/tierd-bench-XXXXXX";
+  if (::stat(here.c_str(), &ours) != 0 || ::stat("/dev/shm", &other) != 0 || ours.st_dev == other.st_dev) return {};
+  return ::mkdtemp(pattern) != nullptr ? pattern : std::string();
+}
+
 void MeasureOutside(Bench& bench) {
   const pfs_sim::TreeOptions tree{.files = 10, .size = {.mean = 4096}, .seed = 3};
   const std::string root = MakeTreeIn(bench, "tree-outside", tree);
@@ -124,31 +188,24 @@ void MeasureOutside(Bench& bench) {
   if (daemon == nullptr) return bench.Fail("B5: no daemon");
   ::setenv("TIERD_SOCKET", daemon->socket().c_str(), 1);
   ::setenv("TIERD_PREFIX", root.c_str(), 1);
-  const std::string elsewhere = bench.directory() + "/elsewhere";
-  if (Shell("mkdir -p " + elsewhere + "/outside-of-all && head -c 8192 /dev/zero > " + elsewhere + "/outside-of-all/outside") != 0) return bench.Fail("B5: no file");
-  const auto added = [&](const std::string& id, const std::string& what, const std::string& arguments, double bar) {
-    if (!bench.Wants(id)) return;
-    const std::string command = std::string(TIERD_BENCH_PRELOAD_READER) + " " + arguments + " " + elsewhere + "/outside-of-all";
-    Samples ns;
-    Samples bare;
-    Samples forwarder;
-    for (int round = 0; round < bench.rounds(9); ++round) {
-      const auto ours = Number(command, kOurs);
-      const auto baseline = Number(command);
-      const auto forwarded = Number(command, kForwarder);
-      if (!ours || !baseline || !forwarded) return bench.Fail(id + ": the program failed");
-      ns.values.push_back(*ours - *baseline);
-      bare.values.push_back(*baseline);
-      forwarder.values.push_back(*forwarded - *baseline);
-    }
-    char note[160];
-    std::snprintf(note, sizeof note, "bare %.0f ns; a library that only passes open and close on adds %.0f (%.0f..%.0f)", bare.median(), forwarder.median(), forwarder.min(), forwarder.max());
-    bench.Emit(ValueRow({id, what, "ns", note}, ns, Bar::kAtMost, bar));
-  };
+  // The work directory is above both this one and the source.
+  const std::string elsewhere = bench.directory() + "/elsewhere/outside-of-all";
+  if (!MakeOutside(elsewhere)) return bench.Fail("B5: no file");
+  Added added(bench);
   for (const char* kind : {"absolute", "relative", "dirfd"})
-    added("B5." + std::string(kind), std::string("added to open and close outside any source, ") + kind, std::string("outside ") + kind, 50);
+    added.Measure({"B5." + std::string(kind), std::string("added to open and close outside any source, ") + kind, std::string("outside ") + kind, 50}, elsewhere);
+  added.Measure({"B5.above", "added to open and close outside any source, relative to a directory above it", "named above", 50}, elsewhere);
+  added.Measure({"B5.above.dirfd", "added to open and close outside any source, by a descriptor of a directory above it", "named above-dirfd", 50}, elsewhere);
+  for (const char* kind : {"stat", "access"}) added.Measure({"B5." + std::string(kind), std::string("added to ") + kind + " outside any source", std::string("named ") + kind, 50}, elsewhere);
+  added.Measure({"B5.fopen", "added to fopen and fclose outside any source", "named fopen", 50}, elsewhere);
+  added.Measure({"B5.opendir", "added to opendir and closedir outside any source", "named opendir", 50}, elsewhere);
+  const std::string shared_memory = OnOtherFileSystem(bench.directory());
+  const std::string other = shared_memory.empty() ? std::string() : shared_memory + "/elsewhere/outside-of-all";
+  if (!other.empty() && !MakeOutside(other)) bench.Fail("B5: no file");
+  else MeasureChanges(bench, added, elsewhere, other);
+  if (!shared_memory.empty()) RemoveTree(shared_memory);
   for (const char* kind : {"read", "pread", "fstat", "close"})
-    added("B5." + std::string(kind), std::string("added to ") + kind + " of a foreign descriptor", std::string("foreign ") + kind, 10);
+    added.Measure({"B5." + std::string(kind), std::string("added to ") + kind + " of a foreign descriptor", std::string("foreign ") + kind, 10}, elsewhere);
 }
 
 }  // namespace
