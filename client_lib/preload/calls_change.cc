@@ -69,7 +69,7 @@ void RealBelow(const ChangedName& name, int directory, const char* path) {
 template <typename Change>
 int Rename(int from_directory, const char* from, int to_directory, const char* to, Change change) {
   const ChangedName old_name(from_directory, from, Changes::kEntry);
-  const ChangedName new_name(to_directory, to, Changes::kEntry);
+  const ChangedName new_name(old_name, {from_directory, from}, {to_directory, to});
   const ChangedFile from_file(old_name, from_directory, from, Changes::kEntry);
   const ChangedFile to_file(new_name, to_directory, to, Changes::kEntry);
   RealBelow(old_name, from_directory, from);

@@ -5,8 +5,6 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include <cstring>
-
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/cookie_streams.h"
 #include "client_lib/preload/materialise.h"
@@ -28,7 +26,12 @@ TIERD_NEXT(int, mkostemps, char*, int, int)
 
 namespace {
 
-bool ModeWrites(const char* mode) { return mode != nullptr && (mode[0] != 'r' || std::strchr(mode, '+') != nullptr); }
+// Loops, no calls of libc: those are indirect ones, which a processor has forgotten at the last system call, and most streams are none of ours.
+inline bool Has(const char* mode, char letter) {
+  while (*mode != '\0' && *mode != letter) ++mode;
+  return *mode == letter;
+}
+inline bool ModeWrites(const char* mode) { return mode != nullptr && (mode[0] != 'r' || Has(mode, '+')); }
 
 int NumberOf(FILE* stream) {
   const tierd::client::KeepErrno keep;
@@ -37,10 +40,10 @@ int NumberOf(FILE* stream) {
 
 FILE* AfterOpen(FILE* stream, const char* mode) {
   if (stream == nullptr || !Active()) return stream;
-  const tierd::client::KeepErrno keep;
-  const int fd = NumberOf(stream);
+  const int fd = stream->_fileno;  // it has just been opened
   NewNumber(fd);
   if (!ModeWrites(mode)) return stream;
+  const tierd::client::KeepErrno keep;
   NoteWriter(fd);
   NoteStream(fd, stream);
   return stream;
@@ -66,8 +69,11 @@ int CookieClose(void* cookie) {
 
 // Whether a stream of that mode reads bytes and nothing else; and the flags that open takes for it.
 bool ReadsBytes(const char* mode, int* flags) {
-  if (mode == nullptr || mode[0] != 'r' || std::strspn(mode + 1, "bcem") != std::strlen(mode + 1)) return false;
-  *flags = O_RDONLY | (std::strchr(mode, 'e') != nullptr ? O_CLOEXEC : 0);
+  if (mode == nullptr || mode[0] != 'r') return false;
+  for (const char* letter = mode + 1; *letter != '\0'; ++letter) {
+    if (!Has("bcem", *letter)) return false;
+  }
+  *flags = O_RDONLY | (Has(mode, 'e') ? O_CLOEXEC : 0);
   return true;
 }
 
@@ -126,6 +132,7 @@ TIERD_ALIAS(FILE*, freopen64, freopen, const char*, const char*, FILE*)
 TIERD_EXPORT(int, fclose, FILE* stream) {
   if (!Active() || stream == nullptr) return Next_fclose()(stream);
   const int fd = NumberOf(stream);
+  if (raw::IsPlain(fd)) return Next_fclose()(stream);  // as close does
   ClosingWriter closing(fd);
   ForgetCopy(fd);
   const int result = Next_fclose()(stream);

@@ -8,13 +8,13 @@
 
 #include "client_lib/preload/counters.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/mounts.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/root_names.h"
 #include "client_lib/preload/writers.h"
 #include "client_lib/src/advice.h"
-#include "client_lib/src/clock.h"
 #include "client_lib/src/process.h"
 
 namespace tierd::preload {
@@ -83,60 +83,11 @@ bool TellUntold() {
 
 // ---- which names -----------------------------------------------------------------------------------------------------------
 
-namespace {
-
-constexpr std::size_t kDevices = client::Prefixes::kMax;
-constexpr std::int64_t kLookEveryNs = 1'000'000'000;
-constinit std::atomic<std::uint64_t> devices[kDevices] = {};  // of the sources' roots, + 1
-constinit std::atomic<std::int64_t> looked_ns{0};
-constinit std::atomic<bool> any_device{true};  // more roots than that, or one that cannot be looked at
-
-bool StatOf(int directory, const char* path, struct stat& st) {
-  return raw::Call(SYS_newfstatat, directory, raw::Address(path), raw::Address(&st), 0) == 0;
-}
-
-// A root that is a link leads to the device of what it names.
-void LookAtRoots() {
-  bool any = false;
-  std::size_t used = 0;
-  const auto look = [&](const char* root) {
-    struct stat st;
-    if (used == kDevices || !StatOf(AT_FDCWD, root[0] != '\0' ? root : "/", st)) any = true;
-    else devices[used++].store(st.st_dev + 1, std::memory_order_relaxed);
-  };
-  for (std::size_t i = 0; i < process.roots.count; ++i) look(process.roots.text[i]);
-  const client::Session* const session = process.roots.count == 0 ? process.client->session() : nullptr;
-  if (session != nullptr) {
-    const client::SourceTable& sources = *session->sources.load(std::memory_order_acquire);
-    for (std::uint32_t i = 0; i < sources.count(); ++i) look(sources.at(i).root);
-  } else if (process.roots.count == 0) {
-    any = true;
-  }
-  for (; used < kDevices; ++used) devices[used].store(0, std::memory_order_relaxed);
-  any_device.store(any, std::memory_order_relaxed);
-}
-
-// Whether directories on that device may be a source's. (Of other files an overlay shows the devices that lie below it.)
-bool MayBeOnSource(std::uint64_t device) {
-  const std::int64_t now_ns = client::CoarseNs();
-  std::int64_t looked = looked_ns.load(std::memory_order_acquire);
-  if (looked == 0 || now_ns - looked > kLookEveryNs) {
-    LookAtRoots();
-    looked_ns.store(now_ns, std::memory_order_release);
-  }
-  if (any_device.load(std::memory_order_relaxed)) return true;
-  for (const auto& known : devices) {
-    if (known.load(std::memory_order_relaxed) == device + 1) return true;
-  }
-  return false;
-}
-
-}  // namespace
-
 ChangedName::What ChangedName::NameOfTarget(int directory, const char* path) {
-  struct stat st;
-  if (!StatOf(directory, path, st)) return What::kOutside;  // there is nothing to change
-  if (S_ISDIR(st.st_mode) && !MayBeOnSource(st.st_dev)) return What::kOutside;
+  Place place;
+  if (!PlaceOfName(directory, path, place)) return What::kOutside;  // there is nothing to change
+  elsewhere_ = !MayBeOnSource(place);
+  if (elsewhere_) return What::kOutside;
   client::PathText* const name = name_.Get();
   const int fd = name == nullptr ? -EMFILE : WithReserve([&] { return raw::Open(directory, path, O_PATH | O_CLOEXEC); });
   if (fd < 0) return fd == -ENOENT ? What::kOutside : What::kUnknown;
@@ -145,41 +96,87 @@ ChangedName::What ChangedName::NameOfTarget(int directory, const char* path) {
   return named ? What::kNamed : What::kOutside;
 }
 
-// The directory by the kernel's name, the last component as it stands.
-ChangedName::What ChangedName::NameOfEntry(int directory, const char* path) {
-  std::size_t end = std::strlen(path);
-  if (end == 0 || end >= PATH_MAX) return What::kOutside;  // no call takes it
+ChangedName::LastComponent::LastComponent(const char* path) : end(std::strlen(path)) {
+  if (end >= PATH_MAX) end = 0;
   while (end > 1 && path[end - 1] == '/') --end;
-  std::size_t begin = end;
+  begin = end;
   while (begin > 0 && path[begin - 1] != '/') --begin;
   const std::size_t bytes = end - begin;
   const bool dots = (bytes == 1 && path[begin] == '.') || (bytes == 2 && path[begin] == '.' && path[begin + 1] == '.');
-  if (bytes == 0 || dots) return NameOfTarget(directory, path);
-  Room parent;
-  const char* in = ".";
-  if (begin != 0) {
-    client::PathText* const text = parent.Get();
-    if (text == nullptr) return What::kUnknown;
-    std::memcpy(text->text, path, begin);
-    text->text[begin] = '\0';
-    in = text->text;
+  names_entry = bytes != 0 && !dots;
+}
+
+// The directory that an entry is in. Has the name no other component, it is one that is open already.
+ChangedName::What ChangedName::NameOfDirectory(int directory, const char* path, const LastComponent& last) {
+  if (last.begin == 0) {
+    const bool works = directory == AT_FDCWD;
+    Place place;
+    if (!(works ? PlaceOfName(AT_FDCWD, ".", place) : PlaceOfDescriptor(directory, place))) return What::kOutside;
+    elsewhere_ = !MayBeOnSource(place);
+    if (elsewhere_) return What::kOutside;
+    client::PathText* const name = name_.Get();
+    if (name == nullptr) return What::kUnknown;
+    return (works ? NameOfWorkingDirectory(*name) : NameOfDescriptor(directory, *name)) ? What::kNamed : What::kOutside;
   }
-  const What where = NameOfTarget(directory, in);
+  Room parent;
+  client::PathText* const text = parent.Get();
+  if (text == nullptr) return What::kUnknown;
+  std::memcpy(text->text, path, last.begin);
+  text->text[last.begin] = '\0';
+  return NameOfTarget(directory, text->text);
+}
+
+// The directory by the kernel's name, the last component as it stands.
+ChangedName::What ChangedName::NameOfEntry(int directory, const char* path, const LastComponent& last) {
+  if (last.end == 0) return What::kOutside;
+  if (!last.names_entry) return NameOfTarget(directory, path);
+  const What where = NameOfDirectory(directory, path, last);
   if (where != What::kNamed) return where;
+  directory_bytes_ = std::strlen(name_.Get()->text);
+  if (directory_bytes_ == 1) directory_bytes_ = 0;
+  return Append(path, last);
+}
+
+// To the directory's name.
+ChangedName::What ChangedName::Append(const char* path, const LastComponent& last) {
   client::PathText* const name = name_.Get();
-  std::size_t used = std::strlen(name->text);
-  if (used == 1) used = 0;
+  const std::size_t used = directory_bytes_, bytes = last.end - last.begin;
   if (used + 1 + bytes >= sizeof name->text) return What::kOutside;
   name->text[used] = '/';
-  std::memcpy(name->text + used + 1, path + begin, bytes);
+  std::memcpy(name->text + used + 1, path + last.begin, bytes);
   name->text[used + 1 + bytes] = '\0';
   return What::kNamed;
 }
 
+// The kernel's name is made the source's.
+void ChangedName::Ours() {
+  if (what_ != What::kNamed || BelowRoots(name_.Get()->text)) return;
+  if (!NameInSource(*name_.Get())) what_ = What::kOutside;
+  else directory_bytes_ = 0;  // by another name
+}
+
 ChangedName::ChangedName(int directory, const char* path, Changes what) : is_entry_(what == Changes::kEntry) {
   if (!Active() || path == nullptr) return;
-  what_ = what == Changes::kEntry ? NameOfEntry(directory, path) : NameOfTarget(directory, path);
-  if (what_ == What::kNamed && !NameInSource(*name_.Get())) what_ = What::kOutside;
+  what_ = is_entry_ ? NameOfEntry(directory, path, LastComponent(path)) : NameOfTarget(directory, path);
+  Ours();
+}
+
+ChangedName::ChangedName(const ChangedName& first, NameAt at_first, NameAt entry) : is_entry_(true) {
+  if (!Active() || entry.path == nullptr || at_first.path == nullptr) return;
+  const LastComponent last(entry.path), last_first(at_first.path);
+  const bool together = last.names_entry && last_first.names_entry && last.begin == last_first.begin && std::memcmp(entry.path, at_first.path, last.begin) == 0 &&
+                        (entry.path[0] == '/' || entry.directory == at_first.directory);
+  client::PathText* const name = together && first.directory_bytes_ != 0 ? name_.Get() : nullptr;
+  elsewhere_ = together && first.elsewhere_;
+  if (elsewhere_) return;
+  if (name != nullptr) {
+    directory_bytes_ = first.directory_bytes_;
+    std::memcpy(name->text, first.name_.Get()->text, directory_bytes_);
+    what_ = Append(entry.path, last);
+  } else {
+    what_ = NameOfEntry(entry.directory, entry.path, last);
+  }
+  Ours();
 }
 
 ChangedName::ChangedName(int fd) {

@@ -21,12 +21,17 @@ void TellEverything();
 bool AnyUntold();
 bool TellUntold();
 
-// A path whose entry (itself, as lstat) or whose target (as stat) a call changes. Empty when it is below no source: in a directory of another file system that costs one
-// system call.
+// A path whose entry (itself, as lstat) or whose target (as stat) a call changes. Empty when it is below no source: on another file system that costs one system call.
 enum class Changes : std::uint8_t { kEntry, kTarget };
+struct NameAt {
+  int directory;
+  const char* path;
+};
 class ChangedName {
  public:
   ChangedName(int directory, const char* path, Changes what);
+  // Another entry than that of `first`, which is `at_first`: if they are in one directory by their text, that is asked about once.
+  ChangedName(const ChangedName& first, NameAt at_first, NameAt entry);
   explicit ChangedName(int fd);
   ~ChangedName();
   ChangedName(const ChangedName&) = delete;
@@ -39,9 +44,21 @@ class ChangedName {
 
  private:
   enum class What : std::uint8_t { kOutside, kNamed, kUnknown };
+  // Where the last component of a name is.
+  struct LastComponent {
+    explicit LastComponent(const char* path);
+    std::size_t begin = 0;
+    std::size_t end = 0;         // 0: no call takes it
+    bool names_entry = false;    // else the directory itself: "", ".", ".."
+  };
   What NameOfTarget(int directory, const char* path);
-  What NameOfEntry(int directory, const char* path);
+  What NameOfDirectory(int directory, const char* path, const LastComponent& last);
+  What NameOfEntry(int directory, const char* path, const LastComponent& last);
+  What Append(const char* path, const LastComponent& last);
+  void Ours();
   What what_ = What::kOutside;
+  bool elsewhere_ = false;             // the entry's directory is where no source is
+  std::size_t directory_bytes_ = 0;    // of the kernel's name of that directory, which the name begins with; 0: it does not
   bool is_entry_ = false;
   mutable Room name_;
 };

@@ -11,34 +11,14 @@
 namespace tierd::preload {
 namespace {
 
-enum Guess : std::uint8_t { kUnknown = 0, kOutside = 1, kInside = 2 };
-
-constinit std::atomic<std::uint8_t> working_directory{kUnknown};
 constexpr int kDirectories = 1024;
-constinit std::atomic<std::uint64_t> outside[kDirectories / 64] = {};
+constinit std::atomic<std::uint64_t> working_directory{0};
+constinit std::atomic<std::uint64_t> directories[kDirectories] = {};
 
 bool BelowSourcesOf(const client::Session& session, const char* path) {
   const char* relative;
   std::size_t relative_bytes;
   return session.sources.load(std::memory_order_acquire)->Match(path, std::strlen(path), &relative, &relative_bytes) != nullptr;
-}
-
-// Whether a name that begins in `directory` may lead below a source: the directory is, or one of the sources, or a link to one, is below it.
-bool MayLeadInside(const char* directory) {
-  if (BelowRoots(directory)) return true;
-  const std::size_t bytes = std::strlen(directory) == 1 ? 0 : std::strlen(directory);
-  if (LinkIsBelow(directory, bytes)) return true;
-  const auto below = [&](const char* root) { return std::strncmp(root, directory, bytes) == 0 && root[bytes] == '/'; };
-  for (std::size_t i = 0; i < process.roots.count; ++i) {
-    if (below(process.roots.text[i])) return true;
-  }
-  const client::Session* const session = process.roots.count == 0 ? process.client->session() : nullptr;
-  if (session == nullptr) return false;
-  const client::SourceTable& sources = *session->sources.load(std::memory_order_acquire);
-  for (std::uint32_t i = 0; i < sources.count(); ++i) {
-    if (below(sources.at(i).root)) return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -93,15 +73,24 @@ bool BelowKnownSources(const char* path) {
 
 namespace {
 
-// Whether what the kernel called a descriptor is its name, and not that of a file that is gone with this appended.
-bool IsNameOf(int fd, const char* path) {
+// Whether what the kernel called a directory or file is its name, and not that of one that is gone with this appended. `look` asks for what is there.
+template <typename Look>
+bool IsNameOf(const char* path, Look look) {
   constexpr char kDeleted[] = " (deleted)";
   constexpr std::size_t kBytes = sizeof kDeleted - 1;
   const std::size_t bytes = std::strlen(path);
   if (bytes < kBytes || std::strcmp(path + bytes - kBytes, kDeleted) != 0) [[likely]] return true;
   struct stat named, open;
-  return raw::Call(SYS_newfstatat, AT_FDCWD, raw::Address(path), raw::Address(&named), AT_SYMLINK_NOFOLLOW) == 0 && raw::Stat(fd, open) == 0 &&
-         named.st_dev == open.st_dev && named.st_ino == open.st_ino;
+  return raw::Call(SYS_newfstatat, AT_FDCWD, raw::Address(path), raw::Address(&named), AT_SYMLINK_NOFOLLOW) == 0 && look(open) == 0 && named.st_dev == open.st_dev &&
+         named.st_ino == open.st_ino;
+}
+
+template <typename Look>
+bool ReadName(const char* link, client::PathText& room, Look look) {
+  const ssize_t got = raw::ReadLink(link, room.text, sizeof room.text - 1);
+  if (got <= 0 || room.text[0] != '/') return false;
+  room.text[got] = '\0';
+  return IsNameOf(room.text, look);
 }
 
 }  // namespace
@@ -114,50 +103,117 @@ bool NameOfDescriptor(int fd, client::PathText& room) {
   std::size_t used = std::strlen(name);
   while (n > 0) name[used++] = digits[--n];
   name[used] = '\0';
-  const ssize_t got = raw::ReadLink(name, room.text, sizeof room.text - 1);
-  if (got <= 0 || room.text[0] != '/') return false;
-  room.text[got] = '\0';
-  return IsNameOf(fd, room.text);
+  return ReadName(name, room, [fd](struct stat& st) { return raw::Stat(fd, st); });
 }
 
-bool WorkingDirectoryMayBeInside() {
-  std::uint8_t guess = working_directory.load(std::memory_order_relaxed);
-  if (guess == kUnknown) {
-    Room room;
-    client::PathText* const name = room.Get();
-    if (name == nullptr) return false;
-    const long got = raw::Call(SYS_getcwd, raw::Address(name->text), sizeof name->text);
-    guess = got > 0 && name->text[0] == '/' && MayLeadInside(name->text) ? kInside : kOutside;
-    working_directory.store(guess, std::memory_order_relaxed);
+// Of this thread: it may have one of its own.
+bool NameOfWorkingDirectory(client::PathText& room) {
+  return ReadName("/proc/thread-self/cwd", room, [](struct stat& st) { return raw::Call(SYS_newfstatat, AT_FDCWD, raw::Address("."), raw::Address(&st), 0); });
+}
+
+// ---- what is remembered of directories ---------------------------------------------------------------------------------------
+
+namespace {
+
+// One word of each. Bits 62-63: nothing; names from there lead outside; it is inside, or a link that leads there is below it; some root is below it. Then bits 0-59: up to
+// three hashes of the first components by which a name can lead on to one. Names with one hash are asked about once more; a stale word costs the cache.
+enum : std::uint64_t { kUnknown = 0, kOutside = std::uint64_t{1} << 62, kInside = std::uint64_t{2} << 62, kAbove = std::uint64_t{3} << 62 };
+constexpr int kHashBits = 20, kHashes = 3;
+constexpr std::uint64_t kHashMask = (std::uint64_t{1} << kHashBits) - 1;
+
+// Of the component that `name` begins with; 0, for no name has it: there is none, "." or "..".
+std::uint64_t HashOfFirst(const char* name) {
+  std::uint64_t hash = 0;
+  std::size_t at = 0;
+  for (; name[at] != '/' && name[at] != '\0'; ++at) hash = (hash ^ static_cast<unsigned char>(name[at])) * 0x9e3779b97f4a7c15u;
+  const bool dots = (at == 1 && name[0] == '.') || (at == 2 && name[0] == '.' && name[1] == '.');
+  return at == 0 || dots ? 0 : hash >> (64 - kHashBits) | 1;
+}
+
+// Adds the way to a root that is further down; kInside: more ways than fit.
+std::uint64_t WithWay(std::uint64_t word, const char* rest) {
+  const std::uint64_t hash = HashOfFirst(rest);
+  if (word == kInside || hash == 0) return kInside;
+  for (int i = 0; i < kHashes; ++i) {
+    const std::uint64_t here = word >> (i * kHashBits) & kHashMask;
+    if (here == hash) return word;
+    if (here == 0) return word | kAbove | hash << (i * kHashBits);
   }
-  return guess == kInside;
+  return kInside;
 }
 
-void ForgetWorkingDirectory() { working_directory.store(kUnknown, std::memory_order_relaxed); }
+std::uint64_t WordOf(const char* directory) {
+  const std::size_t bytes = std::strlen(directory) == 1 ? 0 : std::strlen(directory);
+  if (BelowRoots(directory) || LinkIsBelow(directory, bytes)) return kInside;
+  std::uint64_t word = kOutside;
+  const auto look = [&](const char* root) {
+    if (std::strncmp(root, directory, bytes) == 0 && root[bytes] == '/') word = WithWay(word, root + bytes + 1);
+  };
+  for (std::size_t i = 0; i < process.roots.count; ++i) look(process.roots.text[i]);
+  const client::Session* const session = process.roots.count == 0 ? process.client->session() : nullptr;
+  if (session == nullptr) return word;
+  const client::SourceTable& sources = *session->sources.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < sources.count(); ++i) look(sources.at(i).root);
+  return word;
+}
 
-bool DirectoryMayBeInside(int fd) {
-  if (fd < 0) return false;
-  const std::uint64_t bit = std::uint64_t{1} << (fd % 64);
-  if (fd < kDirectories && (outside[fd / 64].load(std::memory_order_relaxed) & bit) != 0) return false;
-  Room room;
-  client::PathText* const name = room.Get();
-  if (name == nullptr) return false;
-  if (NameOfDescriptor(fd, *name) && MayLeadInside(name->text)) return true;
-  if (fd < kDirectories) {
-    outside[fd / 64].fetch_or(bit, std::memory_order_relaxed);
-    raw::Note(fd);
+// Whether a name that begins in a directory of which `word` is known may lead inside. Names with ".." may: where those lead, and what is to be counted of them, is Locate's.
+bool MayLead(std::uint64_t word, const char* name) {
+  if (word < kAbove) return word == kInside;
+  const std::uint64_t hash = HashOfFirst(name);
+  if (hash == 0) return true;
+  for (int i = 0; i < kHashes; ++i) {
+    if ((word >> (i * kHashBits) & kHashMask) == hash) return true;
+  }
+  for (; *name != '\0'; ++name) {
+    if (name[0] == '/' && name[1] == '.' && name[2] == '.') return true;
   }
   return false;
 }
 
-void ForgetDirectory(int fd) {
-  if (fd < 0 || fd >= kDirectories) return;
-  const std::uint64_t bit = std::uint64_t{1} << (fd % 64);
-  if ((outside[fd / 64].load(std::memory_order_relaxed) & bit) != 0) outside[fd / 64].fetch_and(~bit, std::memory_order_relaxed);
+// Of a number that stands for none, or has no name, kOutside.
+std::uint64_t WordOfDescriptor(int fd) {
+  if (fd < 0) return kOutside;
+  std::uint64_t word = fd < kDirectories ? directories[fd].load(std::memory_order_relaxed) : kUnknown;
+  if (word != kUnknown) return word;
+  Room room;
+  client::PathText* const name = room.Get();
+  if (name == nullptr) return kOutside;
+  word = NameOfDescriptor(fd, *name) ? WordOf(name->text) : kOutside;
+  if (fd < kDirectories) {
+    raw::Note(fd);
+    directories[fd].store(word, std::memory_order_relaxed);
+  }
+  return word;
+}
+
+}  // namespace
+
+bool MayLeadInside(const char* relative) {
+  std::uint64_t word = working_directory.load(std::memory_order_relaxed);
+  if (word == kUnknown) {
+    Room room;
+    client::PathText* const name = room.Get();
+    if (name == nullptr) return false;
+    const long got = raw::Call(SYS_getcwd, raw::Address(name->text), sizeof name->text);
+    word = got > 0 && name->text[0] == '/' ? WordOf(name->text) : kOutside;
+    working_directory.store(word, std::memory_order_relaxed);
+  }
+  return MayLead(word, relative);
+}
+
+bool MayLeadInside(int directory, const char* relative) { return MayLead(WordOfDescriptor(directory), relative); }
+
+bool DirectoryMayBeInside(int fd) { return WordOfDescriptor(fd) == kInside; }
+
+void ForgetWorkingDirectory() { working_directory.store(kUnknown, std::memory_order_relaxed); }
+
+void ForgetRemembered(int fd) {
+  if (fd >= 0 && fd < kDirectories && directories[fd].load(std::memory_order_relaxed) != kUnknown) directories[fd].store(kUnknown, std::memory_order_relaxed);
 }
 
 void ForgetDirectories() {
-  for (auto& word : outside) word.store(0, std::memory_order_relaxed);
+  for (auto& word : directories) word.store(kUnknown, std::memory_order_relaxed);
 }
 
 bool AbsoluteName(int directory, const char* path, client::PathText& name) {

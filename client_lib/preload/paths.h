@@ -7,6 +7,7 @@
 
 #include "client_lib/preload/links.h"
 #include "client_lib/preload/process.h"
+#include "client_lib/preload/raw.h"
 #include "client_lib/preload/room.h"
 #include "client_lib/src/target.h"
 
@@ -20,17 +21,21 @@ inline bool BelowRoots(const char* path) { return process.roots.count != 0 ? Bel
 // What programs look at before they look at data: the system's own directories.
 bool IsSystem(const char* path);
 
-// A hint that never says "outside" for a call that must be right about it: callers that write ask Locate with `sure`.
-bool WorkingDirectoryMayBeInside();
+// Hints, for calls that read: they say "outside" of what is remembered to be. Whether a name that begins there may lead below a source; whether the directory itself may be.
+bool MayLeadInside(const char* relative);
+bool MayLeadInside(int directory, const char* relative);
 bool DirectoryMayBeInside(int fd);
 void ForgetWorkingDirectory();
-void ForgetDirectory(int fd);  // its number names something else from now on
+void ForgetRemembered(int fd);
+// Its number names something else from now on.
+inline void ForgetDirectory(int fd) {
+  if (!raw::IsPlain(fd)) ForgetRemembered(fd);
+}
 void ForgetDirectories();
 
 inline bool MayBeInside(int directory, const char* path) {
   if (path[0] == '/') return BelowRoots(path) || MayGoThroughLink(path);
-  if (directory == AT_FDCWD) return WorkingDirectoryMayBeInside();
-  return DirectoryMayBeInside(directory);
+  return directory == AT_FDCWD ? MayLeadInside(path) : MayLeadInside(directory, path);
 }
 
 // Of a path for which MayBeInside holds: the canonical absolute one, in `room` or `path` itself; null when it is below no source, or only who follows links can tell ("..").
@@ -40,7 +45,8 @@ const char* Locate(int directory, const char* path, bool follow, Room& room, boo
 // The canonical absolute name; false: only who follows links can tell.
 bool AbsoluteName(int directory, const char* path, client::PathText& name);
 
-// What the kernel calls a descriptor: absolute, without links; false for what has no path (any more).
+// What the kernel calls a descriptor, the working directory: absolute, without links; false for what has no path (any more).
 bool NameOfDescriptor(int fd, client::PathText& room);
+bool NameOfWorkingDirectory(client::PathText& room);
 
 }  // namespace tierd::preload

@@ -6,6 +6,7 @@
 
 #include "client_lib/preload/changes.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/mounts.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/root_names.h"
@@ -70,11 +71,13 @@ void ForEachWriter(Visit visit) {
 }  // namespace
 
 void NoteWriter(int fd) {
+  Place place;
   struct stat st;
   Room name;
-  if (fd < 0 || !IsRegular(fd, st)) return;
+  if (fd < 0 || !PlaceOfDescriptor(fd, place) || !S_ISREG(place.mode) || !MayBeOnSource(place)) return;
   client::PathText* const text = name.Get();
   if (text != nullptr && (!NameOfDescriptor(fd, *text) || !NameInSource(*text))) return;
+  if (!IsRegular(fd, st)) return;
   Mark(fd, st.st_ino);
   if (st.st_nlink > 1) NoteOtherNames(st.st_ino);
   if (text != nullptr) TellChange(text->text, false);
