@@ -155,13 +155,15 @@ std::uint64_t TakeKeptMapping(const std::byte* first, std::uint64_t bytes) {
 
 void GiveUpMapping(AddressRange where, const std::byte* first) { Unmap({where, first}); }
 
+// One question of the kernel is a system call: what it says of a mapping holds for all frames in it.
 bool ShowsExactly(const ShownFrame* frames, std::uint32_t frame_count) {
   const Maps maps;
+  MapQuery here, there;
+  const auto covers = [&maps](MapQuery& query, std::uint64_t address) { return (query.begin <= address && address < query.end) || maps.Find(address, query); };
   for (std::uint32_t i = 0; i < frame_count; ++i) {
     const auto data = reinterpret_cast<std::uintptr_t>(frames[i].data);
     for (std::uint64_t done = 0; done < frames[i].bytes;) {
-      MapQuery here, there;
-      if (!maps.Find(frames[i].place + done, here) || !maps.Find(data + done, there)) return false;
+      if (!covers(here, frames[i].place + done) || !covers(there, data + done)) return false;
       const std::uint64_t offset = frames[i].place + done - here.begin + here.offset;
       if (here.inode == 0 || here.inode != there.inode || here.major != there.major || here.minor != there.minor) return false;
       if (offset != data + done - there.begin + there.offset || here.access != kReadableShared) return false;
