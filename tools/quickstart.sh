@@ -113,24 +113,32 @@ start_tierd() {
   fail "tierd did not start"
 }
 
-# The number behind "key": in a line of JSON as we print it.
-number() { sed -n "s/.*\"$1\": *\([-+.eE0-9]*\).*/\1/p" <<<"$2"; }
+# Sets the variable $1 to the number behind "$2": in a line of JSON as we print it. While the job runs nothing here is a command substitution: bash 5.2 parses those as it
+# expands them, and a trap that comes meanwhile ends in "unexpected EOF".
+number() {
+  local -n into=$1
+  into=
+  if [[ $3 =~ .*\"$2\":\ *([-+.eE0-9]+) ]]; then into=${BASH_REMATCH[1]}; fi
+}
 
 # Sets opens and bytes to what the source has seen since the last reset, and resets.
 count_source() {
   opens=- bytes=-
   [ "$rig" = on ] || return 0
   local json
-  json=$("$build/tests/pfs_sim/pfs_sim" ctl "$work/rig.sock" counters | tr -d '\n')
+  "$build/tests/pfs_sim/pfs_sim" ctl "$work/rig.sock" counters >"$work/counters"
   "$build/tests/pfs_sim/pfs_sim" ctl "$work/rig.sock" counters reset >/dev/null
-  opens=$(sed -n 's/.*"open": *{[^}]*"count": *\([0-9]*\).*/\1/p' <<<"$json")
-  bytes=$(number bytes_read "$json")
+  IFS= read -r -d '' json <"$work/counters" || true
+  json=${json//$'\n'/}
+  opens=
+  if [[ $json =~ \"open\":\ *\{([^}]*)\} ]]; then number opens count "${BASH_REMATCH[1]}"; fi
+  number bytes bytes_read "$json"
   [ -n "$opens" ] && [ -n "$bytes" ] || fail "the counters of the slow file system could not be read"
 }
 
 # train posix|tier: runs the job, prints a row per epoch, fills results_$1 (one "accuracy loss" per epoch), opens_$1 (per epoch) and seconds_$1.
 train() {
-  local reader=$1 line epoch seconds
+  local reader=$1 line epoch seconds rate accuracy loss
   local -n results=results_$1 opened=opens_$1 missed=missed_$1 total=seconds_$1
   results=() opened=() missed=() total=0
   count_source
@@ -144,19 +152,25 @@ train() {
   exec {to}>"$work/to" {from}<"$work/from"
   printf '  %5s %8s %10s %9s %12s %8s %8s %8s %8s  %s\n' epoch seconds samples/s "src opens" "src bytes" RAM SSD source direct "accuracy (loss)"
   while IFS= read -r line <&"$from"; do
-    epoch=$(number epoch "$line")
+    number epoch epoch "$line"
     count_source
-    seconds=$(number seconds "$line")
+    number seconds seconds "$line"
+    number rate samples_per_s "$line"
+    number accuracy accuracy "$line"
+    number loss loss "$line"
     local ram=- ssd=- via=- bypass=-
     if [ "$reader" = tier ]; then
-      ram=$(number ram "$line") ssd=$(number ssd "$line") via=$(number source "$line") bypass=$(number bypass "$line")
+      number ram ram "$line"
+      number ssd ssd "$line"
+      number via source "$line"
+      number bypass bypass "$line"
       missed+=($((via + bypass)))
     fi
-    printf '  %5s %8s %10s %9s %12s %8s %8s %8s %8s  %s (%s)\n' "$epoch" "$seconds" "$(number samples_per_s "$line")" "$opens" "$bytes" \
-      "$ram" "$ssd" "$via" "$bypass" "$(number accuracy "$line")" "$(number loss "$line")"
-    results+=("$(number accuracy "$line") $(number loss "$line")")
+    printf '  %5s %8s %10s %9s %12s %8s %8s %8s %8s  %s (%s)\n' "$epoch" "$seconds" "$rate" "$opens" "$bytes" "$ram" "$ssd" "$via" "$bypass" "$accuracy" "$loss"
+    results+=("$accuracy $loss")
     opened+=("$opens")
-    total=$(awk "BEGIN { print $total + $seconds }")
+    awk "BEGIN { print $total + $seconds }" >"$work/total"
+    read -r total <"$work/total"
     [ "$epoch" = "$epochs" ] || echo go >&"$to"
   done
   exec {from}<&- {to}>&-
