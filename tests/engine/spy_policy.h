@@ -18,6 +18,7 @@ class SpyPolicy {
  public:
   struct Admission {
     std::uint32_t tier, id, why;
+    std::uint64_t bytes_free;
   };
   struct PlanCall {
     std::uint32_t consumer, epoch, first;
@@ -83,7 +84,7 @@ class SpyPolicy {
         },
         .worth = nullptr,
         .admit_for = [](void* self, const tierd_admission* admission) {
-          Self(self).admissions.push_back({admission->tier, admission->id, admission->why});
+          Self(self).admissions.push_back({admission->tier, admission->id, admission->why, admission->bytes_free});
           return Self(self).admits[admission->tier] ? 1 : 0;
         },
         .soon = nullptr,

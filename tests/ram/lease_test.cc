@@ -76,6 +76,23 @@ TEST(LeaseScanner, CoversTheExactFillAndAnyFill) {
   EXPECT_EQ(scanner.sessions(), 1u);
 }
 
+TEST(LeaseScanner, TellsWhatAScanCosts) {
+  SessionPage one = MakePage(1);
+  SessionPage two = MakePage(2);
+  LeaseScanner scanner;
+  EXPECT_EQ(scanner.cost(), 0u);
+  scanner.Add(one.page());
+  scanner.Add(two.page());
+  EXPECT_EQ(scanner.cost(), 2 * LeaseScanner::kWordsPerPage) << "as far as is known";
+  one.page()->lease_high.store(3);
+  two.page()->lease_high.store(0xffffffffu);
+  (void)scanner.Scan();
+  EXPECT_EQ(scanner.cost(), 2 * LeaseScanner::kWordsPerPage + 3 + abi::kLeaseSlots);
+  scanner.Remove(two.page());
+  (void)scanner.Scan();
+  EXPECT_EQ(scanner.cost(), LeaseScanner::kWordsPerPage + 3);
+}
+
 TEST(LeaseScanner, LooksOnlyBelowLeaseHigh) {
   SessionPage page = MakePage(1);
   LeaseScanner scanner;

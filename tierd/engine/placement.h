@@ -8,6 +8,9 @@
 // asked, keeps it until it is done (HAZARDS 2.3). The tiers are inclusive while the SSD has room; when it has not, SSD copies of what is in RAM
 // are worth nothing to its reclaim, so the tiers become exclusive, and RAM victims are demoted.
 //
+// What leaves may be leased, which only a look at all sessions' leases tells. Where that look is dear, as many sessions read, more leave at a time than are in the way: room ahead
+// of need, a 256th of what is there at most. It is for those whom the policy admits to a full tier: neither the policy nor who may make nobody leave is told of it as free.
+//
 // Sources share the RAM tier, and no policy knows of the others' objects. Who wants room gets it first from sources that nobody has used for a while, whatever their policies
 // say of it: those were made for readers that are gone. Of a source that is used, one that has less than an equal part gets what the policy there names, as long as that
 // one has more: `freeze` names nothing and keeps what it has while its readers are there. So sources that are read together do not take from one another in turns.
@@ -181,7 +184,7 @@ class Placement final : public ssd::SsdOwner {
 
  private:
   SourceUnit& UnitOf(ObjectId object) const { return *sources_[catalogue_.file(catalogue_.object(object).file).source]; }
-  ram::FrameId TryAllocate(ObjectId object, bool for_resident);
+  ram::FrameId TryAllocate(ObjectId object, std::uint64_t spared);
   bool MakeRoom(SourceUnit& unit, std::uint64_t bytes);
   bool EvictNamed(SourceUnit& unit, std::uint64_t needed);
   void OthersYield(const SourceUnit& unit, std::uint64_t needed);
@@ -202,6 +205,7 @@ class Placement final : public ssd::SsdOwner {
   void OnNoSegment(const ram::SegmentTicket& ticket, std::string why);
   ObjectId LiveObjectOf(const ssd::SsdRecord& record);
   std::uint64_t TransitReserve() const;
+  std::uint64_t AheadReserve() const;
   void DropSsdFlag(ObjectId object);
   bool Backfill();
   void ApplyBudget(std::uint64_t bytes);

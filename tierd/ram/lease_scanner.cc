@@ -23,6 +23,7 @@ void LeaseScanner::Remove(const abi::SessionPage* page) {
 
 const LeaseSet& LeaseScanner::Scan() {
   ++scans_;
+  looked_at_ = 0;
   set_.words_.clear();
   // The reader stores its lease, then loads the location; we stored the location, now load the leases: with a full fence on both sides
   // one of us sees the other (mutations M1, M2 of HAZARDS 1).
@@ -35,6 +36,7 @@ const LeaseSet& LeaseScanner::Scan() {
     }
     const abi::SessionPage* const page = pages_[p].page;
     const std::uint32_t high = std::min(page->lease_high.load(std::memory_order_acquire), abi::kLeaseSlots);
+    looked_at_ += high;
     for (std::uint32_t i = 0; i < high; ++i) {
       // Acquire: the clear of a lease is a release, so the reader's loads from the frame are over when we see 0.
       const std::uint64_t word = page->leases[i].load(std::memory_order_acquire);

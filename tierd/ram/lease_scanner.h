@@ -41,6 +41,9 @@ class LeaseScanner {
   // Leased words seen by the last scan, duplicates included.
   std::uint64_t leases() const { return leases_; }
   std::uint64_t scans() const { return scans_; }
+  // What a scan costs, in lease words that lie side by side (2 ns): by the slots of the last one, and the sessions of now.
+  std::uint64_t cost() const { return looked_at_ + kWordsPerPage * pages_.size(); }
+  static constexpr std::uint64_t kWordsPerPage = 64;  // its first lines come from other processors' caches
 
  private:
   struct Page {
@@ -52,6 +55,7 @@ class LeaseScanner {
   LeaseSet set_;
   std::uint64_t leases_ = 0;
   std::uint64_t scans_ = 0;
+  std::uint64_t looked_at_ = 0;  // words, by the last scan
 };
 
 }  // namespace tierd::ram
