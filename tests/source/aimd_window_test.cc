@@ -18,8 +18,8 @@ constexpr std::int64_t kMs = 1'000'000;
 class ModelSource {
  public:
   using Service = std::function<std::int64_t(std::mt19937&)>;
-  ModelSource(std::uint32_t servers, std::size_t bytes, Service service)
-      : free_(servers, 0), bytes_(bytes), service_(std::move(service)) {}
+  ModelSource(std::uint32_t servers, std::size_t bytes, Service service, std::uint32_t seed = 7)
+      : free_(servers, 0), bytes_(bytes), service_(std::move(service)), random_(seed) {}
 
   // Runs `requests` through the window; returns requests per second.
   double Run(AimdWindow* window, std::uint64_t requests, bool backlog = true) {
@@ -51,7 +51,7 @@ class ModelSource {
   std::vector<std::int64_t> free_;
   std::size_t bytes_;
   Service service_;
-  std::mt19937 random_{7};
+  std::mt19937 random_;
   std::priority_queue<Flight> flight_;
   std::int64_t now_ = kMs;
 };
@@ -63,6 +63,16 @@ ModelSource::Service Always(std::int64_t ns) {
 // Requests of one length march in step, which no real source does.
 ModelSource::Service About(std::int64_t ns) {
   return [ns](std::mt19937& random) { return ns * static_cast<std::int64_t>(80 + random() % 41) / 100; };
+}
+
+// Of so many looks, each after so many requests more.
+double MeanSize(ModelSource& source, AimdWindow& window, int looks, std::uint64_t requests) {
+  double sum = 0;
+  for (int i = 0; i < looks; ++i) {
+    source.Run(&window, requests);
+    sum += window.size();
+  }
+  return sum / looks;
 }
 
 TEST(AimdWindow, GrowsToTheMaximumWithinAThousandRequestsWhileLatencyStays) {
@@ -91,15 +101,17 @@ TEST(AimdWindow, GoesToTheMinimumOnASourceThatServesOneAtATime) {
   AimdWindow window(4, 8, 512);
   ModelSource source(1, 4 << 20, Always(20 * kMs));  // 4 MiB at 200 MB/s
   source.Run(&window, 3000);
-  EXPECT_LE(window.size(), 6u);
+  EXPECT_LE(MeanSize(source, window, 30, 300), 8.0);  // it is asked for more now and then
   EXPECT_GE(source.Run(&window, 300), 49.0);
 }
 
 TEST(AimdWindow, IsNotMisledByRequestsThatACacheAnswers) {
-  AimdWindow window(4, 8, 256);
-  ModelSource source(1000, 1000, [](std::mt19937& r) { return r() % 5 == 0 ? kMs / 5 : 5 * kMs; });
-  source.Run(&window, 50'000);
-  EXPECT_GE(window.size(), 128u);
+  for (const std::uint32_t cached_percent : {2u, 5u, 20u, 50u, 80u}) {
+    AimdWindow window(4, 8, 256);
+    ModelSource source(1000, 1000, [=](std::mt19937& r) { return r() % 100 < cached_percent ? kMs / 5 : 5 * kMs; });
+    source.Run(&window, 50'000);
+    EXPECT_GE(MeanSize(source, window, 100, 1000), 200.0) << cached_percent;
+  }
 }
 
 TEST(AimdWindow, BacksOffWhenTheSourceGetsBusyWithOthersAndComesBack) {  // F38
@@ -134,6 +146,21 @@ TEST(AimdWindow, DoesNotGrowWhereItBringsNothing) {
   std::int64_t now = kMs;
   for (int i = 0; i < 20'000; ++i) window.OnComplete(1000, 2 * kMs + i % 7 * 1000, now += 50'000, true);
   EXPECT_LE(window.size(), 80u);
+}
+
+// Processors that others use, too: a request takes 20 us of one, and now and then it waits some milliseconds for its turn. More in flight only means that more wait,
+// and that the daemon's own loop waits among them.
+ModelSource::Service OfMemory() {
+  return [](std::mt19937& random) -> std::int64_t { return random() % 150 == 0 ? 4 * kMs : 15'000 + static_cast<std::int64_t>(random() % 10'000); };
+}
+
+TEST(AimdWindow, StaysSmallOnASourceThatLiesInMemory) {
+  for (const std::uint32_t seed : {7u, 8u, 9u, 10u, 11u}) {
+    AimdWindow window(4, 8, 448);
+    ModelSource source(2, 4096, OfMemory(), seed);
+    source.Run(&window, 100'000);
+    EXPECT_LE(MeanSize(source, window, 100, 10'000), 32.0) << seed;
+  }
 }
 
 TEST(AimdWindow, StaysWithoutBacklog) {

@@ -32,10 +32,10 @@ Regret RegretOf(const EpochCounter::Epoch& epoch, std::uint64_t capacity_bytes) 
   return {.source_bytes = epoch.source_bytes, .least_bytes = distinct - std::min(distinct, capacity_bytes)};
 }
 
-AccessWatch::AccessWatch(Workers& workers, const Tiers& tiers) : workers_(workers), tiers_(tiers), resident_at_start_(tiers.resident_bytes) {}
+AccessWatch::AccessWatch(Workers& workers, const Tiers& tiers) : workers_(workers), tiers_(tiers) {}
 
 void AccessWatch::OnRead(const Read& read, const EpochCounter& epochs) {
-  if (epochs.count() == 1 && epochs.epoch(0).read_bytes <= read.bytes) resident_at_start_ = tiers_.resident_bytes;
+  Begin(tiers_.resident_bytes);
   if (epochs.ended() != ended_) NoteEpoch(epochs);
   const auto epoch = static_cast<std::uint32_t>(ended_);
   if (trace_) {

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "client_lib/abi/layout.h"
@@ -55,6 +56,10 @@ class AccessWatch {
     std::int64_t time_ns = 0;
     std::uint8_t tier = 0;  // as in a ring: 2 is the source
   };
+  // Reading begins: what the tiers held before. The first call counts; one for a reader that waits comes before what it waits for is brought.
+  void Begin(std::uint64_t resident_bytes) {
+    if (!std::exchange(begun_, true)) resident_at_start_ = resident_bytes;
+  }
   // `epochs` has heard of the read already.
   void OnRead(const Read& read, const EpochCounter& epochs);
   void NoteLost(std::uint64_t accesses) {
@@ -140,7 +145,8 @@ class AccessWatch {
 
   Workers& workers_;
   Tiers tiers_;
-  std::uint64_t resident_at_start_;
+  bool begun_ = false;
+  std::uint64_t resident_at_start_ = 0;
   sim::Sample sample_{kSampleObjects};
   std::vector<GhostSeat> ghosts_;
   std::uint32_t planned_epoch_ = 0;   // that the latest piece of plan was of

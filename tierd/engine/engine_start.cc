@@ -104,6 +104,7 @@ Status Engine::Start(ReplySink& replies) {
   fetcher_->on_mismatch = [this](const std::string& line) { Log(line); };
   fetcher_->on_dataset_void = [this](SourceUnit& unit) { VoidDataset(unit); };
   fetcher_->on_first_demand = [this](SourceUnit& unit, FileId file) {
+    unit.watch->Begin(TiersForWatch().resident_bytes);
     // A plan says what comes first; a walk does not.
     if (unit.options.ahead && !foresights_[unit.index]->empty()) return;
     if (!unit.options.warm || !unit.warmup.OnFirstRead(catalogue_->PathOf(file))) return;
