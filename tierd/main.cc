@@ -15,6 +15,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -45,6 +46,7 @@ namespace tierd {
 namespace {
 
 constexpr int kExitError = 1;
+constexpr std::chrono::milliseconds kLooksAtRoots{60'000};  // at least so often
 constexpr int kExitUsage = 64;
 constexpr int kStopMs = 1500;
 constexpr int kTemporaryFailure = 75;  // EX_TEMPFAIL: start it again
@@ -219,9 +221,14 @@ class Daemon {
   // Whoever starts it again opens what lies there now; until then programs read the source.
   void WatchRoots() {
     std::vector<RootWatch::Root> roots;
-    for (const auto& unit : engine_.sources()) roots.push_back({unit->source->root(), unit->source->root_stat().dev, unit->source->root_stat().ino});
-    root_watch_.Watch(std::move(roots), [this](const std::string& path) {
-      spdlog::error("source moved path={} reason=\"another file system is mounted there now\" action=\"tierd ends; start it again\"", path);
+    std::chrono::milliseconds every = kLooksAtRoots;
+    for (const auto& unit : engine_.sources()) {
+      roots.push_back({unit->source->root(), unit->source->root_stat().dev, unit->source->root_stat().ino});
+      const abi::Staleness staleness = unit->options.staleness;
+      if (staleness != abi::Staleness::kImmutable) every = std::min(every, std::chrono::milliseconds(staleness == abi::Staleness::kTtl ? unit->options.ttl_ms : 0));
+    }
+    root_watch_.Watch(std::move(roots), every, [this](const std::string& path) {
+      spdlog::error("source moved path={} reason=\"another directory is there now, or none\" action=\"tierd ends; start it again\"", path);
       exit_code_ = kTemporaryFailure;
       loop_.stop();
     });

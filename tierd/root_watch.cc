@@ -1,11 +1,13 @@
 #include "tierd/root_watch.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
 #include <boost/asio/post.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -17,11 +19,14 @@ namespace {
 
 constexpr std::chrono::seconds kSettle{1};
 
-// The first that names another directory, or "". A root that cannot be reached is no proof of anything. Asks no file server.
+// The first that names another directory or nothing, or "". A root that cannot be reached is no proof of anything. Asks no file server.
 std::string MovedRoot(const std::vector<RootWatch::Root>& roots) {
   for (const RootWatch::Root& root : roots) {
     struct statx st {};
-    if (::statx(AT_FDCWD, root.path.c_str(), AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_INO, &st) != 0) continue;
+    if (::statx(AT_FDCWD, root.path.c_str(), AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_INO, &st) != 0) {
+      if (errno == ENOENT || errno == ENOTDIR) return root.path;
+      continue;
+    }
     if (::makedev(st.stx_dev_major, st.stx_dev_minor) != root.dev || st.stx_ino != root.ino) return root.path;
   }
   return "";
@@ -29,13 +34,15 @@ std::string MovedRoot(const std::vector<RootWatch::Root>& roots) {
 
 }  // namespace
 
-void RootWatch::Watch(std::vector<Root> roots, std::function<void(const std::string&)> moved) {
+void RootWatch::Watch(std::vector<Root> roots, std::chrono::milliseconds every, std::function<void(const std::string&)> moved) {
   roots_ = std::move(roots);
+  every_ = std::max<std::chrono::milliseconds>(every, kSettle);
   moved_ = std::move(moved);
   UniqueFd fd(::open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
   boost::system::error_code unusable;
   if (fd.valid() && !mounts_.assign(fd.get(), unusable)) (void)fd.Release();
   AwaitChange();
+  AwaitPeriod();
   LookSoon();  // it may have changed between the opening of the sources and now
 }
 
@@ -46,6 +53,15 @@ void RootWatch::AwaitChange() {
     again_ = true;
     LookSoon();
     AwaitChange();
+  });
+}
+
+void RootWatch::AwaitPeriod() {
+  period_.expires_after(every_);
+  period_.async_wait([this](const boost::system::error_code& error) {
+    if (error) return;
+    LookSoon();
+    AwaitPeriod();
   });
 }
 

@@ -1,8 +1,9 @@
-// Notices that another file system has come to lie where a source was: unmounted and mounted anew, or covered by a mount on top (HAZARDS 2.13). The daemon's own
-// descriptor still leads to the old one, whose files it would go on comparing with themselves; programs would read from it what their path no longer names.
+// Notices that a source's path names another directory than it did, or none: unmounted and mounted anew, covered by a mount on top (HAZARDS 2.13), renamed, replaced
+// by another version of the data set (HAZARDS 2.14). The daemon's own descriptor still leads to the old one, whose files it would go on comparing with themselves;
+// programs would read from it what their path no longer names.
 //
-// It costs nothing while no mount changes: the kernel tells when the table of mounts did. The roots are then looked at by a thread that may hang, and
-// once more a second later, since mounting anew is not one step.
+// The kernel tells when the table of mounts has changed. Of a rename nobody tells, so that the roots are also looked at once per staleness bound. A look is a statx of
+// each root, by a thread that may hang, and once more a second later if one seems to have moved, since mounting anew is not one step.
 //
 // Owner: main.cc. Loop thread only; the thread touches nothing of the object.
 #pragma once
@@ -11,6 +12,7 @@
 #include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -26,16 +28,17 @@ class RootWatch {
     std::uint64_t dev = 0;
     std::uint64_t ino = 0;
   };
-  explicit RootWatch(boost::asio::io_context& loop) : loop_(loop), mounts_(loop), timer_(loop), alive_(std::make_shared<bool>(true)) {}
+  explicit RootWatch(boost::asio::io_context& loop) : loop_(loop), mounts_(loop), timer_(loop), period_(loop), alive_(std::make_shared<bool>(true)) {}
   ~RootWatch() { *alive_ = false; }
   RootWatch(const RootWatch&) = delete;
   RootWatch& operator=(const RootWatch&) = delete;
 
-  // Calls `moved` once, with a path of `roots` that names another directory than it did. Without /proc nothing ever happens.
-  void Watch(std::vector<Root> roots, std::function<void(const std::string& path)> moved);
+  // Calls `moved` once, with a path of `roots` that names another directory than it did. A rename is noticed within `every`, at least a second, and two seconds more.
+  void Watch(std::vector<Root> roots, std::chrono::milliseconds every, std::function<void(const std::string& path)> moved);
 
  private:
   void AwaitChange();
+  void AwaitPeriod();
   void LookSoon();
   void Look();
   void Seen(const std::string& path);
@@ -43,6 +46,8 @@ class RootWatch {
   boost::asio::io_context& loop_;
   boost::asio::posix::stream_descriptor mounts_;
   boost::asio::steady_timer timer_;
+  boost::asio::steady_timer period_;
+  std::chrono::milliseconds every_{};
   std::vector<Root> roots_;
   std::function<void(const std::string&)> moved_;
   std::string suspect_;     // was another directory at the last look; "": none

@@ -157,13 +157,16 @@ void ChangedName::Ours() {
 
 ChangedName::ChangedName(int directory, const char* path, Changes what) : is_entry_(what == Changes::kEntry) {
   if (!Active() || path == nullptr) return;
-  what_ = is_entry_ ? NameOfEntry(directory, path, LastComponent(path)) : NameOfTarget(directory, path);
+  const LastComponent last(path);
+  what_ = is_entry_ ? NameOfEntry(directory, path, last) : NameOfTarget(directory, path);
   Ours();
+  is_part_of_root_ = is_entry_ && IsPartOfRoot(path + last.begin, last.end - last.begin);
 }
 
 ChangedName::ChangedName(const ChangedName& first, NameAt at_first, NameAt entry) : is_entry_(true) {
   if (!Active() || entry.path == nullptr || at_first.path == nullptr) return;
   const LastComponent last(entry.path), last_first(at_first.path);
+  is_part_of_root_ = IsPartOfRoot(entry.path + last.begin, last.end - last.begin);
   const bool together = last.names_entry && last_first.names_entry && last.begin == last_first.begin && std::memcmp(entry.path, at_first.path, last.begin) == 0 &&
                         (entry.path[0] == '/' || entry.directory == at_first.directory);
   client::PathText* const name = together && first.directory_bytes_ != 0 ? name_.Get() : nullptr;
@@ -189,6 +192,7 @@ ChangedName::ChangedName(int fd) {
 // Any name may be one that a link leads through.
 ChangedName::~ChangedName() {
   if (is_entry_) DoubtLinks();
+  if (is_part_of_root_) DoubtRoots();
 }
 
 void ChangedName::Tell(bool recursive) const {

@@ -58,6 +58,7 @@ class ChangedName {
   void Ours();
   What what_ = What::kOutside;
   bool elsewhere_ = false;             // the entry's directory is where no source is
+  bool is_part_of_root_ = false;       // sources may be found through the entry
   std::size_t directory_bytes_ = 0;    // of the kernel's name of that directory, which the name begins with; 0: it does not
   bool is_entry_ = false;
   mutable Room name_;

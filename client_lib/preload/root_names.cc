@@ -51,6 +51,11 @@ void LookAt(const char* root, client::PathText& real) {
   names[index].known.store(true, std::memory_order_release);
 }
 
+const client::SourceTable* KnownSources() {
+  const client::Session* const session = process.client->session();
+  return session == nullptr ? nullptr : session->sources.load(std::memory_order_acquire);
+}
+
 void LookAtRoots() {
   const std::int64_t now_ns = client::CoarseNs();
   const std::int64_t before_ns = looked_ns.load(std::memory_order_acquire);
@@ -59,16 +64,39 @@ void LookAtRoots() {
   client::PathText* const real = room.Get();
   if (real == nullptr) return;
   for (std::size_t i = 0; i < process.roots.count; ++i) LookAt(process.roots.text[i], *real);
-  const client::Session* const session = process.roots.count == 0 ? process.client->session() : nullptr;
-  if (process.roots.count == 0 && session == nullptr) return;  // no source is known yet
-  if (session != nullptr) {
-    const client::SourceTable& sources = *session->sources.load(std::memory_order_acquire);
-    for (std::uint32_t i = 0; i < sources.count(); ++i) LookAt(sources.at(i).root, *real);
-  }
+  const client::SourceTable* const sources = process.roots.count == 0 ? KnownSources() : nullptr;
+  if (process.roots.count == 0 && sources == nullptr) return;  // no source is known yet
+  for (std::uint32_t i = 0; sources != nullptr && i < sources->count(); ++i) LookAt(sources->at(i).root, *real);
   looked_ns.store(now_ns, std::memory_order_release);
 }
 
+bool HasPart(const char* path, const char* part, std::size_t bytes) {
+  for (const char* at = path; *at != '\0';) {
+    if (*at == '/') ++at;
+    const char* const end = at + std::strcspn(at, "/");
+    if (static_cast<std::size_t>(end - at) == bytes && std::memcmp(at, part, bytes) == 0) return true;
+    at = end;
+  }
+  return false;
+}
+
 }  // namespace
+
+bool IsPartOfRoot(const char* entry, std::size_t bytes) {
+  const client::SourceTable* const sources = KnownSources();
+  if (sources == nullptr) return false;
+  for (std::uint32_t i = 0; i < sources->count(); ++i) {
+    if (HasPart(sources->at(i).root, entry, bytes)) return true;
+  }
+  for (std::uint32_t i = 0, count = Given(); i < count; ++i) {
+    if (names[i].known.load(std::memory_order_acquire) && HasPart(names[i].real, entry, bytes)) return true;
+  }
+  return false;
+}
+
+void DoubtRoots() {
+  if (const client::SourceTable* const sources = KnownSources(); sources != nullptr) sources->DoubtNamespaces();
+}
 
 bool NameInSource(client::PathText& name) {
   if (BelowRoots(name.text)) return true;

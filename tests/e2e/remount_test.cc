@@ -7,6 +7,7 @@
 
 #include <csignal>
 #include <functional>
+#include <memory>
 
 #include "tests/e2e/daemon_process.h"
 #include "tests/e2e/exposition.h"
@@ -112,6 +113,48 @@ TEST_F(RemountTest, OtherMountsChangeNothing) {
   EXPECT_EQ(Get(client.get(), Path()).origin, TIER_FROM_RAM);
   EXPECT_EQ(daemon.Stop(), 0);
 }
+
+// Another version of the data set is put in its place, or it is gone: nobody tells of a rename (HAZARDS 2.14).
+class RenamedRootTest : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    Write(Path(), std::string(kBytes, 'A'));
+    Write(scratch.path() + "/next/f", std::string(kBytes, 'B'));
+    DaemonProcess::Options options;
+    options.source = source;
+    options.ssd = "off";
+    options.more = kTrustStamps;
+    options.more.insert(options.more.end(), {"--set", "source.ttl=1s", "--set", std::string("source.staleness=") + GetParam()});
+    ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+    client = std::make_unique<Client>(daemon.socket());
+    EXPECT_EQ(Read().bytes, std::string(kBytes, 'A'));
+  }
+  std::string Path() const { return source + "/f"; }
+  Got Read() { return Get(client->get(), Path()); }
+
+  ScratchDir scratch;
+  std::string source = scratch.path() + "/data";
+  DaemonProcess daemon{scratch.path()};
+  std::unique_ptr<Client> client;
+};
+
+TEST_P(RenamedRootTest, WhatItsPathNamesIsReadWithinTheBound) {
+  std::filesystem::rename(source, source + ".old");
+  std::filesystem::rename(scratch.path() + "/next", source);
+  ASSERT_TRUE(Eventually(10'000, [&] { return daemon.Ended(); })) << daemon.output();
+  EXPECT_EQ(Read().bytes, std::string(kBytes, 'B'));
+  EXPECT_EQ(daemon.Stop(), kTemporaryFailure);
+  EXPECT_NE(daemon.output().find("source moved path=" + source), std::string::npos) << daemon.output();
+}
+
+TEST_P(RenamedRootTest, WhatIsGoneIsNotThereWithinTheBound) {
+  std::filesystem::rename(source, source + ".old");
+  ASSERT_TRUE(Eventually(10'000, [&] { return daemon.Ended(); })) << daemon.output();
+  EXPECT_EQ(Read().error, -ENOENT);
+  EXPECT_EQ(daemon.Stop(), kTemporaryFailure);
+}
+
+INSTANTIATE_TEST_SUITE_P(Staleness, RenamedRootTest, testing::Values("ttl", "open"));
 
 // A container: the same path is another directory there (HAZARDS 2.14). Its reader gets the files of its own /data, and everybody else is served on.
 class OtherNamespaceTest : public testing::Test {

@@ -42,7 +42,7 @@ TEST_F(PassingTest, ResidentsYieldToReadersOfTheSsd) {
     if (!InRam(name) && asked.size() < kAtATime) asked.emplace(Ask(name), name);
   }
   ASSERT_EQ(asked.size(), kAtATime);
-  ASSERT_TRUE(RunUntil([&] { return passing() - passing_before >= kAtATime && ssd_io_.waiting > 0; }));
+  ASSERT_TRUE(RunUntil([&] { return passing() - passing_before >= kAtATime; }));
   ssd_io_.Release();
   for (const auto& [id, name] : asked) {
     ASSERT_TRUE(RunUntil([&] { return answers().contains(id); })) << name;

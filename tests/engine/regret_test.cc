@@ -25,8 +25,9 @@ class RegretTest : public EngineTest {
 TEST_F(RegretTest, OfTheFirstEpochIsAboveWhatWasThereBeforeIt) {
   const std::vector<std::string> names = MakeFiles(kFiles, kBytes);
   StartEngine();
-  Advise(abi::AdviseOp::kPrefetch, names[0]);
-  ASSERT_TRUE(RunUntil([&] { return InRam(names[0]); }));
+  const std::uint64_t job = engine().jobs().Prefetch({{&unit(), names[0]}}, {});
+  engine().EndTurn();
+  ASSERT_EQ(WaitForJob(job).verified_files, 1u);
   PassASecond();
   std::vector<Answer> answers;
   for (int i = 1; i < kFiles; ++i) {
