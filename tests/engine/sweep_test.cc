@@ -233,6 +233,30 @@ TEST_F(SweepTest, ASetRewrittenBetweenTwoLivesIsVoidedOnce) {
   EXPECT_EQ(engine().ssd()->DatasetGeneration(unit().dataset_id), 2u);
 }
 
+// Nor does it say anything of the files that were there.
+TEST_F(SweepTest, ADirectoryOfAnImmutableSetThatGainsAFileVoidsNoRecord) {
+  UseSsd();
+  source_options().staleness = abi::Staleness::kImmutable;
+  const auto names = MakeFiles(40, 20'000);
+  StartEngine();
+  const auto prefetch = [&] {
+    const std::uint64_t job = engine().jobs().Prefetch({{&unit(), ""}}, {});
+    engine().EndTurn();
+    return WaitForJob(job).verified_files;
+  };
+  ASSERT_EQ(prefetch(), names.size());
+  ASSERT_TRUE(RunUntil([&] { return std::all_of(names.begin(), names.end(), [&](const std::string& name) { return OnSsd(name); }); }));
+  ASSERT_EQ(Fetch("d0", abi::FetchOp::kList).status(), abi::FetchStatus::kFrame);
+  ASSERT_EQ(Fetch("d0", abi::FetchOp::kStat).reply.reason, 0);
+  Write("d0/another", "another");
+  std::filesystem::remove(tree_.path() + "/d0/f8");
+  ASSERT_EQ(prefetch(), names.size());
+  EXPECT_EQ(engine().ssd()->DatasetGeneration(unit().dataset_id), 0u);
+  EXPECT_EQ(unit().void_before, 0u);
+  for (const std::string& name : names) EXPECT_TRUE(name == "d0/f8" || OnSsd(name)) << name;
+  EXPECT_NE(Fetch("d0", abi::FetchOp::kList).bytes.find("another"), std::string::npos);
+}
+
 class ForgetTest : public EngineTest {
  protected:
   void Invalidate(const std::string& path) {

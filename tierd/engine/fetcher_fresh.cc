@@ -164,6 +164,8 @@ void Fetcher::Relinked(SourceUnit& unit, FileId file, Waiters waiters) {
 void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& stat) {
   // Records of earlier lives count no more once the dataset was made void in this one.
   const bool has_records = unit.void_before == 0 || (catalogue_.file(file).flags & kFileChecked) != 0;
+  // A directory that gains or loses a name: its list is another, each file is what it was until it is asked about itself.
+  const bool directory = S_ISDIR(catalogue_.StatOf(file).mode) && S_ISDIR(stat.mode);
   const bool bare = (catalogue_.file(file).flags & kFileBare) != 0;
   if (bare && !Catalogue::Takes(stat, unit.options.chunk_bytes)) return;  // nothing is kept of it that could be old
   Waiters orphans;
@@ -173,7 +175,7 @@ void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& st
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) unit.policy.ObjectForgotten(Raw(catalogue_.ObjectOf(file, chunk)));
   catalogue_.ChangeVersion(file, stat, unit.options.chunk_bytes);
   Announce(unit, file);
-  if (unit.options.staleness == abi::Staleness::kImmutable && ssd_ != nullptr && has_records) {
+  if (unit.options.staleness == abi::Staleness::kImmutable && ssd_ != nullptr && has_records && !directory) {
     // A set that was declared immutable has changed: no record of it may come back after a crash (HAZARDS 2.16).
     ssd_->InvalidateDataset(unit.dataset_id, [](const Status&) {});
     if (on_dataset_void) on_dataset_void(unit);
