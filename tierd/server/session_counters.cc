@@ -76,6 +76,7 @@ void SessionHub::DrainBefore(Session& session) {
 
 void SessionHub::OnTimer() {
   DrainInTurns();
+  SendGathered(kept_, &Session::keeps);
   FlushReplies();
   TellFallbacks();
 }

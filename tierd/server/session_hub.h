@@ -52,7 +52,7 @@ class SessionHub final : public engine::ReplySink {
 
   void OnFetchReply(engine::SessionId session, const abi::FetchReply& reply) override;
 
-  // Engine hooks: sends what was gathered; drains rings and looks for ended sessions.
+  // Engine hooks: sends what was gathered and is awaited; drains rings, looks for ended sessions, sends what was kept.
   void FlushReplies();
   void OnTimer();
 
@@ -90,6 +90,7 @@ class SessionHub final : public engine::ReplySink {
   template <typename Reply>
   void AddReply(std::uint32_t session_id, MessageWriter Session::* gathered, const Reply& reply);
   void SendReplies(Session& session, MessageWriter Session::* gathered);
+  void SendGathered(std::vector<std::uint32_t>& sessions, bool Session::* listed);
   void WatchForRoom(Session& session);
   void SendQueued(Session& session);
   // Ends the conversation from our side: the client sees the end of it and connects anew. The socket is kept until all who hold its other end have
@@ -133,7 +134,8 @@ class SessionHub final : public engine::ReplySink {
   RingDrain drain_;
   std::int64_t drained_ns_ = 0;       // all rings
   bool drain_posted_ = false;
-  std::vector<std::uint32_t> dirty_;  // sessions with gathered replies
+  std::vector<std::uint32_t> dirty_;  // sessions with gathered replies that are awaited
+  std::vector<std::uint32_t> kept_;   // with others, which wait for the rest of their message, a tick at most
   std::vector<std::byte> buffer_;
   engine::HandlerMemory accept_memory_, drain_memory_;
   engine::ReadTotals ended_;

@@ -13,6 +13,7 @@
 
 #include "tierd/server/seqpacket.h"
 #include "tierd/server/session_hub.h"
+#include "tierd/server/together.h"
 
 namespace tierd::server {
 
@@ -45,7 +46,9 @@ struct SessionHub::Session {
   bool waiting_to_send = false;
   std::size_t ring = 0;        // its place in rings_, until it has ended
   engine::ReadTotals seen;  // what was taken over from the page so far
-  bool dirty = false;  // has gathered replies
+  bool dirty = false;  // has gathered replies that are awaited
+  bool keeps = false;  // has gathered others
+  Together together;
   MessageWriter replies{abi::MessageType::kFetchReply};
   MessageWriter advice_replies{abi::MessageType::kAdviseReply};
   std::deque<Queued> queue;  // the peer's queue was full

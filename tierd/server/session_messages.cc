@@ -1,4 +1,5 @@
 // What clients say: hello, requests for bytes and names, advice, descriptors they ask for (client_lib/abi/PROTOCOL.md). All of it is hostile.
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -114,6 +115,9 @@ bool SessionHub::SendSources(Session& session) {
 bool SessionHub::OnFetch(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram) {
   const auto entries = ReadFetch(datagram, header.count);
   if (!entries.ok()) return false;
+  const std::uint64_t first_id = entries->front().entry.request_id;
+  const auto follows = [first_id, i = std::uint64_t{0}](const FetchView& view) mutable { return view.entry.request_id == first_id + i++; };
+  if (std::all_of(entries->begin(), entries->end(), follows)) session.together.Asked(first_id, header.count);
   for (const FetchView& view : *entries) {
     const auto op = static_cast<abi::FetchOp>(view.entry.op);
     const bool known_op = op == abi::FetchOp::kChunk || op == abi::FetchOp::kStat || op == abi::FetchOp::kList;

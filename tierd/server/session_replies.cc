@@ -28,8 +28,10 @@ void SessionHub::AddReply(std::uint32_t session_id, MessageWriter Session::* gat
   if (it == sessions_.end() || it->second->closed) return;
   Session& session = *it->second;
   const bool survived = Survives([&] {
-    if (!session.dirty) dirty_.push_back(session.id);
-    session.dirty = true;
+    const bool awaited = gathered != &Session::replies || session.together.IsAwaited(reply.request_id);
+    bool Session::* const listed = awaited ? &Session::dirty : &Session::keeps;
+    if (!(session.*listed)) (awaited ? dirty_ : kept_).push_back(session.id);
+    session.*listed = true;
     (session.*gathered).Add(reply);
     if ((session.*gathered).count() == abi::kMaxBatch) SendReplies(session, gathered);
   });
@@ -45,19 +47,21 @@ void SessionHub::SendReplies(Session& session, MessageWriter Session::* gathered
   Send(session, ready.Finish());
 }
 
-void SessionHub::FlushReplies() {
-  for (const std::uint32_t id : dirty_) {
+void SessionHub::FlushReplies() { SendGathered(dirty_, &Session::dirty); }
+
+void SessionHub::SendGathered(std::vector<std::uint32_t>& sessions, bool Session::* listed) {
+  for (const std::uint32_t id : sessions) {
     const auto it = sessions_.find(id);
     if (it == sessions_.end()) continue;
     Session& session = *it->second;
-    session.dirty = false;
+    session.*listed = false;
     const bool survived = Survives([&] {
       SendReplies(session, &Session::replies);
       SendReplies(session, &Session::advice_replies);
     });
     if (!survived) CutOff(session);
   }
-  dirty_.clear();
+  sessions.clear();
 }
 
 // False when the session has been cut off.
