@@ -98,6 +98,7 @@ void AimdWindow::EndRound(std::int64_t now_ns) {
   round_ = Round();
   if (!round.backlog) {
     after_change_ = 0;
+    seen_ = Seen();
     return;
   }
   round_.started_ns = now_ns;
