@@ -15,6 +15,7 @@
 #include "tests/fuzz/fuzz_input.h"
 #include "tierd/base/clock.h"
 #include "tierd/engine/engine.h"
+#include "tierd/io/engine_faults.h"
 #include "tierd/server/control_api.h"
 #include "tierd/server/metrics.h"
 #include "tierd/server/session_hub.h"
@@ -44,7 +45,8 @@ enum class SsdTier : std::uint8_t {
 
 class InProcessDaemon {
  public:
-  explicit InProcessDaemon(SsdTier ssd = SsdTier::kOff) {
+  // `source_io`, if any, hears of each step of reading the source, and outlives the daemon.
+  explicit InProcessDaemon(SsdTier ssd = SsdTier::kOff, io::EngineFaults* source_io = nullptr) {
     std::filesystem::create_directories(data() + "/b");
     for (const char* file : {"/a", "/b/c", "/b/d"}) std::ofstream(data() + file) << std::string(3000, 'x');
     engine::EngineOptions options;
@@ -53,6 +55,7 @@ class InProcessDaemon {
     source.name = "data";
     source.engine = engine::EngineChoice::kThreads;
     options.sources.push_back(source);
+    options.source_faults = source_io;
     options.ram.capacity_bytes = 32 << 20;
     options.ram.segment_bytes = 16 << 20;
     options.ram.pages = engine::PagesChoice::k4KiB;

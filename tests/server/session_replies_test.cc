@@ -1,6 +1,7 @@
 // Answers to questions that came together go out together; nobody waits for the slowest longer than a tick.
 #include <gtest/gtest.h>
 
+#include "tests/engine/engine_fixture.h"
 #include "tests/server/bare_client.h"
 #include "tierd/server/together.h"
 
@@ -9,10 +10,13 @@ namespace {
 
 class SessionRepliesTest : public testing::Test {
  protected:
-  // The daemon has taken the message, and its loop does nothing more.
+  // The source answers nothing by itself.
+  SessionRepliesTest() { source_io_.Hold(io::Step::kOpen); }
+  ~SessionRepliesTest() override { source_io_.Release(); }
+  // The daemon has taken the message.
   void Ask(const std::vector<std::string>& paths, std::uint64_t first_id) {
-    client_.AskFor(paths, daemon_.engine().sources().front()->wire_id, first_id);
     const std::uint64_t fetches = daemon_.engine().counters().fetches;
+    client_.AskFor(paths, daemon_.engine().sources().front()->wire_id, first_id);
     daemon_.loop().restart();
     while (daemon_.engine().counters().fetches < fetches + paths.size()) ASSERT_EQ(daemon_.loop().run_one_for(std::chrono::seconds(20)), 1u);
   }
@@ -28,7 +32,8 @@ class SessionRepliesTest : public testing::Test {
   }
   std::uint32_t Told() { return client_.Told(abi::MessageType::kFetchReply); }
 
-  fuzz::InProcessDaemon daemon_;
+  engine::SteppedFaults source_io_;
+  fuzz::InProcessDaemon daemon_{fuzz::SsdTier::kOff, &source_io_};
   BareClient client_{daemon_};
 };
 
