@@ -105,6 +105,15 @@ TEST(AimdWindow, GoesToTheMinimumOnASourceThatServesOneAtATime) {
   EXPECT_GE(source.Run(&window, 300), 49.0);
 }
 
+TEST(AimdWindow, AsksABusySourceForNoMoreThanTheMinimum) {
+  AimdWindow window(8, 8, 512);
+  ModelSource source(1, 4 << 20, Always(20 * kMs));
+  for (int i = 0; i < 100; ++i) {
+    source.Run(&window, 12);  // all of it in less time than a base is kept
+    EXPECT_EQ(window.size(), 8u) << i;
+  }
+}
+
 TEST(AimdWindow, IsNotMisledByRequestsThatACacheAnswers) {
   for (const std::uint32_t cached_percent : {2u, 5u, 20u, 50u, 80u}) {
     AimdWindow window(4, 8, 256);

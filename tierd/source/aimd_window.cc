@@ -118,7 +118,7 @@ void AimdWindow::EndRound(std::int64_t now_ns) {
     doubling_ = false;
     ++cuts_;
     ChangeTo(std::max(min_, static_cast<std::uint32_t>(size_ * kCutFactor)));
-  } else if (size_ < max_ && hold_ == 0) {
+  } else if (ratio_ <= kCutAbove && size_ < max_ && hold_ == 0) {
     const std::uint32_t step = doubling_ ? size_ : std::max<std::uint32_t>(4, size_ / 8);
     if (ratio_ < kGrowBelow && size_ < kFreeGrowth) {
       size_ = std::min({max_, size_ + step, kFreeGrowth});
