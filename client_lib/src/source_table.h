@@ -69,9 +69,7 @@ class SourceTable {
   }
 
   // What the roots lead to may have changed: asked again at the next use of each.
-  void DoubtNamespaces() const {
-    for (std::uint32_t i = 0; i < count_; ++i) sources_[i].where.store(Source::kUnknown, std::memory_order_release);
-  }
+  void DoubtNamespaces() const;
 
   std::uint32_t count() const { return count_; }
   const Source& at(std::uint32_t i) const { return sources_[i]; }
