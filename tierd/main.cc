@@ -46,10 +46,10 @@ namespace tierd {
 namespace {
 
 constexpr int kExitError = 1;
-constexpr std::chrono::milliseconds kLooksAtRoots{60'000};  // at least so often
 constexpr int kExitUsage = 64;
 constexpr int kStopMs = 1500;
 constexpr int kTemporaryFailure = 75;  // EX_TEMPFAIL: start it again
+constexpr std::chrono::milliseconds kRootsBound{60'000};  // in which a root is looked at, of immutable sets too
 
 struct CommandLine {
   std::string config_file;
@@ -221,13 +221,13 @@ class Daemon {
   // Whoever starts it again opens what lies there now; until then programs read the source.
   void WatchRoots() {
     std::vector<RootWatch::Root> roots;
-    std::chrono::milliseconds every = kLooksAtRoots;
+    std::chrono::milliseconds bound = kRootsBound;
     for (const auto& unit : engine_.sources()) {
       roots.push_back({unit->source->root(), unit->source->root_stat().dev, unit->source->root_stat().ino});
       const abi::Staleness staleness = unit->options.staleness;
-      if (staleness != abi::Staleness::kImmutable) every = std::min(every, std::chrono::milliseconds(staleness == abi::Staleness::kTtl ? unit->options.ttl_ms : 0));
+      if (staleness != abi::Staleness::kImmutable) bound = std::min(bound, std::chrono::milliseconds(staleness == abi::Staleness::kTtl ? unit->options.ttl_ms : 0));
     }
-    root_watch_.Watch(std::move(roots), every, [this](const std::string& path) {
+    root_watch_.Watch(std::move(roots), bound, [this](const std::string& path) {
       spdlog::error("source moved path={} reason=\"another directory is there now, or none\" action=\"tierd ends; start it again\"", path);
       exit_code_ = kTemporaryFailure;
       loop_.stop();

@@ -34,9 +34,9 @@ std::string MovedRoot(const std::vector<RootWatch::Root>& roots) {
 
 }  // namespace
 
-void RootWatch::Watch(std::vector<Root> roots, std::chrono::milliseconds every, std::function<void(const std::string&)> moved) {
+void RootWatch::Watch(std::vector<Root> roots, std::chrono::milliseconds bound, std::function<void(const std::string&)> moved) {
   roots_ = std::move(roots);
-  every_ = std::max<std::chrono::milliseconds>(every, kSettle);
+  every_ = std::max<std::chrono::milliseconds>(bound - 2 * kSettle, kSettle);  // before the look, and before the one that confirms it
   moved_ = std::move(moved);
   UniqueFd fd(::open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC));
   boost::system::error_code unusable;

@@ -33,8 +33,8 @@ class RootWatch {
   RootWatch(const RootWatch&) = delete;
   RootWatch& operator=(const RootWatch&) = delete;
 
-  // Calls `moved` once, with a path of `roots` that names another directory than it did. A rename is noticed within `every`, at least a second, and two seconds more.
-  void Watch(std::vector<Root> roots, std::chrono::milliseconds every, std::function<void(const std::string& path)> moved);
+  // Calls `moved` once, with a path of `roots` that names another directory than it did. A rename is noticed within `bound`, or three seconds if that is less.
+  void Watch(std::vector<Root> roots, std::chrono::milliseconds bound, std::function<void(const std::string& path)> moved);
 
  private:
   void AwaitChange();

@@ -1,4 +1,4 @@
-// Sources that are named through a link (--source ~/data): the kernel calls what is below them something else. What is changed there must be told by the name that the source has.
+// By which names the sources' roots are found, when names are changed. Sources that are named through a link (--source ~/data): the kernel calls what is below them something else. What is changed there must be told by the name that the source has.
 //
 // The roots are looked at when something is changed outside of all of them, once; again after a second where there is such a source. Any thread; errno is left alone.
 #pragma once

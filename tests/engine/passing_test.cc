@@ -20,7 +20,7 @@ class PassingTest : public EngineTest {
 TEST_F(PassingTest, ResidentsYieldToReadersOfTheSsd) {
   std::vector<std::string> names;
   for (int i = 0; i < 60; ++i) names.push_back(Write("f" + std::to_string(i), Bytes("f" + std::to_string(i), kBytes)));
-  source_io_.delay_us[static_cast<std::size_t>(io::Step::kRead)] = 100'000;  // the slower of the two, however busy the machine is (F08)
+  source_io_.delay_us[static_cast<std::size_t>(io::Step::kRead)] = 300'000;  // the slower of the two, however busy the machine is (F08)
   StartEngine();
   const std::uint64_t job = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true});
   engine().EndTurn();
@@ -42,7 +42,7 @@ TEST_F(PassingTest, ResidentsYieldToReadersOfTheSsd) {
     if (!InRam(name) && asked.size() < kAtATime) asked.emplace(Ask(name), name);
   }
   ASSERT_EQ(asked.size(), kAtATime);
-  ASSERT_TRUE(RunUntil([&] { return passing() - passing_before >= kAtATime; }));
+  ASSERT_TRUE(RunUntil([&] { return passing() - passing_before >= kAtATime && ssd_io_.waiting > 0; }));
   ssd_io_.Release();
   for (const auto& [id, name] : asked) {
     ASSERT_TRUE(RunUntil([&] { return answers().contains(id); })) << name;

@@ -165,7 +165,7 @@ void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& st
   // Records of earlier lives count no more once the dataset was made void in this one.
   const bool has_records = unit.void_before == 0 || (catalogue_.file(file).flags & kFileChecked) != 0;
   // A directory that gains or loses a name: its list is another, each file is what it was until it is asked about itself.
-  const bool directory = S_ISDIR(catalogue_.StatOf(file).mode) && S_ISDIR(stat.mode);
+  const bool directory = (catalogue_.file(file).flags & kFileDirectory) != 0 && S_ISDIR(stat.mode);
   const bool bare = (catalogue_.file(file).flags & kFileBare) != 0;
   if (bare && !Catalogue::Takes(stat, unit.options.chunk_bytes)) return;  // nothing is kept of it that could be old
   Waiters orphans;
