@@ -3,8 +3,16 @@
 namespace tierd::client {
 
 using lookup_detail::Claim;
-using lookup_detail::GiveUp;
 using lookup_detail::Usable;
+
+namespace {
+
+Look GiveUp(Piece& piece, Look look) {
+  piece.Free();
+  return look;
+}
+
+}  // namespace
 
 Look lookup_detail::LookUpOther(const LookUp& look_up, const SlotRef& ref, abi::FileKey* target) {
   const FileFacts facts = ReadFacts(look_up.index, ref);
@@ -25,6 +33,13 @@ Look lookup_detail::LookUpOther(const LookUp& look_up, const SlotRef& ref, abi::
   }
 }
 
+Look lookup_detail::LookUpUnleased(const LookUp& look_up, abi::FileKey key, abi::FileKey* target) {
+  const SlotRef ref = FindSlot(look_up.index, key);
+  if (!ref) return look_up.index.Retired() ? Look::kRetired : Look::kMiss;
+  const Look other = LookUpOther(look_up, ref, target);
+  return other == Look::kKnown || abi::KindOf(ref.slot->size_attr.load(std::memory_order_relaxed)) == abi::SlotKind::kListing ? Look::kLeasesTaken : other;
+}
+
 Look LookUpFile(const LookUp& look_up, abi::FileKey key, LeaseUse use, Piece& piece, abi::FileKey* target) {
   return use == LeaseUse::kView ? LookUpHere<LeaseUse::kView>(look_up, key, piece, target) : LookUpHere<LeaseUse::kCall>(look_up, key, piece, target);
 }
@@ -38,8 +53,11 @@ Look LookUpChunk(const LookUp& look_up, abi::FileKey file_key, std::uint32_t chu
   const abi::Slot& slot = *ref.slot;
   const std::uint64_t location = slot.location.load(std::memory_order_acquire);
   if (location == 0) return look_up.index.Retired() ? Look::kRetired : Look::kMiss;
-  const Look claim = use == LeaseUse::kView ? Claim<LeaseUse::kView>(session, key, location, piece) : Claim<LeaseUse::kCall>(session, key, location, piece);
-  if (claim != Look::kHit) return claim;
+  piece.epoch = ForkWord();
+  const std::uint16_t fill = abi::DecodeLocation(location).fill;
+  piece.lease = use == LeaseUse::kView ? Claim<LeaseUse::kView>(session, key, fill) : Claim<LeaseUse::kCall>(session, key, fill);
+  if (piece.lease == kNoLease) return Look::kLeasesTaken;
+  piece.session = &session;
   const std::uint64_t again = slot.location.load(std::memory_order_acquire);
   const std::uint64_t size_attr = slot.size_attr.load(std::memory_order_acquire);
   const auto tag = static_cast<std::uint64_t>(slot.mtime_ns.load(std::memory_order_acquire));

@@ -1,5 +1,5 @@
-// The hit path: from a key to bytes under a lease, in the order that HAZARDS 2.1 proves: sequence (even) and key; the location for its fill number;
-// the lease, a full fence; then location, size, deadline; then `retired` and the sequence, last. No system call, no allocation, no lock.
+// The hit path: from a key to bytes under a lease, in the order that LAYOUT.md says and the model proves (HAZARDS 2.1): the lease, a full fence; sequence (even)
+// and key; location, size, deadline; then `retired` and the sequence, last. No system call, no allocation, no lock.
 //
 // Any thread. It does not: ask the daemon, count, copy.
 #pragma once
@@ -58,15 +58,11 @@ struct LookUp {
 
 namespace lookup_detail {
 
-// Takes the lease for `location` of the chunk `key`; kHit when it is taken.
+// Takes a lease of that fill number of the chunk `key`, 0: of any. kNoLease when all slots are taken.
 template <LeaseUse kUse>
-[[gnu::always_inline]] inline Look Claim(Session& session, abi::FileKey key, std::uint64_t location, Piece& piece) {
-  piece.epoch = ForkWord();
-  const std::uint64_t word = abi::EncodeLease(abi::LeaseKeyOf(key), abi::DecodeLocation(location).fill);
-  piece.lease = kUse == LeaseUse::kView ? ClaimForView(*session.page, word) : ClaimForCall(*session.page, word);
-  if (piece.lease == kNoLease) return Look::kLeasesTaken;
-  piece.session = &session;
-  return Look::kHit;
+[[gnu::always_inline]] inline std::uint32_t Claim(Session& session, abi::FileKey key, std::uint16_t fill) {
+  const std::uint64_t word = abi::EncodeLease(abi::LeaseKeyOf(key), fill);
+  return kUse == LeaseUse::kView ? ClaimForView(*session.page, word) : ClaimForCall(*session.page, word);
 }
 
 // Asks for the first lines of what will be read, side by side, at most kPrefetchedBytes: the processor goes on by itself from there.
@@ -77,11 +73,6 @@ inline void PrefetchBytes(const std::byte* data, std::uint64_t bytes) {
   for (std::uint64_t at = 64; at < bytes && at < kPrefetchedBytes; at += 64) __builtin_prefetch(data + at);
 }
 
-inline Look GiveUp(Piece& piece, Look look) {
-  piece.Free();
-  return look;
-}
-
 inline bool Usable(const LookUp& look_up, const abi::Slot& slot) {
   const std::uint32_t deadline = slot.deadline.load(std::memory_order_acquire);
   return look_up.any_age || deadline == abi::kDeadlineNever || abi::TicksOf(look_up.now_ns) < deadline;
@@ -89,6 +80,8 @@ inline bool Usable(const LookUp& look_up, const abi::Slot& slot) {
 
 // Slots without bytes of their own.
 Look LookUpOther(const LookUp& look_up, const SlotRef& ref, abi::FileKey* target);
+// When no lease can be had: what needs none is found all the same.
+Look LookUpUnleased(const LookUp& look_up, abi::FileKey key, abi::FileKey* target);
 
 }  // namespace lookup_detail
 
@@ -96,35 +89,48 @@ Look LookUpOther(const LookUp& look_up, const SlotRef& ref, abi::FileKey* target
 template <LeaseUse kUse>
 [[gnu::always_inline]] inline Look LookUpHere(const LookUp& look_up, abi::FileKey key, Piece& piece, abi::FileKey* target) {
   Session& session = look_up.session;
+  const std::uint32_t epoch = ForkWord();
+  // Of whatever frame the file has: the fence is over by the time that the slot has come from memory.
+  const std::uint32_t lease = lookup_detail::Claim<kUse>(session, key, 0);
+  if (lease == kNoLease) [[unlikely]] {
+    const LookUp copy = look_up;  // what is passed by its address lies in memory from the first line on
+    return lookup_detail::LookUpUnleased(copy, key, target);
+  }
+  // From here on under the lease.
+  const auto give_up = [&](Look look) {
+    FreeLease(*session.page, lease);
+    return look;
+  };
   const SlotRef ref = FindSlot(look_up.index, key);
-  if (!ref) return look_up.index.Retired() ? Look::kRetired : Look::kMiss;
+  if (!ref) return give_up(look_up.index.Retired() ? Look::kRetired : Look::kMiss);
   const abi::Slot& slot = *ref.slot;
   const std::uint64_t location = slot.location.load(std::memory_order_acquire);
-  const abi::SlotKind kind = abi::KindOf(slot.size_attr.load(std::memory_order_acquire));
+  const std::uint64_t size_attr = slot.size_attr.load(std::memory_order_acquire);
+  const abi::SlotKind kind = abi::KindOf(size_attr);
   if ((kind != abi::SlotKind::kFile && kind != abi::SlotKind::kListing) || location == 0) [[unlikely]] {
-    const LookUp copy = look_up;  // what is passed by its address lies in memory from the first line on
+    const LookUp copy = look_up;
     const Look other = lookup_detail::LookUpOther(copy, SlotRef(ref), target);
-    return other == Look::kKnown ? Look::kMiss : other;
+    return give_up(other == Look::kKnown ? Look::kMiss : other);
   }
-  // The bytes begin to come while the lease is taken: hints only, nothing that is read before the lease is used.
-  lookup_detail::PrefetchBytes(session.arena->Find(abi::DecodeLocation(location), 0), kUse == LeaseUse::kCall ? abi::SizeOf(slot.size_attr.load(std::memory_order_relaxed)) : 1);
-  if (const Look claim = lookup_detail::Claim<kUse>(session, key, location, piece); claim != Look::kHit) [[unlikely]] return claim;
-  // From here on under the lease.
-  const std::uint64_t again = slot.location.load(std::memory_order_acquire);
-  const std::uint64_t size = abi::SizeOf(slot.size_attr.load(std::memory_order_acquire));
+  const std::uint64_t size = abi::SizeOf(size_attr);
+  const std::byte* const data = session.arena->Find(abi::DecodeLocation(location), size);
+  lookup_detail::PrefetchBytes(data, kUse == LeaseUse::kCall ? size : 1);
   const bool usable = lookup_detail::Usable(look_up, slot);
   if (look_up.facts != nullptr) *look_up.facts = ReadFacts(look_up.index, ref);
-  if (session.closed.load(std::memory_order_acquire) != 0) [[unlikely]] return lookup_detail::GiveUp(piece, Look::kClosed);
+  // Of this frame and no other from now on: older ones of a file that somebody reads all the time are to leave limbo.
+  NarrowLease(*session.page, lease, key, abi::DecodeLocation(location).fill);
+  if (session.closed.load(std::memory_order_acquire) != 0) [[unlikely]] return give_up(Look::kClosed);
   const bool retired = look_up.index.Retired();
-  if (!ref.Unchanged() || again != location || !usable || retired) [[unlikely]]
-    return lookup_detail::GiveUp(piece, retired ? Look::kRetired : Look::kMiss);
-  const std::byte* const data = session.arena->Find(abi::DecodeLocation(location), size);
+  if (!ref.Unchanged() || !usable || retired) [[unlikely]] return give_up(retired ? Look::kRetired : Look::kMiss);
   if (data == nullptr) [[unlikely]] {
     piece.segment = abi::DecodeLocation(location).segment;
-    return lookup_detail::GiveUp(piece, Look::kUnmapped);
+    return give_up(Look::kUnmapped);
   }
   piece.data = data;
   piece.bytes = size;
+  piece.session = &session;
+  piece.lease = lease;
+  piece.epoch = epoch;
   piece.ordinal = look_up.index.OrdinalOf(ref.slot);
   piece.generation = look_up.index.generation;
   piece.tier = abi::Tier::kRam;

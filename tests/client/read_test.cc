@@ -229,6 +229,48 @@ TEST_F(ReadTest, MoreViewsThanLeases) {
   EXPECT_EQ(0u, daemon_->Leases());
 }
 
+// A file without bytes needs no lease, and is known whether or not one is left.
+TEST_F(ReadTest, AnEmptyFileWhenAllLeasesAreTaken) {
+  Write("f", ContentOf("f", 50));
+  Write("empty", "");
+  StartDaemon();
+  daemon_->Cache("f");
+  daemon_->Cache("empty");
+  Client();
+  tier_view view;
+  ASSERT_EQ(0, tier_get(client_, Path("f").c_str(), &view, 0));
+  tier_release(&view);
+  for (auto& lease : daemon_->page(0)->leases) lease.store(abi::EncodeLease(1, 1));
+  ASSERT_EQ(0, tier_get(client_, Path("empty").c_str(), &view, TIER_CACHED | TIER_NOWAIT));
+  EXPECT_EQ(TIER_FROM_RAM, static_cast<int>(view.origin));
+  EXPECT_EQ(0u, view.size);
+  tier_release(&view);
+  ASSERT_EQ(-ENODATA, tier_get(client_, Path("f").c_str(), &view, TIER_CACHED | TIER_NOWAIT));
+  ASSERT_EQ(0, tier_get(client_, Path("f").c_str(), &view, 0));
+  EXPECT_EQ(TIER_FROM_BYPASS, static_cast<int>(view.origin));
+  tier_release(&view);
+}
+
+// The lease of a hit names its frame (HAZARDS 2.4): the older ones of a file that somebody reads all the time leave limbo. One that comes to nothing is given back.
+TEST_F(ReadTest, ALeaseNamesItsFrame) {
+  Write("f", ContentOf("f", 50));
+  Write("unknown", "x");
+  StartDaemon();
+  daemon_->Cache("f");
+  Client();
+  tier_view view;
+  ASSERT_EQ(0, tier_get(client_, Path("f").c_str(), &view, 0));
+  std::vector<std::uint64_t> held;
+  for (const auto& lease : daemon_->page(0)->leases) {
+    if (lease.load() != 0) held.push_back(lease.load());
+  }
+  ASSERT_EQ(1u, held.size());
+  EXPECT_NE(0u, held[0] & 0xffff) << "it holds any frame of the file";
+  tier_release(&view);
+  ASSERT_EQ(-ENODATA, tier_get(client_, Path("unknown").c_str(), &view, TIER_CACHED | TIER_NOWAIT));
+  EXPECT_EQ(0u, daemon_->Leases());
+}
+
 TEST_F(ReadTest, AccessRingAndCounters) {
   for (int i = 0; i < 5; ++i) Write("f" + std::to_string(i), ContentOf("f", 1000));
   StartDaemon();

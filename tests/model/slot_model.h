@@ -30,7 +30,7 @@ enum class SlotMutation : std::uint8_t {
   kM11PlainStores,
   kS2aLeaseCopied,
   kS8aVersionWithoutSequence,
-  kFillNotRevalidated,        // the lease names the fill number of the lookup, another frame is used
+  kFillNotRevalidated,        // the lease names the fill number of a look before it, another frame is used
   kHighRaisedLate,            // lease_high raised after the lease
   kRetiredStoredLate,         // the daemon changes the new table alone before the old one says `retired`
   kFreedByOlderScan,          // a frame retired after a lease scan is freed by it (compaction in the same step)
@@ -45,6 +45,13 @@ constexpr std::uint16_t Bit(Act act) { return static_cast<std::uint16_t>(1u << a
 inline constexpr std::uint16_t kBasicActs = Bit(kEvict) | Bit(kScan) | Bit(kFill) | Bit(kReuse) | Bit(kVersion);
 inline constexpr std::uint16_t kGrowthActs = kBasicActs | Bit(kCopyTable) | Bit(kPublish);
 
+// How a reader takes its lease (LAYOUT 2).
+enum class LeaseOrder : std::uint8_t {
+  kFillOfLookup,  // sequence, key, location; a lease with that location's fill number; the location again
+  kAnyFill,       // sequence, key; a lease with fill 0 (the table of HAZARDS 1); the location
+  kLeaseFirst,    // a lease with fill 0; sequence, key, location; the lease is narrowed to the location's fill number
+};
+
 struct SlotConfig {
   int readers = 1;
   int rounds = 1;              // per reader; each takes and releases a lease
@@ -53,7 +60,7 @@ struct SlotConfig {
   std::uint16_t enabled = kBasicActs;
   int frames = 2;
   bool clock_ticks = true;     // one more act: v1 expires
-  bool lease_any = false;      // leases with fill 0 (the table of HAZARDS 1) instead of the fill number of the lookup
+  LeaseOrder lease = LeaseOrder::kFillOfLookup;
   bool scan_high_first = false;
   bool move_lease = false;     // to the session's other slot, in the middle of the use
   bool deadline_first = false; // the order in which a rewrite stores deadline and version: free under the sequence
@@ -75,9 +82,11 @@ class SlotModel final : public Model {
 
  private:
   bool Is(SlotMutation mutation) const { return config_.mutation == mutation; }
+  bool LeaseFirst() const { return config_.lease == LeaseOrder::kLeaseFirst; }
   int daemon() const { return config_.readers; }
   // slot_reader.cc
   void ReaderStep(Cpu& cpu) const;
+  void Begin(ThreadState& reader) const;
   void AfterSequence(Cpu& cpu) const;
   void TakeLease(Cpu& cpu) const;
   void Validate(Cpu& cpu) const;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 #include "tests/model/report.h"
 #include "tests/model/slot_model.h"
@@ -10,104 +11,133 @@ namespace tierd::model {
 namespace {
 
 constexpr Order kOrders[] = {Order::kSc, Order::kTso, Order::kPso};
+constexpr LeaseOrder kLeases[] = {LeaseOrder::kFillOfLookup, LeaseOrder::kAnyFill, LeaseOrder::kLeaseFirst};
+// Those of libtier: of a chunk of a large file, of everything else.
+constexpr LeaseOrder kLeasesInUse[] = {LeaseOrder::kFillOfLookup, LeaseOrder::kLeaseFirst};
+
+std::string Named(const char* what, LeaseOrder lease) {
+  static constexpr const char* kNames[] = {"fill number", "fill 0", "lease first"};
+  return std::string(what) + " (" + kNames[static_cast<int>(lease)] + ")";
+}
 
 // P1-P3: one reader whose lease slot is used again in a second round.
 TEST(HitPath, OneReaderTwoRoundsIsSound) {
   for (const Order order : kOrders) {
-    for (const bool any : {false, true}) {
+    for (const LeaseOrder lease : kLeases) {
       SlotConfig config;
       config.rounds = 2;
       config.acts = 5;
-      config.lease_any = any;
-      ExpectSound(any ? "P1-P3 fill 0" : "P1-P3 fill number", SlotModel(config), order);
+      config.lease = lease;
+      ExpectSound(Named("P1-P3", lease), SlotModel(config), order);
     }
   }
 }
 
 // P4.
 TEST(HitPath, TwoReadersAreSound) {
-  for (const bool any : {false, true}) {
+  for (const LeaseOrder lease : kLeases) {
     SlotConfig config;
     config.readers = 2;
     config.acts = 3;
     config.attempts = 1;
-    config.lease_any = any;
-    ExpectSound(any ? "P4 fill 0" : "P4 fill number", SlotModel(config), Order::kTso);
+    config.lease = lease;
+    ExpectSound(Named("P4", lease), SlotModel(config), Order::kTso);
   }
 }
 
 // The bar: two readers and the daemon, every schedule with at most three preemptions.
 TEST(HitPath, TwoReadersThreePreemptionsExhaustive) {
   for (const Order order : kOrders) {
-    SlotConfig config;
-    config.readers = 2;
-    config.acts = order == Order::kSc ? 5 : (order == Order::kTso ? 4 : 3);
-    const Outcome outcome = ExpectSound("two readers, 3 preemptions", SlotModel(config), order, {.preemptions = 3, .states = 40'000'000});
-    EXPECT_GE(outcome.schedules, 10'000u);
+    for (const LeaseOrder lease : kLeasesInUse) {
+      SlotConfig config;
+      config.readers = 2;
+      config.acts = order == Order::kSc ? 5 : (order == Order::kTso ? 4 : 3);
+      config.lease = lease;
+      const Outcome outcome = ExpectSound(Named("two readers, 3 preemptions", lease), SlotModel(config), order, {.preemptions = 3, .states = 40'000'000});
+      EXPECT_GE(outcome.schedules, 10'000u);
+    }
   }
 }
 
 // Under PSO with one: there are thirty times as many states.
 TEST(HitPath, TwoReadersThreePreemptionsWhileTheIndexGrows) {
   for (const Order order : kOrders) {
-    SlotConfig config;
-    config.readers = 2;
-    config.acts = order == Order::kSc ? 5 : 3;
-    config.enabled = Bit(kCopyTable) | Bit(kPublish) | Bit(kEvict) | Bit(kScan) | Bit(kReuse);
-    const Outcome outcome = ExpectSound("two readers, 3 preemptions, growth", SlotModel(config), order, {.preemptions = order == Order::kPso ? 1 : 3});
-    EXPECT_GE(outcome.schedules, 10'000u);
+    for (const LeaseOrder lease : kLeasesInUse) {
+      SlotConfig config;
+      config.readers = 2;
+      config.acts = order == Order::kSc ? 5 : 3;
+      config.enabled = Bit(kCopyTable) | Bit(kPublish) | Bit(kEvict) | Bit(kScan) | Bit(kReuse);
+      config.lease = lease;
+      const Outcome outcome = ExpectSound(Named("two readers, 3 preemptions, growth", lease), SlotModel(config), order, {.preemptions = order == Order::kPso ? 1 : 3});
+      EXPECT_GE(outcome.schedules, 10'000u);
+    }
   }
 }
 
 TEST(HitPath, CompactionIsSound) {
   for (const Order order : kOrders) {
-    SlotConfig config;
-    config.acts = 4;
-    config.frames = 3;
-    config.enabled = kBasicActs | Bit(kCompact);
-    ExpectSound("compaction", SlotModel(config), order);
+    for (const LeaseOrder lease : kLeasesInUse) {
+      SlotConfig config;
+      config.acts = 4;
+      config.frames = 3;
+      config.enabled = kBasicActs | Bit(kCompact);
+      config.lease = lease;
+      ExpectSound(Named("compaction", lease), SlotModel(config), order);
+    }
   }
 }
 
 // P5, P6.
 TEST(HitPath, GrowthIsSound) {
   for (const Order order : kOrders) {
-    SlotConfig config;
-    config.acts = 5;
-    config.enabled = kGrowthActs;
-    ExpectSound("growth", SlotModel(config), order);
-    config.rounds = 2;
-    config.acts = 4;
-    ExpectSound("growth, two rounds", SlotModel(config), order);
+    for (const LeaseOrder lease : kLeasesInUse) {
+      SlotConfig config;
+      config.acts = 5;
+      config.enabled = kGrowthActs;
+      config.lease = lease;
+      ExpectSound(Named("growth", lease), SlotModel(config), order);
+      config.rounds = 2;
+      config.acts = 4;
+      ExpectSound(Named("growth, two rounds", lease), SlotModel(config), order);
+    }
   }
 }
 
 // The two last looks may come in either order.
 TEST(HitPath, GrowthWithRetiredBeforeTheSequenceIsSound) {
-  SlotConfig config;
-  config.acts = 5;
-  config.enabled = kGrowthActs;
-  config.retired_first = true;
-  ExpectSound("growth, retired first", SlotModel(config), Order::kTso);
+  for (const LeaseOrder lease : kLeasesInUse) {
+    SlotConfig config;
+    config.acts = 5;
+    config.enabled = kGrowthActs;
+    config.retired_first = true;
+    config.lease = lease;
+    ExpectSound(Named("growth, retired first", lease), SlotModel(config), Order::kTso);
+  }
 }
 
 TEST(HitPath, GrowthWithCompactionIsSound) {
-  SlotConfig config;
-  config.acts = 5;
-  config.enabled = Bit(kCopyTable) | Bit(kPublish) | Bit(kCompact) | Bit(kScan) | Bit(kReuse) | Bit(kEvict);
-  config.clock_ticks = false;
-  ExpectSound("growth with compaction", SlotModel(config), Order::kTso);
+  for (const LeaseOrder lease : kLeasesInUse) {
+    SlotConfig config;
+    config.acts = 5;
+    config.enabled = Bit(kCopyTable) | Bit(kPublish) | Bit(kCompact) | Bit(kScan) | Bit(kReuse) | Bit(kEvict);
+    config.clock_ticks = false;
+    config.lease = lease;
+    ExpectSound(Named("growth with compaction", lease), SlotModel(config), Order::kTso);
+  }
 }
 
 // S2b: the lease of a view goes to another slot by the whole protocol, whichever way the scan runs.
 TEST(HitPath, ALeaseMovedByFullReacquireIsSound) {
   for (const bool high_first : {false, true}) {
     for (const Order order : {Order::kSc, Order::kTso}) {
-      SlotConfig config;
-      config.acts = 4;
-      config.move_lease = true;
-      config.scan_high_first = high_first;
-      ExpectSound(high_first ? "S2b high to low" : "S2b low to high", SlotModel(config), order);
+      for (const LeaseOrder lease : kLeasesInUse) {
+        SlotConfig config;
+        config.acts = 4;
+        config.move_lease = true;
+        config.scan_high_first = high_first;
+        config.lease = lease;
+        ExpectSound(Named(high_first ? "S2b high to low" : "S2b low to high", lease), SlotModel(config), order);
+      }
     }
   }
 }
@@ -119,30 +149,30 @@ struct Seeded {
   int max_acts;
   Order order = Order::kTso;
   bool move_lease = false;
-  bool any_too = true;  // also with leases of fill 0
+  std::vector<LeaseOrder> leases = {LeaseOrder::kFillOfLookup, LeaseOrder::kAnyFill, LeaseOrder::kLeaseFirst};
 };
 
 class Mutation : public ::testing::TestWithParam<Seeded> {};
 
 TEST_P(Mutation, IsFound) {
   const Seeded& seeded = GetParam();
-  for (const bool any : {false, true}) {
-    if (any && !seeded.any_too) continue;
+  for (const LeaseOrder lease : seeded.leases) {
     const auto make = [&](int acts) {
       SlotConfig config;
       config.acts = acts;
       config.enabled = seeded.enabled;
-      config.lease_any = any;
+      config.lease = lease;
       config.move_lease = seeded.move_lease;
       config.scan_high_first = seeded.move_lease;
       config.mutation = seeded.mutation;
       return std::make_unique<SlotModel>(config);
     };
-    ExpectFound((std::string(seeded.name) + (any ? " (leases with fill 0)" : " (leases with fill number)")).c_str(), make, seeded.order,
-                seeded.max_acts);
+    ExpectFound(Named(seeded.name, lease), make, seeded.order, seeded.max_acts);
   }
 }
 
+// What needs something that was read before the lease.
+const std::vector<LeaseOrder> kLeaseLater = {LeaseOrder::kFillOfLookup, LeaseOrder::kAnyFill};
 constexpr std::uint16_t kGrowOnly = Bit(kCopyTable) | Bit(kPublish);
 INSTANTIATE_TEST_SUITE_P(
     HitPath, Mutation,
@@ -150,18 +180,18 @@ INSTANTIATE_TEST_SUITE_P(
         Seeded{"M1_no_reader_fence", SlotMutation::kM1NoReaderFence, kBasicActs, 5},
         Seeded{"M2_no_daemon_fence", SlotMutation::kM2NoDaemonFence, kBasicActs, 5},
         Seeded{"M3_no_sequence_check", SlotMutation::kM3NoSequenceCheck, kBasicActs, 5},
-        Seeded{"M4_sequence_before_lease", SlotMutation::kM4SequenceBeforeLease, kBasicActs, 5},
+        Seeded{"M4_sequence_before_lease", SlotMutation::kM4SequenceBeforeLease, kBasicActs, 5, Order::kTso, false, kLeaseLater},
         Seeded{"M5_sequence_before_location", SlotMutation::kM5SequenceBeforeLocation, kBasicActs, 5},
-        Seeded{"M6_location_from_lookup", SlotMutation::kM6LocationFromLookup, kBasicActs, 5},
+        Seeded{"M6_location_from_lookup", SlotMutation::kM6LocationFromLookup, kBasicActs, 5, Order::kTso, false, kLeaseLater},
         Seeded{"M7_location_before_sequence", SlotMutation::kM7LocationBeforeSequence, kBasicActs, 5},
         Seeded{"M8_no_retired_check", SlotMutation::kM8NoRetiredCheck, kGrowOnly | Bit(kEvict) | Bit(kScan) | Bit(kReuse), 5},
-        Seeded{"M9_retired_before_lease", SlotMutation::kM9RetiredBeforeLease, kGrowOnly | Bit(kEvict) | Bit(kScan) | Bit(kReuse), 5},
+        Seeded{"M9_retired_before_lease", SlotMutation::kM9RetiredBeforeLease, kGrowOnly | Bit(kEvict) | Bit(kScan) | Bit(kReuse), 5, Order::kTso, false, kLeaseLater},
         Seeded{"M9b_replaces_only_in_new", SlotMutation::kM9bReplacesOnlyInNew,
                kGrowOnly | Bit(kVersion) | Bit(kScan) | Bit(kCompact), 5},
         Seeded{"M11_plain_stores", SlotMutation::kM11PlainStores, kBasicActs, 5, Order::kPso},
         Seeded{"S2a_lease_copied", SlotMutation::kS2aLeaseCopied, kBasicActs, 5, Order::kSc, true},
         Seeded{"S8a_version_without_sequence", SlotMutation::kS8aVersionWithoutSequence, kBasicActs, 4},
-        Seeded{"fill_not_revalidated", SlotMutation::kFillNotRevalidated, kBasicActs | Bit(kCompact), 5, Order::kSc, false, false},
+        Seeded{"fill_not_revalidated", SlotMutation::kFillNotRevalidated, kBasicActs | Bit(kCompact), 5, Order::kSc, false, {LeaseOrder::kFillOfLookup, LeaseOrder::kLeaseFirst}},
         Seeded{"lease_high_raised_late", SlotMutation::kHighRaisedLate, kBasicActs, 5, Order::kSc},
         Seeded{"retired_stored_late", SlotMutation::kRetiredStoredLate, kGrowOnly | Bit(kEvict) | Bit(kScan) | Bit(kReuse), 5, Order::kSc},
         Seeded{"freed_by_older_scan", SlotMutation::kFreedByOlderScan, kBasicActs | Bit(kCompact), 4, Order::kSc}),

@@ -10,7 +10,7 @@ namespace {
 
 enum Pc : std::uint8_t {
   kReadSequence, kReadKey, kReadLocationFirst, kEarlySequence, kEarlyRetired, kRaiseHigh, kWriteLease, kMiddleSequence,
-  kReadLocation, kReadVersion, kReadDeadline, kReadClock, kReadSequenceLast, kReadRetiredLast, kRaiseHighLate,
+  kReadLocation, kReadVersion, kReadDeadline, kReadClock, kNarrowLease, kReadSequenceLast, kReadRetiredLast, kRaiseHighLate,
   kUseOnce, kCopyLease, kFenceCopy, kClearOldLease, kUseAgain, kGiveBack, kDrop, kFinished,
 };
 enum Reg {
@@ -34,9 +34,18 @@ State SlotModel::Initial() const {
     auto& reg = state.thread[static_cast<std::size_t>(reader)].reg;
     reg[rRounds] = static_cast<std::uint8_t>(config_.rounds);
     reg[rAttempts] = static_cast<std::uint8_t>(config_.attempts);
+    Begin(state.thread[static_cast<std::size_t>(reader)]);
   }
   InitDaemon(state);
   return state;
+}
+
+// The first step of an attempt.
+void SlotModel::Begin(ThreadState& reader) const {
+  reader.pc = kReadSequence;
+  if (!LeaseFirst()) return;
+  const bool raised = reader.reg[rHigh] > reader.reg[rSlot];
+  reader.pc = Is(SlotMutation::kFillNotRevalidated) ? kReadLocationFirst : raised || Is(SlotMutation::kHighRaisedLate) ? kWriteLease : kRaiseHigh;
 }
 
 int SlotModel::Choices(const State& state, int thread) const {
@@ -44,7 +53,9 @@ int SlotModel::Choices(const State& state, int thread) const {
   const ThreadState& self = state.thread[static_cast<std::size_t>(thread)];
   if (self.pc == kFinished) return 0;
   // Who found `retired` asks the daemon for the new index and waits.
-  if (self.pc == kReadSequence && self.reg[rTable] == 1 && state.cell[kPublished] == 0) return 0;
+  ThreadState first = self;
+  Begin(first);
+  if (self.pc == first.pc && self.reg[rTable] == 1 && state.cell[kPublished] == 0) return 0;
   return 1;
 }
 
@@ -61,7 +72,8 @@ void SlotModel::EndRound(Cpu& cpu) const {
   for (int i = rSequence; i < kRoundRegisters; ++i) cpu.reg(i) = 0;
   cpu.reg(rRounds) = rounds;
   cpu.reg(rAttempts) = rounds == 0 ? std::uint8_t{0} : static_cast<std::uint8_t>(config_.attempts);
-  cpu.self().pc = rounds == 0 ? kFinished : kReadSequence;
+  Begin(cpu.self());
+  if (rounds == 0) cpu.self().pc = kFinished;
   if (rounds == 0) cpu.reg(rTable) = cpu.reg(rHigh) = 0;  // nobody looks at them again: fewer states
 }
 
@@ -80,7 +92,7 @@ void SlotModel::Fail(Cpu& cpu, bool leased) const {
   } else if (left > 1) {
     cpu.reg(rAttempts) = static_cast<std::uint8_t>(left - 1);
     for (int i = rSequence; i <= rNow; ++i) cpu.reg(i) = 0;
-    cpu.self().pc = kReadSequence;
+    Begin(cpu.self());
   } else {
     EndRound(cpu);
   }
@@ -107,24 +119,28 @@ void SlotModel::ReaderStep(Cpu& cpu) const {
   }
 }
 
-// Before the lease: sequence and key; with fill numbers in leases also the location word, for its fill number only.
+// Before the lease, or first under it: sequence and key. Where the lease names the fill number of the lookup also the location word, for that number only.
 void SlotModel::AfterSequence(Cpu& cpu) const {
   const int table = cpu.reg(rTable);
   std::uint8_t& pc = cpu.self().pc;
   switch (pc) {
     case kReadSequence:
       cpu.reg(rSequence) = cpu.Load(Table(table, kSeq));
-      if (cpu.reg(rSequence) % 2 != 0) return Fail(cpu, false);
+      if (cpu.reg(rSequence) % 2 != 0) return Fail(cpu, LeaseFirst());
       pc = kReadKey;
       return;
     case kReadKey:
-      if (cpu.Load(Table(table, kKey)) != kKeyA) return Fail(cpu, false);
-      pc = !config_.lease_any || Is(SlotMutation::kM6LocationFromLookup) ? kReadLocationFirst : kEarlySequence;
+      if (cpu.Load(Table(table, kKey)) != kKeyA) return Fail(cpu, LeaseFirst());
+      if (LeaseFirst()) {
+        pc = Is(SlotMutation::kM5SequenceBeforeLocation) ? kMiddleSequence : kReadLocation;
+        return;
+      }
+      pc = config_.lease == LeaseOrder::kFillOfLookup || Is(SlotMutation::kM6LocationFromLookup) ? kReadLocationFirst : kEarlySequence;
       break;
     case kReadLocationFirst:
       cpu.reg(rFirstLocation) = cpu.Load(Table(table, kLocation));
       if (cpu.reg(rFirstLocation) == 0) return Fail(cpu, false);
-      pc = kEarlySequence;
+      pc = LeaseFirst() ? kRaiseHigh : kEarlySequence;
       break;
     case kEarlySequence:
       if (cpu.Load(Table(table, kSeq)) != cpu.reg(rSequence)) return Fail(cpu, false);
@@ -156,13 +172,16 @@ void SlotModel::TakeLease(Cpu& cpu) const {
       pc = kWriteLease;
       return;
     case kWriteLease: {
-      const std::uint8_t word = LeaseWord(kKeyA, config_.lease_any ? 0 : FillOf(cpu.reg(rFirstLocation)));
+      const bool named = config_.lease == LeaseOrder::kFillOfLookup;
+      const std::uint8_t word = LeaseWord(kKeyA, named ? FillOf(cpu.reg(rFirstLocation)) : 0);
       if (Is(SlotMutation::kM1NoReaderFence)) {
         cpu.Store(Lease(session, cpu.reg(rSlot)), word);
       } else {
         cpu.Exchange(Lease(session, cpu.reg(rSlot)), word);
       }
-      if (Is(SlotMutation::kM6LocationFromLookup)) {
+      if (LeaseFirst()) {
+        pc = kReadSequence;
+      } else if (Is(SlotMutation::kM6LocationFromLookup)) {
         cpu.reg(rLocation) = cpu.reg(rFirstLocation);
         pc = kReadVersion;
       } else {
@@ -188,7 +207,7 @@ void SlotModel::Validate(Cpu& cpu) const {
     case kReadLocation: {
       const std::uint8_t location = cpu.Load(Table(table, kLocation));
       if (location == 0) return Fail(cpu, true);
-      const bool same_fill = config_.lease_any || FillOf(location) == FillOf(cpu.reg(rFirstLocation));
+      const bool same_fill = config_.lease != LeaseOrder::kFillOfLookup || FillOf(location) == FillOf(cpu.reg(rFirstLocation));
       if (!same_fill && !Is(SlotMutation::kFillNotRevalidated)) return Fail(cpu, true);
       cpu.reg(rLocation) = location;
       pc = kReadVersion;
@@ -205,8 +224,14 @@ void SlotModel::Validate(Cpu& cpu) const {
     case kReadClock:
       cpu.reg(rNow) = cpu.Load(kClock);
       if (cpu.reg(rNow) >= cpu.reg(rDeadline)) return Fail(cpu, true);
+      pc = LeaseFirst() ? kNarrowLease : config_.retired_first ? kReadRetiredLast : kReadSequenceLast;
+      break;
+    case kNarrowLease: {
+      const std::uint8_t seen = Is(SlotMutation::kFillNotRevalidated) ? cpu.reg(rFirstLocation) : cpu.reg(rLocation);
+      cpu.Store(Lease(cpu.thread(), cpu.reg(rSlot)), LeaseWord(kKeyA, FillOf(seen)), kRelease);
       pc = config_.retired_first ? kReadRetiredLast : kReadSequenceLast;
       break;
+    }
     case kReadSequenceLast:
       if (cpu.Load(Table(table, kSeq)) != cpu.reg(rSequence)) return Fail(cpu, true);
       pc = config_.retired_first ? kUseOnce : kReadRetiredLast;
@@ -249,7 +274,8 @@ void SlotModel::Use(Cpu& cpu) const {
       cpu.reg(rMoving) = 1;
       cpu.reg(rAttempts) = 1;
       cpu.reg(rSlot) = 1;
-      pc = Is(SlotMutation::kS2aLeaseCopied) ? kCopyLease : kReadSequence;
+      Begin(cpu.self());
+      if (Is(SlotMutation::kS2aLeaseCopied)) pc = kCopyLease;
       return;
     }
     case kUseAgain: {
@@ -279,7 +305,7 @@ void SlotModel::MoveLease(Cpu& cpu) const {
         cpu.Exchange(LeaseHigh(session), 2);
         return;
       }
-      cpu.Store(Lease(session, 1), LeaseWord(kKeyA, config_.lease_any ? 0 : FillOf(cpu.reg(rFirstLocation))));
+      cpu.Store(Lease(session, 1), LeaseWord(kKeyA, config_.lease == LeaseOrder::kAnyFill ? 0 : FillOf(cpu.reg(rHeldLocation))));
       pc = kFenceCopy;
       return;
     case kFenceCopy:
