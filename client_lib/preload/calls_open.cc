@@ -84,12 +84,11 @@ __attribute__((noinline)) int CachedIfServed(int directory, const char* path, in
   return TryCached(directory, path, flags, not_served);
 }
 
-// Inlined, and nothing but comparisons for a name outside: such calls are the most, and are to cost next to nothing.
-__attribute__((always_inline)) inline int CachedOrNothing(int directory, const char* path, int flags, NotServed& not_served) {
+// RealIfReopened first, which may come to the same file.
+__attribute__((noinline)) int CachedOrNothing(int directory, const char* path, int flags, NotServed& not_served) {
   if (path == nullptr) return -1;
-  if (MayReopen(path)) [[unlikely]] RealIfReopened(path);
-  if (Writes(flags) || !MayBeInside(directory, path)) [[likely]] return -1;
-  return CachedIfServed(directory, path, flags, not_served);
+  if (MayReopen(path)) RealIfReopened(path);
+  return Writes(flags) || !MayBeInside(directory, path) ? -1 : CachedIfServed(directory, path, flags, not_served);
 }
 
 }  // namespace
@@ -147,6 +146,31 @@ inline int AfterOpen(int fd, int directory, const char* path, int flags, const N
 
 }  // namespace
 
+namespace {
+
+// All that is not for reading a file outside, and each name outside that is worth a look.
+template <typename Real>
+__attribute__((noinline)) int OpenOther(Name name, int directory, const char* path, int flags, Real real) {
+  NotServed not_served;
+  int ours = -1;
+  if (name == Name::kInside) ours = CachedIfServed(directory, path, flags, not_served);
+  else if (name == Name::kOther) ours = CachedOrNothing(directory, path, flags, not_served);
+  return ours >= 0 ? ours : AfterOpen(real(), directory, path, flags, not_served);
+}
+
+// Most calls are for names outside: a few comparisons, and behind the call, where a processor knows little of what it knew before, one look at the number.
+template <typename Real>
+__attribute__((always_inline)) inline int Open(int directory, const char* path, int flags, Real real) {
+  if (!Active()) return real();
+  const Name name = Writes(flags) ? Name::kOther : NameOf(directory, path);
+  if (name != Name::kOutside || !MayPass()) [[unlikely]] return OpenOther(name, directory, path, flags, real);
+  const int fd = real();
+  NewNumber(fd);
+  return fd;
+}
+
+}  // namespace
+
 TIERD_EXPORT(int, open, const char* path, int flags, ...) {
   unsigned mode = 0;
   if (TakesMode(flags)) {
@@ -155,10 +179,7 @@ TIERD_EXPORT(int, open, const char* path, int flags, ...) {
     mode = va_arg(arguments, unsigned);
     va_end(arguments);
   }
-  if (!Active()) return Next_open()(path, flags, mode);
-  NotServed not_served;
-  if (const int fd = CachedOrNothing(AT_FDCWD, path, flags, not_served); fd >= 0) return fd;
-  return AfterOpen(Next_open()(path, flags, mode), AT_FDCWD, path, flags, not_served);
+  return Open(AT_FDCWD, path, flags, [=] { return Next_open()(path, flags, mode); });
 }
 TIERD_ALIAS(int, open64, open, const char*, int, ...)
 
@@ -170,26 +191,17 @@ TIERD_EXPORT(int, openat, int directory, const char* path, int flags, ...) {
     mode = va_arg(arguments, unsigned);
     va_end(arguments);
   }
-  if (!Active()) return Next_openat()(directory, path, flags, mode);
-  NotServed not_served;
-  if (const int fd = CachedOrNothing(directory, path, flags, not_served); fd >= 0) return fd;
-  return AfterOpen(Next_openat()(directory, path, flags, mode), directory, path, flags, not_served);
+  return Open(directory, path, flags, [=] { return Next_openat()(directory, path, flags, mode); });
 }
 TIERD_ALIAS(int, openat64, openat, int, const char*, int, ...)
 
 TIERD_EXPORT(int, __open_2, const char* path, int flags) {
-  if (!Active()) return Next___open_2()(path, flags);
-  NotServed not_served;
-  if (const int fd = CachedOrNothing(AT_FDCWD, path, flags, not_served); fd >= 0) return fd;
-  return AfterOpen(Next___open_2()(path, flags), AT_FDCWD, path, flags, not_served);  // it checks that O_CREAT came with a mode
+  return Open(AT_FDCWD, path, flags, [=] { return Next___open_2()(path, flags); });  // it checks that O_CREAT came with a mode
 }
 TIERD_ALIAS(int, __open64_2, __open_2, const char*, int)
 
 TIERD_EXPORT(int, __openat_2, int directory, const char* path, int flags) {
-  if (!Active()) return Next___openat_2()(directory, path, flags);
-  NotServed not_served;
-  if (const int fd = CachedOrNothing(directory, path, flags, not_served); fd >= 0) return fd;
-  return AfterOpen(Next___openat_2()(directory, path, flags), directory, path, flags, not_served);
+  return Open(directory, path, flags, [=] { return Next___openat_2()(directory, path, flags); });
 }
 TIERD_ALIAS(int, __openat64_2, __openat_2, int, const char*, int)
 

@@ -91,7 +91,9 @@ FILE* StreamOfOurs(int fd, const char* mode) {
 
 }  // namespace
 
-TIERD_EXPORT(FILE*, fopen, const char* path, const char* mode) {
+namespace {
+
+__attribute__((noinline)) FILE* OpenOther(const char* path, const char* mode) {
   RealIfNamed(path);
   int flags;
   if (ReadsBytes(mode, &flags)) {
@@ -105,6 +107,16 @@ TIERD_EXPORT(FILE*, fopen, const char* path, const char* mode) {
   FILE* const stream = Next_fopen()(path, mode);
   if (stream != nullptr && Active() && !ModeWrites(mode) && IsWorthALook(path)) [[unlikely]] LearnLink(path, NumberOf(stream));
   return AfterOpen(stream, mode);
+}
+
+}  // namespace
+
+// As open: of a file outside that is read only the number is looked at.
+TIERD_EXPORT(FILE*, fopen, const char* path, const char* mode) {
+  if (!Active() || mode == nullptr || ModeWrites(mode) || NameOf(AT_FDCWD, path) != Name::kOutside || !MayPass()) [[unlikely]] return OpenOther(path, mode);
+  FILE* const stream = Next_fopen()(path, mode);
+  if (stream != nullptr) NewNumber(stream->_fileno);
+  return stream;
 }
 TIERD_ALIAS(FILE*, fopen64, fopen, const char*, const char*)
 

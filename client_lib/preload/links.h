@@ -38,12 +38,15 @@ bool LinkIsBelow(const char* directory, std::size_t bytes);
 // means the last component itself.
 bool FollowLink(client::PathText& path, bool follow);
 
-// Whether to look where a file is that was just opened by that name, which is below no source.
-inline bool IsWorthALook(const char* path) {
+// Of a name below no source that is about to be opened: it may pass without a thought. Else IsWorthALook, when it was opened.
+inline bool MayPass() {
   using namespace links_detail;
-  if (to_pass != 0) [[likely]] return --to_pass, false;
-  return IsNew(path);
+  if (to_pass == 0) [[unlikely]] return false;
+  --to_pass;
+  return true;
 }
+// Whether to look where a file is that was just opened by that name.
+inline bool IsWorthALook(const char* path) { return !MayPass() && links_detail::IsNew(path); }
 // Looks. True: below a source, under the name `found`. The link that leads there is known from now on, where it could be made out.
 bool LearnLink(int directory, const char* path, int fd, client::PathText& found);
 void LearnLink(const char* path, int fd);  // for the next name

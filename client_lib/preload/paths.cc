@@ -1,5 +1,6 @@
 #include "client_lib/preload/paths.h"
 
+#include <bit>
 #include <cstring>
 
 #include "client_lib/preload/raw.h"
@@ -9,11 +10,16 @@
 #include "client_lib/src/thread_state.h"
 
 namespace tierd::preload {
+
+constinit std::atomic<std::uint64_t> paths_detail::working_directory{0};
+constinit std::atomic<std::uint64_t> paths_detail::directories[paths_detail::kDirectories] = {};
+
 namespace {
 
-constexpr int kDirectories = 1024;
-constinit std::atomic<std::uint64_t> working_directory{0};
-constinit std::atomic<std::uint64_t> directories[kDirectories] = {};
+using paths_detail::directories;
+using paths_detail::kDirectories;
+using paths_detail::kOutside;
+using paths_detail::working_directory;
 
 bool BelowSourcesOf(const client::Session& session, const char* path) {
   const char* relative;
@@ -31,32 +37,7 @@ bool IsSystem(const char* path) {
   return false;
 }
 
-namespace {
-
-// strncmp without the call, which is an indirect one: to guess where these lead is what a processor forgets at system calls. Eight bytes at a time, and up to seven behind the path's end, but
-// never into another page; the root is longer.
-__attribute__((no_sanitize("address"))) inline bool BeginsWith(const char* path, const char* root, std::uint32_t bytes) {
-  std::uint32_t at = 0;
-  for (; at + 8 <= bytes && reinterpret_cast<std::uintptr_t>(path + at) % 4096 <= 4096 - 8; at += 8) {
-    std::uint64_t ours, theirs;
-    __builtin_memcpy(&ours, root + at, 8);
-    __builtin_memcpy(&theirs, path + at, 8);
-    if (ours != theirs) return false;
-  }
-  while (at < bytes && path[at] == root[at]) ++at;
-  return at == bytes;
-}
-
-}  // namespace
-
-bool BelowPrefixes(const char* path) {
-  for (std::size_t i = 0; i < process.roots.count; ++i) {
-    const char* const root = process.roots.text[i];
-    const std::uint32_t bytes = process.roots.bytes[i];
-    if (BeginsWith(path, root, bytes) && (path[bytes] == '/' || path[bytes] == '\0')) return true;
-  }
-  return false;
-}
+bool BelowPrefixes(const char* path) { return paths_detail::BelowPrefixesHere(path); }
 
 bool BelowKnownSources(const char* path) {
   client::Client& client = *process.client;
@@ -117,22 +98,25 @@ namespace {
 
 // One word of each. Bits 62-63: nothing; names from there lead outside; it is inside, or a link that leads there is below it; some root is below it. Then bits 0-59: up to
 // three hashes of the first components by which a name can lead on to one. Names with one hash are asked about once more; a stale word costs the cache.
-enum : std::uint64_t { kUnknown = 0, kOutside = std::uint64_t{1} << 62, kInside = std::uint64_t{2} << 62, kAbove = std::uint64_t{3} << 62 };
+enum : std::uint64_t { kUnknown = 0, kInside = std::uint64_t{2} << 62, kAbove = std::uint64_t{3} << 62 };
 constexpr int kHashBits = 20, kHashes = 3;
 constexpr std::uint64_t kHashMask = (std::uint64_t{1} << kHashBits) - 1;
 
-// Of the component that `name` begins with; 0, for no name has it: there is none, "." or "..".
-std::uint64_t HashOfFirst(const char* name) {
-  std::uint64_t hash = 0;
+// Of the component that `name` begins with, which ends at `*end`; 0, for no name has it: there is none, "." or "..". A turn and an exclusive or for each letter: two names with one
+// hash cost a closer look, a multiplication for each letter costs every name.
+std::uint64_t HashOfFirst(const char* name, const char** end) {
+  std::uint64_t letters = 0;
   std::size_t at = 0;
-  for (; name[at] != '/' && name[at] != '\0'; ++at) hash = (hash ^ static_cast<unsigned char>(name[at])) * 0x9e3779b97f4a7c15u;
+  for (; name[at] != '/' && name[at] != '\0'; ++at) letters = std::rotl(letters, 9) ^ static_cast<unsigned char>(name[at]);
+  *end = name + at;
   const bool dots = (at == 1 && name[0] == '.') || (at == 2 && name[0] == '.' && name[1] == '.');
-  return at == 0 || dots ? 0 : hash >> (64 - kHashBits) | 1;
+  return at == 0 || dots ? 0 : (letters ^ at) * 0x9e3779b97f4a7c15u >> (64 - kHashBits) | 1;
 }
 
 // Adds the way to a root that is further down; kInside: more ways than fit.
 std::uint64_t WithWay(std::uint64_t word, const char* rest) {
-  const std::uint64_t hash = HashOfFirst(rest);
+  const char* end;
+  const std::uint64_t hash = HashOfFirst(rest, &end);
   if (word == kInside || hash == 0) return kInside;
   for (int i = 0; i < kHashes; ++i) {
     const std::uint64_t here = word >> (i * kHashBits) & kHashMask;
@@ -160,13 +144,14 @@ std::uint64_t WordOf(const char* directory) {
 // Whether a name that begins in a directory of which `word` is known may lead inside. Names with ".." may: where those lead, and what is to be counted of them, is Locate's.
 bool MayLead(std::uint64_t word, const char* name) {
   if (word < kAbove) return word == kInside;
-  const std::uint64_t hash = HashOfFirst(name);
+  const char* end;
+  const std::uint64_t hash = HashOfFirst(name, &end);
   if (hash == 0) return true;
   for (int i = 0; i < kHashes; ++i) {
     if ((word >> (i * kHashBits) & kHashMask) == hash) return true;
   }
-  for (; *name != '\0'; ++name) {
-    if (name[0] == '/' && name[1] == '.' && name[2] == '.') return true;
+  for (; *end != '\0'; ++end) {
+    if (end[0] == '/' && end[1] == '.' && end[2] == '.') return true;
   }
   return false;
 }
@@ -189,7 +174,7 @@ std::uint64_t WordOfDescriptor(int fd) {
 
 }  // namespace
 
-bool MayLeadInside(const char* relative) {
+bool paths_detail::MayLeadFromHere(const char* relative) {
   std::uint64_t word = working_directory.load(std::memory_order_relaxed);
   if (word == kUnknown) {
     Room room;
@@ -202,7 +187,7 @@ bool MayLeadInside(const char* relative) {
   return MayLead(word, relative);
 }
 
-bool MayLeadInside(int directory, const char* relative) { return MayLead(WordOfDescriptor(directory), relative); }
+bool paths_detail::MayLeadFrom(int directory, const char* relative) { return MayLead(WordOfDescriptor(directory), relative); }
 
 bool DirectoryMayBeInside(int fd) { return WordOfDescriptor(fd) == kInside; }
 

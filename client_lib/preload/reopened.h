@@ -4,6 +4,7 @@
 
 #include "client_lib/preload/descriptors.h"
 #include "client_lib/preload/memory_copies.h"
+#include "client_lib/preload/paths.h"
 
 namespace tierd::preload {
 
@@ -15,6 +16,17 @@ void RealIfReopened(const char* path);
 // The same of a path that may be null.
 inline void RealIfNamed(const char* path) {
   if (path != nullptr && MayReopen(path)) [[unlikely]] RealIfReopened(path);
+}
+
+// What a name that is opened for reading may mean, in a few nanoseconds.
+enum class Name : std::uint8_t {
+  kOutside,  // of all sources
+  kInside,   // maybe a file of one
+  kOther,    // one that needs more than that: of a descriptor, none
+};
+__attribute__((always_inline)) inline Name NameOf(int directory, const char* path) {
+  if (path == nullptr || MayReopen(path)) [[unlikely]] return Name::kOther;
+  return MayBeInside(directory, path) ? Name::kInside : Name::kOutside;
 }
 
 }  // namespace tierd::preload
