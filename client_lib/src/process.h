@@ -11,8 +11,8 @@ namespace tierd::client {
 // Keeps errno as the caller had it (tier.h, convention 2).
 class KeepErrno {
  public:
-  KeepErrno() : saved_(errno) {}
-  ~KeepErrno() { errno = saved_; }
+  KeepErrno() : saved_(Errno()) {}
+  ~KeepErrno() { Errno() = saved_; }
   KeepErrno(const KeepErrno&) = delete;
   KeepErrno& operator=(const KeepErrno&) = delete;
 

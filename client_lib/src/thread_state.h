@@ -1,6 +1,7 @@
-// What each thread keeps: eight bytes of hints and a flag. Plain data, initial-exec: no allocation, no destructor, also after dlopen.
+// What each thread keeps: hints and a flag. Plain data, initial-exec: no allocation, no destructor, also after dlopen.
 #pragma once
 
+#include <errno.h>
 #include <pthread.h>
 #include <sys/single_threaded.h>
 
@@ -13,9 +14,16 @@ struct ThreadState {
   std::uint32_t lease_hint;  // slot to try first + 1; 0: the thread has not leased yet
   std::uint16_t samples;     // calls since the last timed hit
   std::uint8_t in_slow_path; // a signal handler that comes in between must not wait for our locks
+  int* errno_place;          // null: not asked for yet
 };
 
 extern __thread ThreadState thread_state __attribute__((tls_model("initial-exec")));
+
+// errno of this thread. libc is asked where it is once: to guess where such a call leads is what a processor forgets at system calls, and every entry point looks at errno.
+inline int& Errno() {
+  if (thread_state.errno_place == nullptr) [[unlikely]] thread_state.errno_place = &errno;
+  return *thread_state.errno_place;
+}
 
 // Set before a thread is made that libc knows nothing of (clone by hand), and for good.
 extern std::atomic<bool> foreign_threads;
