@@ -235,7 +235,7 @@ void Engine::ArmTimer() {
   const std::int64_t now_ns = clock_.PreciseNs();
   if (hits > (now_ns < busy_until_ns_ ? kManyPerBusyTick : kManyPerHitsTick)) busy_until_ns_ = now_ns + 1000 * kMs;
   const bool busy = now_ns < busy_until_ns_ || Working() || recovering_ || followed;
-  const auto on_time = [this, waits = timer_waits_](const boost::system::error_code& error) {
+  auto on_time = [this, waits = timer_waits_](const boost::system::error_code& error) {
     --waits->pending;
     if (waits->ended) return;  // and maybe the engine too
     if (error) {  // another one took its place, or should have: there was no memory for it
@@ -251,7 +251,7 @@ void Engine::ArmTimer() {
   const auto arm = [&] {
     timer_.expires_after(std::chrono::nanoseconds(busy ? kBusyTick : hits > 0 ? kHitsTick : kIdleTick));
     if (!busy && hits == 0) index_->Heartbeat(clock_.MonotonicNs() + (std::int64_t{abi::kHeartbeatAheadTicks} << abi::kTickShift));
-    timer_.async_wait(boost::asio::bind_allocator(timer_memory_.allocator(), on_time));
+    timer_.async_wait(boost::asio::bind_allocator(timer_memory_.allocator(), std::move(on_time)));
     ++timer_waits_->pending;
   };
   if (Survives(arm)) return;

@@ -53,13 +53,15 @@ void SessionHub::DrainRing(Session& session) {
 }
 
 bool SessionHub::DrainSome(std::size_t most) {
-  drain_.Forget();
   drained_ns_ = clock_.MonotonicNs();
+  bool any = false;  // an idle daemon, to which all code is cold, looks no farther
   for (std::size_t i = 0; i < rings_.size(); ++i) {
     if (i + kLooksAhead < rings_.size()) __builtin_prefetch(&rings_[i + kLooksAhead].page->ring_head);
+    if (rings_[i].page->ring_head.load(std::memory_order_relaxed) == rings_[i].tail) continue;
+    if (!std::exchange(any, true)) drain_.Forget();
     drain_.Add(rings_[i].session, *rings_[i].page, rings_[i].tail);
   }
-  return ReadRings(most);
+  return any && ReadRings(most);
 }
 
 void SessionHub::DrainRings() { (void)DrainSome(SIZE_MAX); }
