@@ -1,5 +1,5 @@
 // The hit path: from a key to bytes under a lease, in the order that LAYOUT.md says and the model proves (HAZARDS 2.1): the lease, a full fence; sequence (even)
-// and key; location, size, deadline; then `retired` and the sequence, last. No system call, no allocation, no lock.
+// and key; location, size, deadline; then `retired` and the sequence, last. (A chunk of a large file: the lease behind the key.) No system call, no allocation, no lock.
 //
 // Any thread. It does not: ask the daemon, count, copy.
 #pragma once
@@ -99,6 +99,7 @@ template <LeaseUse kUse>
   // From here on under the lease.
   const auto give_up = [&](Look look) {
     FreeLease(*session.page, lease);
+    if (!session.serves()) [[unlikely]] SweepClosed();  // what it kept
     return look;
   };
   const SlotRef ref = FindSlot(look_up.index, key);

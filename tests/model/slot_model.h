@@ -83,6 +83,7 @@ class SlotModel final : public Model {
  private:
   bool Is(SlotMutation mutation) const { return config_.mutation == mutation; }
   bool LeaseFirst() const { return config_.lease == LeaseOrder::kLeaseFirst; }
+  bool RetiredFirst() const { return config_.retired_first || LeaseFirst(); }  // as libtier's hits
   int daemon() const { return config_.readers; }
   // slot_reader.cc
   void ReaderStep(Cpu& cpu) const;

@@ -224,24 +224,24 @@ void SlotModel::Validate(Cpu& cpu) const {
     case kReadClock:
       cpu.reg(rNow) = cpu.Load(kClock);
       if (cpu.reg(rNow) >= cpu.reg(rDeadline)) return Fail(cpu, true);
-      pc = LeaseFirst() ? kNarrowLease : config_.retired_first ? kReadRetiredLast : kReadSequenceLast;
+      pc = LeaseFirst() ? kNarrowLease : RetiredFirst() ? kReadRetiredLast : kReadSequenceLast;
       break;
     case kNarrowLease: {
       const std::uint8_t seen = Is(SlotMutation::kFillNotRevalidated) ? cpu.reg(rFirstLocation) : cpu.reg(rLocation);
       cpu.Store(Lease(cpu.thread(), cpu.reg(rSlot)), LeaseWord(kKeyA, FillOf(seen)), kRelease);
-      pc = config_.retired_first ? kReadRetiredLast : kReadSequenceLast;
+      pc = RetiredFirst() ? kReadRetiredLast : kReadSequenceLast;
       break;
     }
     case kReadSequenceLast:
       if (cpu.Load(Table(table, kSeq)) != cpu.reg(rSequence)) return Fail(cpu, true);
-      pc = config_.retired_first ? kUseOnce : kReadRetiredLast;
+      pc = RetiredFirst() ? kUseOnce : kReadRetiredLast;
       break;
     case kReadRetiredLast:
       if (cpu.Load(Table(table, kRetired)) != 0) {
         cpu.reg(rTable) = 1;
         return Fail(cpu, true);
       }
-      pc = config_.retired_first ? kReadSequenceLast : kUseOnce;
+      pc = RetiredFirst() ? kReadSequenceLast : kUseOnce;
       break;
     default:  // kRaiseHighLate
       cpu.reg(rHigh) = static_cast<std::uint8_t>(cpu.reg(rSlot) + 1);
@@ -249,8 +249,9 @@ void SlotModel::Validate(Cpu& cpu) const {
       pc = kUseOnce;
       return;
   }
-  if (pc == kReadSequenceLast && no_last_sequence) pc = kReadRetiredLast;
-  if (pc == kReadRetiredLast && no_last_retired) pc = kUseOnce;
+  if (!RetiredFirst() && pc == kReadSequenceLast && no_last_sequence) pc = kReadRetiredLast;
+  if (pc == kReadRetiredLast && no_last_retired) pc = RetiredFirst() ? kReadSequenceLast : kUseOnce;
+  if (RetiredFirst() && pc == kReadSequenceLast && no_last_sequence) pc = kUseOnce;
   if (pc == kUseOnce && cpu.reg(rMoving) != 0) {  // the second lease is valid too: does it hold the same frame?
     if (cpu.reg(rLocation) != cpu.reg(rHeldLocation)) return Fail(cpu, true);
     pc = kClearOldLease;
