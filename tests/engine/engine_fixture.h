@@ -144,6 +144,14 @@ class EngineTest : public testing::Test, private ReplySink {
     return loop_.run_for(std::chrono::milliseconds(ms));
   }
 
+  // Of the handlers that are ready, so many at most; how many it ran.
+  std::size_t RunReady(std::size_t most) {
+    loop_.restart();
+    std::size_t ran = 0;
+    while (ran < most && loop_.poll_one() != 0) ++ran;
+    return ran;
+  }
+
   std::string Write(const std::string& name, const std::string& bytes) {
     tree_.Write(name, bytes);
     return name;

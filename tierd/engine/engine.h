@@ -272,11 +272,11 @@ class Engine {
   std::string ssd_note_;
   bool recovering_ = false;
   bool turn_scheduled_ = false;
-  struct TimerWaits {
-    unsigned pending = 0;  // two for a moment, when the timer is set anew
-    bool ended = false;
+  struct Pending {
+    unsigned timers = 0;  // two for a moment, when the timer is set anew
+    bool ended = false;   // Stop was called, and maybe there is no engine any more: a handler looks here before it touches it
   };
-  const std::shared_ptr<TimerWaits> timer_waits_ = std::make_shared<TimerWaits>();  // shared with handlers, which may lie in the loop after this object
+  const std::shared_ptr<Pending> pending_ = std::make_shared<Pending>();  // shared with the handlers that lie in the loop
   bool armed_idle_ = false;  // the timer is set for a daemon with nothing to do
   bool may_only_beat_ = false;  // the next tick
   bool failed_ = false;      // memory ran out in the last turn

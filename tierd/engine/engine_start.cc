@@ -354,7 +354,7 @@ void Engine::GrowIndexNow() {
 void Engine::Stop(int timeout_ms) {
   if (stopping_ || fetcher_ == nullptr) return;
   stopping_ = true;
-  timer_waits_->ended = true;
+  pending_->ended = true;
   timer_.cancel();
   CancelWatches();
   index_->Retire();

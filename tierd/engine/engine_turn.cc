@@ -43,7 +43,7 @@ Engine::Engine(boost::asio::io_context& loop, const Clock& clock, const policies
 
 // Jobs refer to the parts that are destroyed before the workers: a segment may be in the making.
 Engine::~Engine() {
-  timer_waits_->ended = true;
+  pending_->ended = true;
   workers_.Stop();
 }
 
@@ -53,8 +53,8 @@ void Engine::Watch(int fd) {
 }
 
 void Engine::Arm(Watched& watched) {
-  const auto on_event = [this, &watched](const boost::system::error_code& error) {
-    if (error || stopping_) return;
+  const auto on_event = [this, &watched, pending = pending_](const boost::system::error_code& error) {
+    if (error || pending->ended) return;
     Turn();
     if (failed_) watched.rests = true;
     else Arm(watched);
@@ -83,9 +83,10 @@ void Engine::Hurry() {
 void Engine::ScheduleTurn() {
   if (turn_scheduled_ || stopping_) return;
   turn_scheduled_ = true;
-  boost::asio::post(loop_, boost::asio::bind_allocator(turn_memory_.allocator(), [this] {
+  boost::asio::post(loop_, boost::asio::bind_allocator(turn_memory_.allocator(), [this, pending = pending_] {
+    if (pending->ended) return;
     turn_scheduled_ = false;
-    if (!stopping_) Turn();
+    Turn();
   }));
 }
 
@@ -235,11 +236,11 @@ void Engine::ArmTimer() {
   const std::int64_t now_ns = clock_.PreciseNs();
   if (hits > (now_ns < busy_until_ns_ ? kManyPerBusyTick : kManyPerHitsTick)) busy_until_ns_ = now_ns + 1000 * kMs;
   const bool busy = now_ns < busy_until_ns_ || Working() || recovering_ || followed;
-  auto on_time = [this, waits = timer_waits_](const boost::system::error_code& error) {
-    --waits->pending;
-    if (waits->ended) return;  // and maybe the engine too
+  auto on_time = [this, pending = pending_](const boost::system::error_code& error) {
+    --pending->timers;
+    if (pending->ended) return;
     if (error) {  // another one took its place, or should have: there was no memory for it
-      if (waits->pending == 0) ArmTimer();
+      if (pending->timers == 0) ArmTimer();
       return;
     }
     armed_idle_ = false;
@@ -252,14 +253,14 @@ void Engine::ArmTimer() {
     timer_.expires_after(std::chrono::nanoseconds(busy ? kBusyTick : hits > 0 ? kHitsTick : kIdleTick));
     if (!busy && hits == 0) index_->Heartbeat(clock_.MonotonicNs() + (std::int64_t{abi::kHeartbeatAheadTicks} << abi::kTickShift));
     timer_.async_wait(boost::asio::bind_allocator(timer_memory_.allocator(), std::move(on_time)));
-    ++timer_waits_->pending;
+    ++pending_->timers;
   };
   if (Survives(arm)) return;
   // Where even the queue of timers cannot grow: the heart must go on beating.
   index_->Heartbeat(clock_.MonotonicNs());
   (void)Survives([&] {
-    boost::asio::post(loop_, boost::asio::bind_allocator(timer_memory_.allocator(), [this] {
-      if (!stopping_ && timer_waits_->pending == 0) ArmTimer();
+    boost::asio::post(loop_, boost::asio::bind_allocator(timer_memory_.allocator(), [this, pending = pending_] {
+      if (!pending->ended && pending->timers == 0) ArmTimer();
     }));
   });
 }
