@@ -166,8 +166,8 @@ TEST_F(MemoryPressureTest, LooksAreLeftOutOnlyWhileThereIsPlenty) {
   constexpr std::uint64_t kFloor = 512 * kMiB;
   constexpr std::int64_t kSecond = 1'000'000'000;
   EXPECT_EQ(LooksToSkipNs(0, kFloor), 0);
-  EXPECT_EQ(LooksToSkipNs(19 * kFloor, kFloor), 0);
-  EXPECT_EQ(LooksToSkipNs(20 * kFloor, kFloor), kSecond);
+  EXPECT_EQ(LooksToSkipNs(23 * kFloor, kFloor), 0);
+  EXPECT_EQ(LooksToSkipNs(24 * kFloor, kFloor), kSecond);
   EXPECT_EQ(LooksToSkipNs(1000 * kFloor, kFloor), 9 * kSecond);
   EXPECT_EQ(LooksToSkipNs(1000 * kFloor, 0), 0);
 }

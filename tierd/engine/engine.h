@@ -278,7 +278,7 @@ class Engine {
   };
   const std::shared_ptr<Pending> pending_ = std::make_shared<Pending>();  // shared with the handlers that lie in the loop
   bool armed_idle_ = false;  // the timer is set for a daemon with nothing to do
-  bool may_only_beat_ = false;  // the next tick
+  int beats_ = 0;  // of the next tick and those before it that only beat
   bool failed_ = false;      // memory ran out in the last turn
   std::size_t next_step_ = 0;  // of the next turn, the first
   bool index_growth_under_way_ = false;

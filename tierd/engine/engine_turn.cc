@@ -28,6 +28,7 @@ constexpr std::int64_t kHitsTick = 245 * kMs;       // readers hit: their rings 
 constexpr std::uint64_t kManyPerHitsTick = 2048;
 constexpr std::uint64_t kManyPerBusyTick = kManyPerHitsTick * kBusyTick / kHitsTick;
 constexpr std::int64_t kIdleTick = (abi::kHeartbeatPeriodMs - 15) * kMs;  // nothing but the heart beats; timers come late
+constexpr int kBeatsWithPlenty = 2;                 // before a tick that looks at all: every 2 s (ram::LooksToSkipNs)
 
 }  // namespace
 
@@ -248,7 +249,8 @@ void Engine::ArmTimer() {
     ArmTimer();
   };
   armed_idle_ = !busy;
-  may_only_beat_ = !busy && hits == 0 && !may_only_beat_ && !failed_ && !placement_->memory_is_tight();
+  const int most_beats = busy || hits > 0 || failed_ || placement_->memory_is_tight() ? 0 : placement_->memory_is_plenty() ? kBeatsWithPlenty : 1;
+  beats_ = beats_ < most_beats ? beats_ + 1 : 0;
   const auto arm = [&] {
     timer_.expires_after(std::chrono::nanoseconds(busy ? kBusyTick : hits > 0 ? kHitsTick : kIdleTick));
     if (!busy && hits == 0) index_->Heartbeat(clock_.MonotonicNs() + (std::int64_t{abi::kHeartbeatAheadTicks} << abi::kTickShift));
@@ -265,12 +267,12 @@ void Engine::ArmTimer() {
   });
 }
 
-// Of the ticks of a daemon that nobody asks or reads through every second one is a heartbeat (ArmTimer) and a look at the rings: all else is for once a second, for
+// Of the ticks of a daemon that nobody asks or reads through most are a heartbeat (ArmTimer) and a look at the rings: all else is for once in a second or two, for
 // memory that runs short, or for work, which makes ticks short.
 void Engine::OnTick() {
   const LoopLag::Handler handler(lag_, "tick");
   (void)Fails([&] {
-    if (!may_only_beat_ || Working()) OnTimer();
+    if (beats_ == 0 || Working()) OnTimer();
     else if (on_timer) on_timer();
   });
 }

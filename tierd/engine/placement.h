@@ -171,6 +171,7 @@ class Placement final : public ssd::SsdOwner {
   // Once a second, ten times as often while memory is tight: limbo; memory of the node and of our cgroups, more rarely while there is plenty.
   void Tick();
   bool memory_is_tight() const { return memory_is_tight_; }
+  bool memory_is_plenty() const { return memory_is_plenty_; }  // looks at it may be left out
   // `config set ram.capacity`.
   void SetRamCapacity(std::uint64_t bytes);
   std::uint64_t ram_capacity() const { return capacity_bytes_; }

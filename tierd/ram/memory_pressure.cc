@@ -156,8 +156,8 @@ MemoryRoom MemoryGauge::Read() {
 std::int64_t LooksToSkipNs(std::uint64_t room_bytes, std::uint64_t floor_bytes) {
   constexpr std::uint64_t kMostSeconds = 9;
   if (floor_bytes == 0) return 0;
-  const std::uint64_t seconds = room_bytes / 4 / floor_bytes;  // until nothing is left; the look itself comes four earlier
-  return static_cast<std::int64_t>(seconds < 4 ? 0 : std::min(seconds - 4, kMostSeconds)) * 1'000'000'000;
+  const std::uint64_t seconds = room_bytes / 4 / floor_bytes;  // until nothing is left; the look itself comes five earlier
+  return static_cast<std::int64_t>(seconds < 5 ? 0 : std::min(seconds - 5, kMostSeconds)) * 1'000'000'000;
 }
 
 }  // namespace tierd::ram
