@@ -215,10 +215,13 @@ class EngineTest : public testing::Test, private ReplySink {
     });
     return affected;
   }
+  void NoteEntry(SessionId session, std::uint64_t ring_entry) {
+    const Engine::RingAccess access{session, ring_entry};
+    engine_->OnAccesses({&access, 1});
+  }
   // As the access ring says it: the bytes of that answer were read (again).
   void NoteRead(const Answer& answer) {
-    engine_->OnAccess(kReader, std::uint64_t{answer.reply.ordinal} | std::uint64_t{answer.reply.generation & 0xffu} << 32 |
-                                   std::uint64_t{answer.reply.tier} << 52);
+    NoteEntry(kReader, std::uint64_t{answer.reply.ordinal} | std::uint64_t{answer.reply.generation & 0xffu} << 32 | std::uint64_t{answer.reply.tier} << 52);
     engine_->EndTurn();
   }
   FileId FileOf(const std::string& path) { return engine_->catalogue().Find(engine_->catalogue().KeyOf(unit().wire_id, path)); }

@@ -51,7 +51,7 @@ TEST_F(IdleTest, RingsOfFastReadersAreReadBeforeTheyRunOver) {
   int ticks = 0, reads = 4;
   engine().on_timer = [&] {
     ++ticks;
-    for (int i = 0; i < reads; ++i) engine().OnAccess(kReader, 0);
+    for (int i = 0; i < reads; ++i) NoteEntry(kReader, 0);
   };
   (void)HandlersIn(1000);
   EXPECT_LE(ticks, 6) << "16 reads a second";

@@ -144,7 +144,7 @@ TEST_F(ObserverTest, AJobBeginsBehindAPause) {
   const orders::Plan plan = Generator(true, false, 5), other = Generator(true, true, 6);
   FirstEpoch(OrderOf(plan, 0));
   for (int epoch = 1; epoch < 3; ++epoch) ReadAll(OrderOf(plan, epoch));
-  RunUntil([] { return false; }, (2 * Observer::kQuietTicks + 3) * 1000);
+  RunUntil([] { return false; }, static_cast<int>(Observer::kQuietNs / 1'000'000) + 4000);
   int epoch = 0;
   ASSERT_TRUE(ReadUntilFound(other, &epoch)) << Report();
   ExpectFollowed(other, epoch);

@@ -91,8 +91,7 @@ class PlanTest : public EngineTest {
     ASSERT_NE(FileOf(names_[sample]), kNoFile);
     const ObjectId object = ObjectOf(names_[sample], chunk);
     const auto tier = engine().placement().InRam(object) ? abi::Tier::kRam : engine().placement().OnSsd(object) ? abi::Tier::kSsd : abi::Tier::kSource;
-    engine().OnAccess(session, std::uint64_t{engine().catalogue().OrdinalOf(object)} | std::uint64_t{engine().catalogue().generation() & 0xffu} << 32 |
-                                   static_cast<std::uint64_t>(tier) << 52);
+    NoteEntry(session, std::uint64_t{engine().catalogue().OrdinalOf(object)} | std::uint64_t{engine().catalogue().generation() & 0xffu} << 32 | static_cast<std::uint64_t>(tier) << 52);
   }
   void ReadAll(const std::vector<std::uint32_t>& order, SessionId session = kReader) {
     for (const std::uint32_t sample : order) Read(sample, session);

@@ -255,6 +255,10 @@ io::FileStat Catalogue::StatOf(FileId id) const {
 }
 
 std::uint32_t Catalogue::DeadlineOf(FileId id) const { return index_->Read(OrdinalOf(id)).deadline; }
+FileId Catalogue::FileAt(std::uint32_t ordinal) const {
+  const ram::OwnerId owner = index_->Owner(ordinal);
+  return owner != ram::kNoOwner && (owner & kOwnerIsObject) == 0 ? static_cast<FileId>(owner) : kNoFile;
+}
 void Catalogue::SetDeadline(FileId id, std::uint32_t ticks) { index_->SetDeadline(OrdinalOf(id), ticks); }
 std::uint64_t Catalogue::SizeOf(FileId id) const { return index_->Read(OrdinalOf(id)).size; }
 

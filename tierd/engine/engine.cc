@@ -177,33 +177,35 @@ void Engine::PrefetchFor(std::span<const RingAccess> accesses) {
 
 void Engine::OnAccesses(std::span<const RingAccess> accesses) {
   if (accesses.size() > 1) PrefetchFor(accesses);  // for one alone there is nothing to come side by side
+  const std::int64_t now_ns = clock_.MonotonicNs();
   for (const RingAccess& access : accesses) {
-    if (!Survives([&] { OnAccess(access.session, access.entry); })) CountRingLost(1);
+    if (!Survives([&] { OnAccess(access, now_ns); })) CountRingLost(1);
   }
 }
 
-void Engine::OnAccess(SessionId session, std::uint64_t entry) {
-  const auto tier = static_cast<std::uint8_t>((entry >> 52) & 3);
+void Engine::OnAccess(const RingAccess& access, std::int64_t now_ns) {
+  const auto tier = static_cast<std::uint8_t>((access.entry >> 52) & 3);
   ++counters_.ring_entries;
-  const ObjectId object = catalogue_->ObjectAt(PlaceIn(entry));
+  const ObjectId object = catalogue_->ObjectAt(PlaceIn(access.entry));
   if (object == kNoObject) {
     ++counters_.ring_stale;
     return;
   }
   const ObjectRecord& record = catalogue_->object(object);
   if ((record.flags & kObjectListing) != 0) return;
-  SourceUnit& unit = *sources_[catalogue_->file(record.file).source];
+  const FileRecord& file = catalogue_->file(record.file);
+  SourceUnit& unit = *sources_[file.source];
   placement_->NoteRead(object);
-  refresher_->OnRead(unit);
-  const ObjectId first = catalogue_->ObjectOf(record.file, 0);
-  const std::int64_t now_ns = clock_.MonotonicNs();
-  if (first != kNoObject) {
-    unit.epochs.OnRead(catalogue_->object(first).epoch_mark, tier, {.chunk = record.bytes, .file = std::uint64_t{catalogue_->object(first).bytes} * catalogue_->ChunkCount(record.file)});
+  refresher_->OnRead(unit, now_ns);
+  const std::uint32_t chunks = catalogue_->ChunkCount(record.file);
+  if (const ObjectId first = chunks == 1 ? object : catalogue_->ObjectOf(record.file, 0); first != kNoObject) {
+    ObjectRecord& of_file = catalogue_->object(first);
+    unit.epochs.OnRead(of_file.epoch_mark, tier, {.chunk = record.bytes, .file = std::uint64_t{of_file.bytes} * chunks});
   }
-  const AccessWatch::Read read{.key = catalogue_->file(record.file).key, .chunk = record.chunk, .bytes = record.bytes, .consumer = static_cast<std::uint32_t>(session), .time_ns = now_ns, .tier = tier};
+  const AccessWatch::Read read{.key = file.key, .chunk = record.chunk, .bytes = record.bytes, .consumer = static_cast<std::uint32_t>(access.session), .time_ns = now_ns, .tier = tier};
   if (!Survives([&] { unit.watch->OnRead(read, unit.epochs); })) unit.watch->GiveUp();
-  NoteAccess(session, object, tier);
-  if (fetcher_->OnRead(unit, session, object)) ScheduleTurn();
+  NoteAccess(access.session, object, tier, now_ns);
+  if (fetcher_->OnRead(unit, access.session, object)) ScheduleTurn();
 }
 
 void Engine::TellWatch(SourceUnit& unit, std::uint32_t epoch, std::span<const std::uint32_t> ids) {
@@ -239,10 +241,9 @@ std::uint64_t Engine::Prioritize(SourceUnit& unit, std::span<const std::string_v
 }
 
 // A read by a client, as its ring tells it; or one that it was told to do itself, which leaves no trace there.
-void Engine::NoteAccess(SessionId session, ObjectId object, std::uint8_t tier) {
+void Engine::NoteAccess(SessionId session, ObjectId object, std::uint8_t tier, std::int64_t now_ns) {
   const FileId file = catalogue_->object(object).file;
   SourceUnit& unit = *sources_[catalogue_->file(file).source];
-  const std::int64_t now_ns = clock_.MonotonicNs();
   placement_->NoteUse(unit, now_ns);
   unit.policy.Accessed({Raw(object), static_cast<std::uint32_t>(session), now_ns, tier});
   forerunners_[unit.index]->OnAccess(object);

@@ -81,10 +81,8 @@ class Engine {
   FileId BehindAlias(FileId file) const;
   // tier_prefetch, tier_pin: one job for all of them. False: too many jobs run.
   bool Prefetch(std::vector<Jobs::Item> items, bool pin);
-  // An entry of a session's access ring (hostile).
-  void OnAccess(SessionId session, std::uint64_t ring_entry);
-  // Several, in their order; at most kAccessesAtOnce. Together they cost less: what each will look at comes from memory side by side. One that there is no memory
-  // for is lost (counted).
+  // Entries of sessions' access rings (hostile), in their order; at most kAccessesAtOnce. Together they cost less: what each will look at comes from memory side by
+  // side. One that there is no memory for is lost (counted).
   struct RingAccess {
     SessionId session;
     std::uint64_t entry;
@@ -207,7 +205,8 @@ class Engine {
   bool TellPolicy(SourceUnit& unit);
   bool RenewPolicy(SourceUnit& unit);
   void PrefetchFor(std::span<const RingAccess> accesses);
-  void NoteAccess(SessionId session, ObjectId object, std::uint8_t tier);
+  void OnAccess(const RingAccess& access, std::int64_t now_ns);
+  void NoteAccess(SessionId session, ObjectId object, std::uint8_t tier, std::int64_t now_ns);
   AccessWatch::Tiers TiersForWatch() const;
   void ScheduleTurn();
   void Turn();

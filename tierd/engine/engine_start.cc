@@ -129,7 +129,7 @@ Status Engine::Start(ReplySink& replies) {
         Forerunner::Parts{*unit, *foresights_.back(), *catalogue_, *placement_, *fetcher_, clock_, counters_, [this] { ScheduleTurn(); }}));
     observers_.push_back(std::make_unique<Observer>(Observer::Parts{*unit, *foresights_.back(), *catalogue_, *fetcher_, workers_, clock_, last_plan_}));
   }
-  fetcher_->on_bypass = [this](SessionId session, ObjectId object) { NoteAccess(session, object, static_cast<std::uint8_t>(abi::Tier::kBypass)); };
+  fetcher_->on_bypass = [this](SessionId session, ObjectId object) { NoteAccess(session, object, static_cast<std::uint8_t>(abi::Tier::kBypass), clock_.MonotonicNs()); };
   if (ssd_) {
     Watch(ssd_io_->event_fd());
     Watch(ssd_->wake_fd());

@@ -55,8 +55,9 @@ void Observer::OnAccess(SessionId session, FileId file) {
 
 // Behind a pause another job may begin.
 void Observer::NoteQuiet(bool read) {
-  quiet_ticks_ = read ? 0 : quiet_ticks_ + 1;
-  if (quiet_ticks_ != kQuietTicks) return;
+  const std::int64_t now_ns = parts_.clock.MonotonicNs();
+  if (read) read_ns_ = now_ns;
+  if (std::exchange(quiet_, now_ns - read_ns_ >= kQuietNs) || !quiet_) return;
   if (recording_ && beginnings_.back().accesses.empty()) beginnings_.pop_back();
   if (beginnings_.size() == kMostKept) beginnings_.erase(beginnings_.begin());
   beginnings_.push_back({.since = parts_.unit.epochs.ended()});

@@ -81,7 +81,7 @@ class Observer {
   // with three quarters, at most kEnough. All seeds are gone through for the latter alone, and nothing for what cannot be told by it.
   static constexpr std::size_t kLeastEarly = 16, kMostEarly = 64;
   static constexpr std::size_t kEnough = 256;
-  static constexpr std::uint32_t kQuietTicks = 10;      // without a read, before a job begins: 10 to 15 s, as an idle daemon ticks later
+  static constexpr std::int64_t kQuietNs = 10'000'000'000;  // without a read, before a job begins; an idle daemon sees it two seconds late
   static constexpr std::uint32_t kDoubtedTicks = 10;    // seconds with reads, all plans doubted, until they are taken back
 
  private:
@@ -151,7 +151,8 @@ class Observer {
   bool missed_ = false;                        // in the present epoch, and in the last one
   bool missed_before_ = true;
   std::uint64_t epochs_ended_ = 0, brought_ = 0;  // at the last tick
-  std::uint32_t quiet_ticks_ = 0;
+  std::int64_t read_ns_ = 0;                   // the last tick that found reads
+  bool quiet_ = false;
   std::uint64_t reads_ = 0;                    // of files, since the start
   std::vector<Generator> generators_;          // at most kMostKept
   std::optional<Right> right_;

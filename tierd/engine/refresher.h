@@ -8,6 +8,7 @@
 // Owner: Engine. Loop thread only.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -31,21 +32,24 @@ class Refresher {
       : catalogue_(catalogue), placement_(placement), fetcher_(fetcher), sources_(sources), clock_(clock) {}
 
   // A client has read a file of the source.
-  void OnRead(SourceUnit& unit);
-  // Looks at a bounded number of files, as many as are due by the time that has passed. True: more are due at once.
+  void OnRead(SourceUnit& unit, std::int64_t now_ns) {
+    unit.refresh_credit = std::min(unit.refresh_credit + kStatsPerRead, kMostCredit);
+    unit.last_read_ns = now_ns;
+  }
+  // Looks at a bounded number of the index's slots, as many as are due by the time that has passed. True: more are due at once.
   bool Step();
 
  private:
   bool Wanted(const SourceUnit& unit) const;
-  bool Due(const SourceUnit& unit, FileId file, std::int64_t now_ns) const;
+  bool Worth(FileId file) const;
 
   Catalogue& catalogue_;
   Placement& placement_;
   Fetcher& fetcher_;
   SourceTable& sources_;
   const Clock& clock_;
-  std::size_t position_ = 0;     // in the catalogue, going round
-  double to_look_at_ = 0;        // files that time has made due to be looked at
+  std::uint64_t position_ = 0;   // in the index, going round
+  double to_look_at_ = 0;        // slots that time has made due to be looked at
   std::int64_t last_step_ns_ = 0;
   std::size_t under_way_ = 0;
 };

@@ -58,6 +58,7 @@ class IndexTable {
   void Erase(std::uint32_t ordinal);
 
   SlotValues Read(std::uint32_t ordinal) const;
+  std::uint32_t Deadline(std::uint32_t ordinal) const { return slots_[ordinal].deadline.load(std::memory_order_relaxed); }
   abi::FileKey KeyAt(std::uint32_t ordinal) const;
   bool Occupied(std::uint32_t ordinal) const;  // neither empty nor tombstone
   // kNoOwner: of a slot that is not occupied, or of none. The slot itself, which readers have in their caches, is not looked at.

@@ -50,6 +50,7 @@ class SharedIndex {
   void Erase(std::uint32_t ordinal);
 
   SlotValues Read(std::uint32_t ordinal) const { return current_->Read(ordinal); }
+  std::uint32_t Deadline(std::uint32_t ordinal) const { return current_->Deadline(ordinal); }
   abi::FileKey KeyAt(std::uint32_t ordinal) const { return current_->KeyAt(ordinal); }
   OwnerId Owner(std::uint32_t ordinal) const { return current_->owner(ordinal); }
   // Owner named by a ring entry (hostile): none when the generation is neither the current nor the last one, the ordinal is out of range or
@@ -98,6 +99,7 @@ class SharedIndex {
   std::uint64_t live() const { return current_->live(); }
   std::uint64_t tombstones() const { return current_->tombstones(); }
   std::uint64_t slot_count() const { return current_->slot_count(); }
+  std::uint64_t total_slots() const { return current_->total_slots(); }  // ordinals are below it
   // Shared and private memory of all tables held.
   std::uint64_t memory_bytes() const;
   bool huge_pages() const { return current_->huge_pages(); }
