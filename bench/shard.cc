@@ -1,5 +1,5 @@
 // A4: hits of 8 shards of 128 MiB against open + fstat + read + close of files in the page cache.   A4b: the eighth epoch is no slower
-// than the second; what an idle daemon costs; memory over a million opens.
+// than the second; what an idle daemon costs, and one that watches deadlines; memory over a million opens.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -260,6 +260,32 @@ void MeasureIdle(Bench& bench, const std::string& root, const std::string& path)
   for (tier_client* client : clients) tier_disconnect(client);
 }
 
+// What it costs to watch the deadlines of many files, before any of them is near (Refresher).
+void MeasureWatch(Bench& bench) {
+  constexpr int kFiles = 300'000, kSeconds = 10, kReadsPerSecond = 50;
+  const pfs_sim::TreeOptions tree{.files = kFiles, .dirs = 20, .size = {.mean = 100}, .seed = 6};
+  const std::string root = MakeTreeIn(bench, "watched", tree);
+  const auto daemon = root.empty() ? nullptr : Daemon::Start(bench, {.source = root, .ssd = "off", .more = {"--set", "source.staleness=ttl"}});
+  if (daemon == nullptr) return bench.Fail("A4b.watch: no daemon");
+  ::setenv("TIERD_SOCKET", daemon->socket().c_str(), 1);
+  const auto answer = daemon->Post("/v1/prefetch", {{"paths", {root}}});
+  if (!answer.is_object() || !answer.contains("job") || !WaitForJob(*daemon, answer["job"].get<int>(), 120)) return bench.Fail("A4b.watch: not all files were brought up");
+  const std::vector<std::string> paths = TreePaths(root, tree);
+  std::size_t next = 0;  // no file twice: nobody looks for the order of a first epoch
+  const auto read_for = [&](int seconds) {
+    for (int i = 0; i < seconds * kReadsPerSecond; ++i) {
+      char byte = 0;
+      if (tier_read_file(nullptr, paths[next++ * 7919 % paths.size()].c_str(), &byte, 1, nullptr, 0) < 0) return false;
+      ::usleep(1'000'000 / kReadsPerSecond);
+    }
+    return true;
+  };
+  if (!read_for(2)) return bench.Fail("A4b.watch: a read failed");
+  const double before = daemon->cpu_seconds();
+  if (!read_for(kSeconds)) return bench.Fail("A4b.watch: a read failed");
+  bench.Emit(ValueRow({"A4b.watch", "CPU of the daemon per second, 300,000 files with a ttl, 50 reads/s", "ms"}, {{(daemon->cpu_seconds() - before) * 1000 / kSeconds}}, Bar::kAtMost, 3));
+}
+
 std::uint64_t OwnRss() {
   FILE* file = std::fopen("/proc/self/statm", "r");
   unsigned long long pages = 0;
@@ -318,6 +344,7 @@ int main(int argc, char** argv) {
     const std::vector<std::string> paths = TreePaths(root, tree);
     if (bench.Wants("A4b.epochs")) MeasureEpochs(bench, root, tree);
     if (bench.Wants("A4b.idle")) InChild(bench, [&] { MeasureIdle(bench, root, paths[0]); });
+    if (bench.Wants("A4b.watch")) InChild(bench, [&] { MeasureWatch(bench); });
     if (bench.Wants("A4b.rss")) {
       const std::vector<std::string> some(paths.begin(), paths.begin() + 500);
       InChild(bench, [&] { MeasureOpens(bench, root, some); });
