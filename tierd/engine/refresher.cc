@@ -6,6 +6,7 @@ namespace tierd::engine {
 namespace {
 
 constexpr std::size_t kLooksPerStep = 32'768;  // ~0.3 ms
+constexpr std::size_t kLooksPerRecord = 16;    // a file's record, and where its objects are, take as long
 constexpr std::size_t kChunksLookedAt = 16;  // of a large file, to see whether it is cached
 
 std::int64_t TtlNs(const SourceUnit& unit) { return std::int64_t{unit.options.ttl_ms} * 1'000'000; }
@@ -55,6 +56,7 @@ bool Refresher::Step() {
     const FileId file = catalogue_.FileAt(ordinal);
     const std::uint32_t deadline = catalogue_.DeadlineAt(ordinal);
     if (file == kNoFile || deadline > latest) continue;  // before the file's record, which has to be found
+    looked += kLooksPerRecord;
     SourceUnit& unit = *sources_[catalogue_.file(file).source];
     if (!Wanted(unit) || deadline > near_end(TtlNs(unit)) || !Worth(file)) continue;
     --unit.refresh_credit;
