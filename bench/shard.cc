@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <optional>
 
 #include "bench/harness.h"
 #include "bench/sides.h"
@@ -208,21 +209,23 @@ class BareTimer {
   BareTimer() {
     if (::pipe(pipe_) != 0) return;
     pid_ = ::fork();
-    if (pid_ != 0) return;
+    if (pid_ != 0) {
+      ::close(pipe_[1]);
+      return;
+    }
     const double before = ProcessCpuMs();
     for (int i = 0; i < 60'000 / 660; ++i) ::usleep(660'000);
     const double took = ProcessCpuMs() - before;
     (void)!::write(pipe_[1], &took, sizeof took);
     ::_exit(0);
   }
-  // Waits for its end.
-  double Ms() {
+  // Waits for its end; none if there was no such process, or it did not say.
+  std::optional<double> Ms() {
     double took = 0;
-    (void)!::read(pipe_[0], &took, sizeof took);
-    ::waitpid(pid_, nullptr, 0);
+    const bool told = ::read(pipe_[0], &took, sizeof took) == sizeof took;
+    if (pid_ > 0) ::waitpid(pid_, nullptr, 0);
     ::close(pipe_[0]);
-    ::close(pipe_[1]);
-    return took;
+    return told ? std::optional(took) : std::nullopt;
   }
 
  private:
@@ -254,8 +257,8 @@ void MeasureIdle(Bench& bench, const std::string& root, const std::string& path)
   BareTimer bare;
   ::usleep(60'000'000);
   cpu.values.push_back((daemon->cpu_seconds() - before) * 1000);
-  char note[64];
-  std::snprintf(note, sizeof note, "a bare timer, as often: %.1f", bare.Ms());
+  char note[64] = "";
+  if (const auto ms = bare.Ms()) std::snprintf(note, sizeof note, "a bare timer, as often: %.1f", *ms);
   bench.Emit(ValueRow({"A4b.idle", "CPU of an idle daemon in 60 s, two sessions", "ms", note}, cpu, Bar::kAtMost, 10));
   for (tier_client* client : clients) tier_disconnect(client);
 }

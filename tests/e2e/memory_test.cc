@@ -141,7 +141,7 @@ TEST_F(MemoryTest, TheTierGivesWayToATrainerInItsCgroup) {  // F18
   EXPECT_GT(TierBytes(), 160 * kMiB) << daemon.Status()["tiers"]["ram"].dump();
   {
     // Takes 320 MiB of the 448, in steps as large as three quarters of what is always left free.
-    const Trainer trainer(cgroup, 320 * kMiB, 64 * kMiB, 800);
+    const Trainer trainer(cgroup, 320 * kMiB, 64 * kMiB, 400);
     EXPECT_TRUE(Eventually(30'000, [&] {
       ReadAll(client);
       return trainer.Satisfied() || !trainer.Alive();

@@ -113,7 +113,7 @@ class Catalogue {
   io::FileStat StatOf(FileId file) const;
   std::uint32_t DeadlineOf(FileId file) const;
   // The file that the index's slot `ordinal` (below index_slots()) is about, kNoFile if it is about none; and the deadline of that slot. Slots in their order come from
-  // memory as fast as it streams, while DeadlineOf has to find each file's: some 5 ns against 100.
+  // memory as fast as it streams, while DeadlineOf has to find each file's.
   FileId FileAt(std::uint32_t ordinal) const;
   std::uint32_t DeadlineAt(std::uint32_t ordinal) const { return index_->Deadline(ordinal); }
   std::uint64_t index_slots() const { return index_->total_slots(); }

@@ -41,7 +41,7 @@ class Refresher {
 
  private:
   bool Wanted(const SourceUnit& unit) const;
-  bool Worth(FileId file) const;
+  bool Worth(FileId file) const;  // some of it is cached, and a stat alone may confirm it
 
   Catalogue& catalogue_;
   Placement& placement_;
