@@ -59,6 +59,26 @@ TEST_F(JoinTest, WhoJoinsADiscoveryGetsWhatItAskedFor) {
   EXPECT_EQ(answers()[stat].status(), abi::FetchStatus::kMeta);
 }
 
+// RAM was to have no copy, and a reader comes while the bytes are on their way.
+TEST_F(JoinTest, WhoJoinsAReadForTheSsdAloneGetsItsBytes) {
+  UseSsd();
+  const std::string bytes = Bytes("file", 40'000);
+  const std::string name = Write("file", bytes);
+  StartEngine();
+  ASSERT_EQ(Fetch(name, abi::FetchOp::kStat).status(), abi::FetchStatus::kMeta) << "known, so that no discovery reads it";
+  source_io_.Hold(io::Step::kRead);
+  const std::uint64_t down = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true});
+  engine().EndTurn();
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
+  const std::uint64_t asked = Ask(name);
+  source_io_.Release();
+  EXPECT_EQ(WaitForJob(down).verified_files, 1u);
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(asked); }));
+  EXPECT_EQ(answers()[asked].status(), abi::FetchStatus::kFrame);
+  EXPECT_TRUE(answers()[asked].bytes == bytes);
+  EXPECT_EQ(source_io_.count(io::Step::kOpen), 1u);
+}
+
 // A reader has joined a prefetch from the SSD, and the record there is damaged: the source is read for somebody who waits.
 TEST_F(JoinTest, WhoJoinsAPrefetchIsServedAsAReaderAlsoWhenItGoesToTheSource) {
   UseSsd();

@@ -217,7 +217,7 @@ class Fetcher {
   void Keep(SourceUnit& unit, const FillPtr& fill);
   void OnReadTwice(SourceUnit& unit, const FillPtr& fill, const io::AlignedBuffer& again, const source::ReadResult& result);
   void CopyDown(SourceUnit& unit, const FillPtr& fill);
-  void FrameStaged(SourceUnit& unit, const FillPtr& fill);
+  void CompleteFromSource(SourceUnit& unit, const FillPtr& fill);
   bool MayWaitForSsd(Fill& fill) const;
   bool MayWaitForTransit(Fill& fill) const;
   void ReleaseMemory(const FillPtr& fill);

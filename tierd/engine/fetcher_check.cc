@@ -32,7 +32,7 @@ void Fetcher::Keep(SourceUnit& unit, const FillPtr& fill) {
   const ObjectRecord& record = catalogue_.object(fill->object);
   const bool check = every != 0 && unit.chunks_read++ % every == 0;
   auto again = std::make_shared<io::AlignedBuffer>(check ? staging_->Take(record.bytes) : io::AlignedBuffer());  // shared with the read
-  if (again->empty()) return Complete(unit, fill, abi::Tier::kSource, true);
+  if (again->empty()) return CompleteFromSource(unit, fill);
   source::ReadRequest request;
   request.path = catalogue_.PathOf(fill->file);
   request.offset = std::uint64_t{record.chunk} * unit.options.chunk_bytes;
@@ -56,7 +56,7 @@ void Fetcher::OnReadTwice(SourceUnit& unit, const FillPtr& fill, const io::Align
   const bool framed = fill->grant.outcome == Placement::Outcome::kGranted;
   const std::byte* const kept = framed ? placement_.FrameSpan(fill->grant.frame).data() : fill->staging.data();
   const bool told = result.error == source::ReadError::kNone && result.bytes == record.bytes;
-  if (!told || std::memcmp(kept, again.data(), record.bytes) == 0) return Complete(unit, fill, abi::Tier::kSource, true);
+  if (!told || std::memcmp(kept, again.data(), record.bytes) == 0) return CompleteFromSource(unit, fill);
   const Difference difference = Compare(kept, again.data(), record.bytes);
   ++counters_.integrity_source;
   if (on_mismatch)

@@ -70,7 +70,7 @@ void Fetcher::CopyDown(SourceUnit& unit, const FillPtr& fill) {
 
 void Fetcher::RunFill(SourceUnit& unit, const FillPtr& fill) {
   fill->no_memory = false;
-  if (fill->ssd_wait_until_ns != 0 && fill->staging.size() != 0) return FrameStaged(unit, fill);
+  if (fill->staged) return CompleteFromSource(unit, fill);
   if (FillFromSsd(unit, fill)) return;
   FillFromSource(unit, fill);
 }
@@ -294,23 +294,24 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
     } else if (framed) {
       ReplyFrame(waiter, object, word, tier);
     } else {
-      ReplyBypass(waiter, abi::Fallback::kNoFrame, fill->file);  // joined a promotion to the SSD tier alone
+      ReplyBypass(waiter, abi::Fallback::kNoFrame, fill->file);  // joined a promotion to the SSD tier alone, and RAM has no frame for it
     }
   }
   staging_->Give(std::exchange(fill->staging, {}));
 }
 
-// Bytes that waited for the SSD tier alone are wanted by a client: they move into a frame as soon as there is one.
-void Fetcher::FrameStaged(SourceUnit& unit, const FillPtr& fill) {
-  if (fill->has_client()) {
+// The source's bytes are all there. Staged ones, which were meant for the SSD tier alone, move into a frame for a client who has joined meanwhile.
+void Fetcher::CompleteFromSource(SourceUnit& unit, const FillPtr& fill) {
+  fill->staged = fill->staging.size() != 0;
+  if (fill->staged && fill->has_client()) {
     fill->grant = placement_.Acquire(fill->object, {.may_transit = true, .may_evict = fill->evict});
-    if (fill->grant.outcome == Placement::Outcome::kWait) {
+    const bool granted = fill->grant.outcome == Placement::Outcome::kGranted;
+    // Without one the client would read the source again.
+    if (fill->grant.outcome == Placement::Outcome::kWait || (!granted && placement_.TransitInUse() && MayWaitForTransit(*fill))) {
       waiting_for_memory_.Add({&unit, fill});
       return;
     }
-    if (fill->grant.outcome == Placement::Outcome::kGranted) {
-      std::memcpy(placement_.FrameSpan(fill->grant.frame).data(), fill->staging.data(), catalogue_.object(fill->object).bytes);
-    }
+    if (granted) std::memcpy(placement_.FrameSpan(fill->grant.frame).data(), fill->staging.data(), catalogue_.object(fill->object).bytes);
   }
   Complete(unit, fill, abi::Tier::kSource, true);  // also without a frame: the SSD tier may take them, the client reads the source
 }

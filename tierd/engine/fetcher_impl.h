@@ -65,6 +65,7 @@ struct Fetcher::Fill {
   // Where the bytes go: a frame, or a staging buffer for the SSD tier alone.
   Placement::Grant grant;
   io::AlignedBuffer staging;
+  bool staged = false;  // `staging` has all of them
 
   bool has_memory() const { return grant.outcome == Placement::Outcome::kGranted || staging.size() != 0; }
   bool has_client() const {
