@@ -161,5 +161,26 @@ TEST_F(MemoryTest, TheTierGivesWayToATrainerInItsCgroup) {  // F18
   EXPECT_EQ(daemon.Stop(), 0);
 }
 
+// Where there was plenty the daemon looks every few seconds; a trainer takes nearly all of it in between.
+TEST_F(MemoryTest, TheTierDoesNotGrowIntoWhatATrainerHasTakenAtOnce) {  // F18
+  const MemoryCgroup cgroup(448 * kMiB);
+  if (!cgroup.ok()) GTEST_SKIP() << cgroup.reason();
+  MakeFiles(400, 500'000);
+  ASSERT_NO_FATAL_FAILURE(StartIn(cgroup, "240 MiB", 0, {"--set", "ram.min_available=8 MiB"}));
+  Client client(daemon.socket());
+  ASSERT_EQ(client.error(), 0);
+  for (int i = 0; i < 40; ++i) EXPECT_EQ(Get(client.get(), Path(i)).error, 0);
+  SleepMs(3000);  // it has looked
+  const std::uint64_t rest = 448 * kMiB - cgroup.used() - 32 * kMiB;
+  ASSERT_GT(rest, 200 * kMiB);
+  const Trainer trainer(cgroup, rest, rest, 0);
+  ASSERT_TRUE(Eventually(10'000, [&] { return trainer.Satisfied(); }));
+  for (int round = 0; round < 2; ++round) ReadAll(client);
+  EXPECT_EQ(cgroup.oom_kills(), 0u);
+  EXPECT_TRUE(trainer.Alive());
+  EXPECT_FALSE(daemon.Ended());
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
 }  // namespace
 }  // namespace tierd::e2e

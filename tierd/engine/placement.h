@@ -262,6 +262,7 @@ class Placement final : public ssd::SsdOwner {
     std::atomic<bool> done{false};
   };
   const std::shared_ptr<MemoryLook> memory_look_ = std::make_shared<MemoryLook>();  // a worker's while looking_at_memory_ and not done
+  const std::shared_ptr<ram::MemoryGauge> segment_gauge_ = std::make_shared<ram::MemoryGauge>();  // the worker's who makes a segment
   bool looking_at_memory_ = false;
   std::int64_t next_look_ns_ = 0;       // at the node's memory
   bool memory_is_plenty_ = false;

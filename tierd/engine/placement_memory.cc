@@ -45,18 +45,27 @@ void Placement::StartSegment() {
   if (segment_under_way_) return;
   const ram::SegmentTicket ticket = ram_.ReserveSegment();
   if (ticket.bytes == 0) return;
-  segment_under_way_ = workers_.Run([this, bytes = ticket.bytes] { return segments_.Create(bytes); },
-                                    [this, ticket](Result<ram::Segment> segment) {
-                                      segment_under_way_ = false;
-                                      if (segment.ok()) {
-                                        ram_.AddSegment(ticket, std::move(segment).value());
-                                        next_look_ns_ = 0;  // the room has changed by our own doing
-                                        segment_failure_.clear();
-                                      } else {
-                                        OnNoSegment(ticket, segment.status().ToString());
-                                      }
-                                      if (on_space) on_space();
-                                    });
+  // The node's memory is looked at once more: seconds may have passed since there was plenty, and a trainer takes gigabytes in one.
+  const auto make = [this, bytes = ticket.bytes, floor = options_.min_available_bytes, gauge = segment_gauge_]() -> Result<ram::Segment> {
+    const ram::MemoryRoom room = gauge->Read();
+    if (floor != 0 && room.known && room.room_bytes < floor + bytes) return Status(Code::kBusy, "others have taken the memory");
+    return segments_.Create(bytes);
+  };
+  segment_under_way_ = workers_.Run(make, [this, ticket](Result<ram::Segment> segment) {
+    segment_under_way_ = false;
+    next_look_ns_ = 0;  // the room has changed, by our own doing or by others'
+    if (segment.ok()) {
+      ram_.AddSegment(ticket, std::move(segment).value());
+      segment_failure_.clear();
+    } else if (segment.status().code() == Code::kBusy) {
+      ram_.CancelSegment(ticket);
+      allowed_bytes_ = std::min(allowed_bytes_, ram_.segment_bytes());  // until the next look says otherwise
+      ApplyBudget(std::min(capacity_bytes_, allowed_bytes_));
+    } else {
+      OnNoSegment(ticket, segment.status().ToString());
+    }
+    if (on_space) on_space();
+  });
   if (!segment_under_way_) OnNoSegment(ticket, "out of memory");
 }
 
