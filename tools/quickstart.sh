@@ -219,6 +219,11 @@ EOF
 
 [ "${BASH_SOURCE[0]}" = "$0" ] || return 0  # its test wants the functions only
 
+usage="usage: tools/quickstart.sh        takes no arguments; trains behind a slow file system, without and with tierd, building and installing what it needs first"
+case ${1-} in
+  -h | --help) say "$usage"; exit 0 ;;
+esac
+[ $# = 0 ] || { say "$usage" >&2; exit 64; }
 trap clean_up EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The quickstart's verdict: it must fail when the source was opened after the first epoch, when a result differs in any digit, or when tierd was not faster.
+# And its arguments, of which there are none: whoever asks for help gets no job, nor packages.
 set -euo pipefail
 source "$(dirname "$0")/../../tools/quickstart.sh"
 
@@ -31,4 +32,19 @@ good; seconds_tier=100.5; opens_tier[1]=7; expect "two things wrong, the second"
 # Without FUSE the rig counts nothing and speed is not judged; the trainer's own count must do.
 good; rig=off opens_tier=(- - - -) seconds_tier=200; expect "a plain directory" 0 "equal in every digit"
 good; rig=off opens_tier=(- - - -) missed_tier[1]=3; expect "a plain directory read again" 1 "epoch 2 through tierd read 3 files"
+
+# called CODE TEXT ARGUMENT...: what it says and how it ends, in no time; where it would begin there is nothing to begin with.
+called() {
+  local code=0 out want=$1 text=$2
+  shift 2
+  out=$(TMPDIR=/nonexistent TIERD_QUICKSTART_BUILD=/nonexistent PATH=/nonexistent "$BASH" "$PWD/tools/quickstart.sh" "$@" 2>&1) || code=$?
+  if [ "$code" != "$want" ] || [[ $out != *"$text"* ]]; then
+    printf 'quickstart.sh %s: exit %s, said:\n%s\n' "$*" "$code" "$out"
+    failures=$((failures + 1))
+  fi
+}
+called 0 "usage: tools/quickstart.sh" --help
+called 0 "usage: tools/quickstart.sh" -h
+called 64 "usage: tools/quickstart.sh" --epochs 3
+called 64 "usage: tools/quickstart.sh" ""
 [ "$failures" = 0 ]
