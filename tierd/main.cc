@@ -20,7 +20,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 
 #include "policies/registry.h"
 #include "tierd/base/clock.h"
@@ -59,17 +61,20 @@ struct CommandLine {
   int lifeline = -1;
 };
 
+// "$DIR" of a script where DIR is not set: made absolute, it would be the working directory.
+std::string IsGiven(const std::string& text) { return text.empty() ? "the value is empty; is a variable not set?" : ""; }
+
 // Exit code, or -1 to go on.
 int ParseCommandLine(int argc, char** argv, CommandLine* line) {
   CLI::App app{"tierd: serves the files of slow sources from node-local RAM and SSD.\n"
                "Without options: user mode, network mounts are the sources, the cache is on a local disk."};
   app.set_version_flag("--version", "tierd " TIERD_VERSION);
-  app.add_option("--config", line->config_file, "configuration file (TOML); \"none\" ignores the usual places")->type_name("FILE");
+  app.add_option("--config", line->config_file, "configuration file (TOML); \"none\" ignores the usual places")->type_name("FILE")->check(IsGiven);
   config::Overrides& o = line->overrides;
   const auto text = [&](const char* name, std::optional<std::string>* target, const char* type, const char* help) {
-    app.add_option_function<std::string>(name, [target](const std::string& value) { *target = value; }, help)->type_name(type);
+    app.add_option_function<std::string>(name, [target](const std::string& value) { *target = value; }, help)->type_name(type)->check(IsGiven);
   };
-  app.add_option("--source", o.sources, "a directory tree to accelerate; may be repeated")->type_name("DIR")->allow_extra_args(false);
+  app.add_option("--source", o.sources, "a directory tree to accelerate; may be repeated")->type_name("DIR")->allow_extra_args(false)->check(IsGiven);
   text("--ram", &o.ram, "SIZE", "RAM tier: \"8 GiB\", \"25%\", \"auto\"");
   text("--ssd", &o.ssd, "DIR|off", "directory of the SSD tier, or off");
   text("--ssd-capacity", &o.ssd_capacity, "SIZE", "SSD tier: \"800 GB\", \"50%\", \"auto\"");
@@ -81,6 +86,10 @@ int ParseCommandLine(int argc, char** argv, CommandLine* line) {
   app.add_flag("--check-config", line->check_config, "say whether the configuration is good, and end");
   app.add_flag("--print-config", line->print_config, "print the effective values with their origin, and end");
   try {
+    for (const std::string_view word : std::span(argv, static_cast<std::size_t>(argc))) {
+      // CLI11 would take the next word for the value of "--source=".
+      if (word.starts_with("--") && word.find('=') == word.size() - 1) throw CLI::ValidationError(std::string(word.substr(0, word.size() - 1)), IsGiven(""));
+    }
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);

@@ -68,6 +68,14 @@ TEST_F(StartTest, SaysInOneLineWhatIsWrong) {
       {"no TOML", {"--config", "TMP/text.toml"}, 64, "text.toml:2: "},
       {"lifeline that is no pipe", {"--source", "SRC", "--ssd", "off", "--lifeline", "0"}, 64, "--lifeline 0: not the end of a pipe"},
       {"lifeline that is not open", {"--source", "SRC", "--ssd", "off", "--lifeline", "777"}, 64, "--lifeline 777: not the end of a pipe"},
+      {"empty source", {"--source", "", "--ssd", "off"}, 64, "--source: the value is empty"},
+      {"one empty source", {"--source", "SRC", "--source", "", "--ssd", "off"}, 64, "--source: the value is empty"},
+      {"empty source after =", {"--source=", "--ssd", "off"}, 64, "--source: the value is empty"},
+      {"empty cache", {"--source", "SRC", "--ssd", ""}, 64, "--ssd: the value is empty"},
+      {"empty socket", {"--config", "none", "--source", "SRC", "--ssd", "off", "--socket", ""}, 64, "--socket: the value is empty"},
+      {"empty file name", {"--config", "", "--source", "SRC", "--ssd", "off"}, 64, "--config: the value is empty"},
+      {"empty policy", {"--source", "SRC", "--ssd", "off", "--policy", ""}, 64, "--policy: the value is empty"},
+      {"empty source after = and another", {"--source=", "--ssd=off"}, 64, "--source: the value is empty"},
       {"memory as SSD", {"--source", "SRC", "--ssd", "/dev/shm/tierd-test-cache"}, 64, "/dev/shm"},
   };
   for (const BadStart& bad : cases) {

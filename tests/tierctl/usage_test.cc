@@ -25,7 +25,7 @@ TEST(Usage, WrongCommandLinesAreOneLineAnd64) {
 TEST(Usage, AnEmptyPathIsNone) {
   for (const std::vector<std::string>& row : std::vector<std::vector<std::string>>{{"evict", ""}, {"evict", "/x", ""}, {"pin", ""}, {"unpin", ""}, {"prefetch", ""}, {"prefetch", "-f", "", "/x"}, {"verify", ""}, {"ls", ""},
         {"stat", ""}, {"du", ""}, {"explain", ""}, {"trace", "start", ""}, {"bench", ""}, {"plan", "sequential", ""}, {"plan", "tell", "", "/x"}, {"simulate", ""}, {"policy", "prioritize", ""}, {"metrics", "-o", ""},
-        {"debug", "bundle", "-o", ""}}) {
+        {"debug", "bundle", "-o", ""}, {"--socket", "", "status"}, {"status", "--socket", ""}}) {
     const Ran ran = RunTierctl(row);
     EXPECT_EQ(ran.exit_code, 64) << row[0] << ": " << ran.err;
     EXPECT_THAT(ran.err, HasSubstr("is empty"));
