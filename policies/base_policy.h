@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "policies/paged_array.h"
+#include "policies/parameters.h"
 #include "policies/tierd_policy.h"
 
 namespace tierd::policies {
@@ -65,7 +66,9 @@ const tierd_policy_ops* Table(const char* name, const char* summary) {
       .struct_size = sizeof(tierd_policy_ops),
       .name = name,
       .summary = summary,
-      .create = [](const tierd_policy_env* env, char*, std::size_t) -> void* { return new Policy(*env); },
+      .create = [](const tierd_policy_env* env, char* error, std::size_t error_bytes) -> void* {
+        return ReadParameters(env->parameters, {}, error, error_bytes) ? new Policy(*env) : nullptr;  // it takes none
+      },
       .destroy = [](void* p) { delete &self(p); },
       .object_known = [](void* p, const tierd_object* object) { self(p).Known(*object); },
       .object_forgotten =

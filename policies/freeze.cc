@@ -10,6 +10,7 @@
 
 #include "policies/builtin.h"
 #include "policies/paged_array.h"
+#include "policies/parameters.h"
 
 namespace tierd::policies {
 namespace {
@@ -30,7 +31,8 @@ struct Freeze {
 
 Freeze& Self(void* self) { return *static_cast<Freeze*>(self); }
 
-void* Create(const tierd_policy_env* env, char*, std::size_t) {
+void* Create(const tierd_policy_env* env, char* error, std::size_t error_bytes) {
+  if (!ReadParameters(env->parameters, {}, error, error_bytes)) return nullptr;  // it takes none
   auto* self = new Freeze;
   std::copy_n(env->capacity_bytes, TIERD_POLICY_TIERS, self->capacity);
   return self;

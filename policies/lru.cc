@@ -9,6 +9,7 @@
 
 #include "policies/builtin.h"
 #include "policies/paged_array.h"
+#include "policies/parameters.h"
 #include "policies/prefetch.h"
 #include "policies/use_log.h"
 
@@ -29,7 +30,8 @@ struct Lru {
 
 Lru& Self(void* self) { return *static_cast<Lru*>(self); }
 
-void* Create(const tierd_policy_env* env, char*, std::size_t) {
+void* Create(const tierd_policy_env* env, char* error, std::size_t error_bytes) {
+  if (!ReadParameters(env->parameters, {}, error, error_bytes)) return nullptr;  // it takes none
   auto* self = new Lru;
   std::copy_n(env->capacity_bytes, TIERD_POLICY_TIERS, self->capacity);
   return self;

@@ -5,9 +5,10 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdio>
+#include <span>
+#include <string>
 #include <string_view>
 #include <utility>
-#include <span>
 
 namespace tierd::policies {
 
@@ -16,7 +17,7 @@ struct Parameter {
   std::uint64_t* value;
 };
 
-// Sets the values that `text` names. False, and a sentence in `error`, for a key that is not there or a value that is no number.
+// Sets the values that `text` names. False, and a sentence in `error` with the keys that there are, for one that is not or a value that is no number.
 inline bool ReadParameters(std::string_view text, std::span<const Parameter> known, char* error, std::size_t error_bytes) {
   while (!text.empty()) {
     const std::size_t end = std::min(text.find(','), text.size());
@@ -30,7 +31,10 @@ inline bool ReadParameters(std::string_view text, std::span<const Parameter> kno
       good = code == std::errc() && stop == item.data() + item.size();
     }
     if (good) continue;
-    std::snprintf(error, error_bytes, "no parameter, or no number: %.*s", static_cast<int>(std::min<std::size_t>(item.size(), 80)), item.data());
+    std::string names;
+    for (const Parameter& parameter : known) names.append(names.empty() ? "are: " : ", ").append(parameter.key);
+    std::snprintf(error, error_bytes, "no parameter, or no number: %.*s; there %s", static_cast<int>(std::min<std::size_t>(item.size(), 80)), item.data(),
+                  names.empty() ? "are none" : names.c_str());
     return false;
   }
   return true;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,18 @@ PolicyInstance Make(const tierd_policy_ops* ops, std::uint64_t ram, std::uint64_
   Result<PolicyInstance> instance = PolicyInstance::Create(*ops, options);
   EXPECT_TRUE(instance.ok());
   return std::move(instance).value();
+}
+
+// A parameter that is misspelt, or another policy's, must not be taken for one that works.
+TEST(EveryPolicy, RefusesParametersItDoesNotHaveAndNamesThoseItHas) {
+  for (const tierd_policy_ops* ops : BuiltinPolicies()) {
+    PolicyInstance::Options options;
+    options.parameters = "foo=1";
+    const auto refused = PolicyInstance::Create(*ops, options);
+    ASSERT_FALSE(refused.ok()) << ops->name;
+    const bool plans = std::string_view(ops->name) == "belady" || std::string_view(ops->name) == "auto";
+    EXPECT_NE(refused.status().message().find(plans ? "foo=1; there are: window, operation_bytes" : "foo=1; there are none"), std::string::npos) << refused.status().message();
+  }
 }
 
 TEST(EveryPolicy, GivesNoWrongAnswerWhateverHappens) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <string_view>
 
 #include "policies/builtin.h"
 #include "policies/sim/cache.h"
@@ -29,7 +30,7 @@ std::vector<std::uint32_t> Epochs(std::uint32_t objects, std::size_t part, int e
 CacheCounts Simulate(const tierd_policy_ops& policy, const std::vector<std::uint32_t>& ids, const std::vector<std::uint64_t>& sizes, std::uint64_t capacity) {
   CacheOptions options;
   options.capacity_bytes[TIERD_TIER_RAM] = capacity;
-  options.parameters = policy.plan != nullptr ? "window=1" : "";
+  options.parameters = std::string_view(policy.name) == "belady" ? "window=1" : "";
   Result<Cache> cache = Cache::Create(policy, sizes, options);
   EXPECT_TRUE(cache.ok()) << cache.status().ToString();
   if (policy.plan != nullptr) cache->policy().Plan(TIERD_CONSUMER_ALL, 0, ids);
