@@ -59,6 +59,10 @@ Result<server::ConfigHost::Applied> ConfigService::Set(const std::string& key, c
     if (status.code() == Code::kUnsupported) return Status(Code::kBusy, status.message());
     return status;
   }
+  if (engine_.ssd() == nullptr && key.starts_with("ssd.")) {
+    const std::string why = ssd_refused();
+    return Status(Code::kBusy, key + " has nothing to act on: there is no SSD tier; " + (why.empty() ? "ssd.directory is off" : why));
+  }
   return Adopt({std::move(next), next_host_});
 }
 

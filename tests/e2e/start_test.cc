@@ -293,6 +293,21 @@ TEST_F(StartTest, ReloadsCapacityAndPolicyAtRunTime) {
   EXPECT_EQ(daemon.Stop(), 0);
 }
 
+TEST_F(StartTest, RefusesToResizeAnSsdTierThatIsNotThere) {
+  DaemonProcess daemon(scratch.path());
+  DaemonProcess::Options options;
+  options.source = source;
+  options.ssd = "off";
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  for (const auto& [key, value] : {std::pair("ssd.capacity", "512 MiB"), std::pair("ssd.min_free", "1 GiB")}) {
+    const auto refused = daemon.Control("PATCH", "/v1/config", nlohmann::json{{"key", key}, {"value", value}}.dump());
+    ASSERT_TRUE(refused.contains("error")) << refused;
+    EXPECT_EQ(refused["error"]["code"], "conflict");
+    EXPECT_EQ(refused["error"]["message"], std::string(key) + " has nothing to act on: there is no SSD tier; ssd.directory is off");
+  }
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
 // What waits for the next start does so altogether: what is dropped from a tier meanwhile is not there then.
 TEST_F(StartTest, AReloadResizesNoTierByAKeyThatNeedsARestart) {
   DaemonProcess daemon(scratch.path());
