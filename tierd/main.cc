@@ -43,6 +43,7 @@
 #include "tierd/server/seqpacket.h"
 #include "tierd/server/session_hub.h"
 #include "tierd/service_manager.h"
+#include "tierd/ssd/directory.h"
 
 namespace tierd {
 namespace {
@@ -131,14 +132,38 @@ Result<config::Config> LoadConfig(const CommandLine& line) {
   return config;
 }
 
-// --check-config: the rest of it. Policies that cannot be loaded cost the daemon nothing but themselves, unless a source names one.
-int CheckPolicies(const config::Config& config, const config::Resolved& resolved) {
+// A source whose policy would not begin.
+Status CheckParameters(const config::Config& config, const config::Resolved& resolved, const policies::Registry& policies) {
+  for (const engine::SourceOptions& source : config.settings().sources) {
+    const auto ops = policies.Find(source.policy);
+    if (!ops.ok()) return ops.status();
+    const policies::PolicyInstance::Options options{.seed = resolved.engine.policy_seed, .capacity_bytes = {resolved.engine.ram.capacity_bytes, resolved.engine.ssd.capacity_bytes},
+                                                    .parameters = source.policy_parameters};
+    const std::string key = "source." + source.name + ".policy_parameters";
+    if (auto made = policies::PolicyInstance::Create(**ops, options); !made.ok()) return Status(made.status().code(), config.Where(key) + key + ": " + made.status().message());
+  }
+  return Status::Ok();
+}
+
+std::vector<std::string> RuntimeDirectories(const config::Resolved& resolved) {
+  std::vector<std::string> directories;
+  for (const std::string& socket : {resolved.socket, resolved.control_socket}) directories.push_back(std::filesystem::path(socket).parent_path().string());
+  return directories;
+}
+
+// --check-config: what else a start would refuse. Policies that cannot be loaded cost the daemon nothing but themselves, unless a source names one.
+int CheckStart(const config::Config& config, const config::Resolved& resolved) {
   policies::Registry policies;
   if (!resolved.policy_directory.empty()) {
     for (const Status& status : policies.LoadDirectory(resolved.policy_directory))
       if (!status.ok()) std::fprintf(stderr, "tierd: %s\n", status.message().c_str());
   }
+  for (const std::string& directory : RuntimeDirectories(resolved))
+    if (Status status = server::CheckRuntimeDirectory(directory); !status.ok()) return Complain(status);
   if (Status status = config::Check(config, &policies); !status.ok()) return Complain(status);
+  if (Status status = CheckParameters(config, resolved, policies); !status.ok()) return Complain(status);
+  const std::string& ssd = resolved.engine.ssd.directory;
+  if (Status status = ssd.empty() ? Status::Ok() : ssd::CheckCacheDirectory(ssd); !status.ok()) return Complain(status);
   std::puts("configuration ok");
   return 0;
 }
@@ -193,10 +218,8 @@ class Daemon {
     api_.policies = &policies_;
     api_.metrics_text = [this] { return metrics_.Text(); };
     config_.on_log_level = [](config::LogLevel level) { spdlog::set_level(SpdlogLevel(level)); };
-    for (const std::string& socket : {resolved_.socket, resolved_.control_socket}) {
-      const std::string directory = std::filesystem::path(socket).parent_path().string();
+    for (const std::string& directory : RuntimeDirectories(resolved_))
       if (Status status = server::PrepareRuntimeDirectory(directory); !status.ok()) return status;
-    }
     LoadPolicies();
     if (Status status = config_.Check(policies_); !status.ok()) return status;
     if (Status status = engine_.Start(sessions_); !status.ok()) return status;
@@ -311,7 +334,7 @@ int Main(int argc, char** argv) {
     std::fputs(config::PrintToml(*config, resolved->here).c_str(), stdout);
     return 0;
   }
-  if (line.check_config) return CheckPolicies(*config, *resolved);
+  if (line.check_config) return CheckStart(*config, *resolved);
   ::prctl(PR_SET_DUMPABLE, 0);  // segments must not be reopened through /proc by another process of the user (HAZARDS 2.8)
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // under a limit of file sizes (ulimit -f) a region that does not fit is an error, not the end

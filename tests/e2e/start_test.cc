@@ -273,6 +273,41 @@ TEST_F(StartTest, PrintsAndChecksTheConfiguration) {
   EXPECT_EQ(DaemonProcess::Run(Arguments({"--source", source, "--ssd", "off", "--check-config"}), scratch.path()).code, 0);
 }
 
+// What the check says, a start says as well; and the remedy closes no directory to the others who use it.
+TEST_F(StartTest, ChecksWhatAStartWouldRefuse) {
+  namespace fs = std::filesystem;
+  for (const char* name : {"open", "sticky", "used"}) fs::create_directories(scratch.path() + "/" + name);
+  for (const char* name : {"open", "used"}) fs::permissions(scratch.path() + "/" + name, fs::perms(0755));
+  fs::permissions(scratch.path() + "/sticky", fs::perms(01777));
+  Write(scratch.path() + "/used/thesis.tex", "precious");
+  const std::vector<BadStart> cases{
+      {"parameters", {"--ssd", "off", "--set", "source.policy_parameters=foo"}, 64, "parameters \"foo\": no parameter, or no number: foo; there are: window, operation_bytes"},
+      {"another policy's parameters", {"--ssd", "off", "--policy", "lru", "--set", "source.policy_parameters=window=1"}, 64, "window=1; there are none"},
+      {"open cache", {"--ssd", "TMP/open"}, 1, "run: chmod 700 TMP/open"},
+      {"sticky cache", {"--ssd", "TMP/sticky"}, 1, "name a directory of its own, e.g. TMP/sticky/tierd"},
+      {"others' cache", {"--ssd", "TMP/used"}, 64, "holds other files; name a directory of its own, e.g. TMP/used/tierd"},
+      {"cache below a file", {"--ssd", "TMP/used/thesis.tex/cache"}, 64, "thesis.tex/cache is not a directory"},
+      {"no runtime directory", {"--ssd", "off", "--socket", "TMP/none/run/t.sock"}, 1, "create runtime directory TMP/none/run"},
+      {"open runtime directory", {"--ssd", "off", "--socket", "TMP/open/t.sock"}, 1, "runtime directory TMP/open is open to others; chmod 0700 it"},
+      {"sticky runtime directory", {"--ssd", "off", "--socket", "TMP/sticky/t.sock"}, 1, "is open to others; name a directory of its own, e.g. TMP/sticky/tierd"},
+      {"others' runtime directory", {"--ssd", "off", "--socket", "TMP/used/t.sock"}, 1, "is open to others; name a directory of its own, e.g. TMP/used/tierd"},
+  };
+  const auto here = [&](std::string text) {
+    for (std::size_t at; (at = text.find("TMP")) != std::string::npos;) text.replace(at, 3, scratch.path());
+    return text;
+  };
+  for (const BadStart& bad : cases) {
+    std::vector<std::string> arguments{"--config", "none", "--source", source, "--metrics", "off"};
+    if (std::string(bad.arguments[bad.arguments.size() - 2]) != "--socket") arguments.insert(arguments.end(), {"--socket", scratch.path() + "/run/tierd.sock"});
+    for (const std::string& argument : bad.arguments) arguments.push_back(here(argument));
+    ExpectOneLine(DaemonProcess::Run(arguments, scratch.path()), bad.code, here(bad.says), std::string(bad.name) + ", started");
+    arguments.emplace_back("--check-config");
+    ExpectOneLine(DaemonProcess::Run(arguments, scratch.path()), bad.code, here(bad.says), std::string(bad.name) + ", checked");
+  }
+  EXPECT_EQ(DaemonProcess::Run(Arguments({"--source", source, "--ssd", scratch.path() + "/to/be/made", "--check-config"}), scratch.path()).code, 0);
+  EXPECT_FALSE(fs::exists(scratch.path() + "/to")) << "a check makes nothing";
+}
+
 TEST_F(StartTest, ReloadsCapacityAndPolicyAtRunTime) {
   DaemonProcess daemon(scratch.path());
   DaemonProcess::Options options;

@@ -29,6 +29,8 @@ OFF_THE_LOOP = {
     ("tierd/engine/engine.cc", "RemoveList"): "a worker's",
     ("tierd/engine/access_watch.cc", "OpenTrace"): "a worker's",
     ("tierd/server/seqpacket.cc", "PrepareRuntimeDirectory"): "before the loop runs; the runtime directory is local",
+    ("tierd/server/seqpacket.cc", "CheckRuntimeDirectory"): "before the loop runs; the runtime directory is local",
+    ("tierd/server/seqpacket.cc", "IsOursAlone"): "before the loop runs; the runtime directory is local",
     ("tierd/server/seqpacket.cc", "ListenSeqpacket"): "before the loop runs; the runtime directory",
     ("tierd/server/session_hub.cc", "SessionHub::Listen"): "before the loop runs; /dev/null",
     ("tierd/server/session_hub.cc", "SessionHub::AcceptSome"): "/dev/null",

@@ -74,6 +74,7 @@ TEST(CacheDirectory, RefusesLinksStrangersAndForeignFiles) {
   std::ofstream(dir.path() + "/real/thesis.tex") << "precious";
   EXPECT_EQ(OpenCacheDirectory(SmallOptions(dir.path() + "/real")).status().code(), Code::kInvalid);
   EXPECT_TRUE(std::filesystem::exists(dir.path() + "/real/thesis.tex"));
+  EXPECT_EQ(CheckCacheDirectory(dir.path() + "/real").code(), Code::kInvalid);
   std::ofstream(dir.path() + "/file") << "x";
   EXPECT_EQ(OpenCacheDirectory(SmallOptions(dir.path() + "/file")).status().code(), Code::kInvalid);
   std::filesystem::create_directory(dir.path() + "/theirs");

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -58,17 +59,35 @@ bool HasOurGroups(int fd, gid_t peer_gid) {
   return std::all_of(ours.begin(), ours.end(), [&](gid_t gid) { return std::find(theirs.begin(), theirs.end(), gid) != theirs.end(); });
 }
 
+// Closed to others, a directory that is not (/tmp, /run) breaks what they do there.
+bool IsOursAlone(const std::string& directory, const struct stat& st) {
+  std::error_code error;
+  const auto entries = std::filesystem::directory_iterator(directory, error);
+  return (st.st_mode & S_ISVTX) == 0 && !error && std::all_of(begin(entries), end(entries), [](const auto& entry) {
+    std::error_code ignored;
+    return entry.is_socket(ignored);
+  });
+}
+
 }  // namespace
+
+Status CheckRuntimeDirectory(const std::string& path) {
+  struct stat st {};
+  if (::lstat(path.c_str(), &st) != 0) {
+    const std::string parent = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
+    if (errno == ENOENT && ::access(parent.c_str(), W_OK | X_OK) == 0) return Status::Ok();
+    return Status::FromErrno(errno, "create runtime directory " + path);
+  }
+  if (!S_ISDIR(st.st_mode)) return Status(Code::kInvalid, "runtime directory " + path + " is not a directory (a symlink is not followed)");
+  if (st.st_uid != ::geteuid()) return Status(Code::kPermission, "runtime directory " + path + " belongs to uid " + std::to_string(st.st_uid) + ", not to us");
+  if ((st.st_mode & 0077) == 0) return Status::Ok();
+  return Status(Code::kPermission, "runtime directory " + path + " is open to others; " +
+                                       (IsOursAlone(path, st) ? "chmod 0700 it" : "name a directory of its own, e.g. " + (path == "/" ? "" : path) + "/tierd"));
+}
 
 Status PrepareRuntimeDirectory(const std::string& path) {
   if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return Status::FromErrno(errno, "create runtime directory " + path);
-  struct stat st {};
-  if (::lstat(path.c_str(), &st) != 0) return Status::FromErrno(errno, "stat runtime directory " + path);
-  if (!S_ISDIR(st.st_mode)) return Status(Code::kInvalid, "runtime directory " + path + " is not a directory (a symlink is not followed)");
-  if (st.st_uid != ::geteuid()) return Status(Code::kPermission, "runtime directory " + path + " belongs to uid " + std::to_string(st.st_uid) + ", not to us");
-  if ((st.st_mode & 0077) != 0)
-    return Status(Code::kPermission, "runtime directory " + path + " is open to others; chmod 0700 it");
-  return Status::Ok();
+  return CheckRuntimeDirectory(path);
 }
 
 Result<UniqueFd> ListenSeqpacket(const std::string& path, int backlog) {

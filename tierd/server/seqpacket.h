@@ -38,5 +38,7 @@ Result<Peer> PeerOf(int fd);
 
 // Creates `path` (mode 0700) if it is missing and checks that it is a directory of ours, 0700, not a symlink (FAULTS T14).
 Status PrepareRuntimeDirectory(const std::string& path);
+// What that would say; makes nothing.
+Status CheckRuntimeDirectory(const std::string& path);
 
 }  // namespace tierd::server

@@ -46,29 +46,6 @@ Status Make0700(const std::string& path) {
   return Status::Ok();
 }
 
-Result<UniqueFd> OpenOwn(const std::string& path) {
-  UniqueFd dir(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-  if (!dir.valid()) {
-    if (errno == ELOOP || errno == ENOTDIR) {
-      struct stat st{};
-      if (::lstat(path.c_str(), &st) == 0 && S_ISLNK(st.st_mode)) {
-        return Status(Code::kInvalid, "SSD directory " + path + " is a symbolic link; name its target");
-      }
-      return Status(Code::kInvalid, "SSD directory " + path + " is not a directory");
-    }
-    return Status::FromErrno(errno, "open SSD directory " + path);
-  }
-  struct stat st{};
-  if (::fstat(dir.get(), &st) != 0) return Status::FromErrno(errno, "stat SSD directory " + path);
-  if (st.st_uid != ::geteuid()) {
-    return Status(Code::kPermission, "SSD directory " + path + " belongs to user " + std::to_string(st.st_uid) + ", not to us");
-  }
-  if ((st.st_mode & 077) != 0) {
-    return Status(Code::kPermission, "SSD directory " + path + " is open to other users; run: chmod 700 " + path);
-  }
-  return dir;
-}
-
 Result<UniqueFd> TakeLock(int dir_fd, const std::string& path) {
   UniqueFd lock(::openat(dir_fd, "lock", O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!lock.valid()) return Status::FromErrno(errno, "open " + path + "/lock");
@@ -100,6 +77,42 @@ Result<std::vector<std::string>> NamesIn(const std::string& path) {
     if (name != "." && name != ".." && name != "lost+found") names.emplace_back(name);
   }
   return names;
+}
+
+struct OwnDirectory {
+  UniqueFd fd;
+  std::vector<std::string> names;
+};
+
+Result<OwnDirectory> OpenOwn(const std::string& path) {
+  UniqueFd dir(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  if (!dir.valid()) {
+    if (errno == ELOOP || errno == ENOTDIR) {
+      struct stat st{};
+      if (::lstat(path.c_str(), &st) == 0 && S_ISLNK(st.st_mode)) {
+        return Status(Code::kInvalid, "SSD directory " + path + " is a symbolic link; name its target");
+      }
+      return Status(Code::kInvalid, "SSD directory " + path + " is not a directory");
+    }
+    return Status::FromErrno(errno, "open SSD directory " + path);
+  }
+  struct stat st{};
+  if (::fstat(dir.get(), &st) != 0) return Status::FromErrno(errno, "stat SSD directory " + path);
+  if (st.st_uid != ::geteuid()) {
+    return Status(Code::kPermission, "SSD directory " + path + " belongs to user " + std::to_string(st.st_uid) + ", not to us");
+  }
+  auto names = NamesIn(path);
+  if (!names.ok()) return names.status();
+  const bool foreign = std::any_of(names->begin(), names->end(), [](const std::string& n) { return !IsOurName(n); });
+  const bool ours = std::any_of(names->begin(), names->end(), [](const std::string& n) { return n == "superblock" || n == "lock"; });
+  const std::string another = "name a directory of its own, e.g. " + (path == "/" ? "" : path) + "/tierd";
+  if (foreign && !ours) return Status(Code::kInvalid, "SSD directory " + path + " holds other files; " + another);
+  if ((st.st_mode & 077) != 0) {
+    // One that others use as well (sticky, as /var/tmp) is not ours to close.
+    const bool shared = foreign || (st.st_mode & S_ISVTX) != 0;
+    return Status(Code::kPermission, "SSD directory " + path + " is open to other users; " + (shared ? another : "run: chmod 700 " + path));
+  }
+  return OwnDirectory{std::move(dir), std::move(names).value()};
 }
 
 // Removes what we made and nothing else. The lock stays: it is held.
@@ -192,30 +205,35 @@ Status CheckDirectoryFileSystem(const std::string& directory) {
   return Status::Ok();
 }
 
+Status CheckCacheDirectory(const std::string& path) {
+  std::filesystem::path there(path);
+  std::error_code error;
+  while (!std::filesystem::exists(there, error) && !error && there.has_relative_path()) there = there.parent_path();
+  if (there == path) return OpenOwn(path).status();
+  if (!error && ::access(there.c_str(), W_OK | X_OK) == 0) return Status::Ok();
+  return Status::FromErrno(error ? error.value() : errno, "create SSD directory " + path);
+}
+
 Result<CacheDirectory> OpenCacheDirectory(const SsdOptions& options) {
   CacheDirectory out;
   out.path = options.directory;
   if (Status made = Make0700(out.path); !made.ok()) return made;
-  Result<UniqueFd> dir = OpenOwn(out.path);
-  if (!dir.ok()) return dir.status();
-  out.dir = std::move(*dir);
-  Result<std::vector<std::string>> names = NamesIn(out.path);
-  if (!names.ok()) return names.status();
-  const bool foreign = std::any_of(names->begin(), names->end(), [](const std::string& n) { return !IsOurName(n); });
-  const bool ours = std::any_of(names->begin(), names->end(), [](const std::string& n) { return n == "superblock" || n == "lock"; });
-  if (foreign && !ours) return Status(Code::kInvalid, "SSD directory " + out.path + " holds other files; name an empty or new directory");
+  Result<OwnDirectory> own = OpenOwn(out.path);
+  if (!own.ok()) return own.status();
+  out.dir = std::move(own->fd);
+  const std::vector<std::string>& names = own->names;
   Result<UniqueFd> lock = TakeLock(out.dir.get(), out.path);
   if (!lock.ok()) return lock.status();
   out.lock = std::move(*lock);
 
   Result<SuperblockCheck> check = LoadSuperblock(out.dir.get(), &out.superblock);
   if (!check.ok()) return check.status();
-  const bool has_files = std::any_of(names->begin(), names->end(), [](const std::string& n) { return n == "index" || n.starts_with("regions-"); });
+  const bool has_files = std::any_of(names.begin(), names.end(), [](const std::string& n) { return n == "index" || n.starts_with("regions-"); });
   const std::string reason = ReasonToDiscard(*check, out.superblock, options, has_files);
   const std::uint32_t alignment = options.buffered ? 0 : DirectAlignment(out.dir.get());
   if (!reason.empty()) {
     out.note = "discarded the content of " + out.path + ": " + reason;
-    if (Status discarded = Discard(out.path, *names); !discarded.ok()) return discarded;
+    if (Status discarded = Discard(out.path, names); !discarded.ok()) return discarded;
   }
   if (!reason.empty() || *check != SuperblockCheck::kOk) {
     Result<Superblock> made = MakeSuperblock(options, alignment);

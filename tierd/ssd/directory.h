@@ -25,6 +25,9 @@ struct CacheDirectory {
 // Opens or creates options.directory. See SsdTier::Open for the errors.
 Result<CacheDirectory> OpenCacheDirectory(const SsdOptions& options);
 
+// What that would say of who may have it and what is in it; makes nothing, and takes no lock: one that is in use will do.
+Status CheckCacheDirectory(const std::string& path);
+
 // Name of the i-th region file.
 std::string RegionFileName(std::uint32_t file);
 
