@@ -92,6 +92,7 @@ int ParseCommandLine(int argc, char** argv, CommandLine* line) {
       if (word.starts_with("--") && word.find('=') == word.size() - 1) throw CLI::ValidationError(std::string(word.substr(0, word.size() - 1)), IsGiven(""));
     }
     app.parse(argc, argv);
+    if (line->check_config && line->print_config) throw CLI::ValidationError("--print-config", "not together with --check-config");  // excludes() would stand in the help
   } catch (const CLI::CallForHelp& help) {
     return app.exit(help);
   } catch (const CLI::CallForVersion& version) {
@@ -165,6 +166,14 @@ int CheckStart(const config::Config& config, const config::Resolved& resolved) {
   const std::string& ssd = resolved.engine.ssd.directory;
   if (Status status = ssd.empty() ? Status::Ok() : ssd::CheckCacheDirectory(ssd); !status.ok()) return Complain(status);
   std::puts("configuration ok");
+  return 0;
+}
+
+// --print-config: whatever is wrong with the values, they are what to look at.
+int PrintConfig(const config::Config& config, const Status& checked, const Result<config::Resolved>& resolved) {
+  if (!checked.ok()) (void)Complain(checked);
+  if (!resolved.ok()) (void)Complain(resolved.status());
+  std::fputs(config::PrintToml(config, resolved.ok() ? resolved->here : config::Resolved().here).c_str(), stdout);
   return 0;
 }
 
@@ -326,14 +335,12 @@ int Main(int argc, char** argv) {
   if (Status status = Lifeline::Check(line.lifeline); !status.ok()) return Complain(status);
   auto config = LoadConfig(line);
   if (!config.ok()) return Complain(config.status());
-  if (Status status = config::Check(*config, nullptr); !status.ok()) return Complain(status);
+  const Status checked = config::Check(*config, nullptr);
+  if (!checked.ok() && !line.print_config) return Complain(checked);
   const config::HostFacts host = config::CollectHost(*config, config::ProcessEnvironment());
   auto resolved = config::Resolve(*config, host);
+  if (line.print_config) return PrintConfig(*config, checked, resolved);
   if (!resolved.ok()) return Complain(resolved.status());
-  if (line.print_config) {
-    std::fputs(config::PrintToml(*config, resolved->here).c_str(), stdout);
-    return 0;
-  }
   if (line.check_config) return CheckStart(*config, *resolved);
   ::prctl(PR_SET_DUMPABLE, 0);  // segments must not be reopened through /proc by another process of the user (HAZARDS 2.8)
   ::signal(SIGPIPE, SIG_IGN);

@@ -76,6 +76,7 @@ TEST_F(StartTest, SaysInOneLineWhatIsWrong) {
       {"empty file name", {"--config", "", "--source", "SRC", "--ssd", "off"}, 64, "--config: the value is empty"},
       {"empty policy", {"--source", "SRC", "--ssd", "off", "--policy", ""}, 64, "--policy: the value is empty"},
       {"empty source after = and another", {"--source=", "--ssd=off"}, 64, "--source: the value is empty"},
+      {"printed and checked", {"--source", "SRC", "--ssd", "off", "--print-config", "--check-config"}, 64, "--print-config: not together with --check-config"},
       {"memory as SSD", {"--source", "SRC", "--ssd", "/dev/shm/tierd-test-cache"}, 64, "/dev/shm"},
   };
   for (const BadStart& bad : cases) {
@@ -271,6 +272,18 @@ TEST_F(StartTest, PrintsAndChecksTheConfiguration) {
   EXPECT_NE(printed.output.find("64 MiB"), std::string::npos) << printed.output;
   EXPECT_NE(printed.output.find("command line"), std::string::npos) << printed.output;
   EXPECT_EQ(DaemonProcess::Run(Arguments({"--source", source, "--ssd", "off", "--check-config"}), scratch.path()).code, 0);
+}
+
+// What is wrong is beside it, and does not hide what is in effect.
+TEST_F(StartTest, PrintsTheConfigurationThatIsWrong) {
+  Write(scratch.path() + "/no_source.toml", "sources = \"listed\"\n[ram]\ncapacity = \"64 MiB\"\n[ssd]\ndirectory = \"off\"\n");
+  const ExitedDaemon none = DaemonProcess::Run({"--config", scratch.path() + "/no_source.toml", "--print-config"}, scratch.path());
+  EXPECT_EQ(none.code, 0) << none.output;
+  EXPECT_THAT(none.output, testing::HasSubstr("64 MiB"));
+  EXPECT_THAT(none.output, testing::HasSubstr("tierd: no source: "));
+  const ExitedDaemon wrong = DaemonProcess::Run(Arguments({"--source", scratch.path() + "/nowhere", "--ssd", "/dev/shm/tierd-test-cache", "--ram", "64 MiB", "--print-config"}), scratch.path());
+  EXPECT_EQ(wrong.code, 0) << wrong.output;
+  for (const char* part : {"64 MiB", "nowhere: no such directory", "tierd: command line: ssd.directory: "}) EXPECT_THAT(wrong.output, testing::HasSubstr(part));
 }
 
 // What the check says, a start says as well; and the remedy closes no directory to the others who use it.
