@@ -27,6 +27,7 @@ struct PathCounters {
 struct Counters {
   std::array<Count, kOpCount> requests{};
   std::array<Count, kOpCount> errors{};
+  std::array<Count, kOpCount> latency_us{};  // that answers were made to wait, in sum
   Count bytes_read = 0;
   Count bytes_written = 0;
   Count in_flight = 0;  // costed requests received and not yet answered, the hung ones included
@@ -53,6 +54,7 @@ struct Counters {
   void Reset() {
     for (auto& count : requests) count = 0;
     for (auto& count : errors) count = 0;
+    for (auto& count : latency_us) count = 0;
     bytes_read = bytes_written = max_concurrency = faults = interrupts = forgets = 0;
   }
 };

@@ -212,6 +212,7 @@ int FileSystem::Init(const Request& request, Reply* reply) {
   out.max_write = kMaxBytes;
   out.max_pages = kMaxBytes / kPageSize;
   out.time_gran = 1;
+  init_flags_ = out.flags;
   initialised_ = true;
   return 0;
 }

@@ -154,6 +154,7 @@ class FileSystem {
 
   std::mutex mutex_;
   // Guarded by mutex_.
+  uint32_t init_flags_ = 0;  // as the kernel was answered
   NodeTable nodes_;
   FaultTable faults_;
   std::array<uint64_t, kOpCount> latency_us_{};

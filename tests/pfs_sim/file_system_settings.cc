@@ -185,7 +185,8 @@ std::string FileSystem::CountersJson() {
   std::string out = "{\"ops\":{";
   for (size_t i = 0; i < kOpCount; ++i) {
     out += (i == 0 ? "\"" : ",\"") + std::string(OpName(static_cast<Op>(i))) + "\":{" +
-           Field("count", counters_.requests[i]) + "," + Field("errors", counters_.errors[i]) + "}";
+           Field("count", counters_.requests[i]) + "," + Field("errors", counters_.errors[i]) + "," +
+           Field("latency_us", counters_.latency_us[i]) + "}";
   }
   out += "}," + Field("bytes_read", counters_.bytes_read) + "," +
          Field("bytes_written", counters_.bytes_written) + "," +
@@ -217,7 +218,7 @@ std::string FileSystem::StatusJson() {
   }
   out += "}," + Field("bandwidth", scheduler_.bandwidth()) + "," +
          Field("concurrency", scheduler_.concurrency()) + "," +
-         Field("timeout_ms", options_.timeout_ms) + "," +
+         Field("timeout_ms", options_.timeout_ms) + "," + Field("init_flags", init_flags_) + "," +
          Field("stamp_granularity_ns", stamp_granularity_ns_) + ",\"hidden\":[";
   for (size_t i = 0; i < hidden_.size(); ++i) out += (i == 0 ? "" : ",") + Quote(hidden_[i]);
   out += "],\"faults\":[";

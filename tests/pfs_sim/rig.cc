@@ -164,7 +164,7 @@ RigCounters Rig::Counters() const {
   RigCounters out;
   if (json.contains("ops")) {
     for (const auto& [name, op] : json["ops"].items()) {
-      out.ops[name] = {op.value("count", uint64_t{0}), op.value("errors", uint64_t{0})};
+      out.ops[name] = {op.value("count", uint64_t{0}), op.value("errors", uint64_t{0}), op.value("latency_us", uint64_t{0})};
     }
   }
   out.lookups = out.ops["lookup"].count;

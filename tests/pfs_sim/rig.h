@@ -35,6 +35,7 @@ struct RigOptions {
 struct OpCounts {
   uint64_t count = 0;
   uint64_t errors = 0;
+  uint64_t latency_us = 0;  // that its answers were made to wait, in sum
 };
 
 struct RigCounters {

@@ -12,7 +12,7 @@ constexpr size_t kBatch = 64;
 }  // namespace
 
 Scheduler::Scheduler(int dev_fd, Counters& counters)
-    : writer_(dev_fd, counters), thread_([this] { Run(); }) {}
+    : counters_(counters), writer_(dev_fd, counters), thread_([this] { Run(); }) {}
 
 Scheduler::~Scheduler() {
   {
@@ -49,6 +49,7 @@ void Scheduler::Submit(std::unique_ptr<Reply> reply, std::chrono::microseconds l
 // mutex_ is held. Puts the request in service and its reply on the heap.
 void Scheduler::Start(Waiting waiting, Clock::time_point now) {
   auto when = now + waiting.latency;
+  counters_.latency_us[Index(waiting.reply->op)] += static_cast<uint64_t>(waiting.latency.count());
   if (bandwidth_ > 0 && waiting.link_bytes > 0) {
     const auto transfer = std::chrono::nanoseconds(
         static_cast<int64_t>(static_cast<double>(waiting.link_bytes) * 1e9 /

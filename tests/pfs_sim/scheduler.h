@@ -63,6 +63,7 @@ class Scheduler {
   void StartWaiting(Clock::time_point now);
   void TakeDue(Clock::time_point now, std::vector<Due>* batch);
 
+  Counters& counters_;
   ReplyWriter writer_;  // the scheduler thread's
   mutable std::mutex mutex_;
   std::condition_variable wake_;
