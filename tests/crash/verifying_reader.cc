@@ -60,11 +60,11 @@ class Reader {
     Connect();
     while (!tally_.stop) {
       // Some files are read often, so that RAM serves them soon after each restart; of the others some are dropped first, so that the source is read.
-      const bool hot = random_() % 10 < 4;
+      const bool hot = random_() % 10 < 5;
       const int file = static_cast<int>(hot ? random_() % kHotFiles : kHotFiles + random_() % (kCrashFiles - kHotFiles));
       const auto dice = random_() % 1000;
-      if (!hot && dice < 200) Drop(file);
-      else if (dice < 210 && dice >= 200) Rewrite(file / kCrashReaders * kCrashReaders + static_cast<int>(number_));
+      if (!hot && dice < 250) Drop(file);
+      else if (dice < 260 && dice >= 250) Rewrite(file / kCrashReaders * kCrashReaders + static_cast<int>(number_));
       Read(file);
     }
   }
@@ -112,7 +112,7 @@ class Reader {
     if (took - (lateness_.ns() - late) > kSlowNs) ++tally_.slow;
     if (static_cast<std::uint64_t>(took / kMs) > tally_.slowest_ms) tally_.slowest_ms = static_cast<std::uint64_t>(took / kMs);
     if (got.origin != TIER_FROM_BYPASS) return;
-    SleepMs(2);  // plain reads are fast: while no daemon is there they would outnumber the rest
+    SleepMs(4);  // plain reads are fast: while no daemon is there they would outnumber the rest
     if (begin - connected_ns_ > kLookAgainNs) Connect();
   }
 
