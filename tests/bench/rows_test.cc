@@ -1,9 +1,12 @@
 // Which rows a benchmark prints, and what tools/bench.sh answers when something that was asked for has not been measured.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
+#include <fstream>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench/harness.h"
@@ -54,6 +57,26 @@ TEST_F(RowsTest, PrintsWhatWasAskedFor) {
 
 TEST_F(RowsTest, PrintsASkippedRowForThoseBelowIt) {
   EXPECT_EQ(Printed("B6.large,A5.loop.110k.1r", {Skipped("B6"), Skipped("A5.loop.110k"), Skipped("B7")}), (Ids{"B6", "A5.loop.110k"}));
+}
+
+// On a rig that could not keep up a figure would be the rig's.
+TEST_F(RowsTest, NothingIsMeasuredOnASlowRig) {
+  ::setenv("TIERD_BENCH_RIG", "slow", 1);
+  for (const auto& [program, only] : std::vector<std::pair<std::string, std::string>>{
+           {"first_epoch", "A6"}, {"prefetch", "A7"}, {"plans", "C6"}, {"epochs", "C9"}, {"loaders", "B6,B7"}}) {
+    const std::string binary = TIERD_BENCH_PROGRAMS "/bench_" + program, file = scratch_.path() + "/" + program;
+    if (::access(binary.c_str(), X_OK) != 0) continue;  // a build without the preload library has no loaders
+    EXPECT_EQ(Shell("exec '" + binary + "' --only " + only + " >'" + file + "'"), 0) << program;
+    std::ifstream lines(file);
+    int rows = 0;
+    for (std::string line; std::getline(lines, line); ++rows) {
+      const auto row = nlohmann::json::parse(line);
+      EXPECT_TRUE(row["met"].is_null() && row["ours"].is_null()) << line;
+      EXPECT_NE(line.find("the rig's self-test failed"), std::string::npos) << line;
+    }
+    EXPECT_GT(rows, 0) << program;
+  }
+  ::unsetenv("TIERD_BENCH_RIG");
 }
 
 TEST_F(RowsTest, EverythingMeasuredIsSuccessWhateverTheBars) {
