@@ -17,8 +17,11 @@ Answer Unreachable(const tierd::Status& status) {
   switch (status.code()) {
     case tierd::Code::kNotFound:
       return Failed(kExitUnreachable, "no tierd is running here (" + status.message() + "); start one: tierd --source DIR");
-    case tierd::Code::kTimeout:
-      return Failed(kExitUnreachable, "tierd does not answer (" + status.message() + ")");
+    case tierd::Code::kTimeout: {
+      Answer answer = Failed(kExitUnreachable, status.message());
+      answer.silent = true;
+      return answer;
+    }
     default:
       return Failed(kExitUnreachable, "tierd cannot be asked: " + status.message());
   }

@@ -17,6 +17,7 @@ struct Answer {
   nlohmann::json body;                // the object, when ok()
   std::string text;                   // of GetText, when ok()
   unsigned http_status = 0;           // 0: nothing came back
+  bool silent = false;                // with kExitUnreachable: somebody listens, and says nothing
   std::string code;                   // of an error: "not_found", "invalid_config", ...
   std::string message;                // one sentence
   std::vector<std::string> details;   // lines, of some errors
@@ -37,7 +38,8 @@ class ControlClient {
   // For GET.../v1/file?path=P and the like.
   Answer GetPath(const std::string& end_point, const std::string& path, const std::string& more = "");
 
-  // How long an answer may take; 30 s unless said here.
+  // How long an answer may take; 30 s unless said here. What only looks is answered in milliseconds: beyond kLookMs the daemon is stopped or hung.
+  static constexpr int kLookMs = 5'000;
   void WaitAtMost(int timeout_ms) { timeout_ms_ = timeout_ms; }
 
   std::string socket() const { return socket_.ok() ? *socket_ : ""; }

@@ -34,7 +34,7 @@ class Session {
     if (path.size() > 107) return Status(Code::kInvalid, path + ": too long for a socket");
     error_code error = asio::error::would_block;
     socket_.async_connect(asio::local::stream_protocol::endpoint(path), [&error](error_code e) { error = e; });
-    if (!Run(error)) return Status(Code::kTimeout, path + ": no connection in time");
+    if (!Run(error)) return Silent();
     if (!error) return CheckPeer(path);
     const Code code = error.value() == EACCES || error.value() == EPERM ? Code::kPermission : Code::kNotFound;
     return Status(code, path + ": " + std::strerror(error.value()), error.value());
@@ -51,7 +51,7 @@ class Session {
     message.prepare_payload();
     error_code error = asio::error::would_block;
     http::async_write(socket_, message, [&error](error_code e, std::size_t) { error = e; });
-    if (!Run(error)) return Status(Code::kTimeout, "the daemon takes no request in time");
+    if (!Run(error)) return Silent();
     // A refusal may come back before the whole body was taken: what the daemon said is in the reply.
     if (error == asio::error::broken_pipe || error == asio::error::connection_reset) return Status::Ok();
     return error ? Status(Code::kIo, "sending the request: " + error.message()) : Status::Ok();
@@ -63,7 +63,7 @@ class Session {
     parser.body_limit(kMaxReplyBytes);
     error_code error = asio::error::would_block;
     http::async_read(socket_, buffer, parser, [&error](error_code e, std::size_t) { error = e; });
-    if (!Run(error)) return Status(Code::kTimeout, "the daemon does not answer in time");
+    if (!Run(error)) return Silent();
     if (error) return Status(Code::kIo, "reading the answer: " + error.message());
     return HttpReply{parser.get().result_int(), std::move(parser.get().body())};
   }
@@ -81,11 +81,14 @@ class Session {
     return false;
   }
 
+  Status Silent() const { return Status(Code::kTimeout, "tierd" + (pid_ > 0 ? " (pid " + std::to_string(pid_) + ")" : "") + " does not answer: it is stopped or hung"); }
+
   // Somebody else's socket planted where ours is looked for gets no request (FAULTS T14).
   Status CheckPeer(const std::string& path) {
     ucred peer{};
     socklen_t length = sizeof peer;
     if (::getsockopt(socket_.native_handle(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) return Status::FromErrno(errno, path);
+    pid_ = peer.pid;
     if (peer.uid == ::geteuid()) return Status::Ok();
     return Status(Code::kPermission, path + " is served by uid " + std::to_string(peer.uid) + ", not by you");
   }
@@ -93,6 +96,7 @@ class Session {
   asio::io_context loop_;
   asio::local::stream_protocol::socket socket_{loop_};
   const std::chrono::steady_clock::time_point end_;
+  pid_t pid_ = 0;  // of who listens; 0: not known, as where it lives in another namespace
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <set>
 
 #include "tierctl/cli.h"
 #include "tierctl/socket_path.h"
@@ -31,6 +32,12 @@ int RunVerb(const std::string& verb, Context& context) {
   return verbs.at(verb)(context);
 }
 
+// Verbs that order nothing. Those that watch jobs are not among them: a job does not end because the daemon stood still for a while.
+bool OnlyLooks(const std::string& verb) {
+  static const std::set<std::string> verbs = {"status", "version", "ls", "stat", "explain", "jobs", "config get", "metrics", "top", "policy list", "policy show", "plan list"};
+  return verbs.contains(verb);
+}
+
 // What is longer than stdio's buffer failed before the end.
 int WithAllWritten(tierctl::Output output, int exit_code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
@@ -49,6 +56,7 @@ int main(int argc, char** argv) {
   std::error_code ignored;
   tierctl::Output output(parsed.command->json);
   tierctl::ControlClient client(tierctl::FindControlSocket(parsed.command->socket, tierd::config::ProcessEnvironment(), ::geteuid()));
+  if (OnlyLooks(parsed.command->verb)) client.WaitAtMost(tierctl::ControlClient::kLookMs);
   Context context{*parsed.command, client, output, std::filesystem::current_path(ignored).string()};
   return WithAllWritten(output, RunVerb(parsed.command->verb, context));
 }

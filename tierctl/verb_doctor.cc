@@ -24,17 +24,14 @@ struct Subject {
   tierd::config::Overrides overrides;
 };
 
-// A daemon that takes longer is one of the things to say here.
-constexpr int kAnswerMs = 5'000;
-
-Subject FindSubject(Context& context) {
+// `status`: what a daemon said of itself, if one did.
+Subject FindSubject(Context& context, const Answer& status) {
   const Command& command = context.command;
   Subject subject;
   subject.config_file = command.config_file.empty() ? tierd::config::Config::FindFile(tierd::config::ProcessEnvironment()) : command.config_file;
   if (!command.source.empty()) subject.overrides.sources = {command.source};
   if (!command.cache.empty()) subject.overrides.ssd = command.cache;
   if (!command.config_file.empty() || !command.source.empty() || !command.cache.empty()) return subject;
-  const Answer status = context.client.Get("/v1/status");
   if (!status.ok()) return subject;
   subject.config_file = TextOf(status.body, "config_file");
   for (const json& source : ListOf(status.body, "sources")) subject.overrides.sources.push_back(TextOf(source, "path"));
@@ -60,8 +57,8 @@ tierd::config::Config LoadConfig(const std::string& file, std::vector<Check>* ch
   return Config::Defaults();
 }
 
-void CheckMachine(Context& context, std::vector<Check>* checks) {
-  Subject subject = FindSubject(context);
+void CheckMachine(Context& context, const Answer& daemon, std::vector<Check>* checks) {
+  Subject subject = FindSubject(context, daemon);
   tierd::config::Config config = LoadConfig(subject.config_file, checks);
   std::erase_if(subject.overrides.sources, [&](const std::string& path) {  // those of the file
     return std::any_of(config.settings().sources.begin(), config.settings().sources.end(), [&](const auto& listed) { return listed.path == path; });
@@ -103,7 +100,11 @@ void CheckMachine(Context& context, std::vector<Check>* checks) {
 }
 
 // What the running daemon knows; true if one runs.
-bool AskDaemon(Context& context, std::vector<Check>* checks) {
+bool AskDaemon(Context& context, const Answer& status, std::vector<Check>* checks) {
+  if (status.silent) {
+    checks->push_back({"daemon", Verdict::kFail, status.message, "kill -CONT goes on with one that was stopped; else see its log and dmesg"});
+    return true;
+  }
   const Answer answer = context.client.Get("/v1/doctor");
   if (!answer.ok()) {
     const bool runs = answer.exit != kExitUnreachable;
@@ -131,10 +132,11 @@ void PrintChecks(Context& context, const std::vector<Check>& checks) {
 }  // namespace
 
 int Doctor(Context& context) {
-  context.client.WaitAtMost(kAnswerMs);
+  context.client.WaitAtMost(ControlClient::kLookMs);
   std::vector<Check> checks;
-  CheckMachine(context, &checks);
-  const bool daemon = AskDaemon(context, &checks);
+  const Answer status = context.client.Get("/v1/status");
+  CheckMachine(context, status, &checks);
+  const bool daemon = AskDaemon(context, status, &checks);
   if (context.output.json()) {
     json rows = json::array();
     for (const Check& check : checks) rows.push_back({{"name", check.name}, {"state", doctor::VerdictName(check.verdict)}, {"detail", check.detail}, {"remedy", check.remedy}});

@@ -162,6 +162,21 @@ TEST_F(CliTest, PrefetchTakesListsTiersAndTellsWhatIsShort) {
   EXPECT_EQ(no_list.err, "tierctl: " + scratch.path() + "/nolist: No such file or directory\n");
 }
 
+TEST_F(CliTest, ADaemonThatIsStoppedIsSaidToBe) {
+  MakeFiles(1);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  const std::string words = "tierd (pid " + std::to_string(daemon.pid()) + ") does not answer: it is stopped or hung";
+  daemon.Kill(SIGSTOP);
+  const Ran status = Ctl({"status"}), doctor = Ctl({"doctor", "--no-speed"});
+  daemon.Kill(SIGCONT);
+  EXPECT_EQ(status.exit_code, 3);
+  EXPECT_EQ(status.err, "tierctl: " + words + "\n");
+  EXPECT_EQ(doctor.exit_code, 1);
+  EXPECT_THAT(doctor.out, ::testing::ContainsRegex("FAIL  daemon +tierd .pid [0-9]+. does not answer: it is stopped or hung\n +-> kill -CONT "));
+  EXPECT_THAT(doctor.out, ::testing::Not(HasSubstr("tierd --source DIR")));
+  EXPECT_EQ(Ctl({"status"}).exit_code, 0);
+}
+
 TEST_F(CliTest, EvictPinVerifyAndExplainDoWhatTheySay) {
   constexpr int kFiles = 20;
   for (int i = 0; i < kFiles; ++i) Write(Path(i), Content(std::to_string(i), 1'500'000));

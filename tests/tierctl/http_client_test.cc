@@ -49,7 +49,9 @@ TEST(HttpClient, SilentDaemonTimesOut) {
   std::strcpy(address.sun_path, path.c_str());
   ASSERT_EQ(::bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
   ASSERT_EQ(::listen(fd.get(), 4), 0);
-  EXPECT_EQ(Exchange(path, {"GET", "/v1/status", "", 50}).status().code(), tierd::Code::kTimeout);
+  const tierd::Status silent = Exchange(path, {"GET", "/v1/status", "", 50}).status();
+  EXPECT_EQ(silent.code(), tierd::Code::kTimeout);
+  EXPECT_EQ(silent.message(), "tierd (pid " + std::to_string(::getpid()) + ") does not answer: it is stopped or hung");
 }
 
 TEST(HttpClient, WhatIsNoHttp) {
