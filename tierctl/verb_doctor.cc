@@ -37,6 +37,10 @@ Subject FindSubject(Context& context, const Answer& status) {
   for (const json& source : ListOf(status.body, "sources")) subject.overrides.sources.push_back(TextOf(source, "path"));
   const json ssd = status.body.value(json::json_pointer("/tiers/ssd"), json::object());
   subject.overrides.ssd = TextOf(ssd, "state") == "off" ? "off" : TextOf(ssd, "directory");
+  const Answer config = context.client.Get("/v1/config");
+  for (const json& value : ListOf(config.body, "values")) {
+    if (const std::string key = TextOf(value, "key"); key == "ram.capacity" || key == "ram.min_available") subject.overrides.sets.push_back(key + "=" + TextOf(value, "value"));
+  }
   return subject;
 }
 

@@ -9,8 +9,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 
@@ -46,6 +49,26 @@ TEST(RestrictedInside, RefusesWhatItSays) {
   EXPECT_EQ(ErrorOf([] { return ::memfd_create("small", MFD_CLOEXEC | MFD_ALLOW_SEALING); }), 0);
   std::thread([] {}).join();  // threads start by clone
   ::munmap(memory, 4 << 20);
+}
+
+// What doctor says of it: each refusal with a remedy. 64 KiB of locked memory are enough, tierd locks none.
+TEST(Restricted, DoctorWarns) {
+  if (std::getenv("TIERD_RESTRICTED") != nullptr) GTEST_SKIP() << "once is enough";
+  FILE* const pipe = ::popen(RESTRICTED_EXEC " " TIERCTL_BINARY " --json --socket /none/control.sock doctor --no-speed --source /usr", "r");
+  ASSERT_NE(pipe, nullptr);
+  std::string text;
+  char buffer[4096];
+  for (std::size_t n; (n = ::fread(buffer, 1, sizeof buffer, pipe)) > 0;) text.append(buffer, n);
+  ::pclose(pipe);
+  const auto document = nlohmann::json::parse(text, nullptr, false);
+  ASSERT_TRUE(document.is_object()) << text;
+  std::map<std::string, nlohmann::json> checks;
+  for (const auto& check : document["checks"]) checks[check["name"]] = check;
+  for (const char* name : {"io_uring", "memory.pages", "namespaces.user", "limits.files"}) {
+    EXPECT_EQ(checks[name].value("state", ""), "warn") << name << " " << checks[name];
+    EXPECT_NE(checks[name].value("remedy", ""), "") << name;
+  }
+  EXPECT_EQ(checks["limits.memlock"].value("state", ""), "ok") << checks["limits.memlock"];
 }
 
 TEST(Restricted, IsWhatItSays) {

@@ -51,6 +51,15 @@ TEST(DoctorVerb, AddsWhatTheDaemonKnows) {
   EXPECT_THAT(ran.out, ::testing::ContainsRegex("WARN  daemon.ssd +buffered .x1b\n +-> use ext4\n"));
 }
 
+TEST(DoctorVerb, MeasuresTheCapacityThatTheDaemonHas) {
+  FakeControl fake;
+  fake.Reply("GET /v1/status", {{"config_file", nullptr}, {"sources", {{{"path", fake.directory()}}}}, {"tiers", {{"ssd", {{"state", "off"}}}}}});
+  fake.Reply("GET /v1/config", {{"values", {{{"key", "ram.capacity"}, {"value", "256 MiB"}, {"origin", "command line"}, {"reloadable", true}}}}});
+  fake.Reply("GET /v1/doctor", {{"checks", json::array()}});
+  const json document = json::parse(RunTierctl({"--socket", fake.socket(), "doctor", "--no-speed", "--json"}).out);
+  EXPECT_THAT(CheckNamed(document, "memory.room")["detail"].get<std::string>(), HasSubstr("; ram.capacity is 256 MiB"));
+}
+
 TEST(DoctorVerb, MissingSourceFails) {
   const Ran ran = RunTierctl({"--socket", "/none/control.sock", "doctor", "--no-speed", "--source", "/none/such"});
   EXPECT_EQ(ran.exit_code, 1);

@@ -84,7 +84,7 @@ Check LockedMemory() {
   check.detail = limit.rlim_cur == RLIM_INFINITY ? "unlimited" : HumanSize(limit.rlim_cur);
   if (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < (64 << 10)) {
     check.verdict = Verdict::kWarn;
-    check.detail += ": too little for registered buffers, which are done without";
+    check.detail += ": too little for the rings of io_uring on kernels before 5.12, where they count; nothing else is locked";
     check.remedy = "ulimit -l 8192, or LimitMEMLOCK=8M in the unit";
   } else {
     check.detail += " of locked memory";
