@@ -43,15 +43,21 @@ Answer OrAbsent(Answer answer, const std::string& path) {
   return answer;
 }
 
+struct Listing {
+  std::string opening;  // what is printed before all entries, and not before the daemon has said something
+  bool first = true;    // no entry has been printed
+};
+
 // All pages of one path.
-Answer ListPath(Context& context, const std::string& path, bool* first, bool* walked) {
+Answer ListPath(Context& context, const std::string& path, Listing* listing, bool* walked) {
   std::string after;
   bool none = true;
   for (;;) {
     Answer page = context.client.GetPath("/v1/files", path, std::string("&limit=1000") + (context.command.recursive ? "&recursive=1" : "") +
                                                                 (after.empty() ? "" : "&after=" + PercentEncoded(after)));
     if (!page.ok()) return page;
-    PrintEntries(context, page.body, first);
+    context.output.Print(std::exchange(listing->opening, ""));
+    PrintEntries(context, page.body, &listing->first);
     none = none && ListOf(page.body, "entries").empty();
     *walked = FlagOf(page.body, "walked");
     const std::string next = TextOf(page.body, "next");
@@ -101,22 +107,21 @@ int ForEachFile(Context& context, void (*print)(Context&, const json&)) {
 }  // namespace
 
 int List(Context& context) {
-  bool first = true;
   bool all_walked = true;
   int exit_code = kExitOk;
   const bool table = !context.output.json() && !context.command.null_separated;
-  std::string opening = context.output.json() ? "{\"entries\": [" : table ? "      SIZE     RAM     SSD  P  PATH\n" : "";
+  Listing listing{.opening = context.output.json() ? "{\"entries\": [" : table ? "      SIZE     RAM     SSD  P  PATH\n" : ""};
   for (const std::string& given : context.command.paths) {
     const std::string path = AbsolutePath(given, context.working_directory);
     bool walked = true;
-    context.output.Print(std::exchange(opening, ""));
-    const Answer answer = ListPath(context, path, &first, &walked);
-    if (answer.exit == kExitUnreachable) return context.output.Fail(answer);
+    const Answer answer = ListPath(context, path, &listing, &walked);
+    if (answer.exit == kExitUnreachable && !listing.opening.empty()) return context.output.Fail(answer);
     if (!answer.ok()) exit_code = context.output.Fail(answer);
-    all_walked = all_walked && walked;
+    all_walked = all_walked && walked && answer.exit != kExitUnreachable;
     if (answer.ok() && !walked && table) context.output.Message(path + ": not all of it is known yet; tierctl du " + path + " lists it");
+    if (answer.exit == kExitUnreachable) break;
   }
-  if (context.output.json()) context.output.Print(std::string(first ? "" : "\n") + "], \"walked\": " + (all_walked ? "true" : "false") + "}\n");
+  if (context.output.json()) context.output.Print(listing.opening + (listing.first ? "" : "\n") + "], \"walked\": " + (all_walked ? "true" : "false") + "}\n");
   return exit_code;
 }
 

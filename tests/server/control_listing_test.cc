@@ -75,6 +75,13 @@ TEST_F(Listing, WhatStaysIsListedOnceWhileOthersComeAndGo) {
   }
 }
 
+// Nothing more can be known of a file.
+TEST_F(ControlApiTest, AKnownFileIsWhollyListed) {
+  Insert("a");
+  EXPECT_EQ(Ask("GET", "/v1/files?path=" + Path("a")).body["walked"], true);
+  EXPECT_EQ(Ask("GET", "/v1/files?path=" + Path("")).body["walked"], false);
+}
+
 TEST_F(ControlApiTest, DuTellsOfAWalkOfItsOwnTreeOnly) {
   ASSERT_TRUE(JobEnds(Ask("POST", "/v1/prefetch", json{{"paths", {Path("a"), Path("b")}}}.dump())));
   const auto du = [&](const std::string& relative) { return Ask("GET", "/v1/du?path=" + Path(relative)).body; };

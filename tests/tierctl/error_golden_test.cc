@@ -89,6 +89,18 @@ TEST(ErrorGolden, NoDaemon) {
   Compare("no_daemon", told);
 }
 
+// One who reads JSON gets none, and no half of it.
+TEST(ErrorGolden, NoDaemonNoJson) {
+  const FakeControl directory;
+  for (Arguments verb : Verbs()) {
+    verb = InPlace(verb, directory.directory());
+    verb.insert(verb.begin(), {"--json", "--socket", directory.directory() + "/none/control.sock"});
+    const Ran ran = RunTierctl(verb);
+    EXPECT_EQ(ran.exit_code, 3) << verb[3];
+    EXPECT_EQ(ran.out, "") << verb[3];
+  }
+}
+
 // Each refusal of CONTROL.md, to each verb that can meet it.
 TEST(ErrorGolden, RefusedByTheDaemon) {
   const struct {

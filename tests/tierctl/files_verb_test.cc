@@ -49,6 +49,13 @@ TEST(ListVerb, SaysWhatIsNotKnown) {
   EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "ls", "/usr"}).err, "tierctl: /usr: not all of it is known yet; tierctl du /usr lists it\n");
 }
 
+TEST(ListVerb, JsonIsWholeWhateverTheDaemonSays) {
+  FakeControl fake;
+  fake.ReplyError("GET /v1/files", 404, "outside", "/x is below no source");
+  const json refused = json::parse(RunTierctl({"--socket", fake.socket(), "ls", "--json", "/x"}).out);
+  EXPECT_EQ(refused["entries"], json::array());
+}
+
 TEST(StatVerb, PrintsFactsAndReasons) {
   FakeControl fake;
   json file = File("/d/a", 2048, 2048, 0);

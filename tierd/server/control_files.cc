@@ -120,7 +120,8 @@ ControlApi::Response ControlApi::Files(const Query& query) {
     entries.push_back(EntryJson(*place.unit, id));
     cost += kCostPerEntry;
   }
-  Json answer{{"entries", entries}, {"walked", place.unit->Walked(place.relative, clock_.MonotonicNs())}};
+  const bool file = !directory && IsRegular(catalogue.file(exact).flags);
+  Json answer{{"entries", entries}, {"walked", file || place.unit->Walked(place.relative, clock_.MonotonicNs())}};
   PutPath(answer, place.absolute);
   char cursor[24];
   answer["next"] = position < slots ? Json(std::string(cursor, std::to_chars(cursor, cursor + sizeof cursor, position, 16).ptr)) : Json(nullptr);
