@@ -70,7 +70,7 @@ void PrintFacts(Context& context, const json& file) {
   Table table(0);
   for (const auto& [name, value] : file.items()) {
     if (name == "why" || name == "path" || name == "path_b64") continue;
-    std::string text = value.is_string() ? Escaped(value.get_ref<const std::string&>()) : value.dump();
+    std::string text = value.is_object() ? Escaped(PathOf(value)) : value.is_string() ? Escaped(value.get_ref<const std::string&>()) : value.dump();
     if (name.ends_with("_bytes")) text += " (" + HumanSize(NumberOf(file, name.c_str())) + ")";
     table.Row({"  " + name, text});
   }
@@ -84,13 +84,14 @@ void PrintReasons(Context& context, const json& file) {
   }
 }
 
-int ForEachFile(Context& context, void (*print)(Context&, const json&)) {
+int ForEachFile(Context& context, const std::string& more, void (*print)(Context&, const json&)) {
   json files = json::array();
   int exit_code = kExitOk;
   for (const std::string& given : context.command.paths) {
     const std::string path = AbsolutePath(given, context.working_directory);
-    Answer answer = context.client.GetPath("/v1/file", path);
-    if (answer.ok() && !answer.body.value("known", true)) answer = OrAbsent(std::move(answer), path);
+    Answer answer = context.client.GetPath("/v1/file", path, more);
+    const bool may_ask = answer.ok() && answer.body.value("answered", true);  // a source that hangs for the daemon would hang for this process, too
+    if (may_ask && !answer.body.value("known", true)) answer = OrAbsent(std::move(answer), path);
     if (answer.exit == kExitUnreachable) return context.output.Fail(answer);
     if (!answer.ok()) {
       exit_code = context.output.Fail(answer);
@@ -125,8 +126,8 @@ int List(Context& context) {
   return exit_code;
 }
 
-int Stat(Context& context) { return ForEachFile(context, PrintFacts); }
+int Stat(Context& context) { return ForEachFile(context, "", PrintFacts); }
 
-int Explain(Context& context) { return ForEachFile(context, PrintReasons); }
+int Explain(Context& context) { return ForEachFile(context, "&ask=1", PrintReasons); }
 
 }  // namespace tierctl

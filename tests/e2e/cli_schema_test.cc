@@ -25,6 +25,9 @@ TEST_F(CliTest, EveryVerbAnswersAsItsSchemaSays) {
   MakeFiles(12);
   Write(source + "/dir0/odd \xff name", "x");
   Write(scratch.path() + "/t.toml", "[ram]\ncapacity = \"96 MiB\"\n");
+  const std::string link = source + "/link", out = source + "/out";
+  std::filesystem::create_symlink("dir1/f1", link);
+  std::filesystem::create_symlink("/etc/passwd", out);
   std::string list;
   for (int i = 0; i < 12; ++i) list += Path(i) + "\n";
   Write(scratch.path() + "/list", list);
@@ -48,6 +51,9 @@ TEST_F(CliTest, EveryVerbAnswersAsItsSchemaSays) {
                               {"ls", {"ls", "-r", source}},
                               {"stat", {"stat", Path(1), source, source + "/dir0/odd \xff name"}},
                               {"stat", {"explain", Path(1)}},
+                              {"prefetch", {"prefetch", "--wait", link}},
+                              {"stat", {"stat", link, out}},
+                              {"stat", {"explain", link, out}},
                               {"affected", {"pin", Path(1), Path(2)}},
                               {"affected", {"unpin", Path(1)}},
                               {"verify", {"verify"}},

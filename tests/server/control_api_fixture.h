@@ -27,7 +27,7 @@ class TickingClock final : public Clock {
 
 class ControlApiTest : public testing::Test {
  protected:
-  explicit ControlApiTest(fuzz::SsdTier ssd = fuzz::SsdTier::kOff) : daemon(ssd) {}
+  explicit ControlApiTest(fuzz::SsdTier ssd = fuzz::SsdTier::kOff, io::EngineFaults* source_io = nullptr) : daemon(ssd, source_io) {}
   struct Said {
     unsigned status = 0;  // 0: not answered
     nlohmann::json body;

@@ -56,6 +56,25 @@ TEST(ListVerb, JsonIsWholeWhateverTheDaemonSays) {
   EXPECT_EQ(refused["entries"], json::array());
 }
 
+TEST(StatVerb, ALinkShowsWhereItLeads) {
+  FakeControl fake;
+  json file = File("/d/link", 2048, 2048, 0);
+  file["target"] = {{"path", "/d/a"}};
+  fake.Reply("GET /v1/file", file);
+  EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "stat", "/d/link"}).out, HasSubstr("  target         /d/a\n"));
+}
+
+// What hangs for the daemon would hang for tierctl.
+TEST(StatVerb, ASourceThatDidNotAnswerIsNotAskedAgain) {
+  FakeControl fake;
+  json file = {{"path", "/none/such"}, {"known", false}, {"answered", false}, {"why", {"The source did not answer."}}};
+  fake.Reply("GET /v1/file", file);
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "explain", "/none/such"});
+  EXPECT_EQ(ran.exit_code, 0);
+  EXPECT_EQ(ran.out, "/none/such\n  The source did not answer.\n");
+  EXPECT_EQ(fake.Asked().at(0), "GET /v1/file?path=/none/such&ask=1");
+}
+
 TEST(StatVerb, PrintsFactsAndReasons) {
   FakeControl fake;
   json file = File("/d/a", 2048, 2048, 0);

@@ -89,7 +89,7 @@ const EndPoint* Find(std::string_view path) {
       {"/v1/version", {"GET", {}, {}}},
       {"/v1/status", {"GET", {}, {}}},
       {"/v1/files", {"GET", {"path", "recursive", "limit", "after"}, {}}},
-      {"/v1/file", {"GET", {"path"}, {}}},
+      {"/v1/file", {"GET", {"path", "ask"}, {}}},
       {"/v1/du", {"GET", {"path"}, {}}},
       {"/v1/walk", {"POST", {}, {"paths"}}},
       {"/v1/prefetch", {"POST", {}, {"paths", "tier", "pin", "evict"}}},
@@ -135,6 +135,7 @@ void ControlApi::Handle(std::string_view method, std::string_view target, std::s
   }
   if (path.starts_with(kJobPrefix)) return answer(OneJob(std::string_view(path).substr(kJobPrefix.size()), method == "DELETE"));
   if (path.starts_with(kPlanPrefix)) return answer(OnePlan(std::string_view(path).substr(kPlanPrefix.size()), method == "DELETE"));
+  if (path == "/v1/file") return File(parsed->query, std::move(answer));
   if (path == "/v1/du") return DiskUse(parsed->query, std::move(answer));
   if (method == "GET") return answer(Get(path, parsed->query));
   if (body.size() <= kReadAtOnce) return Order(path, ReadBody(body, end_point->members), caller, std::move(answer));
@@ -151,7 +152,6 @@ ControlApi::Response ControlApi::Get(std::string_view path, const Query& query) 
   if (path == "/v1/plans") return PlanList();
   if (path == "/v1/status") return Status();
   if (path == "/v1/files") return Files(query);
-  if (path == "/v1/file") return File(query);
   if (path == "/v1/jobs") return JobList();
   if (path == "/v1/doctor") return Doctor();
   if (path == "/v1/policies") return Policies();

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -57,7 +58,8 @@ class ControlApi {
   // `loop` is the engine's.
   ControlApi(boost::asio::io_context& loop, engine::Engine& engine, SessionHub& sessions, const Clock& clock, ConfigHost& config);
 
-  // `answer` runs once: inside the call, or later for what takes several turns of the loop (du, evict, pin and unpin of trees; any long body).
+  // `answer` runs once: inside the call, or later for what takes several turns of the loop (du, evict, pin and unpin of trees; any long body; a file
+  // of which the source is asked).
   using Answer = std::function<void(Response)>;
   struct Caller {
     int process = 0;  // who asks, as this process would name it; 0: not known
@@ -109,7 +111,11 @@ class ControlApi {
   Response Status();
   Response Version() const;
   Response Files(const Query& query);
-  Response File(const Query& query);
+  struct Look;  // control_file.cc
+  void File(const Query& query, Answer answer);
+  void AskSource(const std::shared_ptr<Look>& look);
+  void OnAsked(const std::shared_ptr<Look>& look, const source::ReadResult& result);
+  Response FileJson(const Look& look) const;
   void DiskUse(const Query& query, Answer answer);
   Response DiskUseJson(const Place& place, const Usage& usage) const;
   Response JobList() const;
@@ -143,7 +149,8 @@ class ControlApi {
   Json ReadJson();
   Json EntryJson(engine::SourceUnit& unit, engine::FileId file) const;
   std::string WhyNotOnSsd(engine::FileId file) const;
-  std::vector<std::string> Why(engine::SourceUnit& unit, engine::FileId file) const;
+  std::vector<std::string> WhyInTiers(const engine::SourceUnit& unit, engine::FileId file) const;
+  std::vector<std::string> Why(const Look& look, engine::FileId file) const;
   // On failure *error is the answer. Any thread.
   bool PlaceOf(const std::string& path, Place* place, Response* error) const;
   bool PlaceOf(const Query& query, Place* place, Response* error);

@@ -1,10 +1,11 @@
-// The end points about paths: files, du, prefetch, evict, pin, walk, verify.
+// The end points about paths: files, du, prefetch, evict, pin, walk, verify. (One file: control_file.cc.)
 #include <boost/asio/post.hpp>
 
 #include <algorithm>
 #include <charconv>
 
 #include "tierd/server/control_body.h"
+#include "tierd/server/control_files.h"
 #include "tierd/server/control_json.h"
 
 namespace tierd::server {
@@ -16,14 +17,10 @@ constexpr std::size_t kDefaultPage = 1000;
 constexpr std::int64_t kPageNs = 500'000;     // then a page ends, however short it is; to write it takes as long again
 constexpr std::size_t kCostPerLook = 512;     // at the clock, in catalogue entries passed by
 constexpr std::size_t kCostPerEntry = 16;     // a listed one: about 5 us
-constexpr const char* kStalenessNames[] = {"immutable", "ttl", "open"};
 
-ControlApi::Response Busy() { return JsonError(429, "busy", "too much is waiting to be done, or memory has run out; try again"); }
+}  // namespace
 
-struct Residency {
-  std::uint64_t size = 0, ram = 0, ssd = 0, missing = 0;
-  std::uint32_t chunks = 0, chunks_ram = 0, chunks_ssd = 0;
-};
+HttpResponse Busy() { return JsonError(429, "busy", "too much is waiting to be done, or memory has run out; try again"); }
 
 Residency ResidencyOf(engine::Engine& engine, engine::FileId file) {
   Residency r;
@@ -47,15 +44,11 @@ const char* KindName(std::uint16_t flags) {
   return (flags & (engine::kFileSymlink | engine::kFileAlias)) != 0 ? "symlink" : "file";
 }
 
-bool IsRegular(std::uint16_t flags) { return (flags & engine::kFileNotRegular) == 0; }
-
 std::string Absolute(const engine::SourceUnit& unit, const std::string& relative) {
   const std::string& root = unit.source->root();
   if (relative.empty()) return root;
   return root == "/" ? root + relative : root + "/" + relative;
 }
-
-}  // namespace
 
 // ---- paths of requests -----------------------------------------------------------------------------------------------------
 
@@ -125,63 +118,6 @@ ControlApi::Response ControlApi::Files(const Query& query) {
   PutPath(answer, place.absolute);
   char cursor[24];
   answer["next"] = position < slots ? Json(std::string(cursor, std::to_chars(cursor, cursor + sizeof cursor, position, 16).ptr)) : Json(nullptr);
-  return Ok(answer);
-}
-
-std::string ControlApi::WhyNotOnSsd(engine::FileId file) const {
-  if (engine_.ssd()->status().recovering) return "On SSD: not known yet; the tier's index is still being read.";
-  if ((engine_.catalogue().file(file).flags & engine::kFileRacy) != 0) return "On SSD: no; the tier takes no file that was written just before it was read.";
-  if (engine_.ssd()->ailing()) return "On SSD: no; the tier is not well and takes nothing just now (tierctl doctor).";
-  if (engine_.placement().SsdFree() < engine_.catalogue().SizeOf(file)) return "On SSD: no; the tier is full.";
-  return "On SSD: no; it is written there when it is read from the source, or when it leaves RAM.";
-}
-
-std::vector<std::string> ControlApi::Why(engine::SourceUnit& unit, engine::FileId file) const {
-  const engine::FileRecord& record = engine_.catalogue().file(file);
-  const Residency r = ResidencyOf(engine_, file);
-  std::vector<std::string> why;
-  if (!IsRegular(record.flags)) return {"Not a regular file: its metadata is known, there are no bytes to cache."};
-  if (r.size == 0) return {"The file has 0 bytes: nothing to cache."};
-  const std::string policy = unit.options.policy;
-  if (r.ram == r.size) why.push_back("In RAM: yes, reads are served without the daemon while the version is confirmed.");
-  else if (r.ram > 0) why.push_back("In RAM: " + std::to_string(r.chunks_ram) + " of " + std::to_string(r.chunks) + " chunks.");
-  else if (engine_.placement().FreeForResidents() < r.size) why.push_back("In RAM: no; the tier is full and the policy " + policy + " decides who may enter and leave.");
-  else why.push_back("In RAM: no; nobody has read it since it was last there, and no prefetch has brought it.");
-  if (engine_.ssd() == nullptr) why.push_back("On SSD: no; there is no SSD tier.");
-  else if (r.ssd == r.size) why.push_back("On SSD: yes, checked by its checksum at each load.");
-  else if (r.ssd > 0) why.push_back("On SSD: " + std::to_string(r.chunks_ssd) + " of " + std::to_string(r.chunks) + " chunks.");
-  else why.push_back(WhyNotOnSsd(file));
-  if ((record.flags & engine::kFileChecked) == 0) why.push_back("Recovered from the SSD tier and not yet compared with the source: the first read does that.");
-  if ((record.flags & engine::kFileRacy) != 0) why.push_back("It was written just before it was read: it is read again when its deadline is over.");
-  if ((record.flags & engine::kFilePinned) != 0) why.push_back("Pinned: it leaves by evict or change only.");
-  return why;
-}
-
-ControlApi::Response ControlApi::File(const Query& query) {
-  Place place;
-  Response error;
-  if (!PlaceOf(query, &place, &error)) return error;
-  engine::Catalogue& catalogue = engine_.catalogue();
-  Json answer{{"source", place.unit->options.name}, {"relative", place.relative}, {"staleness", kStalenessNames[static_cast<std::size_t>(place.unit->options.staleness)]}, {"policy", place.unit->options.policy}};
-  PutPath(answer, place.absolute);
-  const engine::FileId file = catalogue.Find(catalogue.KeyOf(place.unit->wire_id, place.relative));
-  answer["known"] = file != engine::kNoFile;
-  if (file == engine::kNoFile) {
-    answer["why"] = {"Not known: nobody has read it since the daemon started, and it is not on the SSD tier. A read or a prefetch makes it known."};
-    return Ok(answer);
-  }
-  const engine::FileRecord& record = catalogue.file(file);
-  const io::FileStat stat = catalogue.StatOf(file);
-  const Residency r = ResidencyOf(engine_, file);
-  const std::uint32_t deadline = catalogue.DeadlineOf(file);
-  const std::int64_t left = (std::int64_t{deadline} << abi::kTickShift) - clock_.MonotonicNs();
-  const bool leased = engine_.Leased(file);
-  answer.update({{"kind", KindName(record.flags)}, {"size_bytes", r.size}, {"ram_bytes", r.ram}, {"ssd_bytes", r.ssd}, {"missing_bytes", r.missing},
-                 {"pinned", (record.flags & engine::kFilePinned) != 0}, {"chunk_bytes", place.unit->options.chunk_bytes}, {"chunks", r.chunks},
-                 {"chunks_ram", r.chunks_ram}, {"chunks_ssd", r.chunks_ssd}, {"leased", leased}, {"mtime_ns", stat.mtime_ns}, {"ctime_ns", stat.ctime_ns},
-                 {"inode", stat.ino}, {"mode", stat.mode}, {"checked", (record.flags & engine::kFileChecked) != 0},
-                 {"racy", (record.flags & engine::kFileRacy) != 0}, {"why", Why(*place.unit, file)}});
-  answer["valid_for_s"] = deadline == abi::kDeadlineNever ? Json(nullptr) : Json(left > 0 ? static_cast<double>(left) * 1e-9 : 0.0);
   return Ok(answer);
 }
 
