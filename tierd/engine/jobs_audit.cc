@@ -12,6 +12,17 @@ namespace {
 constexpr std::size_t kReadsAhead = 8;
 constexpr std::size_t kPlacedPerTurn = 1024;
 constexpr std::size_t kLookedAtPerTurn = 4096;  // objects, or records that have left since
+constexpr std::int64_t kResolveNs = 5'000'000'000;
+
+// Why a path that goes through a link is not walked.
+std::string WhereItLeads(const SourceUnit& unit, const std::string& path, const Result<source::ResolvedPath>& resolved) {
+  const std::string link = unit.options.path + "/" + path;
+  if (resolved.ok()) return link + " is a link: what it leads to is " + unit.options.path + "/" + resolved->canonical;
+  const int error = resolved.status().sys_errno();
+  if (error == EXDEV) return link + " leads out of the source, or to another file system";
+  if (error == ENOENT || error == ELOOP) return link + " leads nowhere";
+  return resolved.status().ToString();
+}
 }  // namespace
 
 std::uint64_t Jobs::Walk(std::vector<Item> items) {
@@ -48,11 +59,23 @@ void Jobs::StatTree(const JobPtr& job, const Item& item) {
       job->status.bytes_done += entry.stat.size;
     }
     if (batch.last && batch.error == 0) Observe(job, {unit, batch.directory, batch.stat, begun});
+    if (batch.last && batch.error == EXDEV && job->status.error.empty()) job->status.error = unit->options.path + "/" + batch.directory + " is a mount: another file system is not of the source";
   };
   walk.on_done = [this, job, unit, path](const source::WalkTotals& totals) {
     if (job->over()) return;
     Try(job, [&] {
       if (totals.directories == 0 && totals.first_error == ENOTDIR) return StatOne(job, *unit, path);
+      if (totals.directories == 0 && totals.first_error == ELOOP) {
+        unit->resolver->Resolve(path, clock_.MonotonicNs() + kResolveNs, [this, job, unit, path](const Result<source::ResolvedPath>& resolved) {
+          if (job->over()) return;
+          Try(job, [&] {
+            if (job->status.error.empty()) job->status.error = WhereItLeads(*unit, path, resolved);
+            --job->walks_under_way;
+            PumpWalk(job);
+          });
+        });
+        return;
+      }
       if (totals.complete()) job->walked.emplace_back(unit, path);
       else if (job->status.error.empty()) job->status.error = tierd::Status::FromErrno(totals.first_error, "list " + unit->options.path + "/" + path).ToString();
       job->status.files_total = job->status.files_done;
