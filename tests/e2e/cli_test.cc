@@ -202,10 +202,12 @@ TEST_F(CliTest, ADaemonThatIsStoppedIsSaidToBe) {
   ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
   const std::string words = "tierd (pid " + std::to_string(daemon.pid()) + ") does not answer: it is stopped or hung";
   daemon.Kill(SIGSTOP);
-  const Ran status = Ctl({"status"}), doctor = Ctl({"doctor", "--no-speed"});
+  const Ran status = Ctl({"status"}), gc = Ctl({"gc"}), doctor = Ctl({"doctor", "--no-speed"});
   daemon.Kill(SIGCONT);
   EXPECT_EQ(status.exit_code, 3);
   EXPECT_EQ(status.err, "tierctl: " + words + "\n");
+  EXPECT_EQ(gc.exit_code, 3);
+  EXPECT_EQ(gc.err, "tierctl: " + words + "\n");
   EXPECT_EQ(doctor.exit_code, 1);
   EXPECT_THAT(doctor.out, ::testing::ContainsRegex("FAIL  daemon +tierd .pid [0-9]+. does not answer: it is stopped or hung\n +-> kill -CONT "));
   EXPECT_THAT(doctor.out, ::testing::Not(HasSubstr("tierd --source DIR")));
