@@ -32,7 +32,7 @@ class Epoch final : public BasePolicy {
   }
   void Accessed(const tierd_access& access) {
     // A dataset that has been read to the end, or something that is read again after nearly all of it: the next epoch has begun.
-    if (IsRead(access.id) && read_ >= objects_known_ - objects_known_ / 20) Begin();
+    if (IsRead(access.id) && read_ >= objects_known_ - objects_known_ / 20) Begin(), noticed_ = true;
     if (IsRead(access.id)) return;
     for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) {
       if (IsIn(tier, access.id)) Enter(tier, access.id);
@@ -40,8 +40,10 @@ class Epoch final : public BasePolicy {
     reads_[access.id] = epoch_;
     ++read_;
   }
+  // A host that sees it from the reads sees it later: by then the epoch has begun here, and what it has read stays read.
   void EpochBoundary(std::uint32_t, std::uint32_t) {
-    if (read_ > 0) Begin();
+    if (read_ > 0 && !noticed_) Begin();
+    noticed_ = false;
   }
   void Inserted(std::uint32_t tier, std::uint32_t id) {
     if (IsRead(id)) Enter(tier, id);
@@ -97,6 +99,7 @@ class Epoch final : public BasePolicy {
   std::uint64_t read_bytes_[TIERD_POLICY_TIERS] = {0, 0};
   std::uint32_t epoch_ = 1;
   std::uint64_t read_ = 0;
+  bool noticed_ = false;  // this epoch by its reads, and no host has said so yet
   std::uint64_t objects_known_ = 0;
   std::uint32_t hand_ = 0;
 };

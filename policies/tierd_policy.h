@@ -32,7 +32,7 @@ extern "C" {
 #define TIERD_POLICY_TIERS 2u
 #define TIERD_NO_OBJECT UINT32_MAX
 #define TIERD_TIME_NONE INT64_MAX /* "never" or "unknown" */
-#define TIERD_CONSUMER_ALL UINT32_MAX /* in a plan: all consumers of the dataset, merged by time of use */
+#define TIERD_CONSUMER_ALL UINT32_MAX /* all consumers of the dataset; in a plan: merged by time of use */
 
 /* Why an object would enter a tier. */
 #define TIERD_FOR_READER 0u  /* a reader asked for it and waits; accessed() for that read follows */
@@ -120,7 +120,9 @@ struct tierd_policy_ops {
   void (*accessed)(void* self, const struct tierd_access* access);
   void (*inserted)(void* self, uint32_t tier, uint32_t id);
   void (*removed)(void* self, uint32_t tier, uint32_t id);
-  void (*capacity)(void* self, uint32_t tier, uint64_t bytes);          /* optional */
+  void (*capacity)(void* self, uint32_t tier, uint64_t bytes);          /* optional; what the tier may hold from now on, by configuration and by what memory and disk allow */
+  /* The consumer has begun this epoch, the first being 0 and not told. A host that has to see it from the reads says it late (the daemon: for TIERD_CONSUMER_ALL, and once
+   * a quarter as many files as the last epoch had have been read again), or never of epochs that read other objects each. */
   void (*epoch_boundary)(void* self, uint32_t consumer, uint32_t epoch); /* optional */
   void (*plan)(void* self, const struct tierd_plan* plan);              /* optional */
 

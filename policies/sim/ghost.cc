@@ -67,6 +67,7 @@ void Ghost::Read(const StreamRead& read) {
     before_ = cache_.counts();
     last_epoch_missed_ = missed_ - missed_before_;
     missed_before_ = missed_;
+    cache_.policy().EpochBoundary(TIERD_CONSUMER_ALL, epoch_);
   }
   missed_ += read.missed ? 1 : 0;
   cache_.Read(std::span(&read.id, 1), read.consumer);

@@ -40,7 +40,7 @@ Result<RunResult> RunJob(const tierd_policy_ops& policy, const Job& job, const R
     const CacheCounts before = cache->counts();
     if (options.seeded) {
       if (!options.whole_plan_first) feeder.Advance(epoch, cache->policy());
-      if (epoch > 0) cache->policy().EpochBoundary(0, epoch);
+      if (epoch > 0) cache->policy().EpochBoundary(TIERD_CONSUMER_ALL, epoch);
     }
     if (options.bring) cache->Bring(UINT64_MAX);
     const double from = ProcessorSeconds();
@@ -68,7 +68,7 @@ Result<RunResult> RunTrace(const tierd_policy_ops& policy, const Trace& trace, c
   std::size_t done = 0;
   for (std::uint32_t epoch = 0; epoch < ends.size(); ++epoch) {
     const CacheCounts before = cache->counts();
-    if (epoch > 0 && options.seeded) cache->policy().EpochBoundary(0, epoch);
+    if (epoch > 0) cache->policy().EpochBoundary(TIERD_CONSUMER_ALL, epoch);
     const double from = ProcessorSeconds();
     while (done < ends[epoch]) {
       const std::uint32_t consumer = trace.accesses[done].consumer;

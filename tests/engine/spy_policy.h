@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "policies/policy_instance.h"
@@ -39,6 +40,8 @@ class SpyPolicy {
   std::map<std::uint32_t, double> priorities;
   std::deque<std::uint32_t> residents[TIERD_POLICY_TIERS];
   std::deque<std::uint32_t> wanted;
+  std::uint64_t capacity_bytes[TIERD_POLICY_TIERS] = {0, 0};            // as told since it was made
+  std::vector<std::pair<std::uint32_t, std::uint32_t>> epochs;          // consumer, number
   bool admits[TIERD_POLICY_TIERS] = {true, true};
 
   std::vector<std::uint32_t> WhyOf(std::uint32_t tier, std::uint32_t id) const {
@@ -66,8 +69,8 @@ class SpyPolicy {
         .accessed = [](void* self, const tierd_access* access) { Self(self).accesses.push_back(access->id); },
         .inserted = [](void* self, std::uint32_t tier, std::uint32_t id) { Self(self).residents[tier].push_back(id); },
         .removed = [](void* self, std::uint32_t tier, std::uint32_t id) { std::erase(Self(self).residents[tier], id); },
-        .capacity = nullptr,
-        .epoch_boundary = nullptr,
+        .capacity = [](void* self, std::uint32_t tier, std::uint64_t bytes) { Self(self).capacity_bytes[tier] = bytes; },
+        .epoch_boundary = [](void* self, std::uint32_t consumer, std::uint32_t epoch) { Self(self).epochs.emplace_back(consumer, epoch); },
         .plan = [](void* self, const tierd_plan* plan) { Self(self).plans.push_back({plan->consumer, plan->epoch, plan->first, {plan->ids, plan->ids + plan->count}}); },
         .admit = [](void*, std::uint32_t, std::uint32_t, std::uint64_t) { return 0; },
         .victims = [](void* self, std::uint32_t tier, std::uint64_t, std::uint32_t* ids, std::size_t max) {

@@ -101,6 +101,25 @@ TEST_F(TierTest, FreezeKeepsWhatCameFirstAndPassesTheRestThrough) {
   EXPECT_EQ(engine().counters().evictions[0][static_cast<std::size_t>(EvictCause::kCapacity)], 0u);
 }
 
+// As long as all of it does not fit on the SSD, what is in RAM is not copied there; an SSD that has become larger takes it.
+TEST_F(TierTest, FreezeCopiesWhatRamHoldsOnceTheSsdHoldsAll) {
+  UseSsd();
+  options_.ssd.capacity_bytes = 64 << 20;
+  source_options().policy = "freeze";
+  const auto names = MakeFiles(300, 400'000);  // 120 MB
+  StartEngine();
+  for (const std::string& name : names) ASSERT_EQ(Fetch(name, abi::FetchOp::kStat).status(), abi::FetchStatus::kMeta);
+  (void)Fetch(names[0]);
+  EXPECT_TRUE(InRam(names[0]));
+  EXPECT_FALSE(OnSsd(names[0]));
+  engine().ssd()->SetCapacity(160 << 20);
+  ASSERT_TRUE(RunUntil([&] { return engine().ssd()->status().capacity_bytes == 160u << 20; }));
+  RunUntil([] { return false; }, 1500);  // a tick, once a second
+  (void)Fetch(names[1]);
+  EXPECT_TRUE(InRam(names[1]));
+  EXPECT_TRUE(RunUntil([&] { return OnSsd(names[1]); }, 5000));
+}
+
 // Of the segments that go, what is pinned moves to where others make room.
 TEST_F(TierTest, PinnedFilesOutlastASmallerTier) {
   options_.ram.capacity_bytes = 64 << 20;

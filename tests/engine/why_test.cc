@@ -1,4 +1,4 @@
-// What a policy is told: of the reason for which an object would enter a tier, of pins, of priorities; and what those are told of plans that are tried beside it.
+// What a policy is told: of the reason for which an object would enter a tier, of pins, of priorities, of tiers and of epochs; and what those are told of plans that are tried beside it.
 #include <algorithm>
 
 #include "tests/engine/engine_fixture.h"
@@ -119,6 +119,36 @@ TEST_F(WhyTest, PrioritiesOfFilesThatAreKnown) {
   const double values[] = {.5, 1, 2};
   EXPECT_EQ(engine().Prioritize(unit(), paths, values), 2u);
   EXPECT_EQ(spy_.priorities, (std::map<std::uint32_t, double>{{Raw(ObjectOf(names[0])), .5}, {Raw(ObjectOf(names[2])), 2}}));
+}
+
+// As `config set` says it, or memory and disk do: the one that answers and its successor.
+TEST_F(WhyTest, OfTiersThatMayHoldAnotherNumberOfBytes) {
+  options_.ram.capacity_bytes = 48 << 20;
+  Start();
+  SpyPolicy next;
+  unit().policy.Begin(next.Instance());
+  engine().placement().SetRamCapacity(32 << 20);
+  engine().ssd()->SetCapacity(256 << 20);
+  EXPECT_TRUE(RunUntil([&] { return spy_.capacity_bytes[TIERD_TIER_RAM] == 32u << 20 && spy_.capacity_bytes[TIERD_TIER_SSD] == 256u << 20; }, 10'000));
+  EXPECT_TRUE(std::equal(next.capacity_bytes, next.capacity_bytes + TIERD_POLICY_TIERS, spy_.capacity_bytes));
+  EXPECT_EQ(engine().placement().told_capacity(TIERD_TIER_RAM), 32u << 20) << "what one that comes later begins with";
+  EXPECT_EQ(engine().placement().told_capacity(TIERD_TIER_SSD), 256u << 20);
+}
+
+TEST_F(WhyTest, OfEpochsThatHaveBegun) {
+  const auto names = MakeFiles(40, 1000);
+  Start();
+  std::vector<Answer> answers;
+  for (const std::string& name : names) answers.push_back(Fetch(name));
+  using Epochs = std::vector<std::pair<std::uint32_t, std::uint32_t>>;
+  for (std::uint32_t epoch = 0; epoch < 3; ++epoch) {
+    const Epochs before = spy_.epochs;
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      NoteRead(answers[i]);
+      EXPECT_TRUE(i >= 9 || spy_.epochs == before) << "a quarter of them has to be read again";
+    }
+  }
+  EXPECT_EQ(spy_.epochs, (Epochs{{TIERD_CONSUMER_ALL, 1}, {TIERD_CONSUMER_ALL, 2}}));
 }
 
 using TryTest = PlanTest;

@@ -8,6 +8,7 @@
 
 #include "policies/builtin.h"
 #include "policies/registry.h"
+#include "policies/sim/cache.h"
 #include "tests/policies/replay.h"
 
 namespace tierd::policies {
@@ -174,6 +175,32 @@ TEST(Epoch, UnreadObjectsTakeThePlaceOfReadOnes) {
   EXPECT_EQ(victims[0], 1u);
   policy.EpochBoundary(0, 1);
   EXPECT_EQ(policy.Victims(TIERD_TIER_RAM, 100, victims), 0u);
+}
+
+// Reads of the first `read` of 1,000 objects, half of those in RAM, in a fresh order each epoch; the host brings ahead, and says a quarter later than it was that an epoch began.
+double HitRateOfEpoch(std::uint32_t read, bool told) {
+  sim::CacheOptions options;
+  options.capacity_bytes[TIERD_TIER_RAM] = read / 2;
+  const std::vector<std::uint64_t> sizes(1000, 1);
+  Result<sim::Cache> cache = sim::Cache::Create(*EpochPolicy(), sizes, options);
+  EXPECT_TRUE(cache.ok());
+  Random random(3);
+  sim::CacheCounts cold;
+  for (std::uint32_t epoch = 0; epoch < 8; ++epoch) {
+    const std::vector<std::uint32_t> order = Permutation(read, random);
+    for (std::uint32_t i = 0; i < read; ++i) {
+      if (told && epoch > 0 && i == read / 4) cache->policy().EpochBoundary(TIERD_CONSUMER_ALL, epoch);
+      if (i % 10 == 0) cache->Bring(10);
+      cache->Read({&order[i], 1});
+    }
+    if (epoch == 0) cold = cache->counts();
+  }
+  return (cache->counts() - cold).hit_rate();
+}
+
+TEST(Epoch, AWordThatComesLateCostsNothingAndIsAllThatIsKnownOfAPart) {
+  EXPECT_EQ(HitRateOfEpoch(1000, true), HitRateOfEpoch(1000, false)) << "it has noticed by itself";
+  EXPECT_GT(HitRateOfEpoch(900, true), HitRateOfEpoch(900, false) + .1) << "not where others are never read";
 }
 
 }  // namespace

@@ -200,7 +200,9 @@ void Engine::OnAccess(const RingAccess& access, std::int64_t now_ns) {
   const std::uint32_t chunks = catalogue_->ChunkCount(record.file);
   if (const ObjectId first = chunks == 1 ? object : catalogue_->ObjectOf(record.file, 0); first != kNoObject) {
     ObjectRecord& of_file = catalogue_->object(first);
+    const std::uint64_t ended = unit.epochs.ended();
     unit.epochs.OnRead(of_file.epoch_mark, tier, {.chunk = record.bytes, .file = std::uint64_t{of_file.bytes} * chunks});
+    if (unit.epochs.ended() != ended) unit.policy.EpochBoundary(TIERD_CONSUMER_ALL, static_cast<std::uint32_t>(unit.epochs.ended()));
   }
   const AccessWatch::Read read{.key = file.key, .chunk = record.chunk, .bytes = record.bytes, .consumer = static_cast<std::uint32_t>(access.session), .time_ns = now_ns, .tier = tier};
   if (!Survives([&] { unit.watch->OnRead(read, unit.epochs); })) unit.watch->GiveUp();
@@ -259,7 +261,7 @@ void Engine::CountRingLost(std::uint64_t entries) {
 }
 
 AccessWatch::Tiers Engine::TiersForWatch() const {
-  return {.capacity_bytes = {placement_->ram_capacity(), ssd_ ? options_.ssd.capacity_bytes : 0}, .resident_bytes = placement_->ram_resident_bytes() + placement_->ssd_resident_bytes()};
+  return {.capacity_bytes = {placement_->ram_capacity(), ssd_ ? ssd_->status().configured_bytes : 0}, .resident_bytes = placement_->ram_resident_bytes() + placement_->ssd_resident_bytes()};
 }
 
 void Engine::OnSessionEnd(SessionId session) {

@@ -223,8 +223,7 @@ Result<policies::PolicyInstance> Engine::PreparePolicy(const std::string& name, 
   if (!ops.ok()) return ops.status();
   policies::PolicyInstance::Options options;
   options.seed = options_.policy_seed;
-  options.capacity_bytes[TIERD_TIER_RAM] = options_.ram.capacity_bytes;
-  options.capacity_bytes[TIERD_TIER_SSD] = ssd_ ? options_.ssd.capacity_bytes : 0;
+  for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) options.capacity_bytes[tier] = placement_->told_capacity(tier);
   options.parameters = parameters;
   return policies::PolicyInstance::Create(**ops, options);
 }

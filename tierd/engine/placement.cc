@@ -29,7 +29,7 @@ std::uint64_t SegmentBytesFor(const RamOptions& options) {
 Placement::Placement(const Parts& parts, const RamOptions& options)
     : catalogue_(parts.catalogue), ram_(parts.ram), segments_(parts.segments), sources_(parts.sources), workers_(parts.workers),
       clock_(parts.clock), counters_(parts.counters), options_(options), capacity_bytes_(options.capacity_bytes),
-      allowed_bytes_(options.capacity_bytes), shares_(sources_.size()) {
+      allowed_bytes_(options.capacity_bytes), told_capacity_{options.capacity_bytes, 0}, shares_(sources_.size()) {
   for (const auto& unit : sources_) by_use_.push_back(unit.get());
 }
 

@@ -55,7 +55,10 @@ class Placement final : public ssd::SsdOwner {
   Placement(const Parts& parts, const RamOptions& options);
 
   // The SSD tier comes later (it needs an SsdOwner to open) and may be absent.
-  void SetSsd(ssd::SsdTier* ssd) { ssd_ = ssd; }
+  void SetSsd(ssd::SsdTier* ssd) {
+    ssd_ = ssd;
+    told_capacity_[TIERD_TIER_SSD] = ssd_capacity();
+  }
 
   enum class Outcome : std::uint8_t {
     kGranted,
@@ -175,6 +178,8 @@ class Placement final : public ssd::SsdOwner {
   // `config set ram.capacity`.
   void SetRamCapacity(std::uint64_t bytes);
   std::uint64_t ram_capacity() const { return capacity_bytes_; }
+  // What policies go by: as much as the tier may hold, by configuration, memory and disk. Tick tells them when that has become another number.
+  std::uint64_t told_capacity(std::uint32_t tier) const { return told_capacity_[tier]; }
   // The first segment, before serving. Blocks.
   Status CreateFirstSegment();
 
@@ -210,6 +215,7 @@ class Placement final : public ssd::SsdOwner {
   void DropSsdFlag(ObjectId object);
   bool Backfill();
   void ApplyBudget(std::uint64_t bytes);
+  void TellCapacities();
   void GiveBack(ram::Segment segment);
   void LookAtMemory();
   void TakeMemoryLook();
@@ -228,6 +234,7 @@ class Placement final : public ssd::SsdOwner {
   ssd::SsdTier* ssd_ = nullptr;
   std::uint64_t capacity_bytes_;       // configured
   std::uint64_t allowed_bytes_;        // what the node's memory allows now; <= capacity_bytes_
+  std::uint64_t told_capacity_[TIERD_POLICY_TIERS];
   std::uint64_t catalogue_max_chunk_ = 4 << 20;
   abi::PageKind page_kind_ = abi::PageKind::k4KiB;
   std::string page_reason_;

@@ -235,6 +235,15 @@ void Placement::Tick() {
   }
   TakeMemoryLook();
   if (!looking_at_memory_ && clock_.MonotonicNs() >= next_look_ns_) LookAtMemory();
+  TellCapacities();
+}
+
+void Placement::TellCapacities() {
+  const std::uint64_t now[TIERD_POLICY_TIERS] = {ram_.budget(), ssd_capacity()};
+  for (std::uint32_t tier = 0; tier < TIERD_POLICY_TIERS; ++tier) {
+    if (std::exchange(told_capacity_[tier], now[tier]) == now[tier]) continue;
+    for (const auto& unit : sources_) unit->policy.SetCapacity(tier, now[tier]);
+  }
 }
 
 // While there is plenty, what was found is taken at the next tick: it need not wake the loop.

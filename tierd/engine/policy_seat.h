@@ -61,6 +61,14 @@ class PolicySeat {
     policy_->Removed(tier, id);
     if (next_) next_->Removed(tier, id);
   }
+  void SetCapacity(std::uint32_t tier, std::uint64_t bytes) {
+    policy_->SetCapacity(tier, bytes);
+    if (next_) next_->SetCapacity(tier, bytes);
+  }
+  void EpochBoundary(std::uint32_t consumer, std::uint32_t epoch) {
+    policy_->EpochBoundary(consumer, epoch);
+    if (next_) next_->EpochBoundary(consumer, epoch);
+  }
   // To the one that answers: its successor is told when it has taken over.
   void Plan(std::uint32_t consumer, std::uint32_t epoch, std::span<const std::uint32_t> ids, std::uint32_t first) {
     policy_->Plan(consumer, epoch, ids, first);
