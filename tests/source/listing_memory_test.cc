@@ -56,16 +56,27 @@ TEST(ListingMemory, ForgetStartsOver) {
   memory.Forget("d");
   memory.Forget("never seen");
   EXPECT_EQ(memory.directories(), 0u);
-  EXPECT_EQ(memory.names(), 0u);
+  EXPECT_EQ(memory.counted(), 0u);
   EXPECT_EQ(memory.Observe("d", {1}, 20 * kSecond), Verdict::kFresh);
 }
 
 TEST(ListingMemory, StaysWithinItsBound) {
-  ListingMemory memory(ListingMemoryOptions{.max_names = 100});
+  ListingMemory memory(ListingMemoryOptions{.max_names = 100 + 14 * ListingMemory::kNamesPerDirectory});
   for (int i = 0; i < 50; ++i) memory.Observe("d" + std::to_string(i), {1, 2, 3, 4, 5, 6, 7}, 0);
-  EXPECT_LE(memory.names(), 100u);
+  EXPECT_LE(memory.counted(), 100 + 14 * ListingMemory::kNamesPerDirectory);
   EXPECT_EQ(memory.directories(), 14u);
   EXPECT_EQ(memory.Observe("d49", {1, 2, 3, 4, 5, 6, 7}, 11 * kSecond), Verdict::kDurable);
+}
+
+// They are not free: a tree may have millions of them.
+TEST(ListingMemory, DirectoriesOfFewNamesAreForgottenToo) {
+  ListingMemory memory(ListingMemoryOptions{.max_names = 1000});
+  for (int i = 0; i < 5000; ++i) memory.Observe("empty/" + std::to_string(i), {}, 0);
+  EXPECT_LE(memory.directories(), 1000 / ListingMemory::kNamesPerDirectory);
+  EXPECT_EQ(memory.Observe("empty/4999", {}, 11 * kSecond), Verdict::kDurable) << "the last one";
+  EXPECT_EQ(memory.Observe("empty/0", {}, 11 * kSecond), Verdict::kFresh);
+  for (int i = 0; i < 5000; ++i) memory.Observe("one/" + std::to_string(i), {1}, 0);
+  EXPECT_LE(memory.directories(), 1000 / ListingMemory::kNamesPerDirectory);
 }
 
 TEST(ListingMemory, NamesHashApart) {

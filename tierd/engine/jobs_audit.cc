@@ -130,7 +130,7 @@ void Jobs::PumpWalk(const JobPtr& job) {
   }
   if (job->walks_under_way != 0 || !job->unplaced.empty()) return;
   for (const auto& [unit, path] : job->walked) {
-    if (job->status.error.empty()) unit->walked[path] = clock_.MonotonicNs();
+    if (job->status.error.empty()) unit->walked.Note(path, clock_.MonotonicNs());
   }
   End(job);
 }

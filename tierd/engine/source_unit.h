@@ -3,17 +3,18 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 #include "tierd/engine/access_watch.h"
 #include "tierd/engine/epoch_counter.h"
 #include "tierd/engine/options.h"
 #include "tierd/engine/policy_seat.h"
 #include "tierd/engine/service_pace.h"
+#include "tierd/engine/walked_trees.h"
 #include "tierd/engine/warmup.h"
 #include "tierd/source/listing_memory.h"
 #include "tierd/source/path_resolver.h"
@@ -44,14 +45,11 @@ struct SourceUnit {
   WarmupTrigger warmup;
   EpochCounter epochs;
   std::unique_ptr<AccessWatch> watch;
-  std::unordered_map<std::string, std::int64_t> walked;  // directory -> when a walk with stats of all of it ended (MonotonicNs)
+  WalkedTrees walked;  // MonotonicNs
   // Whether all of `path` was walked within the staleness bound.
   bool Walked(std::string_view path, std::int64_t now_ns) const {
-    for (std::string at(path);; at.resize(at.rfind('/') == std::string::npos ? 0 : at.rfind('/'))) {
-      const auto it = walked.find(at);
-      if (it != walked.end() && (options.staleness == abi::Staleness::kImmutable || now_ns - it->second < std::int64_t{options.ttl_ms} * 1'000'000)) return true;
-      if (at.empty()) return false;
-    }
+    const bool for_ever = options.staleness == abi::Staleness::kImmutable;
+    return walked.Covers(path, for_ever ? std::numeric_limits<std::int64_t>::min() : now_ns - std::int64_t{options.ttl_ms} * 1'000'000);
   }
 
   // What reads by clients have bought in refreshes ahead of the deadline, and when the last of them was (Refresher).

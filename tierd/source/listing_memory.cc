@@ -47,24 +47,28 @@ ListingVerdict ListingMemory::Observe(std::string_view directory, std::vector<st
   const auto found = known_.find(directory);
   if (found == known_.end()) {
     order_.push_front(Listing{std::string(directory), std::move(name_hashes), now_ns, {}, 0});
-    names_ += order_.front().names.size();
+    counted_ += CountOf(order_.front());
     known_.emplace(order_.front().directory, order_.begin());
     Trim();
     return ListingVerdict::kFresh;
   }
   order_.splice(order_.begin(), order_, found->second);
   Listing& listing = order_.front();
-  names_ -= listing.names.size() + listing.suspect.size();
+  counted_ -= CountOf(listing);
   const ListingVerdict verdict = Compare(listing, std::move(name_hashes), now_ns);
-  names_ += listing.names.size() + listing.suspect.size();
+  counted_ += CountOf(listing);
   Trim();
   return verdict;
 }
 
+std::size_t ListingMemory::CountOf(const Listing& listing) {
+  return listing.names.size() + listing.suspect.size() + kNamesPerDirectory + listing.directory.size() / sizeof(std::uint64_t);
+}
+
 void ListingMemory::Trim() {
-  while (names_ > options_.max_names && !order_.empty()) {
+  while (counted_ > options_.max_names && !order_.empty()) {
     const Listing& oldest = order_.back();
-    names_ -= oldest.names.size() + oldest.suspect.size();
+    counted_ -= CountOf(oldest);
     known_.erase(oldest.directory);
     order_.pop_back();
   }
@@ -74,7 +78,7 @@ void ListingMemory::Forget(std::string_view directory) {
   const auto found = known_.find(directory);
   if (found == known_.end()) return;
   const auto listing = found->second;
-  names_ -= listing->names.size() + listing->suspect.size();
+  counted_ -= CountOf(*listing);
   known_.erase(found);
   order_.erase(listing);
 }

@@ -22,11 +22,14 @@ enum class ListingVerdict : std::uint8_t {
 
 struct ListingMemoryOptions {
   std::int64_t confirm_after_ns = 10'000'000'000;
-  std::size_t max_names = 4'000'000;  // remembered over all directories, 8 bytes each; least recently seen directories are forgotten
+  // Remembered over all directories, 8 bytes each, and kNamesPerDirectory for each directory; least recently seen directories are forgotten.
+  std::size_t max_names = 4'000'000;
 };
 
 class ListingMemory {
  public:
+  static constexpr std::size_t kNamesPerDirectory = 40;  // as many take as much memory as a directory without names: some 300 bytes and its path
+
   explicit ListingMemory(const ListingMemoryOptions& options) : options_(options) {}
 
   // A complete, error-free listing of `directory` ended at `now_ns` (MonotonicNs). `name_hashes` made by HashName, in any order; a sorted million of them
@@ -37,7 +40,7 @@ class ListingMemory {
   void Forget(std::string_view directory);
   static std::uint64_t HashName(std::string_view name);
   std::size_t directories() const { return known_.size(); }
-  std::size_t names() const { return names_; }
+  std::size_t counted() const { return counted_; }  // against max_names
 
  private:
   struct Listing {
@@ -47,13 +50,14 @@ class ListingMemory {
     std::vector<std::uint64_t> suspect;  // sorted: the last listing that lost names
     std::int64_t suspect_since_ns = 0;
   };
+  static std::size_t CountOf(const Listing& listing);
   ListingVerdict Compare(Listing& listing, std::vector<std::uint64_t> names, std::int64_t now_ns);
   void Trim();
 
   ListingMemoryOptions options_;
   std::list<Listing> order_;  // most recently seen first
   std::unordered_map<std::string_view, std::list<Listing>::iterator> known_;  // keys point into order_
-  std::size_t names_ = 0;
+  std::size_t counted_ = 0;
 };
 
 }  // namespace tierd::source
