@@ -2,6 +2,10 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+
 #include "tests/engine/engine_fixture.h"
 
 namespace tierd::engine {
@@ -65,6 +69,68 @@ TEST_F(SweepTest, ReadersAreAnsweredWhileATreeIsEvicted) {
   ASSERT_TRUE(RunUntil([&] { return std::all_of(asked.begin(), asked.end(), [&](std::uint64_t id) { return answers().contains(id); }); }));
   for (const std::uint64_t id : asked) EXPECT_EQ(answers()[id].status(), abi::FetchStatus::kFrame);
   EXPECT_TRUE(InRam(cached)) << "not below the tree";
+}
+
+// A tree is evicted and another policy told of it, the source hangs, and many read: no handler of the loop does more than its share, and who reads what is cached is
+// answered at once. Told by what a handler does and by processor time, neither of which depends on what else the machine does.
+TEST_F(SweepTest, NoTurnIsLongWhileTheSourceHangsAndManyRead) {
+  constexpr std::uint32_t kSessions = 200;
+  constexpr std::uint64_t kMostTold = 16'384;  // of a policy's events in a handler
+  source_options().demand_timeout_ms = 300'000;
+  source_options().staleness = abi::Staleness::kImmutable;
+  const auto names = MakeFiles(20, 5000);
+  StartEngine();
+  KnowFiles();
+  for (std::size_t i = 0; i < 10; ++i) ASSERT_EQ(Fetch(names[i]).status(), abi::FetchStatus::kFrame);
+  source_io_.Hold(io::Step::kRead);
+  std::vector<std::uint64_t> hanging;
+  for (std::uint32_t session = 0; session < kSessions; ++session) hanging.push_back(Ask(names[10 + session % 10], abi::FetchOp::kChunk, 0, SessionId{session + 2}));
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting > 0; }));
+
+  static std::uint64_t told;
+  static const tierd_policy_ops* lru;
+  told = 0;
+  lru = *registry().Find("lru");
+  static tierd_policy_ops counting;
+  counting = *lru;
+  counting.object_known = [](void* self, const tierd_object* object) {
+    ++told;
+    lru->object_known(self, object);
+  };
+  auto policy = policies::PolicyInstance::Create(counting, {});
+  ASSERT_TRUE(policy.ok());
+  const auto processor_ns = [] {
+    timespec now{};
+    ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+  };
+  std::uint64_t most_told = 0;
+  std::int64_t longest_ns = 0;
+  const auto watch = [&](const auto& handler) {
+    const std::uint64_t told_before = told;
+    const std::int64_t begin_ns = processor_ns();
+    handler();
+    longest_ns = std::max(longest_ns, processor_ns() - begin_ns);
+    most_told = std::max(most_told, told - told_before);
+  };
+  bool ended = false;
+  watch([&] { engine().SwitchPolicy(unit(), std::move(policy).value(), "counting", ""); });
+  watch([&] { engine().Advise(unit(), abi::AdviseOp::kEvict, "tree", true, [&](int, std::uint64_t) { ended = true; }); });
+  std::size_t handlers = 0;
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!ended || unit().policy.changing()) {
+    ASSERT_LT(std::chrono::steady_clock::now(), patience);
+    for (std::uint32_t i = 0; i < 10; ++i) {
+      const std::uint64_t hit = Ask(names[i], abi::FetchOp::kChunk, 0, SessionId{i + 2});
+      EXPECT_EQ(answers()[hit].tier(), abi::Tier::kRam);
+    }
+    watch([&] { handlers += RunReady(1); });
+  }
+  EXPECT_GE(told, kFiles);
+  EXPECT_LE(most_told, kMostTold);
+  EXPECT_LT(longest_ns, std::int64_t{LoopLag::kLateNs});
+  std::printf("%zu handlers, of which one told %llu at most and one took %lld us\n", handlers, static_cast<unsigned long long>(most_told), static_cast<long long>(longest_ns / 1000));
+  EXPECT_TRUE(std::none_of(hanging.begin(), hanging.end(), [&](std::uint64_t id) { return answers().contains(id); })) << "the source still hangs";
 }
 
 TEST_F(SweepTest, AnInvalidationOfATreeHasTakenEffectWhenItIsDone) {
