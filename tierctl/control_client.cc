@@ -40,6 +40,7 @@ Answer Refused(const HttpReply& reply, const nlohmann::json& body) {
   for (const auto& line : ListOf(*error, "details")) {
     if (line.is_string()) answer.details.push_back(line.get<std::string>());
   }
+  answer.body = *error;
   return answer;
 }
 

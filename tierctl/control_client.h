@@ -14,7 +14,7 @@ enum ExitCode : int { kExitOk = 0, kExitError = 1, kExitPartial = 2, kExitUnreac
 // What came back: a body, or a failure.
 struct Answer {
   ExitCode exit = kExitOk;
-  nlohmann::json body;                // the object, when ok()
+  nlohmann::json body;                // the object; of a refusal, its "error"
   std::string text;                   // of GetText, when ok()
   unsigned http_status = 0;           // 0: nothing came back
   bool silent = false;                // with kExitUnreachable: somebody listens, and says nothing

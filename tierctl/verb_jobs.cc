@@ -1,5 +1,6 @@
 // jobs, wait, cancel, verify.
 #include "tierctl/job_watch.h"
+#include "tierctl/path_order.h"
 #include "tierctl/paths.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/units.h"
@@ -47,13 +48,6 @@ void AddJob(json& sum, json job) {
   }
 }
 
-// Why the first path that does not exist does not; "" if all do.
-std::string FirstAbsent(const Context& context) {
-  for (const std::string& given : context.command.paths)
-    if (const std::string absent = WhyAbsent(AbsolutePath(given, context.working_directory)); !absent.empty()) return absent;
-  return "";
-}
-
 }  // namespace
 
 int ListJobs(Context& context) {
@@ -90,23 +84,22 @@ int CancelJobs(Context& context) {
 }
 
 int Verify(Context& context) {
-  std::vector<json> batches = PathBatches(context.command.paths, context.working_directory);
-  if (batches.empty()) batches.emplace_back();
+  PathOrder order(context);
+  order.RefuseAbsent(PathOrder::Absent::kRefusedIfUnknown);
   json job;
   // One after the other: each looks at every record.
-  for (json& batch : batches) {
-    const json body = batch.is_null() ? json::object() : json{{"paths", std::move(batch)}};
-    const Answer started = context.client.Post("/v1/verify", body);
-    if (!started.ok()) {
-      // A slip of the pen is said before a state of the daemon that would pass.
-      if (const std::string absent = FirstAbsent(context); started.code == "conflict" && !absent.empty()) return context.output.Fail(kExitError, absent);
-      return context.output.Fail(started);
-    }
+  const auto verify = [&](const json& body) {
+    Answer started = context.client.Post("/v1/verify", body);
+    if (!started.ok()) return started;
     std::vector<json> ended;
-    const Answer watched = WatchJobs(context.client, context.output, {NumberOf(started.body, "job")}, &ended);
-    if (!watched.ok()) return context.output.Fail(watched);
-    AddJob(job, std::move(ended.front()));
-  }
+    Answer watched = WatchJobs(context.client, context.output, {NumberOf(started.body, "job")}, &ended);
+    if (watched.ok()) AddJob(job, std::move(ended.front()));
+    return watched;
+  };
+  const Answer verified = context.command.paths.empty() ? verify(json::object())
+                                                        : order.Send(kBatchPaths, [&](const json& paths, std::span<const std::size_t>) { return verify({{"paths", paths}}); });
+  if (!verified.ok()) return context.output.Fail(verified);
+  if (job.is_null()) return order.ExitCode(false);
   const std::uint64_t bad = NumberOf(job, "files_failed");
   if (context.output.json()) {
     context.output.PrintJson(job);
@@ -114,11 +107,8 @@ int Verify(Context& context) {
     context.output.Print(Plural(NumberOf(job, "files_verified"), "record") + " good, " + HumanSize(NumberOf(job, "bytes_verified")) + "; " + std::to_string(bad) + " bad\n");
   }
   if (bad != 0) return context.output.Fail(kExitPartial, "bad records were dropped: their next read goes to the source; is the disk failing? (tierctl status, dmesg)");
-  if (bad == 0 && NumberOf(job, "files_verified") == 0) {
-    if (const std::string absent = FirstAbsent(context); !absent.empty()) return context.output.Fail(kExitError, absent);
-  }
   if (TextOf(job, "state") != "done") return context.output.Fail(kExitPartial, "not everything was checked: " + TextOf(job, "state") + (TextOf(job, "error").empty() ? "" : ": " + TextOf(job, "error")));
-  return kExitOk;
+  return order.ExitCode(true);
 }
 
 }  // namespace tierctl

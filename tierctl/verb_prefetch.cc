@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "tierctl/job_watch.h"
+#include "tierctl/path_order.h"
 #include "tierctl/paths.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/units.h"
@@ -22,15 +23,17 @@ using nlohmann::json;
 // Jobs of one call that run at a time: enough to keep the daemon busy, few enough to leave room for others.
 constexpr std::size_t kJobsAtATime = 8;
 
-tierd::Status ReadList(const Command& command, std::vector<std::string>* paths) {
+tierd::Status ReadList(const Command& command, PathOrder* order) {
   std::ifstream file;
   if (command.list_file != "-") {
     file.open(command.list_file, std::ios::binary);
     if (!file) return tierd::Status(tierd::Code::kNotFound, command.list_file + ": " + std::strerror(errno));
   }
   std::istream& in = command.list_file == "-" ? std::cin : file;
+  std::size_t number = 0;
   for (std::string line; std::getline(in, line, command.null_separated ? '\0' : '\n');) {
-    if (!line.empty()) paths->push_back(line);
+    ++number;
+    if (!line.empty()) order->Add(line, number);
   }
   if (in.bad()) return tierd::Status(tierd::Code::kIo, command.list_file + ": cannot be read to its end");
   return tierd::Status::Ok();
@@ -89,36 +92,41 @@ int Report(Context& context, const std::vector<json>& jobs, double elapsed_s) {
 }  // namespace
 
 int Prefetch(Context& context) {
-  std::vector<std::string> paths = context.command.paths;
+  PathOrder order(context);
+  // Those of a list may be a million, each a request to the source: the job finds out.
+  order.RefuseAbsent(PathOrder::Absent::kRefused);
   if (!context.command.list_file.empty()) {
-    if (tierd::Status status = ReadList(context.command, &paths); !status.ok()) return context.output.Fail(kExitError, status.message());
+    if (tierd::Status status = ReadList(context.command, &order); !status.ok()) return context.output.Fail(kExitError, status.message());
   }
   const auto begin = std::chrono::steady_clock::now();
   std::vector<std::uint64_t> ids;
   std::vector<json> jobs;
-  for (const json& batch : PathBatches(paths, context.working_directory)) {
+  const Answer sent = order.Send(kBatchPaths, [&](const json& paths, std::span<const std::size_t>) {
     if (context.command.wait && ids.size() >= jobs.size() + kJobsAtATime) {
       std::vector<json> ended;
-      const Answer watched = WatchJobs(context.client, context.output, {ids[jobs.size()]}, &ended);
-      if (!watched.ok()) return context.output.Fail(watched);
+      Answer watched = WatchJobs(context.client, context.output, {ids[jobs.size()]}, &ended);
+      if (!watched.ok()) return watched;
       jobs.push_back(std::move(ended.front()));
     }
-    const Answer started = StartJob(context, batch);
-    if (!started.ok()) return context.output.Fail(started);
-    ids.push_back(NumberOf(started.body, "job"));
-  }
+    Answer started = StartJob(context, paths);
+    if (started.ok()) ids.push_back(NumberOf(started.body, "job"));
+    return started;
+  });
+  if (!sent.ok()) return context.output.Fail(sent);
+  if (ids.empty() && order.refused()) return order.ExitCode(false);
   if (!context.command.wait) {
     if (context.output.json()) context.output.PrintJson({{"jobs", ids}});
     for (const std::uint64_t id : ids) {
       if (!context.output.json()) context.output.Print("job " + std::to_string(id) + "\n");
     }
-    return kExitOk;
+    return order.ExitCode(true);
   }
   std::vector<json> rest;
   const Answer watched = WatchJobs(context.client, context.output, {ids.begin() + static_cast<std::ptrdiff_t>(jobs.size()), ids.end()}, &rest);
   if (!watched.ok()) return context.output.Fail(watched);
   for (json& job : rest) jobs.push_back(std::move(job));
-  return Report(context, jobs, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  const int reported = Report(context, jobs, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  return reported != kExitOk ? reported : order.ExitCode(true);
 }
 
 }  // namespace tierctl

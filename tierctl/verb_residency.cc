@@ -1,4 +1,5 @@
 // evict, pin, unpin: orders about known files.
+#include "tierctl/path_order.h"
 #include "tierctl/paths.h"
 #include "tierctl/verbs.h"
 
@@ -10,28 +11,37 @@ using nlohmann::json;
 // All of a request is done before it is answered.
 constexpr std::size_t kOrderPaths = 1000;
 
-int Order(Context& context, const std::string& end_point, const char* done, const json& more) {
+// `if_none`: what is wrong with a path at which there is something and of which no file is known; "" if that is right.
+int Order(Context& context, const std::string& end_point, const char* done, const json& more, const std::string& if_none = "") {
+  PathOrder order(context);
   std::uint64_t files = 0;
-  const auto& paths = context.command.paths;
-  for (json& batch : PathBatches(paths, context.working_directory, kOrderPaths)) {
+  bool in_part = false;
+  const Answer sent = order.Send(kOrderPaths, [&](const json& paths, std::span<const std::size_t> indices) {
     json body = more;
-    body["paths"] = std::move(batch);
-    const Answer answer = context.client.Post(end_point, body);
-    if (!answer.ok()) return context.output.Fail(answer);
+    body["paths"] = paths;
+    Answer answer = context.client.Post(end_point, body);
+    if (!answer.ok()) return answer;
     files += NumberOf(answer.body, "files");
-  }
+    const json& unknown = ListOf(answer.body, "unknown");
+    in_part = in_part || unknown.size() < indices.size();
+    for (const json& position : unknown) {
+      if (!position.is_number_unsigned() || position.get<std::size_t>() >= indices.size()) continue;
+      const std::size_t index = indices[position.get<std::size_t>()];
+      // What is gone at the source and known is a file like others; of what is not known there is nothing to be done: a slip of the pen?
+      const std::string absent = WhyAbsent(order.Path(index));
+      if (!absent.empty()) order.Refuse(index, absent);
+      else if (!if_none.empty()) order.Refuse(index, order.Path(index) + ": " + if_none);
+    }
+    return answer;
+  });
+  if (!sent.ok()) return context.output.Fail(sent);
   if (context.output.json()) {
     context.output.PrintJson({{"files", files}});
-  } else {
+  } else if (in_part || !order.refused()) {
     context.output.Print(std::string(done) + " " + Plural(files, "file") + "\n");
   }
-  // Some path concerned no file: was it a slip of the pen?
-  int exit_code = kExitOk;
-  for (std::size_t i = 0; i < paths.size() && files < paths.size(); ++i) {
-    if (const std::string absent = WhyAbsent(AbsolutePath(paths[i], context.working_directory)); !absent.empty()) exit_code = context.output.Fail(kExitError, absent);
-  }
-  if (files == 0 && exit_code == kExitOk) context.output.Message("nothing is known there; tierctl ls shows what is");
-  return exit_code;
+  if (files == 0 && !order.refused()) context.output.Message("nothing is known there; tierctl ls shows what is");
+  return order.ExitCode(in_part);
 }
 
 }  // namespace
@@ -41,7 +51,9 @@ int Evict(Context& context) {
   return Order(context, "/v1/evict", invalidate ? "invalidated" : "evicted", {{"invalidate", invalidate}});
 }
 
-int Pin(Context& context) { return Order(context, "/v1/pin", "pinned", json::object()); }
+int Pin(Context& context) {
+  return Order(context, "/v1/pin", "pinned", json::object(), "no file is known there yet; tierctl prefetch --pin brings and pins what is there");
+}
 
 int Unpin(Context& context) { return Order(context, "/v1/unpin", "unpinned", json::object()); }
 

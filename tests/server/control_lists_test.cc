@@ -50,10 +50,16 @@ TEST_F(Lists, EachOfThemIsServed) {
   EXPECT_EQ(AskLong("/v1/evict", Body()).status, 200u);
 }
 
+TEST_F(Lists, WhatMeetsNothingIsSaid) {
+  const std::string none = ", \"" + daemon.data() + "/b/none\"";
+  for (const char* end_point : {"/v1/pin", "/v1/unpin", "/v1/evict"}) EXPECT_EQ(AskLong(end_point, Body(none)).body["unknown"], nlohmann::json::array({kPaths})) << end_point;
+}
+
 TEST_F(Lists, WhatIsWrongInThemIsSaid) {
   const Said outside = AskLong("/v1/pin", Body(", \"/elsewhere\""));
   EXPECT_EQ(outside.status, 404u);
   EXPECT_EQ(outside.body["error"]["code"], "outside");
+  EXPECT_EQ(outside.body["error"]["outside"], nlohmann::json::array({kPaths}));
   EXPECT_EQ(AskLong("/v1/pin", Body(", 7")).status, 400u);
   EXPECT_EQ(AskLong("/v1/pin", Body("", ", \"depth\": 1")).body["error"]["message"], "unknown member \"depth\"");
   EXPECT_EQ(AskLong("/v1/pin", Body() + "}").status, 400u);

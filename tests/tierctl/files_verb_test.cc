@@ -155,9 +155,33 @@ TEST(ResidencyVerbs, NothingThereIsSaid) {
   const Ran ran = RunTierctl({"--socket", fake.socket(), "evict", "/usr"});
   EXPECT_EQ(ran.exit_code, 0);
   EXPECT_EQ(ran.err, "tierctl: nothing is known there; tierctl ls shows what is\n");
-  const Ran slip = RunTierctl({"--socket", fake.socket(), "evict", "/usr", "/none/such"});
+  FakeControl unknown;
+  unknown.Reply("POST /v1/evict", {{"files", 0}, {"unknown", {0, 1}}});
+  const Ran slip = RunTierctl({"--socket", unknown.socket(), "evict", "/usr", "/none/such"});
   EXPECT_EQ(slip.exit_code, 1);
+  EXPECT_EQ(slip.out, "");
   EXPECT_EQ(slip.err, "tierctl: /none/such: No such file or directory\n");
+}
+
+TEST(ResidencyVerbs, ASlipBesideRightPathsIsSaid) {
+  FakeControl fake;
+  fake.Reply("POST /v1/evict", {{"files", 9}, {"unknown", {1}}});
+  const Ran slip = RunTierctl({"--socket", fake.socket(), "evict", "/usr", "/none/such", "/tmp"});
+  EXPECT_EQ(slip.exit_code, 2);
+  EXPECT_EQ(slip.out, "evicted 9 files\n");
+  EXPECT_EQ(slip.err, "tierctl: /none/such: No such file or directory\n");
+}
+
+// The others are asked for again, without it.
+TEST(ResidencyVerbs, APathBelowNoSourceIsTakenOut) {
+  FakeControl fake;
+  fake.ReplyText("POST /v1/pin", json({{"error", {{"code", "outside"}, {"message", "/usr is below no source"}, {"outside", {1}}}}}).dump(), 404);
+  fake.Reply("POST /v1/pin", {{"files", 2}});
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "pin", "/d/a", "/usr", "/d/b"});
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_EQ(ran.out, "pinned 2 files\n");
+  EXPECT_EQ(ran.err, "tierctl: /usr is below no source\n");
+  EXPECT_EQ(fake.Requests()[1].body, json({{"paths", {"/d/a", "/d/b"}}}));
 }
 
 }  // namespace

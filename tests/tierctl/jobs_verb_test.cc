@@ -17,10 +17,10 @@ using ::testing::HasSubstr;
 TEST(PrefetchVerb, StartsAndLeaves) {
   FakeControl fake;
   fake.Reply("POST /v1/prefetch", {{"job", 7}}, 202);
-  const Ran ran = RunTierctl({"--socket", fake.socket(), "prefetch", "--tier", "ssd", "--pin", "--no-evict", "/d/a"});
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "prefetch", "--tier", "ssd", "--pin", "--no-evict", "/usr"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_EQ(ran.out, "job 7\n");
-  EXPECT_EQ(fake.Requests().at(0).body, json({{"paths", json::array({"/d/a"})}, {"tier", "ssd"}, {"pin", true}, {"evict", false}}));
+  EXPECT_EQ(fake.Requests().at(0).body, json({{"paths", json::array({"/usr"})}, {"tier", "ssd"}, {"pin", true}, {"evict", false}}));
   EXPECT_EQ(json::parse(RunTierctl({"--socket", fake.socket(), "warmup", "/d", "--json"}).out), json({{"jobs", {7}}}));
 }
 
@@ -67,9 +67,9 @@ TEST(PrefetchVerb, ListsComeFromFilesAndStdin) {
   const std::string list = fake.directory() + "/list";
   std::ofstream(list) << "/d/a\n\n/d/b c\n";
   EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "prefetch", "-f", list}).exit_code, 0);
-  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "prefetch", "-0", "-f", "-", "/first"}, {}, std::string("/d/x\ny\0/d/z", 11)).exit_code, 0);
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "prefetch", "-0", "-f", "-", "/usr"}, {}, std::string("/d/x\ny\0/d/z", 11)).exit_code, 0);
   EXPECT_EQ(fake.Requests()[0].body["paths"], json({"/d/a", "/d/b c"}));
-  EXPECT_EQ(fake.Requests()[1].body["paths"], json({"/first", "/d/x\ny", "/d/z"}));
+  EXPECT_EQ(fake.Requests()[1].body["paths"], json({"/usr", "/d/x\ny", "/d/z"}));
   const Ran missing = RunTierctl({"--socket", fake.socket(), "prefetch", "-f", fake.directory() + "/none"});
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_EQ(missing.err, "tierctl: " + fake.directory() + "/none: No such file or directory\n");
@@ -174,14 +174,15 @@ TEST(VerifyVerb, GoodAndBadRecords) {
   FakeControl failing;
   failing.Reply("POST /v1/verify", {{"job", 4}}, 202);
   failing.Reply("GET /v1/jobs/4", JobJson(4, "verify", "partial", {{"files_failed", 2}, {"files_verified", 8}}));
-  const Ran bad = RunTierctl({"--socket", failing.socket(), "verify", "/d"});
+  const Ran bad = RunTierctl({"--socket", failing.socket(), "verify", "/usr"});
   EXPECT_EQ(bad.exit_code, 2);
   EXPECT_EQ(bad.out, "8 records good, 1000 B; 2 bad\n");
   EXPECT_THAT(bad.err, HasSubstr("bad records were dropped"));
-  EXPECT_EQ(failing.Requests()[0].body, json({{"paths", json::array({"/d"})}}));
+  EXPECT_EQ(failing.Requests()[0].body, json({{"paths", json::array({"/usr"})}}));
 
   FakeControl recovering;
   recovering.ReplyError("POST /v1/verify", 409, "conflict", "the SSD index is still being read");
+  recovering.Reply("GET /v1/du", {{"files", 0}});
   EXPECT_EQ(RunTierctl({"--socket", recovering.socket(), "verify", "/nowhere/x"}).err, "tierctl: /nowhere/x: No such file or directory\n");
   EXPECT_EQ(RunTierctl({"--socket", recovering.socket(), "verify", "/tmp"}).err, "tierctl: the SSD index is still being read\n");
 

@@ -11,6 +11,9 @@ namespace tierd::server {
 namespace {
 constexpr std::size_t kMaxPaths = 10'000;
 constexpr const char* kNoArray = "\"paths\" must be a non-empty array";
+constexpr unsigned kOutside = 404;
+
+std::string OutsideText(const std::string& normal) { return normal + " is below no source"; }
 }  // namespace
 
 ControlApi::Body ControlApi::ReadBody(std::string_view text, const std::vector<std::string_view>& members) const {
@@ -43,7 +46,7 @@ bool ControlApi::PlaceOf(const std::string& path, Place* place, Response* error)
   }
   place->unit = engine_.Locate(*normal, &place->relative);
   if (place->unit == nullptr) {
-    *error = JsonError(404, "outside", *normal + " is below no source");
+    *error = JsonError(kOutside, "outside", OutsideText(*normal));
     return false;
   }
   place->absolute = *normal;
@@ -58,14 +61,24 @@ bool ControlApi::ReadPaths(const Json& paths, std::vector<engine::Jobs::Item>* p
   if (!paths.is_array()) return refuse(JsonError(400, "bad_request", kNoArray));
   if (paths.size() > kMaxPaths) return refuse(JsonError(413, "too_large", "more than 10,000 paths"));
   places->reserve(paths.size());
-  for (const Json& element : paths) {
-    const auto path = TakePath(element);
+  Json outside = Json::array();
+  std::string first_outside;
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const auto path = TakePath(paths[i]);
     if (!path) return refuse(JsonError(400, "bad_request", "an element of \"paths\" is neither a string nor {\"b64\": ...}"));
     Place place;
-    if (!PlaceOf(*path, &place, error)) return false;
-    places->push_back({place.unit, std::move(place.relative)});
+    Response wrong;
+    if (PlaceOf(*path, &place, &wrong)) {
+      places->push_back({place.unit, std::move(place.relative)});
+    } else if (wrong.status == kOutside) {
+      if (outside.empty()) first_outside = OutsideText(*NormalPath(*path));
+      outside.push_back(i);
+    } else {
+      return refuse(std::move(wrong));
+    }
   }
-  return true;
+  if (outside.empty()) return true;
+  return refuse(Ok({{"error", {{"code", "outside"}, {"message", first_outside}, {"outside", std::move(outside)}}}}, kOutside));
 }
 
 std::optional<ControlApi::Response> ControlApi::LackOfPaths(const Body& body) {

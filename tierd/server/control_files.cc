@@ -230,31 +230,44 @@ void ControlApi::GiveBack(Answer answer) {
 }
 
 struct ControlApi::Tally {
-  std::size_t left = 0;
+  Tally(std::size_t pieces, Answer the_answer) : left(pieces), answer(std::move(the_answer)) {}
+  std::size_t left;
+  std::size_t begun = 0;             // pieces, in the order of the request
   std::uint64_t files = 0;
+  std::vector<std::size_t> unknown;  // pieces that have met nothing known
   bool complete = true;
   Answer answer;
-  void End(bool piece_complete, std::uint64_t piece_files) {
+  void End(std::size_t piece, bool piece_complete, std::uint64_t known) {
     complete &= piece_complete;
-    files += piece_files;
-    if (--left == 0) answer(complete ? Ok({{"files", files}}) : Busy());
+    if (known == 0) unknown.push_back(piece);
+    if (--left != 0) return;
+    if (!complete) return answer(Busy());
+    Json body{{"files", files}};
+    std::sort(unknown.begin(), unknown.end());
+    if (!unknown.empty()) body["unknown"] = unknown;
+    answer(Ok(body));
   }
 };
 
 void ControlApi::EvictOne(const engine::Jobs::Item& place, bool invalidate, const std::shared_ptr<Tally>& tally) {
+  const std::size_t piece = tally->begun++;
+  const auto end = [tally, piece](bool complete, std::uint64_t known) {
+    tally->files += known;
+    tally->End(piece, complete, known);
+  };
   engine::Engine::AdviceReach reach(true);
   reach.resolve = true;
   if (!invalidate) {
-    engine_.Advise(*place.unit, abi::AdviseOp::kEvict, place.path, reach, [tally](int failed, std::uint64_t files) { tally->End(failed == 0, files); });
+    engine_.Advise(*place.unit, abi::AdviseOp::kEvict, place.path, reach, [end](int failed, std::uint64_t files) { end(failed == 0, files); });
     return;
   }
   // Generations are kept per dataset: one that loses a file to `invalidate` loses all records of earlier lives. When no frame with the old bytes is left,
   // so that none of them is written to the SSD under the new generation (HAZARDS 2.16).
-  engine_.Advise(*place.unit, abi::AdviseOp::kInvalidate, place.path, reach, [this, tally, unit = place.unit](int failed, std::uint64_t files) {
+  engine_.Advise(*place.unit, abi::AdviseOp::kInvalidate, place.path, reach, [this, end, unit = place.unit](int failed, std::uint64_t files) {
     const bool asked = engine::Survives([&] {
-      engine_.VoidRecords(*unit, [tally, failed, files](bool durable) { tally->End(failed == 0 && durable, files); });
+      engine_.VoidRecords(*unit, [end, failed, files](bool durable) { end(failed == 0 && durable, files); });
     });
-    if (!asked) tally->End(false, files);
+    if (!asked) end(false, files);
   });
 }
 
@@ -262,16 +275,16 @@ void ControlApi::Evict(Body body, Answer answer) {
   if (auto lack = LackOfPaths(body)) return answer(*std::move(lack));
   if (body.members.contains("invalidate") && !body.members["invalidate"].is_boolean()) return answer(JsonError(400, "bad_request", "\"invalidate\" must be true or false"));
   const bool invalidate = body.members.value("invalidate", false);
-  auto tally = std::make_shared<Tally>(Tally{body.places.size(), 0, true, std::move(answer)});  // shared by all of them
+  auto tally = std::make_shared<Tally>(body.places.size(), std::move(answer));  // shared by all of them
   InSlices(std::move(body.places), [this, invalidate, tally](const engine::Jobs::Item& place) {
     // Without memory for this one the others are answered for all the same.
-    if (!engine::Survives([&] { EvictOne(place, invalidate, tally); })) tally->End(false, 0);
+    if (!engine::Survives([&] { EvictOne(place, invalidate, tally); })) tally->End(0, false, 0);
   });
 }
 
 void ControlApi::Pin(Body body, bool pin, Answer answer) {
   if (auto lack = LackOfPaths(body)) return answer(*std::move(lack));
-  auto tally = std::make_shared<Tally>(Tally{body.places.size(), 0, true, std::move(answer)});  // shared by all of them
+  auto tally = std::make_shared<Tally>(body.places.size(), std::move(answer));  // shared by all of them
   InSlices(std::move(body.places), [this, pin, tally](const engine::Jobs::Item& place) {
     engine_.Sweep({.unit = place.unit,
                    .path = place.path,
@@ -281,7 +294,10 @@ void ControlApi::Pin(Body body, bool pin, Answer answer) {
                      engine_.placement().SetPinned(file, pin);
                      return true;
                    },
-                   .done = [tally](bool complete, std::uint64_t files) { tally->End(complete, files); }});
+                   .done = [tally, piece = tally->begun++](bool complete, std::uint64_t files) {
+                     tally->files += files;
+                     tally->End(piece, complete, files);
+                   }});
   });
 }
 

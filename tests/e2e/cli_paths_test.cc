@@ -1,0 +1,110 @@
+// What verbs say of the paths they are given: a wrong one is named and the others are done.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/e2e/cli_fixture.h"
+
+namespace tierd::e2e {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using tierctl::Ran;
+
+class CliPathsTest : public CliTest {
+ protected:
+  using Arguments = std::vector<std::string>;
+  // The verbs that take several paths and give an order about them.
+  static std::vector<Arguments> Orders() { return {{"evict"}, {"evict", "--invalidate"}, {"pin"}, {"unpin"}, {"verify"}, {"prefetch"}, {"prefetch", "--wait"}}; }
+  Ran CtlWith(Arguments verb, const Arguments& paths) const {
+    verb.insert(verb.end(), paths.begin(), paths.end());
+    return Ctl(verb);
+  }
+  static std::string Gone(const std::string& path) { return "tierctl: " + path + ": No such file or directory\n"; }
+  // `verify` waits for nobody.
+  void AwaitRecovery() const {
+    EXPECT_TRUE(Eventually(10'000, [&] { return Ctl({"status", "--json"}).out.find("\"recovering\"") == std::string::npos; }));
+  }
+  const std::string outside_ = scratch.path() + "/outside", slip_ = source + "/slip";
+};
+
+TEST_F(CliPathsTest, AWrongPathIsNamedAndTheOthersAreDone) {
+  MakeFiles(6);
+  Write(outside_, "x");
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  AwaitRecovery();
+  for (const Arguments& verb : Orders()) {
+    const std::string name = ::testing::PrintToString(verb);
+    ASSERT_EQ(Ctl({"prefetch", "--wait", source}).exit_code, 0);
+    const Ran all_right = CtlWith(verb, {Path(0), Path(1)});
+    EXPECT_EQ(all_right.exit_code, 0) << name << all_right.err;
+    EXPECT_EQ(all_right.err, "") << name;
+    ASSERT_EQ(Ctl({"prefetch", "--wait", source}).exit_code, 0);
+    const Ran slip = CtlWith(verb, {Path(0), slip_});
+    EXPECT_EQ(slip.exit_code, 2) << name;
+    EXPECT_EQ(slip.err, Gone(slip_)) << name;
+    EXPECT_NE(slip.out, "") << name;
+    const Ran both = CtlWith(verb, {Path(1), slip_, outside_, Path(2)});
+    EXPECT_EQ(both.exit_code, 2) << name;
+    EXPECT_THAT(both.err, HasSubstr(Gone(slip_))) << name;
+    EXPECT_THAT(both.err, HasSubstr("tierctl: " + outside_ + " is below no source\n")) << name;
+    EXPECT_EQ(std::count(both.err.begin(), both.err.end(), '\n'), 2) << name << both.err;
+    EXPECT_NE(both.out, "") << name;
+    const Ran none = CtlWith(verb, {outside_, slip_});
+    EXPECT_EQ(none.exit_code, 1) << name;
+    EXPECT_EQ(none.out, "") << name;
+    EXPECT_EQ(std::count(none.err.begin(), none.err.end(), '\n'), 2) << name << none.err;
+  }
+  ASSERT_EQ(Ctl({"prefetch", "--wait", source}).exit_code, 0);
+  EXPECT_EQ(Ctl({"evict", slip_, Path(1)}).out, "evicted 1 file\n");
+  EXPECT_EQ(Du(Path(1))["ram_bytes"], 0);
+}
+
+// It is no slip to drop what one has deleted.
+TEST_F(CliPathsTest, WhatIsGoneAtTheSourceAndKnownIsRight) {
+  MakeFiles(6);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  AwaitRecovery();
+  ASSERT_EQ(Ctl({"prefetch", "--wait", source}).exit_code, 0);
+  std::filesystem::remove(Path(0));
+  std::filesystem::remove_all(source + "/dir1");
+  for (const Arguments& verb : std::vector<Arguments>{{"verify"}, {"pin"}, {"unpin"}, {"evict"}, {"evict", "--invalidate"}}) {
+    const Ran ran = CtlWith(verb, {Path(0), source + "/dir1"});
+    EXPECT_EQ(ran.exit_code, 0) << verb.back() << ran.err;
+    EXPECT_EQ(ran.err, "") << verb.back();
+  }
+}
+
+TEST_F(CliPathsTest, ALineOfAListIsNamed) {
+  MakeFiles(6);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  const std::string list = scratch.path() + "/list";
+  Write(list, Path(0) + "\n\n" + outside_ + "\n" + Path(1) + "\n");
+  const Ran ran = Ctl({"prefetch", "--wait", "-f", list, Path(2)});
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_EQ(ran.err, "tierctl: " + list + ":3: " + outside_ + " is below no source\n");
+  EXPECT_THAT(ran.out, StartsWith("verified 3 of 3 files"));
+  const Ran none = Ctl({"prefetch", "-f", "-"}, outside_ + "\n");
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_EQ(none.err, "tierctl: stdin:1: " + outside_ + " is below no source\n");
+}
+
+TEST_F(CliPathsTest, PinSaysWhatItDoesNotKnow) {
+  MakeFiles(3);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  const std::string says = ": no file is known there yet; tierctl prefetch --pin brings and pins what is there\n";
+  const Ran none = Ctl({"pin", source + "/dir0"});
+  EXPECT_EQ(none.exit_code, 1);
+  EXPECT_EQ(none.out, "");
+  EXPECT_EQ(none.err, "tierctl: " + source + "/dir0" + says);
+  ASSERT_EQ(Ctl({"prefetch", "--wait", source + "/dir1"}).exit_code, 0);
+  const Ran part = Ctl({"pin", source + "/dir0", source + "/dir1"});
+  EXPECT_EQ(part.exit_code, 2);
+  EXPECT_EQ(part.out, "pinned 1 file\n");
+  EXPECT_EQ(part.err, "tierctl: " + source + "/dir0" + says);
+}
+
+}  // namespace
+}  // namespace tierd::e2e
