@@ -1,10 +1,11 @@
-// What verbs say of the paths they are given: a wrong one is named and the others are done.
+// What verbs say of the paths they are given: a wrong one is named and the others are done, and what is missing from a listing is missed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "tests/e2e/cli_fixture.h"
+#include "tests/pfs_sim/rig.h"
 
 namespace tierd::e2e {
 namespace {
@@ -104,6 +105,37 @@ TEST_F(CliPathsTest, PinSaysWhatItDoesNotKnow) {
   EXPECT_EQ(part.exit_code, 2);
   EXPECT_EQ(part.out, "pinned 1 file\n");
   EXPECT_EQ(part.err, "tierctl: " + source + "/dir0" + says);
+}
+
+// A part of the source is down: the second look is shown no more than the first one (HAZARDS 2.15).
+TEST_F(CliPathsTest, APrefetchMissesWhatIsKnownAndNotListed) {
+  std::string why;
+  auto rig = pfs_sim::Rig::Start({.latency_us = 0}, &why);
+  if (rig == nullptr) GTEST_SKIP() << why;
+  source = rig->backing();
+  MakeFiles(30);
+  source = rig->mount();
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  ASSERT_EQ(Du(source)["files"], 30);
+  rig->Control("hide path=dir0/f*");
+  const Ran hidden = Ctl({"prefetch", "--wait", source});
+  EXPECT_EQ(hidden.exit_code, 2) << hidden.out;
+  EXPECT_THAT(hidden.out, StartsWith("verified 20 of 30 files"));
+  EXPECT_THAT(hidden.err, HasSubstr("was there and is not listed now"));
+  EXPECT_EQ(Ctl({"prefetch", "--wait", source + "/dir1"}).exit_code, 0) << "nothing is missing there";
+  rig->Control("hide clear");
+  EXPECT_TRUE(Eventually(10'000, [&] { return Ctl({"prefetch", "--wait", source}).exit_code == 0; }));
+  // What was deleted looks the same, until somebody says so.
+  std::filesystem::remove(Path(0));
+  const Ran deleted = Ctl({"prefetch", "--wait", source});
+  EXPECT_EQ(deleted.exit_code, 2);
+  EXPECT_THAT(deleted.out, StartsWith("verified 29 of 30 files"));
+  EXPECT_THAT(deleted.err, HasSubstr(Path(0) + " was there and is not listed now"));
+  EXPECT_EQ(Ctl({"evict", "--invalidate", Path(0)}).exit_code, 0);
+  const Ran told = Ctl({"prefetch", "--wait", source});
+  EXPECT_EQ(told.exit_code, 0) << told.err;
+  EXPECT_THAT(told.out, StartsWith("verified 29 of 29 files"));
+  EXPECT_EQ(daemon.Stop(), 0);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Requests with thousands of paths: a worker reads the body, and the loop goes through the list in slices, so that others get their turns between (HAZARDS 5).
+#include <fstream>
 #include <string>
 #include <vector>
 
@@ -87,7 +88,11 @@ TEST_F(Lists, ASliceEndsAfterHalfAMillisecond) {
 // 256 walks begin in a turn: a job of so many paths needs several, and counts each of them.
 TEST_F(Lists, AJobBeginsItsWalksInSeveralTurns) {
   std::string list = "{\"paths\": [";
-  for (std::size_t i = 0; i < kPaths; ++i) list += (i == 0 ? "\"" : ", \"") + daemon.data() + (i % 2 == 0 ? "/a\"" : "/b/c\"");
+  for (std::size_t i = 0; i < kPaths; ++i) {
+    const std::string path = daemon.data() + "/b/file" + std::to_string(i);
+    std::ofstream(path) << i;
+    list += (i == 0 ? "\"" : ", \"") + path + "\"";
+  }
   list += "]}";
   const Said started = AskLong("/v1/prefetch", list);
   ASSERT_EQ(started.status, 202u);

@@ -39,7 +39,7 @@ std::uint64_t Jobs::Prefetch(std::vector<Item> items, PrefetchOptions options) {
   const JobPtr job = NewJob(JobKind::kPrefetch, std::move(items));
   job->options = options;
   Try(job, [&] {
-    for (const Item& item : job->items) job->places.emplace(item.unit, item.path);
+    std::erase_if(job->items, [&](const Item& item) { return !job->places.emplace(item.unit, item.path).second; });
     job->asked = job->places;
     WalkItems(job);
   });
@@ -82,10 +82,12 @@ void Jobs::WalkItem(const JobPtr& job, const Item& item) {
   const std::string path = item.path;
   walk.on_batch = [this, job, unit, path](const source::WalkBatch& batch) {
     if (job->over()) return;
+    const bool deeper = job->IsDeeper(unit, batch.directory, path);
     for (const source::WalkEntry& entry : batch.entries) {
       const bool link = entry.type == DT_LNK && job->status.kind == JobKind::kPrefetch;
-      if (entry.type != DT_REG && !link) continue;
+      if (deeper || (entry.type != DT_REG && !link)) continue;
       std::string name = batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name;
+      if (job->IsPlace(unit, name)) continue;  // has a walk of its own
       if (!job->linked.empty() && job->linked.erase(catalogue_.KeyOf(unit->wire_id, name)) != 0) continue;  // a link has led to it, and it was counted then
       job->queue.push_back({unit, std::move(name), link ? Name::Kind::kLink : Name::Kind::kFile});
       ++job->status.files_total;
@@ -131,13 +133,14 @@ bool Jobs::Pump() {
     if (job->walks_under_way != 0) Try(job, [&] { WalkSome(job); });
     PumpJob(job);
     if (!job->over() && job->synced && !job->linked.empty()) VerifyLinked(job);
+    if (job->synced) Try(job, [&] { MaybeEnd(job); });
     if (job->status.kind == JobKind::kPrefetch || job->status.kind == JobKind::kWarmup) MaybeVerify(job);
     more |= before - std::min(before, job->queue.size()) >= kPerTurn;
     queued += job->queue.size();
     unplaced |= !job->unplaced.empty();
     more |= job->status.kind == JobKind::kVerify && !job->over() && job->status.walking;
     more |= job->walks_under_way != 0 && !job->over() && job->next_item < job->items.size();
-    more |= job->synced && !job->over() && !job->linked.empty();
+    more |= job->synced && !job->over() && (!job->linked.empty() || job->walks_under_way == 0);
   }
   walks_paused_ = queued > kQueueHigh || unplaced;
   return more;
@@ -328,55 +331,6 @@ void Jobs::MaybeVerify(const JobPtr& job) {
       Verify(job);
     });
   });
-}
-
-// What is asked for now, against what is in a tier now.
-void Jobs::Verify(const JobPtr& job) {
-  job->walks.clear();
-  job->synced = true;
-  if (job->items.empty()) return End(job);
-  WalkItems(job);
-}
-
-void Jobs::WalkAgain(const JobPtr& job, const Item& item) {
-  SourceUnit* unit = item.unit;
-  const std::string path = item.path;
-  source::WalkRequest walk;
-  walk.path = path;
-  walk.on_batch = [this, job, unit](const source::WalkBatch& batch) {
-    if (job->over()) return;
-    for (const source::WalkEntry& entry : batch.entries) {
-      if (entry.type == DT_REG) VerifyFile(job, catalogue_.Find(catalogue_.KeyOf(unit->wire_id, batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name)));
-    }
-  };
-  walk.on_done = [this, job, unit, path](const source::WalkTotals& totals) {
-    if (job->over()) return;
-    if (totals.directories == 0 && (totals.first_error == ENOTDIR || totals.first_error == ELOOP)) {
-      const FileId file = catalogue_.Find(catalogue_.KeyOf(unit->wire_id, path));
-      if (file == kNoFile || (catalogue_.file(file).flags & kFileAlias) == 0) VerifyFile(job, file);  // what links led to is looked at apart
-    } else if (!totals.complete() && job->status.error.empty()) {
-      job->status.error = "could not list everything again to verify";
-    }
-    --job->walks_under_way;
-    MaybeEnd(job);
-  };
-  job->walks.emplace_back(unit, unit->job_walker->Start(std::move(walk)));
-}
-
-void Jobs::VerifyFile(const JobPtr& job, FileId file) {
-  ++job->status.expected_files;
-  if (file == kNoFile || (catalogue_.file(file).flags & kFileChecked) == 0) return;
-  const std::uint32_t chunks = catalogue_.ChunkCount(file);
-  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
-    const ObjectId object = catalogue_.ObjectOf(file, chunk);
-    if (!placement_.OnSsd(object) && (job->options.ssd_only || !placement_.InRam(object))) return;
-  }
-  ++job->status.verified_files;
-  job->status.verified_bytes += catalogue_.SizeOf(file);
-}
-
-void Jobs::MaybeEnd(const JobPtr& job) {
-  if (!job->over() && job->walks_under_way == 0 && job->linked.empty()) End(job);
 }
 
 void Jobs::End(const JobPtr& job) {

@@ -1,5 +1,5 @@
 // Prefetch jobs and warm-up: walks trees, keeps a bounded number of files on their way into the tiers, counts, and at the end verifies by a
-// second walk that what was asked for is really there. A job ends by itself; finished ones are remembered (kRememberedJobs).
+// second walk, and by what was there before (jobs_verify.cc), that what was asked for is really there. A job ends by itself; finished ones are remembered (kRememberedJobs).
 // Prefetch follows symbolic links within a source, as `find -L` does (jobs_links.cc); warm-up and walks pass over them.
 //
 // Owner: Engine. Loop thread only. Which tier takes a file is placement's and the policy's business; `ssd_only` asks for the SSD tier alone.
@@ -38,7 +38,7 @@ struct JobStatus {
   std::uint64_t bytes_total = 0;     // 0 while unknown
   std::uint64_t verified_files = 0;  // found in a tier that was asked for by the second walk
   std::uint64_t verified_bytes = 0;
-  std::uint64_t expected_files = 0;  // by the second walk
+  std::uint64_t expected_files = 0;  // by the second walk, and of what was there before
   std::int64_t started_ns = 0;       // MonotonicNs
   std::int64_t ended_ns = 0;         // 0 while it runs
   std::string error;                 // first failure, a sentence

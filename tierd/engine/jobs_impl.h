@@ -1,13 +1,15 @@
-// What jobs consist of; shared by jobs.cc (prefetch, warm-up), jobs_links.cc (names that lead elsewhere) and jobs_audit.cc (walk, verify).
+// What jobs consist of; shared by jobs.cc (prefetch, warm-up), jobs_verify.cc (the second look), jobs_links.cc (names that lead elsewhere) and jobs_audit.cc (walk, verify).
 #pragma once
 
 #include <deque>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 #include <vector>
 
+#include "tierd/engine/distinct_files.h"
 #include "tierd/engine/jobs.h"
 
 namespace tierd::engine {
@@ -65,20 +67,28 @@ struct Jobs::Job {
   std::uint64_t bytes_seen = 0, files_seen = 0;
   std::deque<Seen> unplaced;      // walk: the index had no room for them yet
   std::vector<std::pair<SourceUnit*, std::string>> walked;
-  // Prefetch. What links led to besides `items`, each file once.
   struct KeyHash {
     std::size_t operator()(const abi::FileKey& key) const { return static_cast<std::size_t>(key.lo); }
   };
+  // Prefetch. What links led to besides `items`, each file once.
   std::unordered_set<abi::FileKey, KeyHash> linked;
   bool synced = false;  // what was brought is on the SSD: the second look has begun
+  std::uint64_t known_before = 0;  // Catalogue::NextSequence() then
+  DistinctFiles shown;             // by the second walk
+  std::unordered_map<abi::FileKey, std::int64_t, KeyHash> missing_since_ns;  // files seen before that second walks were not shown
+  // Whether it was known before and the second walk, which comes by its directory, was not shown it.
+  bool IsMissing(FileId file, const FileRecord& record, std::int64_t now_ns);
   std::set<std::pair<const SourceUnit*, std::string>> places;  // `items`, to be looked up
   std::set<std::pair<const SourceUnit*, std::string>> asked;   // those of the request
   // Whether the walks of the items come by it.
   bool ComesBy(const SourceUnit* unit, std::string_view path) const;
+  bool IsPlace(const SourceUnit* unit, const std::string& path) const { return places.size() > 1 && places.contains({unit, path}); }
+  // Whether `path`, at or below `item`, is left to the walk of another place, between the two.
+  bool IsDeeper(const SourceUnit* unit, std::string_view path, const std::string& item) const;
   // Whether a path of the request lies in this directory.
   bool LeadsUp(const SourceUnit* unit, const std::string& directory) const;
   std::vector<ObjectId> records;  // verify: what is still to be read
-  std::size_t looked_at = 0;      // verify: objects of the catalogue
+  std::size_t looked_at = 0;      // verify: objects of the catalogue; prefetch: files that the second walk may not have been shown
   std::size_t reads_under_way = 0;
   bool over() const { return status.ended_ns != 0; }
   bool has_names() const { return !queue.empty() || !linked.empty(); }

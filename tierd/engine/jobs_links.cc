@@ -1,6 +1,5 @@
 // Names that lead elsewhere. A link to a file brings that file, and the next reader finds its alias; a link to a directory makes the directory an item of the
-// job. What the items come by under its own name is counted there, and each other file once (where a link leads above what another one led to, that is walked
-// twice). A link that leads nowhere, out of the source, or up to a directory that a path of the request lies in, is passed over; one that was asked for by
+// job. What the items come by under its own name is counted there, by the item that is nearest above it, and each other file once. A link that leads nowhere, out of the source, or up to a directory that a path of the request lies in, is passed over; one that was asked for by
 // itself has failed.
 #include <sys/stat.h>
 
@@ -18,6 +17,14 @@ bool Jobs::Job::ComesBy(const SourceUnit* unit, std::string_view path) const {
     if (places.contains({unit, above})) return true;
     if (above.empty()) return false;
   }
+}
+
+bool Jobs::Job::IsDeeper(const SourceUnit* unit, std::string_view path, const std::string& item) const {
+  if (places.size() <= 1) return false;
+  for (std::string at(path); at.size() > item.size(); at.resize(at.rfind('/') == std::string::npos ? 0 : at.rfind('/'))) {
+    if (places.contains({unit, at})) return true;
+  }
+  return false;
 }
 
 bool Jobs::Job::LeadsUp(const SourceUnit* unit, const std::string& directory) const {
@@ -76,7 +83,6 @@ void Jobs::VerifyLinked(const JobPtr& job) {
     job->linked.erase(job->linked.begin());
     VerifyFile(job, file);
   }
-  MaybeEnd(job);
 }
 
 }  // namespace tierd::engine

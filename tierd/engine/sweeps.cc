@@ -43,6 +43,8 @@ void Sweeps::Start(Request request) {
   ends_.back().sweep = sweep;
   ++sweep->ends;
   ++waiting_;
+  // As Visit does: of the kinds only an invalidation comes here with a file.
+  if (is_file && (catalogue_.file(exact).flags & kFileUsed) != 0 && on_invalidated) on_invalidated(exact);
 }
 
 // Said before, and a sweep has begun since: its end is the answer.
