@@ -1,6 +1,7 @@
-// What verbs say of the paths they are given: a wrong one is named and the others are done, and what is missing from a listing is missed.
+// What verbs say of the paths they are given: a wrong one is named and the others are done, each regular file counts once, and what is missing from a listing is missed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <filesystem>
 
@@ -90,6 +91,35 @@ TEST_F(CliPathsTest, ALineOfAListIsNamed) {
   const Ran none = Ctl({"prefetch", "-f", "-"}, outside_ + "\n");
   EXPECT_EQ(none.exit_code, 1);
   EXPECT_EQ(none.err, "tierctl: stdin:1: " + outside_ + " is below no source\n");
+}
+
+TEST_F(CliPathsTest, EachRegularFileCountsOnce) {
+  const std::string a = source + "/a", deep = a + "/deep";
+  for (const char* name : {"f1", "f2", "a/f3", "a/f4", "a/f5", "a/deep/f6", "a/deep/f7"}) Write(source + "/" + name, Content(name, 3000));
+  std::filesystem::create_symlink("f1", source + "/link");
+  std::filesystem::create_symlink("../f1", a + "/link");
+  std::filesystem::create_directory_symlink("a", source + "/tree");
+  ASSERT_EQ(::mkfifo((source + "/fifo").c_str(), 0600), 0);
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
+  const auto verified = [&](const Arguments& paths) { return CtlWith({"prefetch", "--wait"}, paths).out; };
+  EXPECT_THAT(verified({source + "/f1", source + "/f1", a}), StartsWith("verified 6 of 6 files"));
+  EXPECT_THAT(verified({a, deep, a + "/f3", deep + "/f7"}), StartsWith("verified 6 of 6 files")) << "f1 by a link";
+  EXPECT_THAT(verified({source, a, source + "/tree", source + "/link", source + "/f1"}), StartsWith("verified 7 of 7 files"));
+  const Ran fifo = Ctl({"prefetch", "--wait", source + "/fifo"});
+  EXPECT_EQ(fifo.exit_code, 2);
+  EXPECT_THAT(fifo.out, StartsWith("verified 0 of 1 file,"));
+  EXPECT_THAT(fifo.err, HasSubstr("1 file could not be read"));
+
+  EXPECT_EQ(Du(source)["files"], 7);
+  EXPECT_THAT(verified({source + "/fifo"}), StartsWith("verified 0 of 1 file,")) << "known by now";
+  EXPECT_EQ(Ctl({"pin", source}).out, "pinned 7 files\n");
+  EXPECT_EQ(Ctl({"pin", source + "/link", source + "/f1"}).out, "pinned 1 file\n");
+  EXPECT_EQ(Ctl({"unpin", source, a, source + "/link"}).out, "unpinned 7 files\n");
+  EXPECT_EQ(Ctl({"evict", source + "/link", a + "/link"}).out, "evicted 1 file\n");
+  EXPECT_EQ(Ctl({"evict", deep, deep + "/f6"}).out, "evicted 2 files\n");
+  EXPECT_EQ(Ctl({"evict", a, deep, a}).out, "evicted 6 files\n") << "f1 by a link";
+  EXPECT_EQ(Ctl({"evict", source, source}).out, "evicted 7 files\n");
+  EXPECT_EQ(Ctl({"evict", "--invalidate", source, deep}).out, "invalidated 7 files\n");
 }
 
 TEST_F(CliPathsTest, PinSaysWhatItDoesNotKnow) {

@@ -104,7 +104,7 @@ class ControlApi {
   struct Usage;
   // The sum of several pieces of work, answered when the last of them has ended.
   struct Tally;
-  void EvictOne(const engine::Jobs::Item& place, bool invalidate, const std::shared_ptr<Tally>& tally);
+  void EvictOne(const engine::Jobs::Item& place, bool invalidate, const std::function<void(bool complete, std::uint64_t known)>& end);
 
   Response Get(std::string_view path, const Query& query);
   void Order(std::string_view path, Body read, const Caller& caller, Answer answer);

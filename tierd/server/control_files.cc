@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "tierd/engine/distinct_files.h"
 #include "tierd/server/control_body.h"
 #include "tierd/server/control_files.h"
 #include "tierd/server/control_json.h"
@@ -233,7 +234,8 @@ struct ControlApi::Tally {
   Tally(std::size_t pieces, Answer the_answer) : left(pieces), answer(std::move(the_answer)) {}
   std::size_t left;
   std::size_t begun = 0;             // pieces, in the order of the request
-  std::uint64_t files = 0;
+  engine::DistinctFiles files;       // regular ones that were known
+  std::uint64_t found = 0;           // more, behind names that were not
   std::vector<std::size_t> unknown;  // pieces that have met nothing known
   bool complete = true;
   Answer answer;
@@ -242,32 +244,27 @@ struct ControlApi::Tally {
     if (known == 0) unknown.push_back(piece);
     if (--left != 0) return;
     if (!complete) return answer(Busy());
-    Json body{{"files", files}};
+    Json body{{"files", files.count() + found}};
     std::sort(unknown.begin(), unknown.end());
     if (!unknown.empty()) body["unknown"] = unknown;
     answer(Ok(body));
   }
 };
 
-void ControlApi::EvictOne(const engine::Jobs::Item& place, bool invalidate, const std::shared_ptr<Tally>& tally) {
-  const std::size_t piece = tally->begun++;
-  const auto end = [tally, piece](bool complete, std::uint64_t known) {
-    tally->files += known;
-    tally->End(piece, complete, known);
-  };
+void ControlApi::EvictOne(const engine::Jobs::Item& place, bool invalidate, const std::function<void(bool complete, std::uint64_t known)>& end) {
   engine::Engine::AdviceReach reach(true);
   reach.resolve = true;
   if (!invalidate) {
-    engine_.Advise(*place.unit, abi::AdviseOp::kEvict, place.path, reach, [end](int failed, std::uint64_t files) { end(failed == 0, files); });
+    engine_.Advise(*place.unit, abi::AdviseOp::kEvict, place.path, reach, [end](int failed, std::uint64_t known) { end(failed == 0, known); });
     return;
   }
   // Generations are kept per dataset: one that loses a file to `invalidate` loses all records of earlier lives. When no frame with the old bytes is left,
   // so that none of them is written to the SSD under the new generation (HAZARDS 2.16).
-  engine_.Advise(*place.unit, abi::AdviseOp::kInvalidate, place.path, reach, [this, end, unit = place.unit](int failed, std::uint64_t files) {
+  engine_.Advise(*place.unit, abi::AdviseOp::kInvalidate, place.path, reach, [this, end, unit = place.unit](int failed, std::uint64_t known) {
     const bool asked = engine::Survives([&] {
-      engine_.VoidRecords(*unit, [end, failed, files](bool durable) { end(failed == 0 && durable, files); });
+      engine_.VoidRecords(*unit, [end, failed, known](bool durable) { end(failed == 0 && durable, known); });
     });
-    if (!asked) end(false, files);
+    if (!asked) end(false, known);
   });
 }
 
@@ -277,8 +274,27 @@ void ControlApi::Evict(Body body, Answer answer) {
   const bool invalidate = body.members.value("invalidate", false);
   auto tally = std::make_shared<Tally>(body.places.size(), std::move(answer));  // shared by all of them
   InSlices(std::move(body.places), [this, invalidate, tally](const engine::Jobs::Item& place) {
-    // Without memory for this one the others are answered for all the same.
-    if (!engine::Survives([&] { EvictOne(place, invalidate, tally); })) tally->End(0, false, 0);
+    const std::size_t piece = tally->begun++;
+    // Counted first: sweeps that others want as well are one, and do not tell whose files they have met before.
+    const auto evict = [this, place, piece, invalidate, tally](bool counted, std::uint64_t known) {
+      const auto end = [piece, tally, known](bool complete, std::uint64_t concerned) {
+        if (known == 0) tally->found += concerned;
+        tally->End(piece, complete, known + concerned);
+      };
+      // Without memory for this one the others are answered for all the same.
+      if (!counted || !engine::Survives([&] { EvictOne(place, invalidate, end); })) tally->End(piece, false, 0);
+    };
+    const bool begun = engine::Survives([&] {
+      engine_.Sweep({.unit = place.unit,
+                     .path = place.path,
+                     .visit = [this, tally](engine::FileId file) {
+                       if (const engine::FileId behind = engine_.BehindAlias(file); behind != engine::kNoFile) file = behind;
+                       if (IsRegular(engine_.catalogue().file(file).flags)) tally->files.Add(file);
+                       return true;
+                     },
+                     .done = evict});
+    });
+    if (!begun) tally->End(piece, false, 0);
   });
 }
 
@@ -288,16 +304,14 @@ void ControlApi::Pin(Body body, bool pin, Answer answer) {
   InSlices(std::move(body.places), [this, pin, tally](const engine::Jobs::Item& place) {
     engine_.Sweep({.unit = place.unit,
                    .path = place.path,
-                   .visit = [this, pin](engine::FileId file) {
+                   .visit = [this, pin, tally](engine::FileId file) {
                      if (const engine::FileId behind = engine_.BehindAlias(file); behind != engine::kNoFile) file = behind;
                      if (!IsRegular(engine_.catalogue().file(file).flags)) return false;
                      engine_.placement().SetPinned(file, pin);
+                     tally->files.Add(file);
                      return true;
                    },
-                   .done = [tally, piece = tally->begun++](bool complete, std::uint64_t files) {
-                     tally->files += files;
-                     tally->End(piece, complete, files);
-                   }});
+                   .done = [tally, piece = tally->begun++](bool complete, std::uint64_t known) { tally->End(piece, complete, known); }});
   });
 }
 
