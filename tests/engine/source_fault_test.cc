@@ -214,6 +214,47 @@ TEST_F(SourceFaultTest, PrefetchKeepsItsBudgets) {  // F48
   }
 }
 
+TEST_F(SourceFaultTest, WalksAndLinksKeepTheRequestBudget) {  // F48
+  constexpr int kDirectories = 500;
+  constexpr double kPerSecond = 20;
+  constexpr double kOperations = 8;  // of one request, at most: each part of a path is looked up, then it is opened, read to its end and closed
+  for (int i = 0; i < kDirectories; ++i) {
+    const std::string directory = rig->backing() + "/d" + std::to_string(i);
+    std::filesystem::create_directory(directory);
+    Write(directory + "/f", "x");
+    std::filesystem::create_symlink("f", directory + "/link");
+  }
+  ASSERT_TRUE(StartDaemon({"--set", "source.request_budget=20"})) << daemon.output();
+  rig->Control("counters reset");
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string body = nlohmann::json{{"paths", {source}}}.dump();
+  std::vector<std::string> jobs;
+  for (const char* verb : {"/v1/walk", "/v1/prefetch"}) {
+    const auto job = daemon.Control("POST", verb, body);
+    ASSERT_TRUE(job.contains("job")) << job;
+    jobs.push_back("/v1/jobs/" + std::to_string(job["job"].get<int>()));
+  }
+  for (double seconds = 0; seconds < 1.5;) {
+    SleepMs(100);
+    const auto counters = rig->Counters();
+    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double drawn = static_cast<double>(counters.lookups + counters.getattrs + counters.opens + counters.reads + counters.readdirs);
+    EXPECT_LE(drawn, kOperations * (kPerSecond * (seconds + 0.1) + 4)) << "after " << seconds << " s";
+  }
+  EXPECT_GT(rig->Counters().readdirs, 0u);
+  // A budget that is lifted reaches all: they end, which at the old rate would take minutes.
+  const auto config = daemon.Control("GET", "/v1/config");
+  for (const auto& value : config["values"]) {
+    const std::string key = value["key"];
+    if (!key.ends_with(".request_budget")) continue;
+    const auto set = daemon.Control("PATCH", "/v1/config", nlohmann::json{{"key", key}, {"value", "0"}}.dump());
+    EXPECT_TRUE(set.contains("applied")) << key << set;
+  }
+  for (const std::string& job : jobs) {
+    EXPECT_TRUE(Eventually(20'000, [&] { return daemon.Control("GET", job)["state"] == "done"; })) << daemon.Control("GET", job);
+  }
+}
+
 TEST_F(SourceFaultTest, ManyFilesInOneDirectory) {  // F47; TIERD_TEST_DIRECTORY_FILES=1000000 for the full size
   const char* wanted = std::getenv("TIERD_TEST_DIRECTORY_FILES");
   const int files = wanted != nullptr ? std::atoi(wanted) : 20'000;

@@ -1,5 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
+#include "tierd/source/request_budget.h"
 #include "tierd/source/token_bucket.h"
 
 namespace tierd::source {
@@ -58,6 +63,24 @@ TEST(TokenBucket, GivesBackWhatWasNotUsed) {
   bucket.Take(4000);
   bucket.Take(-3990);
   EXPECT_TRUE(bucket.Allows(true));
+}
+
+TEST(RequestBudget, ManyThreadsGetTogetherWhatThereIs) {
+  RequestBudget budget(1000);
+  EXPECT_GT(budget.TakeIfAllowed(kSecond, false), kSecond);
+  std::atomic<int> taken = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int n = 0; n < 1000; ++n) taken += budget.TakeIfAllowed(2 * kSecond, true) == 2 * kSecond;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(taken, 75);  // a tenth of a second's, but for what is demand's
+  EXPECT_EQ(budget.AllowedAt(2 * kSecond, false), 2 * kSecond);
+  EXPECT_GT(budget.AllowedAt(2 * kSecond, true), 2 * kSecond);
+  budget.SetRate(0);
+  EXPECT_EQ(budget.TakeIfAllowed(2 * kSecond, true), 2 * kSecond);
 }
 
 TEST(TokenBucket, LowRatesStillSend) {

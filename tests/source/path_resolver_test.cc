@@ -157,5 +157,28 @@ TEST_F(PathResolverTest, AnswersComeInsidePollWithDeadlineAndBound) {
   EXPECT_EQ(resolver.pending(), 0u);
 }
 
+TEST_F(PathResolverTest, PathsAreRequestsAndWhatNobodyWaitsForIsNotAsked) {
+  ManualClock clock;
+  const auto budget = std::make_shared<RequestBudget>(30);
+  (void)budget->TakeIfAllowed(clock.PreciseNs(), false);
+  PathResolver resolver(source_, clock, ResolverOptions{.threads = 1, .budget = budget});
+  std::vector<std::string> answers;
+  const auto remember = [&](const Result<ResolvedPath>& result) {
+    answers.push_back(result.ok() ? result.value().canonical : CodeName(result.status().code()));
+  };
+  for (int i = 0; i < 3; ++i) resolver.Resolve("link", clock.MonotonicNs() + 5, remember);
+  resolver.Tick(clock.MonotonicNs() + 5);
+  EXPECT_EQ(answers, std::vector<std::string>(3, "timeout"));
+  // Three tokens come, too few for all four.
+  EXPECT_EQ(budget->AllowedAt(clock.PreciseNs() + 1'000'000'000, true), clock.PreciseNs() + 1'000'000'000);
+  resolver.Resolve("d/b", 0, remember);
+  for (int i = 0; i < 1000 && answers.size() < 4; ++i) {
+    pollfd fd{resolver.event_fd(), POLLIN, 0};
+    ::poll(&fd, 1, 10);
+    resolver.Poll(7);
+  }
+  EXPECT_EQ(answers.back(), "d/b");
+}
+
 }  // namespace
 }  // namespace tierd::source

@@ -174,6 +174,25 @@ TEST_F(ReaderTest, RequestBudgetIsHeldAndDemandGoesFirst) {
   EXPECT_EQ(demand_sent, 10);
 }
 
+TEST_F(ReaderTest, WhatOthersTakeFromTheRequestBudgetIsNotThere) {
+  SourceOptions options = Threads();
+  options.requests_per_second = 10;
+  Open(options);
+  reader_->Flush();
+  Advance(kSecond);
+  RequestBudget& budget = *reader_->request_budget();
+  EXPECT_EQ(budget.TakeIfAllowed(clock_.PreciseNs(), true), clock_.PreciseNs());
+  Read("a");
+  reader_->Flush();
+  EXPECT_TRUE(engine().order.empty());
+  // Another one looks when the token is there, and leaves it: the reader must not forget that it waits for it.
+  clock_.Advance(101 * kMs);
+  EXPECT_EQ(budget.AllowedAt(clock_.PreciseNs(), false), clock_.PreciseNs());
+  EXPECT_LE(reader_->next_tick_ns(), clock_.PreciseNs());
+  reader_->Tick(clock_.PreciseNs());
+  EXPECT_EQ(engine().order.size(), 1u);
+}
+
 TEST_F(ReaderTest, ByteBudgetCountsWhatWasRead) {
   SourceOptions options = Threads();
   options.bytes_per_second = 100'000;

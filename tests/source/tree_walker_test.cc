@@ -208,6 +208,45 @@ TEST_F(TreeWalkerTest, DestroyedInTheMiddleOfAWalk) {
   EXPECT_EQ(seen.done, 0);
 }
 
+TEST_F(TreeWalkerTest, EveryDirectoryEveryStatAndEveryFewHundredNamesAreRequests) {
+  for (int i = 0; i < 1100; ++i) tree_.Write("d/f" + std::to_string(i), "x");
+  for (const bool with_stat : {false, true}) {
+    // Nothing comes in: the clock stands still. What is asked for is owed.
+    ManualClock clock;
+    const auto budget = std::make_shared<RequestBudget>(10'000'000);
+    (void)budget->TakeIfAllowed(clock.PreciseNs(), false);
+    clock.Advance(1'000'000'000);
+    TreeWalker walker(OpenSource(tree_.path()), clock, WalkerOptions{.budget = budget});
+    Seen seen;
+    walker.Start(Request("", &seen, with_stat));
+    Finish(&walker, seen);
+    int left = 0;
+    while (budget->TakeIfAllowed(clock.PreciseNs(), false) == clock.PreciseNs()) ++left;
+    EXPECT_EQ(1'000'000 - left, with_stat ? 2 + 2 + 1 + 1100 : 2 + 2);
+  }
+}
+
+TEST_F(TreeWalkerTest, AWalkThatWaitsForItsBudgetCanBeCancelledAndDestroyed) {
+  for (int i = 0; i < 40; ++i) tree_.Write("d" + std::to_string(i) + "/f", "x");
+  ManualClock clock;  // stands still: no token ever comes
+  std::shared_ptr<const Source> source = OpenSource(tree_.path());
+  const std::weak_ptr<const Source> used = source;
+  Seen cancelled;
+  Seen left;
+  {
+    TreeWalker walker(std::move(source), clock, WalkerOptions{.budget = std::make_shared<RequestBudget>(1)});
+    const WalkId id = walker.Start(Request("", &cancelled));
+    walker.Start(Request("", &left));
+    walker.Cancel(id);
+    Finish(&walker, cancelled);
+    EXPECT_TRUE(cancelled.totals.cancelled);
+    EXPECT_EQ(walker.active(), 1u);
+  }
+  EXPECT_TRUE(cancelled.entries.empty());
+  EXPECT_EQ(left.done, 0);
+  EXPECT_TRUE(used.expired()) << "a worker still waits";
+}
+
 TEST_F(TreeWalkerTest, SeveralWalksAtATime) {
   for (int i = 0; i < 200; ++i) tree_.Write("d" + std::to_string(i % 10) + "/f" + std::to_string(i), "x");
   TreeWalker walker(OpenSource(tree_.path()), clock_, WalkerOptions{.threads = 3});

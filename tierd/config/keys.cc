@@ -245,7 +245,7 @@ void AddSource(std::vector<Entry>& entries) {
   table.Add("byte_budget", &S::bytes_per_s, Rate("a size per second such as \"200 MB\", or 0 for none", kHuge), kReload,
             "Bytes per second drawn from the source at most, demand first. 0: no limit.");
   table.Add("request_budget", &S::requests_per_s, Number<std::uint64_t>("a number per second of 0 (no limit) to 10000000", 0, 10'000'000), kReload,
-            "Requests per second to the source at most, demand first. 0: no limit.");
+            "Requests per second to the source at most, reads, walks and the resolving of links together, demand first. A request is one read or stat of a file, one path resolved, or one directory opened or 512 names of it listed: a few operations of the file system (open, stat, read, close). 0: no limit.");
   table.Add("demand_timeout", &S::demand_timeout_ms, Duration("a time of 10ms to 1h, such as \"800ms\"", 10, 3'600'000), kRestart,
             "A reader that has waited so long is told to read the source itself. Longer: readers wait longer for a hung source.");
   table.Add("hung_cap", &S::hung_cap, Number<std::uint32_t>("a number of 1 to 512", 1, 512), kRestart,

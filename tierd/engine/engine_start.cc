@@ -159,9 +159,10 @@ Status Engine::OpenSource(const SourceOptions& options, std::uint16_t index) {
   auto reader = source::SourceReader::Create(unit->source, make_io, clock_, ReaderOptions(options, unit->source->fs()));
   if (!reader.ok()) return reader.status();
   unit->reader = std::move(reader).value();
-  unit->walker = std::make_unique<source::TreeWalker>(unit->source, clock_, source::WalkerOptions{.threads = 8});
-  unit->job_walker = std::make_unique<source::TreeWalker>(unit->source, clock_, source::WalkerOptions{});
-  unit->resolver = std::make_unique<source::PathResolver>(unit->source, clock_, source::ResolverOptions{});
+  const auto budget = unit->reader->request_budget();  // shared by all that ask this source, and their threads
+  unit->walker = std::make_unique<source::TreeWalker>(unit->source, clock_, source::WalkerOptions{.threads = 8, .budget = budget});
+  unit->job_walker = std::make_unique<source::TreeWalker>(unit->source, clock_, source::WalkerOptions{.budget = budget, .low_priority = true});
+  unit->resolver = std::make_unique<source::PathResolver>(unit->source, clock_, source::ResolverOptions{.budget = budget});
   sources_.push_back(std::move(unit));
   return Status::Ok();
 }

@@ -23,6 +23,10 @@ namespace tierd::source {
 namespace {
 // How long the destructor waits for workers that are not known to hang: a local call ends in far less.
 constexpr std::chrono::milliseconds kFarewell{500};
+// How long a worker rests for a token. Shorter: many workers wake for one token. Longer: a walk that is cancelled, or a budget that is
+// raised, is noticed late. The bucket holds the tokens of 100 ms, so none are lost.
+constexpr std::int64_t kShortestRestNs = 5'000'000;
+constexpr std::int64_t kLongestRestNs = 100'000'000;
 }  // namespace
 
 struct BlockingPool::Shared {
@@ -46,6 +50,7 @@ struct BlockingPool::Shared {
   Mailbox posted;  // guards itself
   std::mutex mutex;
   std::condition_variable work;      // tasks or stopping
+  std::condition_variable tokens;    // stopping, for those that rest until there are some
   std::condition_variable farewell;  // a worker left
   // Guarded by `mutex`.
   std::deque<Waiting> waiting;
@@ -143,6 +148,7 @@ BlockingPool::~BlockingPool() {
   shared_->stopping = true;
   waiting.swap(shared_->waiting);
   shared_->work.notify_all();
+  shared_->tokens.notify_all();
   shared_->posted.Close();
   shared_->farewell.wait_for(lock, kFarewell, [this] { return shared_->workers.size() <= shared_->hung; });
   lock.unlock();
@@ -216,6 +222,21 @@ bool TaskContext::Post(std::function<void()> closure) {
 }
 
 void TaskContext::Alive() { (void)shared_->Pause(worker_, false); }
+
+bool TaskContext::Draw(RequestBudget& budget, bool low_priority) {
+  if (!budget.limited()) return !stopping();
+  std::unique_lock lock(shared_->mutex);
+  if (shared_->stopping) return false;
+  const std::int64_t now_ns = shared_->clock->PreciseNs();
+  const std::int64_t rest_ns = budget.TakeIfAllowed(now_ns, low_priority) - now_ns;
+  if (rest_ns > 0) {
+    shared_->workers[worker_].started_ns = 0;
+    shared_->tokens.wait_for(lock, std::chrono::nanoseconds(std::clamp(rest_ns, kShortestRestNs, kLongestRestNs)), [this] { return shared_->stopping.load(); });
+    if (shared_->stopping) return false;
+  }
+  shared_->workers[worker_].started_ns = shared_->clock->MonotonicNs();
+  return rest_ns <= 0;
+}
 
 void TaskContext::Submit(std::uint64_t tag, Task task) {
   const std::lock_guard lock(shared_->mutex);

@@ -12,6 +12,7 @@
 
 #include "tierd/base/clock.h"
 #include "tierd/base/status.h"
+#include "tierd/source/request_budget.h"
 
 namespace tierd::source {
 
@@ -67,6 +68,9 @@ class TaskContext {
   void PostSurely(const std::function<void()>& closure);
   // Says that the task makes progress: what hangs is one call, not a long task. Post says it too.
   void Alive();
+  // Takes one request from `budget`. False: it allows none yet (the worker has rested for that, 100 ms at most, not counted as
+  // hanging) or the pool is going away; ask again unless the work is given up.
+  bool Draw(RequestBudget& budget, bool low_priority);
   // Adds a task; never blocks.
   void Submit(std::uint64_t tag, Task task);
   bool stopping() const;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <cstdio>
@@ -135,6 +136,7 @@ struct PathResolver::State {
   struct Waiter {
     ResolveCallback done;
     std::int64_t deadline_ns = 0;
+    std::shared_ptr<std::atomic<bool>> gone;  // shared with the task, which need not ask then
   };
   State(std::shared_ptr<const Source> resolver_source, const Clock& resolver_clock, const ResolverOptions& resolver_options)
       : source(std::move(resolver_source)),
@@ -148,6 +150,7 @@ struct PathResolver::State {
     if (found == waiters.end()) return;  // timed out before
     const Waiter waiter = std::move(found->second);
     waiters.erase(found);
+    *waiter.gone = true;
     if (waiter.deadline_ns != 0) RemoveDeadline(waiter.deadline_ns, id);
     waiter.done(result);
   }
@@ -175,11 +178,15 @@ void PathResolver::Resolve(std::string path, std::int64_t deadline_ns, ResolveCa
   State* state = state_.get();
   const std::uint64_t id = ++state->last_id;
   const bool full = state->waiters.size() >= state->options.queue_max;
-  state->waiters.emplace(id, State::Waiter{std::move(done), deadline_ns});
+  auto gone = std::make_shared<std::atomic<bool>>(false);
+  state->waiters.emplace(id, State::Waiter{std::move(done), deadline_ns, gone});
   if (deadline_ns != 0) state->deadlines.emplace(deadline_ns, id);
   Status refused = full ? Status(Code::kBusy, "too many paths wait to be resolved") : Status::Ok();
   if (refused.ok()) {
-    refused = state->pool.Submit(0, [state, id, source = state->source, path = std::move(path)](TaskContext& context) {
+    refused = state->pool.Submit(0, [state, id, gone, source = state->source, budget = state->options.budget, path = std::move(path)](TaskContext& context) {
+      while (!*gone && !context.stopping() && !context.Draw(*budget, false)) {
+      }
+      if (*gone || context.stopping()) return;
       try {
         auto result = std::make_shared<const Result<ResolvedPath>>(ResolvePath(*source, path));
         context.Post([state, id, result] { state->Finish(id, *result); });

@@ -12,6 +12,7 @@
 #include "tierd/base/clock.h"
 #include "tierd/base/status.h"
 #include "tierd/io/io_engine.h"
+#include "tierd/source/request_budget.h"
 #include "tierd/source/source.h"
 
 namespace tierd::source {
@@ -34,6 +35,8 @@ struct ResolverOptions {
   std::uint32_t max_replacements = 16; // further workers in place of hung ones
   std::uint32_t queue_max = 4096;      // waiting requests; more end at once with kBusy
   std::int64_t hung_after_ns = 5'000'000'000;  // a worker busy for longer with one path counts as hung
+  // What the requests are taken from, one for each path; they are demand.
+  std::shared_ptr<RequestBudget> budget = std::make_shared<RequestBudget>(0);  // shared with the source's reader and all workers
 };
 
 // ResolvePath for the loop thread. Loop thread only; callbacks run inside Poll() or Tick(), never inside Resolve().

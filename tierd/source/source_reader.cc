@@ -69,9 +69,9 @@ SourceReaderImpl::SourceReaderImpl(std::shared_ptr<const Source> source, EngineF
       factory_(std::move(factory)),
       clock_(clock),
       options_(Bounded(options)),
+      request_budget_(std::make_shared<RequestBudget>(options.requests_per_second)),
       window_(options_.window_min, options_.window_start, options_.window_max),
       byte_budget_(options.bytes_per_second),
-      request_budget_(options.requests_per_second),
       stamps_(options.racy_window_ns),
       trial_(PreferredEngine(options, source_->fs())),
       probe_wait_ns_(options.probe_interval_ns) {}
@@ -247,9 +247,12 @@ bool SourceReaderImpl::ProbesOnly(bool low, std::int64_t now_ns) const {
   return Refusing() || (low && (silent || hung_ >= (options_.hung_cap + 1) / 2));
 }
 
-SourceReaderImpl::Admission SourceReaderImpl::Admit(std::size_t priority, std::int64_t now_ns) const {
+SourceReaderImpl::Admission SourceReaderImpl::Admit(std::size_t priority, std::int64_t now_ns) {
   const bool low = priority != static_cast<std::size_t>(Priority::kDemand);
-  if (!byte_budget_.Allows(low) || !request_budget_.Allows(low)) return Admission::kWait;
+  // Kept, as others take from it and fill it up meanwhile: what is to be done at a time must be known then.
+  const std::int64_t tokens_at_ns = request_budget_->AllowedAt(now_ns, low);
+  tokens_at_ns_ = tokens_at_ns > now_ns ? tokens_at_ns : 0;
+  if (!byte_budget_.Allows(low) || tokens_at_ns_ != 0) return Admission::kWait;
   if (ProbesOnly(low, now_ns)) return ProbeDue(now_ns) ? Admission::kProbe : Admission::kWait;
   const std::uint32_t limit = window_.size() + (low ? 0 : options_.demand_reserve);
   return in_flight_ < limit ? Admission::kSend : Admission::kWait;
@@ -268,7 +271,7 @@ void SourceReaderImpl::StartProbe(Operation& op, std::int64_t now_ns) {
 void SourceReaderImpl::Dispatch() {
   const std::int64_t now_ns = clock_.PreciseNs();
   byte_budget_.Refill(now_ns);
-  request_budget_.Refill(now_ns);
+  (void)request_budget_->AllowedAt(now_ns, false);  // fills it up, too
   MaybeStartTrial();
   for (std::size_t priority = 0; priority < kPriorities;) {
     Operation* op = Front(priority);
@@ -312,7 +315,7 @@ void SourceReaderImpl::Send(Operation& op) {
   op.sent_real_ns = clock_.RealtimeNs();
   op.charged = op.is_stat ? 0 : static_cast<std::int64_t>(op.read.capacity + io::TotalBytes(op.read.further));
   byte_budget_.Take(op.charged);
-  request_budget_.Take(1);
+  request_budget_->Take();
   ++in_flight_;
   flight_.Append(&op);
   ++counters_.sent[static_cast<std::size_t>(op.read.priority)];
@@ -402,7 +405,7 @@ std::int64_t SourceReaderImpl::NextSendNs() const {
   const bool low = queued_[0] == 0;
   std::int64_t at = 0;
   if (!byte_budget_.Allows(low)) at = byte_budget_.AllowedAt(low);
-  if (!request_budget_.Allows(low)) at = std::max(at, request_budget_.AllowedAt(low));
+  at = std::max(at, tokens_at_ns_);
   if (ProbesOnly(low, clock_.PreciseNs())) {
     if (probes_ >= kProbesAtOnce) return kNever;
     at = std::max(at, last_probe_ns_ + probe_wait_ns_);
@@ -449,7 +452,7 @@ std::size_t SourceReaderImpl::Stop(int timeout_ms) {
 
 void SourceReaderImpl::SetBudgets(std::uint64_t bytes_per_second, std::uint64_t requests_per_second) {
   byte_budget_.SetRate(bytes_per_second);
-  request_budget_.SetRate(requests_per_second);
+  request_budget_->SetRate(requests_per_second);
 }
 
 bool SourceReaderImpl::IsYoung(const io::FileStat& stat, std::int64_t stat_sent_ns) const {

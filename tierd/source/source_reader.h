@@ -21,6 +21,7 @@
 #include "tierd/base/clock.h"
 #include "tierd/base/status.h"
 #include "tierd/io/io_engine.h"
+#include "tierd/source/request_budget.h"
 #include "tierd/source/source.h"
 
 namespace tierd::source {
@@ -115,7 +116,8 @@ struct SourceOptions {
   std::uint32_t window_max = 0;
   // Demand requests that may be in flight beyond the window. Range 1..64. Not reloadable.
   std::uint32_t demand_reserve = 32;
-  // Budgets, 0 = none. Reloadable. All requests count, demand is served first.
+  // Budgets, 0 = none. Reloadable. All requests count, demand is served first. A request is one look at a file, with an open and a close
+  // or without, and what is read of it with that: a few operations of the file system.
   std::uint64_t bytes_per_second = 0;
   std::uint64_t requests_per_second = 0;
   // Queued requests; more are refused with kHung (demand) or kNoBuffer (others). Range 1..10'000'000.
@@ -214,6 +216,8 @@ class SourceReader {
   virtual std::size_t Stop(int timeout_ms) = 0;
 
   virtual void SetBudgets(std::uint64_t bytes_per_second, std::uint64_t requests_per_second) = 0;
+  // What its requests are taken from, to be shared with whoever else asks this source. Constant.
+  virtual std::shared_ptr<RequestBudget> request_budget() const = 0;
   // Whether two stats show the same version, by the standard this source allows: all five fields, or (size, mtime) where
   // the source changes the others on its own.
   virtual bool SameVersion(const io::FileStat& a, const io::FileStat& b) const = 0;

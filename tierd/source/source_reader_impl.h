@@ -71,6 +71,7 @@ class SourceReaderImpl final : public SourceReader {
   int event_fd() const override { return epoll_.get(); }
   std::size_t Stop(int timeout_ms) override;
   void SetBudgets(std::uint64_t bytes_per_second, std::uint64_t requests_per_second) override;
+  std::shared_ptr<RequestBudget> request_budget() const override { return request_budget_; }
   bool SameVersion(const io::FileStat& a, const io::FileStat& b) const override;
   bool IsYoung(const io::FileStat& stat, std::int64_t stat_sent_ns) const override;
   void NoteChange(std::int64_t seen_ns, const io::FileStat& now_is) override;
@@ -92,7 +93,7 @@ class SourceReaderImpl final : public SourceReader {
   // Queue (source_reader.cc).
   RequestId Enqueue(std::unique_ptr<Operation> op);
   Operation* Front(std::size_t priority);
-  Admission Admit(std::size_t priority, std::int64_t now_ns) const;
+  Admission Admit(std::size_t priority, std::int64_t now_ns);
   bool ProbesOnly(bool low, std::int64_t now_ns) const;
   bool ProbeDue(std::int64_t now_ns) const;
   std::int64_t NextSendNs() const;
@@ -135,6 +136,7 @@ class SourceReaderImpl final : public SourceReader {
   EngineFactory factory_;
   const Clock& clock_;
   SourceOptions options_;
+  std::shared_ptr<RequestBudget> request_budget_;  // shared with walkers and resolver, and their threads
   UniqueFd epoll_;
   UniqueFd wake_;
 
@@ -147,7 +149,7 @@ class SourceReaderImpl final : public SourceReader {
   std::deque<Finished> finished_;
   AimdWindow window_;
   TokenBucket byte_budget_;
-  TokenBucket request_budget_;
+  std::int64_t tokens_at_ns_ = 0;  // when the request budget lets what waits go; 0: it is not what holds it back
   StampClock stamps_;
   EngineTrial trial_;
   std::uint64_t last_id_ = 0;

@@ -19,6 +19,8 @@ namespace {
 constexpr std::size_t kSortBlock = 65536;
 // Entries one task stats: at a millisecond each the next worker should not wait longer than this many.
 constexpr std::size_t kStatSlice = 64;
+// About what the kernel asks a file system for at a time, or a few times.
+constexpr std::size_t kNamesPerRequest = 512;
 
 struct DirCloser {
   void operator()(DIR* dir) const { ::closedir(dir); }
@@ -78,8 +80,9 @@ struct TreeWalker::Delivery {
 // The part of a walk that runs on worker threads. It refers to the walker only inside closures that run on the loop.
 class TreeWalker::Crawl {
  public:
-  Crawl(TreeWalker* walker, std::shared_ptr<const Source> source, std::shared_ptr<Walk> walk, std::size_t batch_entries)
-      : walker_(walker), source_(std::move(source)), walk_(std::move(walk)), batch_entries_(batch_entries) {}
+  Crawl(TreeWalker* walker, std::shared_ptr<Walk> walk)
+      : walker_(walker), source_(walker->source_), walk_(std::move(walk)), budget_(walker->options_.budget), low_priority_(walker->options_.low_priority),
+        batch_entries_(std::max<std::size_t>(walker->options_.batch_entries, 1)) {}
 
   // The task that lists `path`; the caller has counted it in walk->tasks.
   Task ListTask(std::string path) const {
@@ -101,12 +104,23 @@ class TreeWalker::Crawl {
   void EndTask(TaskContext& context) const;
   void Send(TaskContext& context, Delivery delivery) const;
   bool Given(TaskContext& context) const { return walk_->cancelled || context.stopping(); }
+  bool Ask(TaskContext& context) const;
 
   TreeWalker* walker_;
   std::shared_ptr<const Source> source_;
   std::shared_ptr<Walk> walk_;
+  std::shared_ptr<RequestBudget> budget_;
+  bool low_priority_;
   std::size_t batch_entries_;
 };
+
+// Waits until the source may be asked for one thing more. False: the walk is given up.
+bool TreeWalker::Crawl::Ask(TaskContext& context) const {
+  while (!Given(context)) {
+    if (context.Draw(*budget_, low_priority_)) return true;
+  }
+  return false;
+}
 
 void TreeWalker::Crawl::Send(TaskContext& context, Delivery delivery) const {
   if (Given(context)) return;
@@ -136,7 +150,7 @@ void TreeWalker::Crawl::EndDirectory(TaskContext& context, const std::shared_ptr
 }
 
 void TreeWalker::Crawl::List(TaskContext& context, const std::string& path) const {
-  if (Given(context)) return;
+  if (!Ask(context)) return;
   auto directory = std::make_shared<Directory>();  // owners: this task and the stat tasks of the directory
   directory->path = path;
   OpenedFile opened = OpenBeneath(source_->root_fd(), path, O_RDONLY | O_DIRECTORY | O_NONBLOCK);
@@ -156,7 +170,9 @@ void TreeWalker::Crawl::List(TaskContext& context, const std::string& path) cons
 
 void TreeWalker::Crawl::ReadEntries(TaskContext& context, const std::shared_ptr<Directory>& directory) const {
   std::vector<WalkEntry> block;
+  std::size_t names = 0;
   while (!Given(context)) {
+    if (names++ % kNamesPerRequest == 0 && names != 1 && !Ask(context)) break;
     errno = 0;
     const dirent* read = ::readdir(directory->stream.get());
     if (read == nullptr) {
@@ -250,6 +266,7 @@ void TreeWalker::Crawl::StatSlice(TaskContext& context, const std::shared_ptr<Di
     if (Given(context)) return;
     const bool untyped = entry.type == DT_UNKNOWN;
     if (walk_->with_stat || untyped) {
+      if (!Ask(context)) return;
       const int error = StatAt(fd, entry.name.c_str(), false, &entry.stat);
       context.Alive();
       if (error != 0) {
@@ -287,7 +304,7 @@ WalkId TreeWalker::Start(WalkRequest request) {
   walk->tasks = 1;
   const std::string path = request.path;
   walks_.emplace(id, std::make_shared<Active>(Active{std::move(request), WalkTotals(), walk, false}));
-  const Crawl crawl(this, source_, walk, std::max<std::size_t>(options_.batch_entries, 1));
+  const Crawl crawl(this, walk);
   if (Status status = pool_.Submit(id, crawl.ListTask(path)); !status.ok()) {
     Active& active = *walks_.at(id);
     active.totals.errors = 1;

@@ -17,6 +17,7 @@
 #include "tierd/base/clock.h"
 #include "tierd/io/io_engine.h"
 #include "tierd/source/blocking_pool.h"
+#include "tierd/source/request_budget.h"
 #include "tierd/source/source.h"
 
 namespace tierd::source {
@@ -66,6 +67,9 @@ struct WalkerOptions {
   std::int64_t hung_after_ns = 30'000'000'000;  // a directory operation that takes longer counts as hung
   std::uint32_t max_batches = 256;        // batches waiting for the loop before workers pause: bounds memory
   std::uint32_t batch_entries = 512;      // with stats 64 at most, so that workers share large directories. Range 1..65536
+  // What the requests are taken from: one for a directory and its first 512 names, one for each further 512, one for each stat.
+  std::shared_ptr<RequestBudget> budget = std::make_shared<RequestBudget>(0);  // shared with the source's reader and all workers
+  bool low_priority = false;              // whether it leaves the last quarter of that to demand
 };
 
 enum class WalkId : std::uint64_t {};
