@@ -182,6 +182,27 @@ TEST_F(SourceFaultTest, DeletedRewrittenAndClosedFilesByStalenessMode) {  // F45
   }
 }
 
+TEST_F(SourceFaultTest, APrefetchFitsIntoFewDescriptors) {  // F15
+  constexpr int kFiles = 500;
+  MakeBacking(kFiles, 1000);
+  rig->Control("latency open 5000");  // long enough for the window to grow as far as it may
+  const std::string script = scratch.path() + "/tierd-64";
+  Write(script, std::string("#!/bin/sh\nulimit -n 64\nexec ") + TIERD_BINARY + " \"$@\"\n");
+  std::filesystem::permissions(script, std::filesystem::perms::owner_all);
+  DaemonProcess::Options options;
+  options.binary = script;
+  options.source = source;
+  options.more = kTrustStamps;
+  options.more.insert(options.more.end(), {"--set", "source.warm=off"});
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  rig->Control("counters reset");
+  const auto job = daemon.Prefetch(source);
+  EXPECT_EQ(job["files_failed"], 0) << job;
+  EXPECT_EQ(job["files_verified"], kFiles) << job;
+  // A quarter of 64 in flight, each perhaps with the close of the one before it.
+  EXPECT_LE(rig->Counters().max_concurrency, 2 * 16u + 1);
+}
+
 TEST_F(SourceFaultTest, PrefetchKeepsItsBudgets) {  // F48
   constexpr int kFiles = 600;
   constexpr std::size_t kBytes = 4000;

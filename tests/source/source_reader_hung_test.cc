@@ -20,6 +20,63 @@ class ReaderHung : public ReaderTest {
   }
 };
 
+TEST_F(ReaderTest, AShortageOfOursIsTriedAgainLaterWithFewerInFlight) {
+  SourceOptions options = Threads();
+  options.window_start = options.window_max = 8;
+  Open(options);
+  const auto name = [](int i) { return "p" + std::to_string(i); };
+  std::vector<RequestId> ids;
+  for (int i = 0; i < 20; ++i) ids.push_back(Read(name(i), Priority::kPrefetch));
+  reader_->Flush();
+  EXPECT_EQ(engine().order.size(), 8u);
+  for (int i = 0; i < 8; ++i) End(name(i), Failed(EMFILE));
+  EXPECT_TRUE(heard_.empty());
+  EXPECT_EQ(engine().order.size(), 8u);
+  EXPECT_EQ(reader_->counters().window, 4u) << "halved once for all of them";
+  EXPECT_EQ(reader_->counters().window_cuts, 1u);
+  EXPECT_EQ(reader_->next_tick_ns(), In(10 * kMs));
+  EXPECT_FALSE(reader_->Cancel(ids[0])) << "it has been sent: its buffer may be the caller's memory";
+  Advance(10 * kMs);
+  EXPECT_EQ(engine().reads.size(), 4u);
+  while (!engine().reads.empty()) End(engine().reads.front().request.path, Good(File(1)));
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(heard_[name(i)].result.error, ReadError::kNone) << i;
+  EXPECT_EQ(reader_->counters().queued[2], 0u);
+}
+
+TEST_F(ReaderTest, AShortageOfOursIsNeverTheSourcesWord) {
+  Open(Threads());
+  for (const int error : {EMFILE, ENFILE, ENOMEM}) {
+    const std::string path = "f" + std::to_string(error);
+    Read(path);
+    StatReply reply;
+    int told = 0;
+    StatQuery query;
+    query.path = path;
+    query.done = [&](const StatReply& got) {
+      reply = got;
+      ++told;
+    };
+    reader_->Stat(std::move(query));
+    int attempts = 0;
+    for (; attempts < 20 && (heard_[path].done == 0 || told == 0); ++attempts) {
+      reader_->Flush();
+      while (engine().EndRead(path, Failed(error))) {
+      }
+      io::StatResult failed;
+      failed.error = error;
+      while (engine().EndStat(path, failed)) {
+      }
+      reader_->Poll(1000);
+      Advance(kSecond);
+    }
+    EXPECT_EQ(attempts, 5);
+    EXPECT_EQ(heard_[path].result.error, ReadError::kNoBuffer);
+    EXPECT_EQ(heard_[path].result.buffer, buffer_);
+    EXPECT_EQ(reply.error, ReadError::kNoBuffer);
+    EXPECT_EQ(reply.sys_errno, 0);
+  }
+}
+
 TEST_F(ReaderHung, DeadlineAnswersTheWaiterAndKeepsTheBuffer) {
   Open(Threads());
   Read("a", Priority::kDemand, In(kSecond));

@@ -241,7 +241,7 @@ void AddSource(std::vector<Entry>& entries) {
   table.Add("engine", &S::engine, Choice<engine::EngineChoice>("\"auto\", \"io_uring\" or \"threads\"", {"auto", "io_uring", "threads"}), kRestart,
             "How the source is read. auto: the better of both, measured on the first requests.");
   table.Add("max_inflight", &S::max_inflight, Number<std::uint32_t>("a number of 4 to 448", 4, 448), kRestart,
-            "Requests to the source at a time at most; how many are used adapts to its latency. More: a thread each with the threads engine.");
+            "Requests to the source at a time at most; how many are used adapts to its latency, and a quarter of the open files the daemon may have is the most for all sources. More: a thread each with the threads engine.");
   table.Add("byte_budget", &S::bytes_per_s, Rate("a size per second such as \"200 MB\", or 0 for none", kHuge), kReload,
             "Bytes per second drawn from the source at most, demand first. 0: no limit.");
   table.Add("request_budget", &S::requests_per_s, Number<std::uint64_t>("a number per second of 0 (no limit) to 10000000", 0, 10'000'000), kReload,

@@ -1,5 +1,6 @@
 // Start and stop: sources, policies, tiers, recovery. What blocks here blocks before anybody is served.
 #include <sys/random.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <cstring>
@@ -39,11 +40,22 @@ std::optional<io::EngineKind> ForcedEngine(EngineChoice choice) {
   return choice == EngineChoice::kUring ? io::EngineKind::kUring : io::EngineKind::kThreads;
 }
 
-source::SourceOptions ReaderOptions(const SourceOptions& options, const source::FsKind& fs) {
+// Each request in flight holds a descriptor. A quarter of them is for all sources together: clients leave as many (SessionHub), and the daemon has
+// others open itself.
+void BoundByDescriptors(source::SourceOptions& reader, std::size_t sources) {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  const auto share = static_cast<std::uint32_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 20) / 4 / sources);
+  reader.demand_reserve = std::clamp<std::uint32_t>(share / 4, 1, reader.demand_reserve);
+  reader.window_max = std::clamp<std::uint32_t>(share - std::min(share, reader.demand_reserve), reader.window_min, reader.window_max);
+}
+
+source::SourceOptions ReaderOptions(const SourceOptions& options, const source::FsKind& fs, std::size_t sources) {
   source::SourceOptions reader;
   // A local file may still be dirty in this node's page cache; read through it there is one truth, and nothing to gain by going around.
   reader.direct = fs.is_network;
   reader.window_max = std::clamp<std::uint32_t>(options.max_inflight, reader.window_min, 448);
+  BoundByDescriptors(reader, sources);
   reader.window_start = std::min(reader.window_start, reader.window_max);
   reader.bytes_per_second = options.bytes_per_s;
   reader.requests_per_second = options.requests_per_s;
@@ -156,7 +168,7 @@ Status Engine::OpenSource(const SourceOptions& options, std::uint16_t index) {
     io_options.faults = faults;
     return io::MakeEngine(kind, io_options);
   };
-  auto reader = source::SourceReader::Create(unit->source, make_io, clock_, ReaderOptions(options, unit->source->fs()));
+  auto reader = source::SourceReader::Create(unit->source, make_io, clock_, ReaderOptions(options, unit->source->fs(), options_.sources.size()));
   if (!reader.ok()) return reader.status();
   unit->reader = std::move(reader).value();
   const auto budget = unit->reader->request_budget();  // shared by all that ask this source, and their threads

@@ -106,7 +106,7 @@ void Fetcher::OnDiscoveredStat(SourceUnit& unit, const DiscoveryPtr& discovery, 
   if (reply.error != source::ReadError::kNone) {
     for (const Waiter& waiter : discovery->waiters) {
       if (reply.error == source::ReadError::kErrno) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNone, kNoFile, reply.sys_errno);
-      else Finish(waiter, BringOutcome::kFailed, reply.error == source::ReadError::kOutside ? abi::Fallback::kPath : abi::Fallback::kSourceSlow, kNoFile);
+      else Finish(waiter, BringOutcome::kFailed, ReasonOf(reply.error), kNoFile);
     }
     return;
   }
@@ -179,9 +179,11 @@ void Fetcher::OnDiscoveredRead(SourceUnit& unit, const DiscoveryPtr& discovery, 
   }
   if (result.error == source::ReadError::kNone) return Adopt(unit, discovery, result);
   if (IsNoAnswer(result.error)) return Unanswered(unit, discovery, result.error);
-  // Every staging buffer is lent: with its size known the file is read into a frame of its own.
-  if (result.error == source::ReadError::kNoBuffer && !discovery->waiters.empty())
+  // Every staging buffer is lent, or tierd has no descriptor: with its size known the file is read into a frame of its own.
+  if (result.error == source::ReadError::kNoBuffer && !discovery->waiters.empty()) {
+    EndStaging(discovery);
     return DiscoverByStat(unit, discovery, PriorityOf(discovery->waiters));
+  }
   EndDiscovery(discovery);
   EndStaging(discovery);
   for (const Waiter& waiter : discovery->waiters) {

@@ -120,7 +120,7 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
       for (const Waiter& waiter : waiters) {
         // An ENOENT is passed on, never believed (HAZARDS 2.15): what is cached stays, unserved, until a stat confirms it.
         if (reply.error == source::ReadError::kErrno) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNone, file, reply.sys_errno);
-        else Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, file);
+        else Finish(waiter, BringOutcome::kFailed, ReasonOf(reply.error), file);
       }
       return;
     }

@@ -29,6 +29,12 @@ inline bool IsNoAnswer(source::ReadError error) {
   return error == source::ReadError::kTimeout || error == source::ReadError::kHung || error == source::ReadError::kStopped;
 }
 
+// What a client hears of a stat that brought neither a file nor an errno.
+inline abi::Fallback ReasonOf(source::ReadError error) {
+  if (error == source::ReadError::kOutside) return abi::Fallback::kPath;
+  return error == source::ReadError::kNoBuffer ? abi::Fallback::kNoFrame : abi::Fallback::kSourceSlow;
+}
+
 // One request on its way, for ServicePace.
 struct Timing {
   std::uint32_t depth = 0;

@@ -129,6 +129,16 @@ void AimdWindow::EndRound(std::int64_t now_ns) {
   }
 }
 
+void AimdWindow::OnShortage() {
+  ++cuts_;
+  size_ = std::max(min_, size_ / 2);
+  doubling_ = false;
+  hold_ = kHoldRounds;
+  after_change_ = 0;
+  round_ = Round();
+  seen_ = Seen();
+}
+
 // Makes a change that the round after the next one judges.
 void AimdWindow::ChangeTo(std::uint32_t size) {
   size_before_ = size_;

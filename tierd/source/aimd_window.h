@@ -28,6 +28,8 @@ class AimdWindow {
   // A request that moved `bytes` ended after `latency_ns`. `backlog`: more requests were waiting, so that the window was what
   // limited us; rounds without a backlog teach base latencies only.
   void OnComplete(std::size_t bytes, std::int64_t latency_ns, std::int64_t now_ns, bool backlog);
+  // Halves the window: we ourselves are short of what so many requests take, whatever the latencies say.
+  void OnShortage();
 
  private:
   // In flight while the base is looked for.

@@ -218,7 +218,7 @@ void SourceReaderImpl::Promote(RequestId id, Priority priority, std::int64_t dea
 
 bool SourceReaderImpl::Cancel(RequestId id) {
   const auto found = operations_.find(static_cast<std::uint64_t>(id));
-  if (found == operations_.end() || found->second->in_flight) return false;
+  if (found == operations_.end() || found->second->in_flight || found->second->sent_ns != 0) return false;
   Extract(*found->second);
   return true;
 }
@@ -250,9 +250,9 @@ bool SourceReaderImpl::ProbesOnly(bool low, std::int64_t now_ns) const {
 SourceReaderImpl::Admission SourceReaderImpl::Admit(std::size_t priority, std::int64_t now_ns) {
   const bool low = priority != static_cast<std::size_t>(Priority::kDemand);
   // Kept, as others take from it and fill it up meanwhile: what is to be done at a time must be known then.
-  const std::int64_t tokens_at_ns = request_budget_->AllowedAt(now_ns, low);
-  tokens_at_ns_ = tokens_at_ns > now_ns ? tokens_at_ns : 0;
-  if (!byte_budget_.Allows(low) || tokens_at_ns_ != 0) return Admission::kWait;
+  send_at_ns_ = std::max(paused_until_ns_, request_budget_->AllowedAt(now_ns, low));
+  if (send_at_ns_ <= now_ns) send_at_ns_ = 0;
+  if (!byte_budget_.Allows(low) || send_at_ns_ != 0) return Admission::kWait;
   if (ProbesOnly(low, now_ns)) return ProbeDue(now_ns) ? Admission::kProbe : Admission::kWait;
   const std::uint32_t limit = window_.size() + (low ? 0 : options_.demand_reserve);
   return in_flight_ < limit ? Admission::kSend : Admission::kWait;
@@ -405,7 +405,7 @@ std::int64_t SourceReaderImpl::NextSendNs() const {
   const bool low = queued_[0] == 0;
   std::int64_t at = 0;
   if (!byte_budget_.Allows(low)) at = byte_budget_.AllowedAt(low);
-  at = std::max(at, tokens_at_ns_);
+  at = std::max(at, send_at_ns_);
   if (ProbesOnly(low, clock_.PreciseNs())) {
     if (probes_ >= kProbesAtOnce) return kNever;
     at = std::max(at, last_probe_ns_ + probe_wait_ns_);

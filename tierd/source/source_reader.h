@@ -38,7 +38,7 @@ enum class ReadError : std::uint8_t {
   kChanged = 4,     // not the expected version (`version` says what is there now), or changed during every attempt
   kTimeout = 5,     // deadline passed; see buffer_held
   kHung = 6,        // refused at once: as many requests hang as the cap allows
-  kNoBuffer = 7,    // ReadRequest::acquire had no memory
+  kNoBuffer = 7,    // ReadRequest::acquire had no memory, or tierd itself no descriptor or memory, time and again
   kStopped = 8,     // Stop()
 };
 inline constexpr std::size_t kReadErrors = 9;
@@ -64,7 +64,7 @@ struct ReadResult {
 };
 
 struct StatReply {
-  ReadError error = ReadError::kNone;  // kNone, kErrno, kOutside, kTimeout, kHung, kStopped
+  ReadError error = ReadError::kNone;  // kNone, kErrno, kOutside, kTimeout, kHung, kNoBuffer, kStopped
   int sys_errno = 0;
   io::FileStat stat;                   // any file type
   std::int64_t stat_sent_ns = 0;

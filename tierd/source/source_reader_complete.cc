@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
+#include <new>
 #include <utility>
 
 #include "tierd/base/check.h"
@@ -16,6 +17,13 @@ namespace {
 // whole source is taken to be like that.
 constexpr std::uint32_t kWeakAfter = 3;
 constexpr std::uint64_t kWeakFiles = 3;
+
+// Of descriptors or memory on this node: nothing that the source has said of the file. (Where it is the server that has no memory, a
+// while later it may have some, too.)
+bool IsShortage(int error) { return error == EMFILE || error == ENFILE || error == ENOMEM; }
+// How often a request is sent again after one, and how long nothing is sent then, the first time; each further time twice as long.
+constexpr std::uint32_t kShortageAttempts = 4;
+constexpr std::int64_t kShortagePauseNs = 10'000'000;
 
 bool SameContentStamps(const io::FileStat& a, const io::FileStat& b) {
   return a.dev == b.dev && a.size == b.size && a.mtime_ns == b.mtime_ns;
@@ -68,6 +76,7 @@ void SourceReaderImpl::OnRead(std::uint64_t id, const io::FileReadResult& r) {
   TIERD_CHECK(found != operations_.end());
   Operation& op = *found->second;
   Land(op, r.bytes, r.error == 0);
+  if (IsShortage(r.error) && WaitAgain(op)) return;
   ReadResult result;
   result.buffer = op.read.buffer;
   const Verdict verdict = Judge(op, r, &result);
@@ -89,6 +98,7 @@ void SourceReaderImpl::OnStat(std::uint64_t id, const io::StatResult& r) {
   TIERD_CHECK(found != operations_.end());
   Operation& op = *found->second;
   Land(op, 0, false);
+  if (IsShortage(r.error) && WaitAgain(op)) return;
   if (r.error == ESTALE && !op.reopened && !op.abandoned && !stopped_) {
     op.reopened = true;
     ++counters_.stale_reopens;
@@ -100,6 +110,8 @@ void SourceReaderImpl::OnStat(std::uint64_t id, const io::StatResult& r) {
   result.stat_sent_ns = r.stat_sent_ns;
   if (r.error == EXDEV || (r.error == 0 && r.stat.dev != source_->root_stat().dev)) {
     result.error = ReadError::kOutside;
+  } else if (IsShortage(r.error)) {
+    result.error = ReadError::kNoBuffer;
   } else if (r.error != 0) {
     result.error = ReadError::kErrno;
     result.sys_errno = r.error;
@@ -108,6 +120,26 @@ void SourceReaderImpl::OnStat(std::uint64_t id, const io::StatResult& r) {
     result.in_the_making = stamps_.IsInTheMaking(r.stat, op.sent_real_ns);
   }
   End(op, result);
+}
+
+// Back into the queue, for fewer to be in flight with it. False: that was tried often enough, or nobody waits.
+bool SourceReaderImpl::WaitAgain(Operation& op) {
+  if (op.abandoned || stopped_ || op.shortages >= kShortageAttempts) return false;
+  const auto priority = static_cast<std::size_t>(op.read.priority);
+  try {
+    queues_[priority].push_front(static_cast<std::uint64_t>(op.id));
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  ++queued_[priority];
+  op.in_flight = false;
+  const std::int64_t now_ns = clock_.PreciseNs();
+  if (now_ns >= paused_until_ns_) {  // else those are meant that ran short together with others
+    window_.OnShortage();
+    paused_until_ns_ = now_ns + (kShortagePauseNs << op.shortages);
+  }
+  ++op.shortages;
+  return true;
 }
 
 // Accounts for a completion; the operation may be sent again afterwards.
@@ -167,6 +199,10 @@ SourceReaderImpl::Verdict SourceReaderImpl::Judge(Operation& op, const io::FileR
   // EXDEV is openat2's word for a path that crosses a mount.
   if (r.error == EXDEV || (r.error == 0 && r.before.dev != source_->root_stat().dev)) {
     result->error = ReadError::kOutside;
+    return Verdict::kFinal;
+  }
+  if (IsShortage(r.error)) {
+    result->error = ReadError::kNoBuffer;
     return Verdict::kFinal;
   }
   if (r.error != 0) {

@@ -34,6 +34,7 @@ struct Operation {
   bool plain = false;       // O_DIRECT was refused for this file
   bool only_weak = true;    // every mismatch so far left size and mtime alone
   std::uint32_t mismatches = 0;
+  std::uint32_t shortages = 0;  // attempts for which we had no descriptor or memory
   io::EngineKind engine = io::EngineKind::kThreads;
   std::int64_t sent_ns = 0;       // PreciseNs
   std::int64_t sent_real_ns = 0;  // RealtimeNs
@@ -115,6 +116,7 @@ class SourceReaderImpl final : public SourceReader {
   void OnStat(std::uint64_t id, const io::StatResult& r);
   void Land(Operation& op, std::size_t bytes, bool good);
   Verdict Judge(Operation& op, const io::FileReadResult& r, ReadResult* result);
+  bool WaitAgain(Operation& op);
   Verdict JudgeVersion(Operation& op, const io::FileReadResult& r, ReadResult* result);
   void Declare(Operation& op);
   void Expire(Operation& op);
@@ -149,7 +151,8 @@ class SourceReaderImpl final : public SourceReader {
   std::deque<Finished> finished_;
   AimdWindow window_;
   TokenBucket byte_budget_;
-  std::int64_t tokens_at_ns_ = 0;  // when the request budget lets what waits go; 0: it is not what holds it back
+  std::int64_t paused_until_ns_ = 0;  // after a shortage of ours
+  std::int64_t send_at_ns_ = 0;       // when that and the request budget let what waits go; 0: they do not hold it back
   StampClock stamps_;
   EngineTrial trial_;
   std::uint64_t last_id_ = 0;
