@@ -79,10 +79,32 @@ TEST_F(ReaderTest, BuffersAreAcquiredWhenSentOnly) {
   End("p0", Good(File(1)));
   EXPECT_EQ(heard_["p0"].result.buffer, buffer_);
   End("p1", Good(File(1)));  // the sixth gets none, and so do all that follow
-  reader_->Poll(1000);
+  while (Readable()) reader_->Poll(1000);
   EXPECT_EQ(heard_["p5"].result.error, ReadError::kNoBuffer);
   EXPECT_EQ(heard_["p5"].result.buffer, nullptr);
   EXPECT_EQ(heard_["p99"].done, 1);
+}
+
+TEST_F(ReaderTest, OneTurnRefusesAFewOnly) {
+  constexpr int kRequests = 1000;
+  Open(Threads());
+  int asked = 0;
+  for (int i = 0; i < kRequests; ++i) {
+    ReadRequest request = Request("p", Priority::kPrefetch);
+    request.buffer = nullptr;
+    request.acquire = [&asked](ReadRequest&) { return ++asked > kRequests; };
+    reader_->Read(std::move(request));
+  }
+  reader_->Flush();
+  int most = asked;
+  while (Readable()) {
+    const int before = asked;
+    reader_->Poll(1000);
+    most = std::max(most, asked - before);
+  }
+  EXPECT_LE(most, 16);
+  EXPECT_EQ(asked, kRequests);
+  EXPECT_EQ(heard_["p"].done, kRequests);
 }
 
 TEST_F(ReaderTest, WhatARequestIsForMayBeSettledWhenItIsSent) {

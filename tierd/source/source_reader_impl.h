@@ -100,7 +100,7 @@ class SourceReaderImpl final : public SourceReader {
   std::int64_t NextSendNs() const;
   void StartProbe(Operation& op, std::int64_t now_ns);
   void Dispatch();
-  void Send(Operation& op);
+  bool Send(Operation& op);  // false: `acquire` had no memory, and it has ended
   void SubmitRead(Operation& op, io::IoEngine& engine);
   void SubmitStat(Operation& op, io::IoEngine& engine);
   bool UseDirect(const Operation& op) const;
