@@ -35,6 +35,7 @@ class OfflineTest : public EngineTest {
     StartEngine();
     ASSERT_TRUE(OnSsd(names_[0]));
   }
+  bool Checked(const std::string& name) { return (engine().catalogue().file(FileOf(name)).flags & kFileChecked) != 0; }
   void FillSsd() {
     names_ = MakeFiles(8, 20'000);
     StartEngine();
@@ -86,6 +87,44 @@ TEST_F(OfflineTest, SoIsOneThatCannotBeReached) {
     unit().unreachable_until_ns = 0;
     ++i;
   }
+}
+
+// HAZARDS 2.16: what nobody could be asked about is believed until the source is asked again, not for the daemon's whole life.
+TEST_F(OfflineTest, WhatWasServedUnaskedIsAskedAboutOnceTheSourceIsBack) {
+  options_.source_faults = &faults_;
+  FillSsd();
+  ASSERT_NO_FATAL_FAILURE(StartOverWith(true));
+  for (const std::size_t i : {1u, 2u}) Write(names_[i], Bytes(names_[i], 21'000, 2));
+  faults_.error = ENOTCONN;
+  for (const std::size_t i : {1u, 2u, 3u}) {  // the first was asked about, the others were not
+    const Answer served = Fetch(names_[i]);
+    EXPECT_TRUE(served.bytes == Bytes(names_[i], 20'000)) << i;
+    EXPECT_NE(served.reply.deadline, abi::kDeadlineNever) << i;
+    EXPECT_FALSE(Checked(names_[i])) << i;
+  }
+  EXPECT_EQ(unit().reader->counters().sent[0], 1u);
+  clock_.ahead_ns += 6'000'000'000;
+  EXPECT_TRUE(Fetch(names_[1]).bytes == Bytes(names_[1], 20'000)) << "still away";
+  faults_.error = 0;
+  EXPECT_TRUE(Fetch(names_[2]).bytes == Bytes(names_[2], 21'000, 2)) << "believed unasked no second time";
+  clock_.ahead_ns += 6'000'000'000;
+  EXPECT_TRUE(Fetch(names_[1]).bytes == Bytes(names_[1], 21'000, 2));
+  const Answer confirmed = Fetch(names_[3]);
+  EXPECT_TRUE(confirmed.bytes == Bytes(names_[3], 20'000));
+  EXPECT_EQ(confirmed.reply.deadline, abi::kDeadlineNever);
+  EXPECT_TRUE(Checked(names_[3]));
+}
+
+TEST_F(OfflineTest, AnErrorOfOneFileLeavesTheOthersAsked) {
+  options_.source_faults = &faults_;
+  FillSsd();
+  ASSERT_NO_FATAL_FAILURE(StartOverWith(true));
+  Write(names_[2], Bytes(names_[2], 21'000, 2));
+  faults_.error = EIO;
+  EXPECT_TRUE(Fetch(names_[1]).bytes == Bytes(names_[1], 20'000));
+  EXPECT_FALSE(Checked(names_[1]));
+  faults_.error = 0;
+  EXPECT_TRUE(Fetch(names_[2]).bytes == Bytes(names_[2], 21'000, 2));
 }
 
 // That another file system covers the name by now is an answer, too.

@@ -187,6 +187,7 @@ class Fetcher {
   // Tells the policy of the file's objects.
   void Announce(SourceUnit& unit, FileId file);
   void Confirm(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, bool racy);
+  void ConfirmUnasked(FileId file, std::int64_t until_ns);
   // By a stat alone; `young`: the file may still be in the making.
   void ConfirmFacts(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, bool young);
   // By a read; `awaited`: a reader wanted the bytes as they were then.

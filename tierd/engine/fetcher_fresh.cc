@@ -11,7 +11,7 @@
 namespace tierd::engine {
 namespace {
 
-constexpr std::int64_t kUnreachableNs = 5'000'000'000;  // so long nobody is made to wait for another attempt
+constexpr std::int64_t kUnreachableNs = 5'000'000'000;  // so long nobody is made to wait for another attempt, and no longer is anything believed unasked
 
 // What is on the SSD is served even if the source cannot say that it is still so.
 bool OfflineOk(const SourceUnit& unit) { return unit.options.offline_ok && unit.options.staleness == abi::Staleness::kImmutable; }
@@ -22,6 +22,9 @@ bool Unreachable(const source::StatReply& reply) {
   constexpr int kErrors[] = {EIO, ENOTCONN, ETIMEDOUT, ECONNREFUSED, ECONNRESET, ECONNABORTED, EHOSTDOWN, EHOSTUNREACH, ENETDOWN, ENETUNREACH, ESHUTDOWN};
   return std::find(std::begin(kErrors), std::end(kErrors), reply.sys_errno) != std::end(kErrors);
 }
+
+// An EIO may be of this file alone, and comes at once where it is of all: it says nothing of the others.
+bool ConcernsAll(const source::StatReply& reply) { return reply.error != source::ReadError::kErrno || reply.sys_errno != EIO; }
 
 }  // namespace
 
@@ -40,6 +43,13 @@ void Fetcher::Confirm(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, 
   record.flags |= kFileChecked;
   record.flags = static_cast<std::uint16_t>(racy ? record.flags | kFileRacy : record.flags & ~kFileRacy);
   catalogue_.SetDeadline(file, DeadlineFor(unit, stat_sent_ns, racy));
+}
+
+// The source cannot be asked: the file is believed for a while, compared with nothing (HAZARDS 2.16).
+void Fetcher::ConfirmUnasked(FileId file, std::int64_t until_ns) {
+  const FileRecord& record = catalogue_.file(file);
+  if ((record.flags & kFileBare) != 0 || invalidations_.Covers(record.source, catalogue_.PathOf(file), clock_.MonotonicNs())) return;
+  catalogue_.SetDeadline(file, abi::TicksOf(until_ns) + 1);
 }
 
 // For who waits just now, and hardly anybody else.
@@ -77,8 +87,9 @@ void Fetcher::Revalidate(SourceUnit& unit, FileId file, Waiter waiter, source::P
   const std::int64_t now_ns = clock_.MonotonicNs();
   std::int64_t deadline_ns = waiter->deadline_ns;
   if (OfflineOk(unit)) {
-    if (now_ns < unit.unreachable_until_ns) {
-      Confirm(unit, file, now_ns, (catalogue_.file(file).flags & kFileRacy) != 0);
+    // Once: who was believed unasked before is asked about, or a source of which only a part is away would never be.
+    if (now_ns < unit.unreachable_until_ns && catalogue_.DeadlineOf(file) == abi::kDeadlineExpired) {
+      ConfirmUnasked(file, unit.unreachable_until_ns);
       if (++waiter->attempts > kMaxAttempts) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, file);
       return ServeFile(unit, file, std::move(waiter), priority);
     }
@@ -110,9 +121,9 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
   const FileRecord& record = catalogue_.file(file);
   if (reply.error != source::ReadError::kNone) {
     if (OfflineOk(unit) && Unreachable(reply)) {
-      const std::int64_t now_ns = clock_.MonotonicNs();
-      unit.unreachable_until_ns = now_ns + kUnreachableNs;
-      Confirm(unit, file, now_ns, (record.flags & kFileRacy) != 0);
+      const std::int64_t until_ns = clock_.MonotonicNs() + kUnreachableNs;
+      if (ConcernsAll(reply)) unit.unreachable_until_ns = until_ns;
+      ConfirmUnasked(file, until_ns);
     } else if (IsNoAnswer(reply.error)) {
       GiveUp(waiters, file, reply.error);
       return AskAgain(unit, record.key, catalogue_.PathOf(file), std::move(waiters));

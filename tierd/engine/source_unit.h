@@ -56,7 +56,7 @@ struct SourceUnit {
   std::uint64_t refresh_credit = 0;
   std::int64_t last_read_ns = 0;
 
-  // With offline_ok, after the source could not be asked: until then it is not asked again.
+  // With offline_ok, after the source could not be asked: until then each file is believed once without asking, and not for longer.
   std::int64_t unreachable_until_ns = 0;
 
   // SSD records with an earlier fill sequence are void, though the catalogue may still name them (Engine::VoidDataset).
