@@ -51,6 +51,66 @@ TEST_F(DoubtTest, BytesThatWaitForAFrameAreReadAgainAfterAnInvalidation) {
   for (std::size_t i = 0; i < asked.size(); ++i) EXPECT_TRUE(answers()[asked[i]].bytes == Bytes(names[i], 1 << 20)) << names[i];
 }
 
+// What is told of other files concerns nobody: not those on their way, and not those that wait to be sent.
+TEST_F(DoubtTest, ChangesOfOtherFilesCostNoRead) {
+  constexpr int kFiles = 120, kChanges = 3000;
+  const std::vector<std::string> names = MakeFiles(kFiles, 5000);
+  StartEngine();
+  const std::uint64_t opens = source_io_.count(io::Step::kOpen);
+  source_io_.Hold(io::Step::kStatAfter);
+  std::vector<std::uint64_t> asked;
+  for (const std::string& name : names) asked.push_back(Ask(name));
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting > 0; }));
+  for (int i = 0; i < kChanges; ++i) Advise(abi::AdviseOp::kInvalidate, "log/" + std::to_string(i));
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return std::all_of(asked.begin(), asked.end(), [&](std::uint64_t id) { return answers().contains(id); }); }));
+  for (std::size_t i = 0; i < names.size(); ++i) EXPECT_TRUE(answers()[asked[i]].bytes == Bytes(names[i], 5000)) << names[i];
+  EXPECT_EQ(source_io_.count(io::Step::kOpen) - opens, static_cast<std::uint64_t>(kFiles));
+}
+
+// What the source is asked for after a change is told of cannot be older than it, however long before somebody wanted it.
+TEST_F(DoubtTest, WhatHadNotBeenSentIsReadOnce) {
+  constexpr int kFiles = 120;
+  const std::vector<std::string> names = MakeFiles(kFiles, 5000);
+  StartEngine();
+  const std::uint64_t opens = source_io_.count(io::Step::kOpen);
+  source_io_.Hold(io::Step::kStatAfter);
+  std::vector<std::uint64_t> asked;
+  for (const std::string& name : names) asked.push_back(Ask(name));
+  const std::uint64_t sent = unit().reader->counters().in_flight;
+  ASSERT_GT(sent, 0u);
+  ASSERT_LT(sent, names.size());
+  bool told = false;
+  engine().Advise(unit(), abi::AdviseOp::kInvalidate, "", true, [&](int, std::uint64_t) { told = true; });
+  ASSERT_TRUE(RunUntil([&] { return told; }));
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return std::all_of(asked.begin(), asked.end(), [&](std::uint64_t id) { return answers().contains(id); }); }));
+  for (std::size_t i = 0; i < names.size(); ++i) EXPECT_TRUE(answers()[asked[i]].bytes == Bytes(names[i], 5000)) << names[i];
+  EXPECT_EQ(source_io_.count(io::Step::kOpen) - opens, kFiles + sent);
+}
+
+// An answer that is too old to confirm a file takes nothing from what a younger one has confirmed.
+TEST_F(DoubtTest, AnAnswerFromBeforeAChangeEndsNoDeadlineFromAfterIt) {
+  source_options().ttl_ms = 60'000;
+  const std::string name = Write("f", Bytes("f", 5000, 1));
+  StartEngine();
+  ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  source_io_.Hold(io::Step::kStat);
+  engine().fetcher().RefreshAhead(unit(), FileOf(name), [](const BringResult&) {});
+  engine().EndTurn();
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
+  Advise(abi::AdviseOp::kInvalidate, name);
+  const std::int64_t told_ns = clock_.PreciseNs();
+  ASSERT_TRUE(RunUntil([&] { return clock_.MonotonicNs() > told_ns; }));
+  ASSERT_TRUE(Fetch(name).bytes == Bytes("f", 5000, 1));
+  const std::uint32_t deadline = engine().catalogue().DeadlineOf(FileOf(name));
+  ASSERT_NE(deadline, abi::kDeadlineExpired);
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return engine().fetcher().idle(); }));
+  EXPECT_EQ(engine().catalogue().DeadlineOf(FileOf(name)), deadline);
+  EXPECT_EQ(source_io_.count(io::Step::kStat), 1u) << "nor is the source asked once more";
+}
+
 class RecoveryDoubtTest : public DoubtTest {
  protected:
   void FillSsd() {

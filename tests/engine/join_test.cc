@@ -221,9 +221,27 @@ TEST(InvalidationLog, CoversPathsBelowAndAfter) {
   EXPECT_TRUE(log.CoversWay(0, "a/b/c", 50)) << "a/b may be a link";
   EXPECT_FALSE(log.CoversWay(0, "a/b/c", 101));
   EXPECT_FALSE(log.CoversWay(0, "a/bc", 50));
-  for (std::size_t i = 0; i < InvalidationLog::kRemembered; ++i) log.Add(0, "x", false, 300);
-  EXPECT_TRUE(log.Covers(0, "anything", 200)) << "forgotten by path";
-  EXPECT_FALSE(log.Covers(0, "anything", 250));
+  log.Add(1, "", true, 300);
+  EXPECT_TRUE(log.Covers(1, "any/thing", 300));
+  EXPECT_FALSE(log.Covers(0, "any/thing", 250));
+}
+
+TEST(InvalidationLog, ForgetsNothingAndDoubtsFewOthers) {
+  constexpr int kPaths = 1000;
+  InvalidationLog log;
+  log.Add(0, "a/b", false, 100);
+  log.Add(0, "d", true, 100);
+  for (int i = 0; i < kPaths; ++i) log.Add(0, "log/" + std::to_string(i), i % 2 == 0, 200);
+  EXPECT_TRUE(log.Covers(0, "a/b", 100));
+  EXPECT_TRUE(log.Covers(0, "d/e/f", 100));
+  int doubted = 0;
+  for (int i = 0; i < kPaths; ++i) {
+    EXPECT_TRUE(log.Covers(0, "log/" + std::to_string(i), 200));
+    doubted += log.Covers(0, "data/" + std::to_string(i), 150) ? 1 : 0;
+  }
+  EXPECT_LE(doubted, 10);
+  for (int i = 0; i < 100'000; ++i) log.Add(0, "x/" + std::to_string(i), true, 300);
+  EXPECT_TRUE(log.Covers(0, "a/b", 100));
 }
 
 }  // namespace

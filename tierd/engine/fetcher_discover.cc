@@ -145,7 +145,6 @@ void Fetcher::DiscoverByRead(SourceUnit& unit, const DiscoveryPtr& discovery, so
   if (discovery->capacity < unit.options.chunk_bytes)
     discovery->rest = std::make_shared<io::RestBuffer>(staging_, unit.options.chunk_bytes - discovery->capacity);
   discovery->generation = GenerationOf(unit);
-  discovery->asked_ns = clock_.PreciseNs();
   source::ReadRequest request;
   request.path = discovery->path;
   request.capacity = discovery->capacity;
@@ -153,6 +152,7 @@ void Fetcher::DiscoverByRead(SourceUnit& unit, const DiscoveryPtr& discovery, so
   request.priority = priority;
   request.deadline_ns = DeadlineOf(discovery->waiters);
   request.acquire = [this, discovery](source::ReadRequest& sent) {
+    discovery->asked_ns = clock_.PreciseNs();  // not before: it may stand in the reader's line for long
     if (discovery->staging.size() == 0) Guard([&] { discovery->staging = staging_->Take(discovery->capacity); });
     sent.buffer = discovery->staging.data();
     return discovery->staging.size() != 0;

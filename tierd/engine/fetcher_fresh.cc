@@ -35,10 +35,8 @@ std::uint32_t Fetcher::DeadlineFor(const SourceUnit& unit, std::int64_t stat_sen
 
 void Fetcher::Confirm(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, bool racy) {
   if ((catalogue_.file(file).flags & kFileBare) != 0) return;  // its deadline stays over
-  if (invalidations_.Any(stat_sent_ns) && invalidations_.Covers(unit.index, catalogue_.PathOf(file), stat_sent_ns)) {
-    catalogue_.SetDeadline(file, abi::kDeadlineExpired);  // older than what a client knows: the next one to ask compares again
-    return;
-  }
+  // Older than what a client knows: the deadline is over already, or a younger answer's.
+  if (invalidations_.Any(stat_sent_ns) && invalidations_.Covers(unit.index, catalogue_.PathOf(file), stat_sent_ns)) return;
   FileRecord& record = catalogue_.file(file);
   record.flags |= kFileChecked;
   record.flags = static_cast<std::uint16_t>(racy ? record.flags | kFileRacy : record.flags & ~kFileRacy);
