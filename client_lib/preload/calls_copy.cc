@@ -1,6 +1,8 @@
 // sendfile, copy_file_range, splice, and advice. Frames are never given to the kernel to keep (HAZARDS 2.9): bytes are written, which copies, or the source's own
 // descriptor does it.
 #include <fcntl.h>
+#include <limits.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,9 +30,10 @@ namespace {
 constexpr std::size_t kPiece = 128 << 10;  // of a file that is not one leased piece
 
 // No cancellation point: a thread that ended here would keep the description, and its leases, for ever.
-ssize_t WriteTo(int fd, const void* data, std::size_t bytes) { return Result(raw::Call(SYS_write, fd, raw::Address(data), static_cast<long>(bytes))); }
+ssize_t WriteTo(int fd, const void* data, std::size_t bytes) { return raw::Call(SYS_write, fd, raw::Address(data), static_cast<long>(bytes)); }
 
-// Up to `count` bytes of the file from `offset` on to `write`, whose result it is; or what ReadCached says when it fails.
+// `count` bytes of the file from `offset` on to `write`: how many, which are fewer at the file's end and where `write` takes no more; what it or ReadCached says when
+// they fail before the first.
 template <typename Write>
 ssize_t WriteOut(Description& d, std::uint64_t offset, std::size_t count, Write write) {
   if (offset >= d.size() || count == 0) return 0;  // a write of nothing would be a message
@@ -44,10 +47,18 @@ ssize_t WriteOut(Description& d, std::uint64_t offset, std::size_t count, Write 
   }
   auto* const buffer = static_cast<char*>(std::malloc(kPiece));  // of the core's heap: as good in a handler
   if (buffer == nullptr) return -ESTALE;
-  const ssize_t got = ReadCached(d, buffer, count < kPiece ? count : kPiece, offset);
-  const ssize_t sent = got > 0 ? write(buffer, static_cast<std::size_t>(got)) : got;
+  ssize_t sum = 0;
+  for (std::size_t left = count; left > 0;) {
+    const ssize_t got = ReadCached(d, buffer, left < kPiece ? left : kPiece, offset + (count - left));
+    const ssize_t sent = got > 0 ? write(buffer, static_cast<std::size_t>(got)) : got;
+    if (sent < 0 && sum == 0) sum = sent;
+    if (sent <= 0) break;
+    sum += sent;
+    left -= static_cast<std::size_t>(sent);
+    if (sent < got) break;
+  }
   std::free(buffer);
-  return sent;
+  return sum;
 }
 
 // `bytes` have left from where the description was: its offset moves by them, wherever and whatever it is by now.
@@ -85,7 +96,7 @@ Moved WriteFrom(int fd, off64_t* offset, std::size_t count, ssize_t* result, Wri
     *result = WriteOut(*use, offset != nullptr ? static_cast<std::uint64_t>(*offset) : OffsetOf(word), count, write);
     if (*result == -ESTALE && Materialise(fd, Conversion::kChanged)) continue;
     if (*result == 0 && HasGrown(*use) && MaterialiseAsIs(fd, Conversion::kChanged)) continue;
-    if (*result < -1) *result = Result(*result);
+    if (*result < 0) *result = Result(*result);
     if (*result > 0 && offset != nullptr) *offset += *result;
     if (*result > 0 && offset == nullptr) Advance(fd, *use, static_cast<std::uint64_t>(*result));
     return Moved::kDone;
@@ -100,6 +111,18 @@ int CheckReceiver(int fd) {
   return (flags & O_APPEND) != 0 && (raw::Stat(fd, st) != 0 || !S_ISFIFO(st.st_mode)) ? -EINVAL : 0;
 }
 
+// Into a pipe go as many bytes as there is room for: it may be the caller who reads it. Room is a page at least, waited for; how the rest of it is cut the kernel does
+// not say, but of an empty one.
+std::size_t TakenAtOnce(int fd, std::size_t count) {
+  if (count <= PIPE_BUF) return count;
+  const long room = raw::Call(SYS_fcntl, fd, F_GETPIPE_SZ);
+  if (room < 0) return count;
+  int unread = 0;
+  const bool empty = raw::Call(SYS_ioctl, fd, FIONREAD, raw::Address(&unread)) == 0 && unread == 0;
+  const std::size_t most = empty ? static_cast<std::size_t>(room) : PIPE_BUF;
+  return count < most ? count : most;
+}
+
 }  // namespace
 
 TIERD_EXPORT(ssize_t, sendfile, int to, int from, off64_t* offset, size_t count) {
@@ -107,7 +130,7 @@ TIERD_EXPORT(ssize_t, sendfile, int to, int from, off64_t* offset, size_t count)
   if (const int error = CheckReceiver(to); error != 0) return Result(static_cast<ssize_t>(error));
   ssize_t result;
   const auto write = [&](const void* data, std::size_t bytes) { return WriteTo(to, data, bytes); };
-  if (WriteFrom(from, offset, count, &result, write) == Moved::kDone) return result;
+  if (WriteFrom(from, offset, TakenAtOnce(to, count), &result, write) == Moved::kDone) return result;
   return Next_sendfile()(to, from, offset, count);
 }
 TIERD_ALIAS(ssize_t, sendfile64, sendfile, int, int, off64_t*, size_t)
@@ -138,7 +161,7 @@ TIERD_EXPORT(ssize_t, copy_file_range, int from, off64_t* from_offset, int to, o
   ssize_t result;
   const auto write = [&](const void* data, std::size_t bytes) -> ssize_t {
     if (to_offset == nullptr) return WriteTo(to, data, bytes);
-    const ssize_t sent = Result(raw::Call(SYS_pwrite64, to, raw::Address(data), static_cast<long>(bytes), *to_offset));
+    const ssize_t sent = raw::Call(SYS_pwrite64, to, raw::Address(data), static_cast<long>(bytes), *to_offset);
     if (sent > 0) *to_offset += sent;
     return sent;
   };

@@ -35,7 +35,7 @@ struct SymbolCase {
 
 // What cannot be emulated converts, and nothing else does.
 constexpr SymbolCase kSymbolCases[] = {{"read", 0},     {"seek", 0},  {"dup", 0},    {"dup2", 1},    {"replaced", 0}, {"stat", 0},      {"ioctl", 0},
-                                       {"poll", 0},     {"mmap", 0},  {"copy", 0},   {"fdopen", 0},  {"fopen", 1},    {"openat", 0},    {"directory", 0},
+                                       {"poll", 0},     {"mmap", 0},  {"copy", 0}, {"copy_all", 0}, {"fdopen", 0},  {"fopen", 1},    {"openat", 0},    {"directory", 0},
                                        {"close_range", 0}, {"syscall", 0}, {"rights", 1}, {"lock", 1}};
 
 TEST_F(PreloadSymbolsTest, EverySymbolBehavesAsLibcs) {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -248,6 +249,67 @@ static int copies(int fd) {
 }
 static int check_copy(void) { return both(copies); }
 
+/* Whether `out` holds the file from `from` on, for `bytes`, and is `before` bytes longer. */
+static int holds(int out, long before, long from, long bytes) {
+  static char a[1 << 16], b[1 << 16];
+  int twin = open(plain, O_RDONLY);
+  long at = 0, step;
+  for (; at < bytes; at += step) {
+    step = bytes - at < (long)sizeof a ? bytes - at : (long)sizeof a;
+    if (pread(out, a, step, before + at) != step || pread(twin, b, step, from + at) != step || memcmp(a, b, step) != 0) break;
+  }
+  return close(twin) == 0 && at == bytes && lseek(out, 0, SEEK_END) == before + bytes;
+}
+
+static void *drain(void *end) {
+  static char b[1 << 16];
+  long all = 0, got;
+  while ((got = read(*(int *)end, b, sizeof b)) > 0) all += got;
+  return (void *)all;
+}
+
+/* One call, all of it: to a file and to a socket that is read. What a pipe or a socket that does not wait has room for. */
+static int copies_all(int fd) {
+  static char b[1 << 20];
+  char name[] = "/tmp/preload-copy-XXXXXX";
+  int out = mkstemp(name), ends[2];
+  CHECK(out >= 0 && unlink(name) == 0);
+  errno = 77;
+  CHECK(sendfile(out, fd, NULL, size) == size && lseek(fd, 0, SEEK_CUR) == size && holds(out, 0, 0, size) && errno == 77);
+  off_t from = 20;
+  CHECK(ftruncate(out, 0) == 0 && lseek(out, 5, SEEK_SET) == 5 && lseek(fd, 3, SEEK_SET) == 3);
+  CHECK(sendfile(out, fd, &from, size) == size - 20 && from == size && lseek(out, 0, SEEK_CUR) == 5 + size - 20 && holds(out, 5, 20, size - 20));
+  CHECK(lseek(fd, 0, SEEK_CUR) == 3 && sendfile(out, fd, &from, size) == 0 && from == size);
+  off64_t at = 7, to = 11;
+  CHECK(ftruncate(out, 0) == 0 && copy_file_range(fd, &at, out, &to, size - 9, 0) == size - 9 && at == size - 2 && to == size + 2 && holds(out, 11, 7, size - 9));
+  CHECK(ftruncate(out, 0) == 0 && lseek(out, 0, SEEK_SET) == 0 && lseek(fd, 3, SEEK_SET) == 3);
+  CHECK(copy_file_range(fd, NULL, out, NULL, 2 * size, 0) == size - 3 && lseek(fd, 0, SEEK_CUR) == size && lseek(out, 0, SEEK_CUR) == size - 3 && holds(out, 0, 3, size - 3));
+
+  pthread_t reader;
+  void *all;
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && pthread_create(&reader, NULL, drain, &ends[0]) == 0);
+  from = 1;
+  CHECK(sendfile(ends[1], fd, &from, size) == size - 1 && from == size && close(ends[1]) == 0);
+  CHECK(pthread_join(reader, &all) == 0 && (long)all == size - 1 && close(ends[0]) == 0);
+
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0 && lseek(fd, 0, SEEK_SET) == 0);
+  long sent = 0, once;
+  while ((once = sendfile(ends[1], fd, NULL, size)) > 0) sent += once;
+  CHECK((sent == size || (once == -1 && errno == EAGAIN && sent > 4096)) && lseek(fd, 0, SEEK_CUR) == sent && shutdown(ends[1], SHUT_WR) == 0);
+  CHECK((long)drain(&ends[0]) == sent && close(ends[0]) == 0 && close(ends[1]) == 0);
+
+  CHECK(pipe(ends) == 0 && lseek(fd, 0, SEEK_SET) == 0);
+  const int room = fcntl(ends[1], F_GETPIPE_SZ);
+  CHECK(room < size && room <= (int)sizeof b);
+  alarm(60); /* nobody else reads it: to wait for more room is to wait for ever */
+  once = sendfile(ends[1], fd, NULL, size);
+  CHECK(once > 0 && once <= room && lseek(fd, 0, SEEK_CUR) == once && read(ends[0], b, once - 1) == once - 1 && memcmp(b, want, once < 4096 ? once - 1 : 4096) == 0);
+  CHECK((sent = sendfile(ends[1], fd, NULL, size)) > 0 && lseek(fd, 0, SEEK_CUR) == once + sent && read(ends[0], b, sizeof b) == sent + 1);
+  alarm(0);
+  return close(ends[0]) | close(ends[1]) | close(out);
+}
+static int check_copy_all(void) { return both(copies_all); }
+
 static int streams(int fd) { /* as NumPy's fromfile does it */
   char b[100];
   int copy = dup(fd);
@@ -372,7 +434,7 @@ static int check_rights(void) { /* converts */
 static const struct check checks[] = {
     {"read", check_read},     {"seek", check_seek},   {"dup", check_dup},         {"dup2", check_dup2},         {"replaced", check_replaced},
     {"stat", check_stat},     {"ioctl", check_ioctl}, {"poll", check_poll},       {"lock", check_lock},         {"mmap", check_mmap},
-    {"copy", check_copy},     {"fdopen", check_fdopen}, {"fopen", check_fopen},   {"openat", check_openat},     {"directory", check_directory},
+    {"copy", check_copy},         {"copy_all", check_copy_all}, {"fdopen", check_fdopen}, {"fopen", check_fopen},   {"openat", check_openat},     {"directory", check_directory},
     {"close_range", check_close_range}, {"syscall", check_syscall}, {"rights", check_rights},
 };
 
