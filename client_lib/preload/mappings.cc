@@ -66,6 +66,12 @@ class MemoryFile {
   const int fd_;
 };
 
+// Of what is shown of the file.
+std::uint64_t EndOf(const Description& d, const MapRequest& request) {
+  const std::uint64_t end = request.offset + Up(request.length);
+  return end < d.size() ? end : d.size();
+}
+
 // Puts one mapping together; what it leased is in `frames`.
 class Builder {
  public:
@@ -77,7 +83,7 @@ class Builder {
     frames_.offset = request_.offset;
     frames_.facts = d_.facts;
     std::strcpy(frames_.path, d_.path);
-    if (d_.whole ? Reserve() && Copy() : Lease() && (TakeKept() || (Reserve() && MapFrames())) && MapTail()) return base_;
+    if (d_.whole ? Reserve() && Copy() : Show()) return base_;
     if (base_ != nullptr) raw::Call(SYS_munmap, raw::Address(base_), static_cast<long>(Up(request_.length)));
     return nullptr;
   }
@@ -86,10 +92,7 @@ class Builder {
 
  private:
   int sharing() const { return request_.flags & MAP_TYPE; }
-  std::uint64_t End() const {
-    const std::uint64_t end = request_.offset + Up(request_.length);
-    return end < d_.size() ? end : d_.size();
-  }
+  std::uint64_t End() const { return EndOf(d_, request_); }
   bool Reserve() {
     const long place = raw::Call(SYS_mmap, raw::Address(request_.address), static_cast<long>(Up(request_.length)), PROT_NONE,
                                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -117,12 +120,18 @@ class Builder {
     return true;
   }
 
-  // The frames, leased for as long as the mapping lives. The page that the file ends in is no part of what is shown of them.
-  bool Lease() {
+  bool Show() {
     if (StackIsSmall()) return false;
     const SlowPath slow;
     if (!slow.entered()) return false;
     const client::Call call(*process.client, d_.path, 0);
+    if (!Lease(call) || !(TakeKept() || (Reserve() && MapFrames())) || !MapTail()) return false;
+    for (std::uint32_t i = 0; i < frames_.count; ++i) client::CountSlowPiece(call, frames_.pieces[i], shown_[i].bytes + (i + 1 == frames_.count ? tail_bytes_ : 0));
+    return true;
+  }
+
+  // The frames, leased for as long as the mapping lives. The page that the file ends in is no part of what is shown of them.
+  bool Lease(const client::Call& call) {
     for (std::uint64_t at = request_.offset; at < End();) {
       client::Piece piece;
       const std::byte* data = nullptr;
@@ -134,7 +143,6 @@ class Builder {
       if (frames_.count == 0) first_skipped_ = static_cast<std::uint64_t>(data - piece.data);
       shown_[frames_.count] = {data, 0, bytes / kPage * kPage};
       frames_.pieces[frames_.count++] = piece;
-      client::CountSlowPiece(call, piece, bytes);
       at += bytes;
       tail_bytes_ = bytes % kPage;
       if (reinterpret_cast<std::uintptr_t>(data) % kPage != 0 || (tail_bytes_ != 0 && at < End())) return false;
@@ -183,6 +191,18 @@ class Builder {
   ShownFrame shown_[MappedFrames::kMost];
 };
 
+// Whether the chunks that are to be shown can all be held, as far as that is known before the first of them is asked for.
+bool CanBeHeld(Description& d, const MapRequest& request) {
+  if (d.whole) return true;
+  const std::uint64_t chunk_bytes = d.file().chunk_bytes(), first = request.offset / chunk_bytes;
+  const std::uint64_t count = (EndOf(d, request) - 1) / chunk_bytes - first + 1;
+  if (count > MappedFrames::kMost) return false;
+  const client::Session* const session = process.client->session();
+  if (session == nullptr || !session->serves()) return true;  // another is asked for then
+  const std::uint64_t to_end = d.size() - first * chunk_bytes;
+  return client::MayAccount(*session, to_end < count * chunk_bytes ? to_end : count * chunk_bytes, chunk_bytes);
+}
+
 // Whether ours can be what the caller wants: reading, where the kernel likes, within the file's pages.
 bool Suits(const Description& d, const MapRequest& request) {
   const int sharing = request.flags & MAP_TYPE;
@@ -210,7 +230,7 @@ bool AppendFrames(const MappedFrames& frames, AddressRange where, MemoryFile& fi
 }  // namespace
 
 void* MapCached(Description& d, const MapRequest& request) {
-  if (!Suits(d, request)) return nullptr;
+  if (!Suits(d, request) || !CanBeHeld(d, request)) return nullptr;
   MappedFrames* const frames = NewFrames();
   if (frames == nullptr) return nullptr;
   Builder builder(d, request, *frames);

@@ -29,6 +29,11 @@ inline bool Account(Session& session, std::uint64_t bytes) {
   return false;
 }
 
+// Whether so many bytes in views of `each` would be counted without going past the cap, as far as that is known beforehand.
+inline bool MayAccount(const Session& session, std::uint64_t bytes, std::uint64_t each) {
+  return each < session.account_from || session.page->leased_bytes.load(std::memory_order_relaxed) + bytes <= session.pin_cap_bytes;
+}
+
 inline void GiveLeaseBack(Session& session, std::uint32_t slot, std::uint32_t epoch, std::uint64_t bytes) {
   const bool same_process = SameProcess();
   if (!same_process || session.fork_generation != ForkGeneration() || MayBeInAChild(epoch)) {

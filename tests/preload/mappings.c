@@ -1,5 +1,6 @@
 /* Mappings of cached files behave as those of any file. The files hold 32-bit words: the file's number in bits 24-31, the word's place in the others.
- * usage: mappings DIRECTORY [check...]: the directory holds `small` (file 1, 30,000 bytes), `middle` (file 2, 1,000,000 bytes) and big0 ... big5 (files 10-15, 10,000,000 bytes). */
+ * usage: mappings DIRECTORY [check...]: the directory holds `small` (file 1, 30,000 bytes), `middle` (file 2, 1,000,000 bytes) and big0 ... big5 (files 10-15, 10,000,000 bytes); for
+ * `huge` one more of that name (file 20). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -440,10 +441,27 @@ static int check_given(void) {
   return 0;
 }
 
+/* All of a file, and a window of it that begins after three pages. */
+static int map_huge(const char *name, int number, size_t window) {
+  char path[4096];
+  struct stat st;
+  snprintf(path, sizeof path, "%s/%s", directory, name);
+  int fd = open(path, O_RDONLY);
+  CHECK(fd >= 0 && fstat(fd, &st) == 0);
+  const size_t bytes = (size_t)st.st_size;
+  char *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0), *part = mmap(NULL, window, PROT_READ, MAP_PRIVATE, fd, (off_t)(3 * page));
+  CHECK(map != MAP_FAILED && part != MAP_FAILED && close(fd) == 0);
+  CHECK(shows(map, number, 0, bytes, 997 * 4) && shows(part, number, 3 * page, window, 997 * 4));
+  return munmap(map, bytes) | munmap(part, window);
+}
+static int check_huge(void) { return map_huge("huge", 20, 48 << 20); }
+static int check_too_many(void) { return map_huge("big0", 10, 64 << 16); } /* of chunks of 64 KiB: 65 */
+static int check_just_enough(void) { return map_huge("big0", 10, (64 << 16) - 3 * page); }
+
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"dropped", check_dropped}, {"protection", check_protection}, {"replaced", check_replaced},
                                         {"resized", check_resized}, {"grown", check_grown}, {"grown_parts", check_grown_parts}, {"holes", check_holes}, {"touched", check_touched}, {"again", check_again}, {"churn", check_churn}, {"forks", check_forks},
-                                        {"sent", check_sent}, {"given", check_given}, {"inherited_fork", check_inherited_fork},
+                                        {"sent", check_sent}, {"given", check_given}, {"huge", check_huge}, {"too_many", check_too_many}, {"just_enough", check_just_enough}, {"inherited_fork", check_inherited_fork},
                                         {"inherited_bare_fork", check_inherited_bare_fork}, {"inherited_clone", check_inherited_clone}};
   if (argc < 2) return 64;
   directory = argv[1];

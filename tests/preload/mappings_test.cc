@@ -91,6 +91,33 @@ TEST_F(PreloadMappingsTest, WhatAChildInheritsStaysWhatItWasWhileTheCacheIsTooSm
   }
 }
 
+// More than 64 chunks, or more bytes than the pin cap (here 32 MiB): the source's file is mapped, and what the opening reads, a chunk and one ahead, is all that is read.
+TEST_F(PreloadMappingsTest, OfWhatCannotBeHeldReadNothing) {
+  struct Case {
+    const char* check;
+    std::uint64_t chunk_kib;
+    std::uint64_t maps;  // of the two
+  };
+  Write(Of("huge"), Words(20, 64'000'000));
+  for (const Case& c : {Case{"huge", 4096, 0}, Case{"too_many", 64, 0}, Case{"just_enough", 64, 1}}) {
+    SCOPED_TRACE(c.check);
+    DaemonProcess::Options options;
+    options.source = source_;
+    options.ssd = "off";
+    options.more = kTrustStamps;
+    options.more.insert(options.more.end(), {"--set", "source.chunk_size=" + std::to_string(c.chunk_kib) + " KiB", "--set", "source.warm=off"});
+    ASSERT_TRUE(daemon_.Start(options)) << daemon_.output();
+    const JobResult served = BareThenServed({PRELOAD_MAPPINGS, source_, c.check});
+    EXPECT_EQ(served.report.value("maps", 0u), c.maps) << served.report.dump();
+    EXPECT_EQ(served.Of("source_uses", "mmap"), 2 - c.maps) << served.report.dump();
+    EXPECT_EQ(served.Sum("bytes"), c.maps * ((64 << 16) - 3 * 4096)) << served.report.dump();
+    if (c.maps == 0) {
+      EXPECT_LE(daemon_.Status()["sources"][0]["read_bytes"], 2 * c.chunk_kib << 10);
+    }
+    EXPECT_EQ(daemon_.Stop(), 0);
+  }
+}
+
 TEST_F(PreloadMappingsTest, AreOfTheirFileWhileOthersFork) {
   StartDaemon();
   const JobResult served = RunJob({PRELOAD_MAPPINGS, source_, "forks"}, job_);
