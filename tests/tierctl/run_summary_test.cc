@@ -60,6 +60,20 @@ TEST_F(RunSummaryTest, AdvisesToNameFilesByTheSource) {
   EXPECT_NE(Line(5).find("named through"), std::string::npos) << Line(5);
 }
 
+// What is read through a mapping of the source's own file is in no other number.
+TEST_F(RunSummaryTest, SaysWhatWasMappedOfTheSource) {
+  EXPECT_NE(Line(3).find("; the source's own file used for: none"), std::string::npos) << Line(3);
+  facts_.reports["source_uses"] = {{"lock", 2}, {"mmap", 1}};
+  EXPECT_NE(Line(3).find("; the source's own file used for: lock 2, mmap 1"), std::string::npos) << Line(3);
+  EXPECT_NE(Line(5).find("1 of 1 mapping showed the source's own file"), std::string::npos) << Line(5);
+  facts_.reports["maps"] = 3;
+  EXPECT_EQ(Line(5), "tierd: nothing to improve here");
+  facts_.reports["maps"] = 2;
+  EXPECT_NE(Line(5).find("1 of 3 mappings showed the source's own file"), std::string::npos) << Line(5);
+  const std::string text = SummaryText(Summary(facts_));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 6) << text;
+}
+
 TEST_F(RunSummaryTest, ManyUnlikeEpochsStayInOneLine) {
   json epochs = json::array();
   for (std::uint64_t i = 0; i < 50; ++i) epochs.push_back(Epoch(50 + i, 50 - i, 0));

@@ -131,6 +131,8 @@ std::string Advice(const JobFacts& facts, const json& summary) {
   if (const std::uint64_t names = NumberOf(fallback, "path") + NumberOf(Part(summary, "real_opens"), "path"); names > 10 && names > NumberOf(summary, "opened") / 4)
     return "many files were named through \"..\", or through links out of a source: name them by the source's own path";
   if (part("bypass") > all / 4) return "a good part was read around the cache: a larger --ram or --ssd holds more";
+  if (const std::uint64_t own = NumberOf(Part(summary, "source_uses"), "mmap"), mappings = own + NumberOf(summary, "maps"); own > mappings / 4)
+    return std::to_string(own) + " of " + Plural(mappings, "mapping") + " showed the source's own file, and what is read so is not counted: map less at once, for reading and not beyond the end, or have a larger --ram";
   if (part("ssd") > all / 2) return "most came from the SSD: a larger --ram is faster";
   if (part("source") > all / 2) return "most was read for the first time: a second epoch, or tierctl prefetch before the first, is faster";
   return "nothing to improve here";
@@ -218,7 +220,8 @@ std::string SummaryText(const json& summary) {
   line(EpochText(ListOf(summary, "epochs")));
   line("the source gave tierd " + HumanSize(NumberOf(summary, "source_read_bytes")) + " for " + HumanSize(all - NumberOf(bytes, "bypass")) + " served: " +
        (saved > 0 ? HumanSize(saved) + " saved" : std::string("nothing saved yet")));
-  line("around the cache: " + Listed(Part(summary, "fallback")) + "; real from the start: " + Listed(Part(summary, "real_opens")));
+  line("around the cache: " + Listed(Part(summary, "fallback")) + "; real from the start: " + Listed(Part(summary, "real_opens")) +
+       "; the source's own file used for: " + Listed(Part(summary, "source_uses")));
   line("descriptors made real: " + Listed(Part(summary, "conversions")) + "; answered from the index: " + std::to_string(NumberOf(summary, "stats")) + " stat, " +
        std::to_string(NumberOf(summary, "listings")) + " listings");
   line(TextOf(summary, "advice"));
