@@ -161,7 +161,7 @@ static_assert(offsetof(IndexHeader, hash_secret) == 72 && offsetof(IndexHeader, 
 static_assert(offsetof(IndexHeader, heartbeat_ticks) == 384);
 
 // ---- listings -------------------------------------------------------------------------------------------------------------
-// A listing's bytes: ListingEntry records back to back, each followed by its name (not NUL-terminated), padded to 8 bytes; sorted by name.
+// A listing's bytes: ListingEntry records back to back, each followed by its name (not NUL-terminated), padded to 8 bytes; in the source's order.
 struct ListingEntry {
   std::uint64_t ino;
   std::uint16_t name_bytes;

@@ -19,6 +19,12 @@ class ListingTest : public EngineTest {
     }
     return names;
   }
+  // As whoever lists it himself sees it.
+  std::vector<std::string> Bare(const std::string& path) const {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(tree_ / path)) names.push_back(entry.path().filename());
+    return names;
+  }
   Answer List(const std::string& path) { return Fetch(path, abi::FetchOp::kList); }
   // Until when the directory's listing is served.
   std::uint32_t DeadlineOf(const std::string& path) { return engine().catalogue().ListingDeadline(engine().catalogue().ListingOf(FileOf(path), false)); }
@@ -29,14 +35,24 @@ class ListingTest : public EngineTest {
   }
 };
 
-TEST_F(ListingTest, IsSortedAndServedFromRamUntilItsTimeIsOver) {
+// Processes of one job that number files by it would else disagree, as soon as one of them is sent to the source.
+TEST_F(ListingTest, IsInTheOrderOfTheSource) {
+  for (int i = 0; i < 300; ++i) Write("d/" + std::to_string(i * 7919 % 300), "x");
+  StartEngine();
+  EXPECT_TRUE(NamesOf(List("d")) == Bare("d"));
+  const Answer again = List("d");
+  EXPECT_EQ(again.tier(), abi::Tier::kRam);
+  EXPECT_TRUE(NamesOf(again) == Bare("d"));
+}
+
+TEST_F(ListingTest, IsServedFromRamUntilItsTimeIsOver) {
   for (const char* name : {"d/b", "d/a", "d/c/inner"}) Write(name, "x");
   StartEngine();
-  EXPECT_EQ(NamesOf(List("d")), (std::vector<std::string>{"a", "b", "c"}));
+  EXPECT_EQ(NamesOf(List("d")), Bare("d"));
   Write("d/late", "x");
   EXPECT_EQ(List("d").tier(), abi::Tier::kRam);
   std::this_thread::sleep_for(std::chrono::milliseconds(540));
-  EXPECT_EQ(NamesOf(List("d")), (std::vector<std::string>{"a", "b", "c", "late"}));
+  EXPECT_EQ(NamesOf(List("d")), Bare("d"));
   std::filesystem::remove(tree_ / "d/a");
   std::this_thread::sleep_for(std::chrono::milliseconds(540));
   EXPECT_EQ(List("d").status(), abi::FetchStatus::kBypass) << "names are missing: the client lists by itself";
@@ -56,11 +72,12 @@ TEST_F(ListingTest, OfAnImmutableSetIsBelievedForGoodWhenItWasTheSameTenSecondsB
   Pass(10'000);
   ASSERT_EQ(List("d").tier(), abi::Tier::kSource);
   EXPECT_EQ(DeadlineOf("d"), abi::kDeadlineNever);
+  const std::vector<std::string> before = Bare("d");
   Write("d/late", "x");
   Pass(3'600'000);
   const Answer answer = List("d");
   EXPECT_EQ(answer.tier(), abi::Tier::kRam);
-  EXPECT_EQ(NamesOf(answer), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(NamesOf(answer), before);
 }
 
 TEST_F(ListingTest, OfAnyOtherSetIsBelievedForATtl) {
@@ -99,20 +116,16 @@ TEST_F(ListingTest, AWriteOfOursDuringTheWalkIsNotMissed) {
   Advise(abi::AdviseOp::kInvalidate, "d/new");
   ASSERT_TRUE(RunUntil([&] { return answers().contains(id); }));
   EXPECT_EQ(answers()[id].status(), abi::FetchStatus::kBypass);
-  EXPECT_EQ(NamesOf(List("d")), (std::vector<std::string>{"a", "b", "new"}));
+  EXPECT_EQ(NamesOf(List("d")), Bare("d"));
 }
 
 TEST_F(ListingTest, LargerThanAChunk) {
   source_options().chunk_bytes = 64 << 10;
-  std::vector<std::string> expected;
-  for (int i = 0; i < 600; ++i) {  // 224 bytes each: two chunks
-    expected.push_back("name-" + std::to_string(1000 + i) + std::string(191, 'x'));
-    Write("many/" + expected.back(), "");
-  }
+  for (int i = 0; i < 600; ++i) Write("many/name-" + std::to_string(1000 + i) + std::string(191, 'x'), "");  // 224 bytes each: two chunks
   StartEngine();
   const Answer answer = List("many");
   ASSERT_EQ(answer.status(), abi::FetchStatus::kFrame);
-  EXPECT_TRUE(NamesOf(answer) == expected);
+  EXPECT_TRUE(NamesOf(answer) == Bare("many"));
   EXPECT_EQ(List("many").tier(), abi::Tier::kRam);
 }
 

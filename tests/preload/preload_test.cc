@@ -142,6 +142,20 @@ TEST_F(PreloadSymbolsTest, WhatIsOffIsOff) {
   EXPECT_EQ(RunShell("exec 0<&-; /usr/bin/python3 -c 'import os,sys; assert os.open(sys.argv[1],0)==0' " + Of("file"), job_).code, 0);
 }
 
+// The ranks of one job number its files by it, and one of them may be sent to the source.
+TEST_F(PreloadSymbolsTest, ListingsHaveTheSourcesOrderFromTheCacheAndWithoutIt) {
+  for (int i = 0; i < 100; ++i) Write(Of("many/" + std::to_string(i * 79 % 100)), "x");
+  const std::vector<std::string> list{"/usr/bin/python3", "-c", "import os,sys; print(os.listdir(sys.argv[1]))", Of("many")};
+  const JobResult bare = RunJob(list, bare_);
+  const JobResult hit = RunJob(list, job_);
+  EXPECT_EQ(hit.report.value("listings", 0u), 1u) << hit.report.dump();
+  EXPECT_EQ(hit.output, bare.output);
+  daemon_.Kill(SIGKILL);
+  const JobResult fallback = RunJob(list, job_);
+  EXPECT_EQ(fallback.report.value("listings", 0u), 0u) << fallback.report.dump();
+  EXPECT_EQ(fallback.output, bare.output);
+}
+
 TEST_F(PreloadSymbolsTest, NoDaemonIsNoError) {
   daemon_.Kill(SIGKILL);
   const JobResult result = RunJob({"cmp", Of("file"), plain_ + "/file"}, job_);

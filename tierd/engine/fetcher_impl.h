@@ -119,11 +119,12 @@ struct Fetcher::Discovery {
   }
 };
 
-// A directory being listed: walked, then sorted and encoded (by a worker when it is large), then copied into a frame.
+// A directory being listed: walked, then put in order and encoded (by a worker when it is large), then copied into a frame.
 struct Fetcher::Listing {
   struct Name {
     std::string name;
     std::uint64_t ino = 0;
+    std::uint64_t place = 0;
     std::uint8_t type = 0;
   };
   std::string path;

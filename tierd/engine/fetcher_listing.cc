@@ -8,7 +8,7 @@
 namespace tierd::engine {
 namespace {
 
-constexpr std::size_t kSortedHere = 4096;             // more names are sorted and encoded by a worker
+constexpr std::size_t kSortedHere = 4096;             // more names are put in order and encoded by a worker
 constexpr std::size_t kCopiedPerTurn = 4 << 20;  // ~1 ms
 
 std::size_t EntryBytes(std::size_t name_bytes) { return abi::PadTo8(sizeof(abi::ListingEntry) + name_bytes); }
@@ -30,10 +30,11 @@ void EncodeNames(const Names& names, std::vector<std::byte>* out) {
   }
 }
 
-// Sorts, encodes and drops the names; returns their hashes, sorted. Touches nothing that is shared.
+// Encodes the names in the source's order, which whoever lists it himself sees too: processes that number files by it must agree. Drops them; returns their
+// hashes, sorted. Touches nothing that is shared.
 template <typename Names>
 std::vector<std::uint64_t> SortAndEncode(Names names, std::vector<std::byte>* encoded) {
-  std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
+  std::sort(names.begin(), names.end(), [](const auto& a, const auto& b) { return a.place < b.place; });
   EncodeNames(names, encoded);
   std::vector<std::uint64_t> hashes;
   hashes.reserve(names.size());
@@ -71,7 +72,7 @@ void Fetcher::StartListing(SourceUnit& unit, abi::FileKey key, std::string_view 
   walk.recursive = false;
   walk.on_batch = [listing](const source::WalkBatch& batch) {
     listing->spoiled |= !Survives([&] {
-      for (const source::WalkEntry& entry : batch.entries) listing->names.push_back({entry.name, entry.ino, entry.type});
+      for (const source::WalkEntry& entry : batch.entries) listing->names.push_back({entry.name, entry.ino, entry.place, entry.type});
     });
     if (!batch.last) return;
     listing->error = batch.error;

@@ -171,6 +171,7 @@ void TreeWalker::Crawl::List(TaskContext& context, const std::string& path) cons
 void TreeWalker::Crawl::ReadEntries(TaskContext& context, const std::shared_ptr<Directory>& directory) const {
   std::vector<WalkEntry> block;
   std::size_t names = 0;
+  std::uint64_t place = 0;
   while (!Given(context)) {
     if (names++ % kNamesPerRequest == 0 && names != 1 && !Ask(context)) break;
     errno = 0;
@@ -184,6 +185,7 @@ void TreeWalker::Crawl::ReadEntries(TaskContext& context, const std::shared_ptr<
     if (entry.name == "." || entry.name == "..") continue;
     entry.type = read->d_type;
     entry.ino = read->d_ino;
+    entry.place = place++;
     block.push_back(std::move(entry));
     if (block.size() < kSortBlock) continue;
     EmitBlock(context, directory, std::move(block));

@@ -27,6 +27,7 @@ struct WalkEntry {
   std::uint8_t type = 0;   // DT_REG, DT_DIR, DT_LNK, ...; never DT_UNKNOWN unless its stat failed
   bool has_stat = false;
   std::uint64_t ino = 0;
+  std::uint64_t place = 0;  // in the order in which the directory gave its entries
   io::FileStat stat;       // with has_stat
 };
 

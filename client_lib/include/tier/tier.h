@@ -203,7 +203,7 @@ typedef struct tier_entry {
   uint64_t position;   /* for tier_list_seek: of the entry that follows */
 } tier_entry;
 
-/* Listing of a directory without "." and "..": sorted by name when from the cache, else in the order of the source. Errors: those of opendir. */
+/* Listing of a directory without "." and "..", in the order of the source. Errors: those of opendir. */
 TIER_API int tier_list(tier_client* client, const char* path, tier_listing** listing, unsigned flags) TIER_NOEXCEPT;
 TIER_API int tier_list_next(tier_listing* listing, tier_entry* entry) TIER_NOEXCEPT; /* 1: an entry; 0: no more */
 TIER_API int tier_list_seek(tier_listing* listing, uint64_t position) TIER_NOEXCEPT; /* 0: the start; -EINVAL: no such position */
