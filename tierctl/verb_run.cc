@@ -1,5 +1,6 @@
 // run: a command with its reads served from the cache, by the daemon that is there or by one of its own.
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -108,6 +109,8 @@ class Job {
 
   void Prepare() {
     facts_.preload = !options_.no_preload;
+    rlimit space;
+    facts_.limited_space = ::getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY;
     if (socket_.empty()) return;
     line_.environment.emplace_back("TIERD_SOCKET", socket_);
     facts_.before = AskStatus();

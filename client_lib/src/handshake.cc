@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <stdio.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -215,10 +214,10 @@ struct Parts {
 
   void Discard() const {
     if (index != nullptr) {
-      ::munmap(const_cast<abi::IndexHeader*>(index->header), index->bytes);
+      UnmapShared(index->header, index->bytes);
       std::free(index);
     }
-    if (page != nullptr) ::munmap(page, sizeof *page);
+    if (page != nullptr) UnmapShared(page, sizeof *page);
     std::free(sources);
   }
 };

@@ -1,7 +1,5 @@
 #include "client_lib/src/index_view.h"
 
-#include <sys/mman.h>
-
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -32,7 +30,7 @@ IndexView* MapIndex(int fd, std::uint64_t bytes, const std::uint8_t instance[16]
   const auto* header = static_cast<const abi::IndexHeader*>(data);
   void* const memory = HoldsTogether(*header, bytes, instance) ? std::malloc(sizeof(IndexView)) : nullptr;
   if (memory == nullptr) {
-    ::munmap(data, bytes);
+    UnmapShared(data, bytes);
     return nullptr;
   }
   if (populate || bytes <= kPopulateAlways) PopulateForReading(data, bytes);

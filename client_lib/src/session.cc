@@ -1,6 +1,5 @@
 #include "client_lib/src/session.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include "client_lib/src/clock.h"
@@ -76,7 +75,7 @@ abi::Fallback MapSegment(Session& session, std::uint32_t serial, std::int64_t de
   if (data == nullptr) return abi::Fallback::kNoFrame;
   if ((session.settings->flags & TIER_POPULATE) != 0) PopulateForReading(data, entry.bytes);
   if (session.arena->Add(serial, {static_cast<const std::byte*>(data), entry.bytes})) return abi::Fallback::kNone;
-  ::munmap(data, entry.bytes);  // nobody points into it yet
+  UnmapShared(data, entry.bytes);  // nobody points into it yet
   return abi::Fallback::kNoFrame;
 }
 

@@ -1,26 +1,52 @@
 #include "client_lib/src/shared_mapping.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <atomic>
+
 #include "client_lib/abi/map_aligned.h"
 
 namespace tierd::client {
+namespace {
+
+constexpr rlim_t kOurShare = 8;  // one part in so many of a limited address space
+
+constinit std::atomic<std::uint64_t> mapped_bytes{0};
+
+bool TakeRoom(std::uint64_t bytes) {
+  rlimit space;
+  const bool limited = ::getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY;
+  const std::uint64_t taken = mapped_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  if (!limited || taken <= space.rlim_cur / kOurShare) return true;
+  mapped_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  return false;
+}
+
+void* Map(int fd, std::uint64_t bytes, int protection, bool huge) {
+  return huge ? abi::MapAligned(fd, bytes, protection) : ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
+}
+
+}  // namespace
 
 void* MapShared(int fd, std::uint64_t bytes, bool writable, bool huge) {
   struct stat st;
   if (bytes == 0 || ::fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || static_cast<std::uint64_t>(st.st_size) < bytes) return nullptr;
-  const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
-  if (!huge) {
-    void* const data = ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
-    return data == MAP_FAILED ? nullptr : data;
+  if (!TakeRoom(bytes)) return nullptr;
+  void* const data = Map(fd, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, huge);
+  if (data == MAP_FAILED) {
+    mapped_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+    return nullptr;
   }
-  void* const data = abi::MapAligned(fd, bytes, protection);
-  if (data == MAP_FAILED) return nullptr;
-  (void)::madvise(data, bytes, MADV_HUGEPAGE);
+  if (huge) (void)::madvise(data, bytes, MADV_HUGEPAGE);
   return data;
+}
+
+void UnmapShared(const void* data, std::uint64_t bytes) {
+  if (::munmap(const_cast<void*>(data), bytes) == 0) mapped_bytes.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
 void PopulateForReading(void* data, std::uint64_t bytes) {

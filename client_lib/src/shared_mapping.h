@@ -1,4 +1,8 @@
 // Mapping what the daemon hands out: nothing is trusted that could make a later access fault.
+//
+// Where the address space of the process is limited (`ulimit -v`, which batch systems set), the job is meant to have it: all mappings together take at most an eighth of
+// the limit, those that were overlaid with zeros included. What does not fit stays unmapped, and is read from the source.
+// Thread rule: any thread.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +10,10 @@
 
 namespace tierd::client {
 
-// Maps `bytes` of the file behind `fd`, which must be at least that long; null otherwise. With `huge` on a 2 MiB boundary and with the advice for huge pages.
+// Maps `bytes` of the file behind `fd`, which must be at least that long; null otherwise, and where there is no room for it. With `huge` on a 2 MiB boundary and with the advice for huge pages.
 void* MapShared(int fd, std::uint64_t bytes, bool writable, bool huge);
+// Of a mapping that nobody points into.
+void UnmapShared(const void* data, std::uint64_t bytes);
 // Faults all pages of a mapping in; a hint.
 void PopulateForReading(void* data, std::uint64_t bytes);
 // Replaces a mapping by zero pages of this process: whoever still looks at it sees zeros and faults on nothing, its memory is given back.

@@ -115,6 +115,15 @@ TEST_F(RunSummaryTest, OneLineOfAdvice) {
   EXPECT_NE(Line(5).find("there was no daemon"), std::string::npos);
 }
 
+// A larger tier would not help: the job's processes do not map it.
+TEST_F(RunSummaryTest, SaysThatTheAddressSpaceIsLimited) {
+  facts_.reports["bytes"]["bypass"] = 900'000'000;
+  facts_.reports["fallback"] = {{"no_frame", 3}};
+  EXPECT_NE(Line(5).find("a larger --ram"), std::string::npos) << Line(5);
+  facts_.limited_space = true;
+  EXPECT_NE(Line(5).find("ulimit -v"), std::string::npos) << Line(5);
+}
+
 // It answered tierctl, and not the job: --source is as right as it can be.
 TEST_F(RunSummaryTest, SaysThatTheJobDidNotFindTheDaemon) {
   facts_.own_daemon = false;

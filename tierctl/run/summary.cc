@@ -130,6 +130,8 @@ std::string Advice(const JobFacts& facts, const json& summary) {
     return "many descriptors had to become real (" + Listed(conversions) + "): read before forking, or use libtier directly";
   if (const std::uint64_t names = NumberOf(fallback, "path") + NumberOf(Part(summary, "real_opens"), "path"); names > 10 && names > NumberOf(summary, "opened") / 4)
     return "many files were named through \"..\", or through links out of a source: name them by the source's own path";
+  if (part("bypass") > all / 4 && facts.limited_space && NumberOf(fallback, "no_frame") > 0)
+    return "a good part was read around the cache: of an address space that is limited (ulimit -v) an eighth is used for it; a higher limit, or none, holds more";
   if (part("bypass") > all / 4) return "a good part was read around the cache: a larger --ram or --ssd holds more";
   if (const std::uint64_t own = NumberOf(Part(summary, "source_uses"), "mmap"), mappings = own + NumberOf(summary, "maps"); own > mappings / 4)
     return std::to_string(own) + " of " + Plural(mappings, "mapping") + " showed the source's own file, and what is read so is not counted: map less at once, for reading and not beyond the end, or have a larger --ram";

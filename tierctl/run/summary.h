@@ -15,6 +15,7 @@ struct JobFacts {
   nlohmann::json before;     // the daemon's status at the start
   nlohmann::json after;      // and at the end; null: it could not be asked
   bool own_daemon = false;   // it serves this job alone
+  bool limited_space = false;  // of addresses: `ulimit -v`
   bool preload = true;       // the library was used
   double seconds = 0;
   int exit_code = 0;
