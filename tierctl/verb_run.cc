@@ -13,6 +13,7 @@
 #include "tierctl/run/place.h"
 #include "tierctl/run/scratch.h"
 #include "tierctl/run/summary.h"
+#include "tierctl/run/wrong_option.h"
 #include "tierctl/socket_path.h"
 #include "tierctl/verbs.h"
 
@@ -44,10 +45,12 @@ class Job {
  public:
   Job(Context& context, GetEnvironment environment) : context_(context), options_(context.command.run), environment_(std::move(environment)) {
     for (const std::string& source : options_.sources) sources_.push_back(AbsolutePath(source, context.working_directory));
+    daemon_options_ = {sources_, options_.ram, options_.ssd.empty() || options_.ssd == "off" ? options_.ssd : AbsolutePath(options_.ssd, context_.working_directory), options_.policy};
     line_.arguments = options_.arguments;
   }
 
   int Run() {
+    if (const std::string wrong = run::WrongOption(daemon_options_, environment_); !wrong.empty()) return context_.output.Fail(kExitUsage, "run: " + wrong + " (tierctl run --help)");
     MakeScratch();
     UseWhatIsThere() || StartOwn();
     Prepare();
@@ -85,12 +88,12 @@ class Job {
     if (!scratch_) return Without(no_scratch_);
     const std::string binary = run::FindDaemon(environment_);
     if (binary.empty()) return Without("there is no tierd beside this tierctl");
-    const std::string ssd = options_.ssd.empty() || options_.ssd == "off" ? options_.ssd : AbsolutePath(options_.ssd, context_.working_directory);
-    auto daemon = run::JobDaemon::Start(binary, {sources_, options_.ram, ssd, options_.policy}, *scratch_);
-    if (!daemon.ok() && !ssd.empty() && ssd != "off") {
+    auto daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_);
+    if (std::string& ssd = daemon_options_.ssd; !daemon.ok() && ssd.starts_with('/')) {
       // Another job may have that directory.
       context_.output.Message("run: without " + ssd + ": " + daemon.status().message());
-      daemon = run::JobDaemon::Start(binary, {sources_, options_.ram, "", options_.policy}, *scratch_);
+      ssd.clear();
+      daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_);
     }
     if (!daemon.ok()) return Without(daemon.status().message());
     daemon_ = std::move(daemon).value();
@@ -104,6 +107,7 @@ class Job {
   // The cache never keeps a job from running.
   bool Without(const std::string& why) {
     context_.output.Message("run: without a cache: " + why);
+    facts_.without = why;
     return false;
   }
 
@@ -175,6 +179,7 @@ class Job {
   const GetEnvironment environment_;
   const run::ChildSignal child_signal_;
   std::vector<std::string> sources_;
+  run::DaemonOptions daemon_options_;
   std::string socket_;   // that clients connect to; "": no cache
   std::string control_;  // of the same daemon
   std::string report_;

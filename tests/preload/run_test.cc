@@ -136,6 +136,17 @@ TEST_F(RunTest, ARunThatCannotStartADaemonRunsTheCommand) {
   EXPECT_NE(result.output.find("without a cache"), std::string::npos) << result.output;
 }
 
+// The line at the start has scrolled away by the end of the job.
+TEST_F(RunTest, TheSummarySaysWhyThereWasNoCache) {
+  const std::string typo = scratch_.path() + "/typo";
+  const JobResult result = RunJob({TIERCTL_BINARY, "run", "--source", typo, "--ram", "64 MiB", "--", "echo", "worked"}, job_);
+  EXPECT_EQ(result.code, 0);
+  EXPECT_NE(result.output.find("worked\n"), std::string::npos) << result.output;
+  const std::size_t said = result.output.rfind("tierd: without a cache: ");
+  ASSERT_NE(said, std::string::npos) << result.output;
+  EXPECT_NE(result.output.find(typo, said), std::string::npos) << result.output;
+}
+
 // With no option that asks for tiers of its own: either would take a daemon of the user's, and none is.
 TEST_F(RunTest, TwoRunsDoNotMeet) {
   Write(scratch_.path() + "/tierd.toml", "[ram]\ncapacity = \"64 MiB\"\n");

@@ -115,6 +115,12 @@ TEST_F(RunSummaryTest, OneLineOfAdvice) {
   EXPECT_NE(Line(5).find("there was no daemon"), std::string::npos);
 }
 
+TEST_F(RunSummaryTest, SaysAgainWhyThereIsNoCache) {
+  facts_.before = facts_.after = json();
+  facts_.without = "source.path /typo: no such directory";
+  EXPECT_EQ(Line(5), "tierd: without a cache: source.path /typo: no such directory; all was read from the source");
+}
+
 // A larger tier would not help: the job's processes do not map it.
 TEST_F(RunSummaryTest, SaysThatTheAddressSpaceIsLimited) {
   facts_.reports["bytes"]["bypass"] = 900'000'000;

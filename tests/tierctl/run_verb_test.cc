@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -74,6 +75,35 @@ TEST_F(RunVerb, TheReportMayGoToADescriptor) {
   const Ran ran = RunProgram({"/bin/sh", "-c", script, TIERCTL_BINARY, fake_.socket()}, {}, "");
   EXPECT_EQ(ran.out, "mine\n") << ran.err;
   EXPECT_EQ(Report()["exit_code"], 0);
+}
+
+// A typing error does not cost hours of a job without a cache: said before anything begins.
+TEST_F(RunVerb, WrongOptionsAreSaidBeforeTheCommandBegins) {
+  const std::string begun = fake_.directory() + "/begun", file = fake_.directory() + "/file";
+  std::ofstream{file} << "no directory";
+  const std::vector<std::vector<std::string>> wrong{{"--ram", "banana"}, {"--ram", "1 MiB"}, {"--policy", "nope"}, {"--policy", "/a/path"}, {"--ssd", file}, {"--ssd", std::string(5'000, 'x')}};
+  for (const std::vector<std::string>& option : wrong) {
+    const Ran ran = RunTierctl({"run", option[0], option[1], "--", "touch", begun}, {"TIERD_CONFIG=none", "HOME=" + fake_.directory()});
+    EXPECT_EQ(ran.exit_code, 64) << option[1];
+    EXPECT_THAT(ran.err, HasSubstr("run: " + option[0] + ": ")) << option[1];
+    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+    EXPECT_FALSE(std::filesystem::exists(begun)) << option[1];
+  }
+  // As if tierd were not there.
+  EXPECT_EQ(RunTierctl({"run", "--ram", "banana", "--", "true"}, {"TIERD_DISABLE=1"}).exit_code, 0);
+}
+
+// One of the user's own may have that name; the daemon knows.
+TEST_F(RunVerb, APolicyOfTheUsersOwnIsNotJudged) {
+  const std::string policies = fake_.directory() + "/config/tierd/policies";
+  std::filesystem::create_directories(policies);
+  const std::vector<std::string> environment{"TIERD_CONFIG=none", "TIERD_BINARY=/bin/false", "XDG_CONFIG_HOME=" + fake_.directory() + "/config", "TMPDIR=" + fake_.directory()};
+  const std::vector<std::string> run{"run", "-q", "--policy", "mine", "--", "true"};
+  EXPECT_EQ(RunTierctl(run, environment).exit_code, 64);
+  std::ofstream{policies + "/mine.so"};
+  const Ran ran = RunTierctl(run, environment);
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("without a cache"));
 }
 
 }  // namespace

@@ -116,6 +116,7 @@ std::string Advice(const JobFacts& facts, const json& summary) {
   const std::uint64_t all = SumOf(reads, "bytes");
   const json& conversions = Part(summary, "conversions");
   const auto part = [&reads](const char* origin) { return NumberOf(Part(reads, origin), "bytes"); };
+  if (!facts.without.empty()) return "without a cache: " + facts.without + "; all was read from the source";
   if (facts.before.is_null()) return "there was no daemon: all was read from the source";
   const json& fallback = Part(summary, "fallback");
   const std::uint64_t missed = NumberOf(fallback, "no_daemon");

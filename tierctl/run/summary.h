@@ -14,6 +14,7 @@ struct JobFacts {
   nlohmann::json reports;    // AddUpReports
   nlohmann::json before;     // the daemon's status at the start
   nlohmann::json after;      // and at the end; null: it could not be asked
+  std::string without;       // why there is no cache; "": there is one, or it cannot be said
   bool own_daemon = false;   // it serves this job alone
   bool limited_space = false;  // of addresses: `ulimit -v`
   bool preload = true;       // the library was used

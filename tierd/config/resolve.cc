@@ -37,14 +37,8 @@ void ResolvePaths(const Config& config, const HostFacts& host, Resolved& out) {
   out.metrics_address = daemon.metrics_address == "off" ? "" : daemon.metrics_address;
   out.log_level = daemon.log_level;
 
-  const std::string& policies = config.settings().policy.directory;
-  if (policies == "auto") {
-    const std::string base = !host.xdg_config_home.empty() ? host.xdg_config_home : host.home.empty() ? "" : host.home + "/.config";
-    out.policy_directory = base.empty() ? "" : base + "/tierd/policies";
-    out.here["policy.directory"] = out.policy_directory.empty() ? "none" : out.policy_directory;
-  } else if (policies != "off") {
-    out.policy_directory = policies;
-  }
+  out.policy_directory = PolicyDirectory(config, host);
+  if (config.settings().policy.directory == "auto") out.here["policy.directory"] = out.policy_directory.empty() ? "none" : out.policy_directory;
 }
 
 void ResolveRam(const RamSettings& ram, const HostFacts& host, Resolved& out) {
@@ -121,6 +115,14 @@ Status ResolveSsd(const Config& config, const HostFacts& host, Resolved& out) {
 }
 
 }  // namespace
+
+std::string PolicyDirectory(const Config& config, const HostFacts& host) {
+  const std::string& named = config.settings().policy.directory;
+  if (named == "off") return "";
+  if (named != "auto") return named;
+  const std::string base = !host.xdg_config_home.empty() ? host.xdg_config_home : host.home.empty() ? "" : host.home + "/.config";
+  return base.empty() ? "" : base + "/tierd/policies";
+}
 
 std::uint64_t AutoRamBytes(std::uint64_t memory, std::uint64_t room, std::uint64_t min_available) {
   constexpr std::uint64_t kLeast = 64 * kMiB;
