@@ -66,7 +66,8 @@ class FsspecTest(rig.DaemonTest):
         with tempfile.TemporaryDirectory() as local:
             calls = {"mkdir": lambda: fs.mkdir(new), "makedirs": lambda: fs.makedirs(new, exist_ok=True), "mkdirs": lambda: fs.mkdirs(new), "rmdir": lambda: fs.rmdir(new),
                      "put": lambda: fs.put(local, new, recursive=True), "mapper": lambda: fsspec.get_mapper("tierd://" + new, create=True),
-                     "open": lambda: fs.open(new, "wb"), "open_files": lambda: fsspec.open_files("tierd://" + new + "/*", "wb"), "pipe": lambda: fs.pipe_file(new, b"x")}
+                     "rm": lambda: fs.rm(self.path), "rm_file": lambda: fs.rm_file(self.path), "mv": lambda: fs.mv(self.path, new),
+                     "copy": lambda: fs.copy(self.path, new), "touch": lambda: fs.touch(new), "open": lambda: fs.open(new, "wb"), "open_files": lambda: fsspec.open_files("tierd://" + new + "/*", "wb"), "pipe": lambda: fs.pipe_file(new, b"x")}
             for name, call in calls.items():
                 with self.subTest(name):
                     with self.assertRaises(OSError) as got:
@@ -74,6 +75,21 @@ class FsspecTest(rig.DaemonTest):
                     self.assertEqual(got.exception.errno, errno.EROFS)
         with fs.open(self.path, "br") as file:
             self.assertEqual(file.read(), self.expected)
+
+    def test_what_zarr_would_write_says_what_to_do(self):
+        new, old = str(self.rig.source / "new.zarr"), str(self.rig.source / "old.zarr")
+        zarr.save(old, np.arange(3))
+        opened = zarr.open("tierd://" + old)
+        calls = {"new": lambda: zarr.open("tierd://" + new, mode="w", shape=3), "new, chained": lambda: zarr.open("tierd::" + new, mode="w", shape=3),
+                 "new group": lambda: zarr.open("tierd://" + new, mode="a"), "over an old one": lambda: zarr.open("tierd://" + old, mode="w", shape=3),
+                 "into an old one": lambda: opened.__setitem__(0, 5)}
+        for name, call in calls.items():
+            with self.subTest(name), self.assertRaises((OSError, KeyError)) as got:
+                call()
+            why = got.exception if isinstance(got.exception, OSError) else got.exception.__cause__  # zarr makes a KeyError of any OSError of a store
+            self.assertEqual(why.errno, errno.EROFS)
+            self.assertIn("write to the path itself", str(why))
+        np.testing.assert_array_equal(zarr.open(old)[:], np.arange(3))
 
     def test_below_other_caches_of_fsspec(self):
         for kind in ("simplecache", "filecache", "blockcache"):
@@ -115,11 +131,15 @@ class FsspecTest(rig.DaemonTest):
         self.assertEqual(pandas.read_csv("tierd://" + self.csv)["b"].tolist(), [2, 4])
         array = np.arange(1000).reshape(10, 100)
         zarr.save(top + "/a.zarr", array)
-        np.testing.assert_array_equal(zarr.open("tierd://" + top + "/a.zarr", mode="r")[:], array)
         with h5py.File(top + "/a.h5", "w") as made:
             made["x"] = array
-        with fsspec.open(f"tierd://{top}/a.h5") as file, h5py.File(file, "r") as read:
-            np.testing.assert_array_equal(read["x"][:], array)
+        for start in ("tierd://", "tierd::", "tierd::file://"):
+            with self.subTest(start):
+                np.testing.assert_array_equal(zarr.open(start + top + "/a.zarr", mode="r")[:], array)
+                with fsspec.open(start + top + "/a.h5") as file, h5py.File(file, "r") as read:
+                    np.testing.assert_array_equal(read["x"][:], array)
+                with fsspec.open(start + self.csv) as file:  # this pandas takes no chain itself
+                    self.assertEqual(pandas.read_csv(file)["b"].tolist(), [2, 4])
 
     def test_registration_without_installation(self):
         tierd.fsspec.register()

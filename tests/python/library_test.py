@@ -85,6 +85,11 @@ except ImportError as error: print(type(error).__name__, "TIERD_LIBTIER" in str(
         ended = rig.run_python("import tierd; print(tierd.torch.ImageFolder.__name__, tierd.fsspec.register())")
         self.assertEqual(ended.stdout.strip(), "ImageFolder None", ended.stderr)
 
+    def test_submodules_are_listed_where_they_can_be_loaded(self):
+        listed = "import sys, tierd; print(sorted({'torch', 'fsspec'} & set(dir(tierd))), 'torch' in sys.modules)"
+        self.assertEqual(rig.run_python(listed).stdout.strip(), "['fsspec', 'torch'] False")
+        self.assertEqual(rig.run_python("import sys; sys.modules['torch'] = None; " + listed).stdout.strip(), "['fsspec'] True")
+
     def test_submodules_say_what_they_need(self):
         ended = rig.run_python("""
 import sys

@@ -14,6 +14,7 @@ tierd:// for fsspec, pandas, zarr and others; either is loaded when it is first 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from ._client import Client, DirEntry
@@ -64,4 +65,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__, *(name for name in _NEEDED_BY if importlib.util.find_spec(name) is not None)})

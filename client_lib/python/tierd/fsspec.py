@@ -65,15 +65,15 @@ class _Opened(TierFile):
             self.seek(before)
 
 
-def _read_only(_: Any, path: Any, *__: Any, **___: Any) -> Any:
-    raise OSError(errno.EROFS, os.strerror(errno.EROFS), path)
+def _read_only(_: Any, path: Any = None, *__: Any, **___: Any) -> Any:
+    raise OSError(errno.EROFS, f"{os.strerror(errno.EROFS)} (tierd:// only reads: write to the path itself, without tierd://, then tierd.invalidate it)", path)
 
 
 class TierdFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """Read-only file system over the paths of the node, read through the cache: tierd:///absolute/path, or chained: tierd::/absolute/path, tierd::file:///absolute/path.
 
-    `socket`: of another daemon than the default one. Writing raises OSError(EROFS) or NotImplementedError: write to the path itself, then tierd.invalidate it. Errors of
-    reading as those of tierd.read. Thread rule: any.
+    `socket`: of another daemon than the default one. Writing raises OSError(EROFS), which zarr's stores pass on as the cause of a KeyError: write to the path itself, then
+    tierd.invalidate it. Errors of reading as those of tierd.read. Thread rule: any.
     """
 
     protocol = "tierd"
@@ -130,6 +130,7 @@ class TierdFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return _Opened(self._client.open(self._path(path), buffering=0), block_size or self.blocksize)  # type: ignore[arg-type]
 
     mkdir = makedirs = rmdir = _read_only  # fsspec's own do nothing and say nothing
+    rm = rm_file = _rm = cp_file = mv = _read_only  # nor do these say why not
 
     def cat_file(self, path: str, start: Optional[int] = None, end: Optional[int] = None, **_: Any) -> bytes:
         if start is None and end is None:
