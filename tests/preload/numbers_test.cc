@@ -274,6 +274,22 @@ TEST_F(PreloadNumbersTest, ChangesByOneNameAreSeenByTheOthers) {
 }
 
 // Who holds a lock reads what the file holds: what somebody wrote before he gave his lock up is seen, however good the cached bytes would be for others.
+TEST_F(PreloadNumbersTest, ChangesByOneNameAreSeenByTheOthersInOtherProcesses) {
+  Write(Of("named"), Content("named", 5000));
+  std::filesystem::create_hard_link(Of("named"), Of("named.too"));
+  daemon_.Prefetch(source_);
+  const JobResult served = RunJob({"/usr/bin/python3", "-c",
+                                   "import os,subprocess,sys\n"
+                                   "d=sys.argv[1]+'/'; read=lambda n: open(d+n,'rb').read(4); old=read('named'); assert old==read('named.too')\n"
+                                   "for by in ('named.too','named.too','named'):\n"
+                                   "  new=os.urandom(4); subprocess.run(['dd','of='+d+by,'conv=notrunc','status=none'],input=new,check=True)\n"
+                                   "  assert read('named')==new and read('named.too')==new, by\n",
+                                   source_},
+                                  job_);
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_GE(served.report.value("opened", 0u), 2u) << served.report.dump();
+}
+
 TEST_F(PreloadNumbersTest, LocksSeeWhatWasWrittenUnderThem) {
   for (const char* kind : {"flock", "lockf"}) {
     SCOPED_TRACE(kind);

@@ -181,6 +181,28 @@ ram::SlotValues Catalogue::ValuesFor(FileId id, const io::FileStat& stat) {
   return values;
 }
 
+void Catalogue::JoinInode(FileId id, const io::FileStat& stat) {
+  if (stat.nlink < 2 || !S_ISREG(stat.mode)) return;
+  if (linked_.size() >= kMostLinkedFiles && !linked_.contains(stat.ino)) return;
+  std::vector<FileId>& names = linked_[stat.ino];
+  if (names.size() < kMostNames) names.push_back(id);
+}
+
+void Catalogue::LeaveInode(FileId id) {
+  if (linked_.empty()) return;
+  const auto slot = index_->Find(file(id).key);
+  if (!slot || slot->owner != Raw(id)) return;
+  const auto found = linked_.find(index_->Read(slot->ordinal).ino);
+  if (found == linked_.end()) return;
+  std::erase(found->second, id);
+  if (found->second.empty()) linked_.erase(found);
+}
+
+std::vector<FileId> Catalogue::NamesOf(std::uint64_t inode) const {
+  const auto found = linked_.find(inode);
+  return found != linked_.end() ? found->second : std::vector<FileId>();
+}
+
 std::optional<FileId> Catalogue::Add(std::uint16_t source, std::string_view relative, abi::FileKey key, const io::FileStat& stat,
                                      std::uint64_t chunk_bytes) {
   const FileId id = NewFile(source, relative, key, FlagsFor(stat, chunk_bytes));
@@ -188,6 +210,7 @@ std::optional<FileId> Catalogue::Add(std::uint16_t source, std::string_view rela
   const bool survived = Survives([&] {
     inserted = index_->Insert(key, ValuesFor(id, stat), Raw(id)).has_value();
     if (inserted) MakeObjects(id, stat.size, chunk_bytes);
+    if (inserted) JoinInode(id, stat);
   });
   if (survived && inserted) return id;
   Remove(id);
@@ -215,6 +238,7 @@ void Catalogue::Remove(FileId id) {
     listings_.erase(listing);
   }
   DropObjects(id);
+  LeaveInode(id);
   if (const auto found = index_->Find(record.key); found && found->owner == Raw(id)) index_->Erase(found->ordinal);
   record.flags = 0;
   --file_count_;
@@ -228,11 +252,16 @@ void Catalogue::Remove(FileId id) {
 void Catalogue::ChangeVersion(FileId id, const io::FileStat& stat, std::uint64_t chunk_bytes) {
   FileRecord& record = file(id);
   DropObjects(id);
+  LeaveInode(id);
   const std::uint16_t kept = record.flags & (kFilePinned | kFileDemanded);
   record.flags = static_cast<std::uint16_t>((Takes(stat, chunk_bytes) ? FlagsFor(stat, chunk_bytes) : kFileUsed | kFileBare) | kept);
   record.version_tag = NextSequence();
   index_->Update(OrdinalOf(id), ValuesFor(id, stat));
-  if (Survives([&] { MakeObjects(id, stat.size, chunk_bytes); })) return;
+  const bool survived = Survives([&] {
+    MakeObjects(id, stat.size, chunk_bytes);
+    JoinInode(id, stat);
+  });
+  if (survived) return;
   DropObjects(id);
   record.flags = static_cast<std::uint16_t>(kFileUsed | kFileBare | kept);
   index_->Update(OrdinalOf(id), ValuesFor(id, stat));
@@ -410,6 +439,7 @@ void Catalogue::CompleteAttributes(FileId id, const io::FileStat& stat) {
   if (attr_class == values.attr_class) return;  // no class is left for them
   values.attr_class = attr_class;
   index_->Update(ordinal, values);
+  JoinInode(id, stat);
 }
 
 }  // namespace tierd::engine

@@ -166,6 +166,13 @@ class Catalogue {
   // Fills in what a record recovered from the SSD does not know (mode, owner, links), once a stat has confirmed its version.
   void CompleteAttributes(FileId file, const io::FileStat& stat);
 
+  // Known names of regular files that have several (hard links), so far as they are kept: of so many files, so many of each. Those of another file with that
+  // inode number may be among them.
+  static constexpr std::size_t kMostLinkedFiles = std::size_t{1} << 18;  // ~100 B each
+  static constexpr std::size_t kMostNames = 64;
+  bool KnowsLinked() const { return !linked_.empty(); }
+  std::vector<FileId> NamesOf(std::uint64_t inode) const;
+
   std::size_t file_slots() const { return files_.size(); }  // ids below this may be used; check flags
   std::size_t object_slots() const { return objects_.size(); }
   std::size_t file_count() const { return file_count_; }
@@ -186,6 +193,8 @@ class Catalogue {
   std::uint32_t DirOf(std::string_view dir);
   void LeaveDir(std::uint32_t id);
   ram::SlotValues ValuesFor(FileId file, const io::FileStat& stat);
+  void JoinInode(FileId file, const io::FileStat& stat);
+  void LeaveInode(FileId file);
 
   const std::unique_ptr<ram::SharedIndex>& index_;
   PagedVector<FileRecord> files_;
@@ -195,6 +204,7 @@ class Catalogue {
   std::vector<std::vector<ObjectId>> chunk_lists_;
   std::vector<std::uint32_t> free_chunk_lists_;
   std::unordered_map<std::uint32_t, ObjectId> listings_;  // by FileId of the directory
+  std::unordered_map<std::uint64_t, std::vector<FileId>> linked_;  // by inode
   NameArena names_;
   struct Dir {
     std::string path;

@@ -1,5 +1,6 @@
 #include "tierd/engine/engine.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -54,8 +55,13 @@ void Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, A
   if (op == abi::AdviseOp::kInvalidate) NoteChange(unit, path, reach.recursive);
   if (!reach.recursive) {
     const FileId file = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, path));
+    const bool linked = op == abi::AdviseOp::kInvalidate && catalogue_->KnowsLinked();
+    // What was not looked at since it was told of, or for the time that it is believed, may be another inode by now.
+    const bool ask = linked && (file == kNoFile || catalogue_->DeadlineOf(file) <= abi::TicksOf(clock_.MonotonicNs()));
+    if (linked && file != kNoFile) NoteOtherNames(unit, catalogue_->StatOf(file), file);
     if (file != kNoFile) Apply(unit, op, file);
-    return done(0, file != kNoFile ? 1 : 0);
+    const std::uint64_t files = file != kNoFile ? 1 : 0;
+    return ask ? AskForOtherNames(unit, path, files, std::move(done)) : done(0, files);
   }
   if (op == abi::AdviseOp::kInvalidate) done = ForgetAliases(unit, std::move(done));
   Sweep({.unit = &unit,
@@ -122,6 +128,29 @@ void Engine::NoteChange(SourceUnit& unit, std::string_view path, bool recursive)
   unit.listings.Forget(parent);
   fetcher_->SpoilListings(path);
   if (const FileId dir = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, parent)); dir != kNoFile) fetcher_->Invalidate(unit, dir, EvictCause::kChanged);
+}
+
+// A file changes by all its names (hard links) at once. `told`: the one that this is said of.
+void Engine::NoteOtherNames(SourceUnit& unit, const io::FileStat& stat, FileId told) {
+  if (stat.nlink < 2 || !S_ISREG(stat.mode)) return;
+  fetcher_->NoteInvalidation(unit, "", true);  // a name that is being read for the first time is not known yet
+  for (const FileId name : catalogue_->NamesOf(stat.ino)) {
+    if (name == told || (catalogue_->file(name).flags & kFileUsed) == 0) continue;
+    SourceUnit& its = *sources_[catalogue_->file(name).source];
+    NoteChange(its, catalogue_->PathOf(name), false);
+    Apply(its, abi::AdviseOp::kInvalidate, name);
+  }
+}
+
+// Of a name that nobody knows the file of: the source does. One that is gone has changed no bytes of the others.
+void Engine::AskForOtherNames(SourceUnit& unit, std::string_view path, std::uint64_t files, AdviceDone done) {
+  unit.resolver->Resolve(std::string(path), clock_.MonotonicNs() + kResolveNs, [this, &unit, files, done = std::move(done)](const Result<source::ResolvedPath>& found) {
+    const bool noted = Survives([&] {
+      if (found.ok()) NoteOtherNames(unit, found->stat, kNoFile);
+    });
+    const bool answered = found.ok() || (found.status().code() != Code::kBusy && found.status().code() != Code::kTimeout);
+    done(noted && answered ? 0 : EAGAIN, files);
+  });
 }
 
 FileId Engine::BehindAlias(FileId file) const {

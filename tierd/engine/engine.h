@@ -64,7 +64,7 @@ class Engine {
   // Exactly one reply comes through the sink, now or later. The path has passed IsCanonicalRelative.
   void Fetch(SourceUnit& unit, const FetchRequest& request) { fetcher_->Fetch(unit, request); }
   // tier_evict, tier_unpin, tier_invalidate of one path (or everything below it). `done` runs once with an errno (EAGAIN: too much waits) and the number of
-  // known files affected; of one path inside the call. kInvalidate has taken effect then: no hit can return the old bytes.
+  // known files affected; of one path inside the call, but for a kInvalidate where files with several names are known. kInvalidate has taken effect then: no hit can return the old bytes.
   struct AdviceReach {
     AdviceReach(bool is_recursive, std::int64_t was_said_ns = 0) : recursive(is_recursive), said_ns(was_said_ns) {}  // NOLINT: mostly that is all there is to say
     bool recursive = false;
@@ -222,6 +222,8 @@ class Engine {
   AdviceDone ForgetAliases(SourceUnit& unit, AdviceDone done);
   void AdviseResolved(SourceUnit& unit, abi::AdviseOp op, std::string_view path, AdviceReach reach, AdviceDone done);
   void NoteChange(SourceUnit& unit, std::string_view path, bool recursive);
+  void NoteOtherNames(SourceUnit& unit, const io::FileStat& stat, FileId told);
+  void AskForOtherNames(SourceUnit& unit, std::string_view path, std::uint64_t files, AdviceDone done);
   bool Apply(SourceUnit& unit, abi::AdviseOp op, FileId file);
   void Forget(FileId file);
   // What the policy was told of the plan, for those that are tried beside it.
