@@ -2,14 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pty.h>
-#include <sys/mount.h>
 #include <sys/wait.h>
 
 #include <fstream>
 #include <regex>
 
 #include "tests/e2e/cli_fixture.h"
-#include "tests/e2e/own_mounts.h"
 #include "tests/e2e/region_walk.h"
 #include "tests/pfs_sim/rig.h"
 
@@ -165,39 +163,6 @@ TEST_F(CliTest, PrefetchTakesListsTiersAndTellsWhatIsShort) {
   const Ran no_list = Ctl({"prefetch", "-f", scratch.path() + "/nolist"});
   EXPECT_EQ(no_list.exit_code, 1);
   EXPECT_EQ(no_list.err, "tierctl: " + scratch.path() + "/nolist: No such file or directory\n");
-}
-
-TEST_F(CliTest, DuSaysWhatItCannotList) {
-  MakeFiles(3);
-  const std::string mount = source + "/mount", out = source + "/out", dangling = source + "/dangling", link = source + "/link";
-  std::filesystem::create_directories(mount);
-  std::filesystem::create_symlink("/etc", out);
-  std::filesystem::create_symlink("none", dangling);
-  std::filesystem::create_symlink("dir1", link);
-  KeepMountsToOneself();
-  const bool mounted = ::mount("tmpfs", mount.c_str(), "tmpfs", 0, "size=1m") == 0;
-  if (mounted) Write(mount + "/f", "elsewhere");
-  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
-  const auto why = [&](const std::string& path) {
-    const Ran ran = Ctl({"du", path});
-    EXPECT_EQ(ran.exit_code, 2) << path << ran.err;
-    return ran.err.substr(0, ran.err.find('\n'));
-  };
-  const std::string wholly = ": could not be listed wholly: ";
-  EXPECT_EQ(why(out), "tierctl: " + out + wholly + out + " leads out of the source, or to another file system");
-  EXPECT_EQ(why(dangling), "tierctl: " + dangling + wholly + dangling + " leads nowhere");
-  EXPECT_EQ(why(link), "tierctl: " + link + wholly + link + " is a link: what it leads to is " + source + "/dir1");
-  EXPECT_EQ(Ctl({"du", source + "/dir1"}).exit_code, 0);
-  if (mounted) {
-    const std::string it = mount + " is a mount: another file system is not of the source";
-    for (int round = 0; round < 2; ++round) EXPECT_EQ(why(source), "tierctl: " + source + wholly + it);
-    EXPECT_EQ(why(mount), "tierctl: " + mount + wholly + it);
-    EXPECT_THAT(Ctl({"explain", mount + "/f"}).out, HasSubstr("It lies on another file system, mounted below the source"));
-    ::umount2(mount.c_str(), MNT_DETACH);
-  } else {
-    EXPECT_EQ(Ctl({"du", source}).exit_code, 0);
-    GTEST_SKIP() << "nothing can be mounted here";
-  }
 }
 
 TEST_F(CliTest, ADaemonThatIsStoppedIsSaidToBe) {
