@@ -120,10 +120,6 @@ class Engine {
   const LoopLag& lag() const { return lag_; }
   // A handler of the loop that is none of the engine's runs until this goes.
   LoopLag::Handler CountHandler(const char* name) { return LoopLag::Handler(lag_, name); }
-  // The same of one that ends now and began then (PreciseNs).
-  void NoteTurn(const char* name, std::int64_t begin_ns) {
-    if (lag_.running == nullptr) lag_.Note(name, static_cast<std::uint64_t>(clock_.PreciseNs() - begin_ns));
-  }
   const std::string& ssd_note() const { return ssd_note_; }
   // The source and relative path of an absolute path, by the roots as they were given, else by their names behind links; null if it is below none. Any thread, behind Start.
   SourceUnit* Locate(std::string_view absolute, std::string* relative);
@@ -215,6 +211,8 @@ class Engine {
   bool Working() const;
   void OnTick();
   void OnTimer();
+  void Beat();
+  void BeatForLoop();
   void EndTurnQuietly();
   void TellStates(std::int64_t now_ns);
   void TrimAfterWork();
@@ -279,7 +277,6 @@ class Engine {
   };
   const std::shared_ptr<Pending> pending_ = std::make_shared<Pending>();  // shared with the handlers that lie in the loop
   bool armed_idle_ = false;  // the timer is set for a daemon with nothing to do
-  int beats_ = 0;  // of the next tick and those before it that only beat
   bool failed_ = false;      // memory ran out in the last turn
   std::size_t next_step_ = 0;  // of the next turn, the first
   bool index_growth_under_way_ = false;
@@ -290,6 +287,8 @@ class Engine {
   std::int64_t last_tenth_ns_ = 0;
   std::int64_t busy_until_ns_ = 0;
   std::uint64_t ring_entries_seen_ = 0;  // at the last tick
+  std::uint64_t accesses_seen_ = 0;      // the heart's own, while the loop rests
+  Heart heart_;                          // last: it looks at the others
 };
 
 }  // namespace tierd::engine

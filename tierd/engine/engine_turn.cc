@@ -27,8 +27,10 @@ constexpr std::int64_t kHitsTick = 245 * kMs;       // readers hit: their rings 
 // So many entries in a tick say that a ring may run over in such a tick (4,096; several readers are taken for one): the next ones are short.
 constexpr std::uint64_t kManyPerHitsTick = 2048;
 constexpr std::uint64_t kManyPerBusyTick = kManyPerHitsTick * kBusyTick / kHitsTick;
-constexpr std::int64_t kIdleTick = (abi::kHeartbeatPeriodMs - 15) * kMs;  // nothing but the heart beats; timers come late
-constexpr int kBeatsWithPlenty = 2;                 // before a tick that looks at all: every 2 s (ram::LooksToSkipNs)
+constexpr std::int64_t kBeat = (abi::kHeartbeatPeriodMs - 15) * kMs;  // timers come late
+// What memory there is is looked at that often by a daemon that has nothing to do (ram::LooksToSkipNs), in beats.
+constexpr int kIdleTick = 2;
+constexpr int kIdleTickWithPlenty = 3;
 
 }  // namespace
 
@@ -40,7 +42,9 @@ struct Engine::Watched {
 };
 
 Engine::Engine(boost::asio::io_context& loop, const Clock& clock, const policies::Registry& policies, EngineOptions options)
-    : loop_(loop), clock_(clock), policies_(policies), options_(std::move(options)), lag_(clock), workers_(loop, 3, &lag_), timer_(loop) {}
+    : loop_(loop), clock_(clock), policies_(policies), options_(std::move(options)), lag_(clock), workers_(loop, 3, &lag_), timer_(loop), heart_(std::chrono::nanoseconds(kBeat), [this] { BeatForLoop(); }) {
+  lag_.heart = &heart_;
+}
 
 // Jobs refer to the parts that are destroyed before the workers: a segment may be in the making.
 Engine::~Engine() {
@@ -249,11 +253,12 @@ void Engine::ArmTimer() {
     ArmTimer();
   };
   armed_idle_ = !busy;
-  const int most_beats = busy || hits > 0 || failed_ || placement_->memory_is_tight() ? 0 : placement_->memory_is_plenty() ? kBeatsWithPlenty : 1;
-  beats_ = beats_ < most_beats ? beats_ + 1 : 0;
+  const int beats = busy || hits > 0 ? 0 : failed_ || placement_->memory_is_tight() ? 1 : placement_->memory_is_plenty() ? kIdleTickWithPlenty : kIdleTick;
   const auto arm = [&] {
-    timer_.expires_after(std::chrono::nanoseconds(busy ? kBusyTick : hits > 0 ? kHitsTick : kIdleTick));
-    if (!busy && hits == 0) index_->Heartbeat(clock_.MonotonicNs() + (std::int64_t{abi::kHeartbeatAheadTicks} << abi::kTickShift));
+    timer_.expires_after(std::chrono::nanoseconds(busy ? kBusyTick : hits > 0 ? kHitsTick : beats * kBeat));
+    if (beats != 0) Beat();
+    if (beats > 1) heart_.Lend(timer_.expiry(), lag_.running == nullptr);
+    else heart_.TakeBack();
     timer_.async_wait(boost::asio::bind_allocator(timer_memory_.allocator(), std::move(on_time)));
     ++pending_->timers;
   };
@@ -267,14 +272,27 @@ void Engine::ArmTimer() {
   });
 }
 
-// Of the ticks of a daemon that nobody asks or reads through most are a heartbeat (ArmTimer) and a look at the rings: all else is for once in a second or two, for
-// memory that runs short, or for work, which makes ticks short.
 void Engine::OnTick() {
   const LoopLag::Handler handler(lag_, "tick");
-  (void)Fails([&] {
-    if (beats_ == 0 || Working()) OnTimer();
-    else if (on_timer) on_timer();
+  (void)Fails([&] { OnTimer(); });
+}
+
+// Of a daemon that has nothing to do: ahead.
+void Engine::Beat() { index_->Heartbeat(clock_.MonotonicNs() + (std::int64_t{abi::kHeartbeatAheadTicks} << abi::kTickShift)); }
+
+// On the heart's thread, while the loop rests. Rings run over in less than the tick of an idle loop: who has begun to read makes it come.
+void Engine::BeatForLoop() {
+  Beat();
+  const std::uint64_t told = ram_->leases().accesses_told();
+  if (told == accesses_seen_) return;
+  const bool called = Survives([&] {
+    boost::asio::post(loop_, [this, pending = pending_] {
+      if (pending->ended) return;
+      OnTick();
+      ArmTimer();
+    });
   });
+  if (called) accesses_seen_ = told;
 }
 
 void Engine::OnTimer() {

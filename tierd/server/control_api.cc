@@ -119,7 +119,7 @@ bool Has(const std::vector<std::string_view>& names, std::string_view name) { re
 }  // namespace
 
 void ControlApi::Handle(std::string_view method, std::string_view target, std::string_view body, const Caller& caller, Answer answer) {
-  const Timed timed(*this);
+  const auto timed = CountHandler();
   const auto parsed = ParseTarget(target);
   if (!parsed) return answer(JsonError(400, "bad_request", "the query of " + std::string(target) + " cannot be decoded"));
   const std::string& path = parsed->path;
@@ -141,7 +141,7 @@ void ControlApi::Handle(std::string_view method, std::string_view target, std::s
   if (body.size() <= kReadAtOnce) return Order(path, ReadBody(body, end_point->members), caller, std::move(answer));
   (void)engine_.workers().Run([this, text = std::string(body), end_point] { return std::optional<Body>(ReadBody(text, end_point->members)); },
                               [this, path, caller, answer = std::move(answer)](std::optional<Body> read) {
-                                const Timed turn(*this);
+                                const auto turn = CountHandler();
                                 if (read) Order(path, *std::move(read), caller, answer);
                                 else answer(JsonError(429, "busy", "memory has run out; try again"));
                               });

@@ -80,17 +80,7 @@ class ControlApi {
   };
 
   // What this keeps the loop for counts as one of its turns.
-  class Timed {
-   public:
-    explicit Timed(ControlApi& api) : api_(api), begin_ns_(api.clock_.PreciseNs()) {}
-    ~Timed() { api_.engine_.NoteTurn("control", begin_ns_); }
-    Timed(const Timed&) = delete;
-    Timed& operator=(const Timed&) = delete;
-
-   private:
-    ControlApi& api_;
-    const std::int64_t begin_ns_;
-  };
+  auto CountHandler() { return engine_.CountHandler("control"); }
   struct Body;  // control_body.h
   // Any thread.
   Body ReadBody(std::string_view text, const std::vector<std::string_view>& members) const;

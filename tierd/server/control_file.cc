@@ -106,7 +106,7 @@ void ControlApi::AskSource(const std::shared_ptr<Look>& look) {
 }
 
 void ControlApi::OnAsked(const std::shared_ptr<Look>& look, const source::ReadResult& result) {
-  const Timed turn(*this);
+  const auto turn = CountHandler();
   const bool link = result.error == source::ReadError::kErrno && (result.sys_errno == ELOOP || result.sys_errno == ENOTDIR);
   if (!link || look->by_link) {
     look->said = SaidToRead(result);
@@ -114,7 +114,7 @@ void ControlApi::OnAsked(const std::shared_ptr<Look>& look, const source::ReadRe
   }
   look->place.unit->resolver->Resolve(look->relative, clock_.MonotonicNs() + kAskNs, [this, look](const Result<source::ResolvedPath>& resolved) {
     const bool survived = engine::Survives([&] {
-      const Timed step(*this);
+      const auto step = CountHandler();
       if (!resolved.ok()) {
         look->said = SaidOfLink(resolved.status());
         return look->answer(FileJson(*look));

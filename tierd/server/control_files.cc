@@ -176,7 +176,7 @@ struct ControlApi::Slices : std::enable_shared_from_this<Slices> {
     api.engine_.Kick();
     if (next == places.size()) return;
     boost::asio::post(api.loop_, [self = shared_from_this()] {
-      const Timed turn(self->api);
+      const auto turn = self->api.CountHandler();
       self->Go();
     });
   }

@@ -45,7 +45,11 @@ class Metrics::Page : public std::enable_shared_from_this<Page> {
       : loop_(loop), engine_(engine), sessions_(sessions), started_s_(started_s) {}
 
   // Loop thread.
-  Families Now() const { return detached_.load() ? Families() : CollectFamilies(engine_, sessions_, started_s_); }
+  Families Now() const {
+    if (detached_.load()) return {};
+    const auto handler = engine_.CountHandler("metrics");
+    return CollectFamilies(engine_, sessions_, started_s_);
+  }
   // Any other thread.
   Families Ask() const {
     if (detached_.load()) return {};
