@@ -137,24 +137,6 @@ TEST_F(ChangeTest, ImmutableIsNotAskedAboutAgain) {  // F45
   EXPECT_EQ(source_io_.count(io::Step::kStat), 0u);
 }
 
-TEST_F(ChangeTest, OurOwnWriteByOneHardLinkIsSeenAtOnceByTheOthers) {
-  source_options().ttl_ms = 60'000;
-  Write("d/file", Bytes("file", 5000, 1));
-  for (const char* name : {"other", "unread"}) std::filesystem::create_hard_link(tree_ / "d/file", tree_ / name);
-  StartEngine();
-  for (const char* name : {"d/file", "other"}) ASSERT_EQ(Fetch(name).bytes, Bytes("file", 5000, 1));
-  int version = 1;
-  for (const char* name : {"other", "other", "unread", "d/file"}) {  // known; told of before; not known; told of by another name
-    ++version;
-    Rewrite(name, Bytes("file", 5000, version));
-    bool done = false;
-    engine().Advise(unit(), abi::AdviseOp::kInvalidate, name, false, [&](int error, std::uint64_t) { done = error == 0; });
-    ASSERT_TRUE(RunUntil([&] { return done; })) << name;
-    EXPECT_FALSE(InRam("d/file")) << name;
-    EXPECT_EQ(Fetch("d/file").bytes, Bytes("file", 5000, version)) << name;
-  }
-}
-
 TEST_F(ChangeTest, OurOwnWriteIsSeenAtOnceAlsoByAReadUnderWay) {
   source_options().ttl_ms = 60'000;
   const std::string name = Write("d/file", Bytes("d/file", 9000, 1));

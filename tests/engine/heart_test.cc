@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 namespace tierd::engine {
 namespace {
@@ -63,6 +64,36 @@ TEST_F(HeartTest, IsStillWhileAHandlerRuns) {
   EXPECT_EQ(BeatsIn(5 * kPeriod), 0);
   heart_.Rest();
   EXPECT_TRUE(Beats(1));
+}
+
+// A loop that goes from one handler to the next lives: it beats itself, when it is time.
+TEST_F(HeartTest, BeatsBetweenHandlersThatFollowOneAnother) {
+  heart_.Lend(Later(), true);
+  const auto until = Clock::now() + std::chrono::minutes(1);
+  while (beats_ < 5 && Clock::now() < until) {
+    heart_.Stir();
+    std::this_thread::sleep_for(milliseconds(1));
+    heart_.Rest();
+  }
+  EXPECT_GE(beats_, 5);
+  EXPECT_LT(Clock::now(), until - std::chrono::seconds(50));
+}
+
+// However late it was the last time: nobody is a period and more behind it.
+TEST_F(HeartTest, ALateLoopLeavesNoGap) {
+  constexpr milliseconds kHalf{500};
+  std::vector<Heart::Time> beats;
+  Heart slow(kHalf, [&] { beats.push_back(Clock::now()); });
+  ASSERT_TRUE(slow.Start().ok());
+  Heart::Time loop = Clock::now();
+  for (const milliseconds late : {milliseconds(220), milliseconds(0)}) {
+    slow.Lend(loop + 3 * kHalf, true);
+    std::this_thread::sleep_until(loop + 3 * kHalf + late);
+    loop = Clock::now();
+  }
+  slow.Stop();
+  ASSERT_FALSE(beats.empty());
+  EXPECT_LT(loop - beats.back(), kHalf + kHalf / 4) << "the loop's own came in time";
 }
 
 TEST_F(HeartTest, LentByAHandlerItBeginsWhenThatEnds) {

@@ -59,12 +59,30 @@ TEST_F(IdleTest, WithAnSsdItsSpaceIsLookedAtToo) {
   EXPECT_LE(HandlersIn(4000), 6u);
 }
 
+// Nor does it oversleep what its source owes somebody (`tierctl explain` of a source that hangs).
+TEST_F(IdleTest, WhatTheSourceDoesNotAnswerIsSaidInTime) {
+  StartEngine();
+  ReadSomething();
+  source_io_.Hold(io::Step::kStat);
+  bool told = false;
+  source::StatQuery query;
+  query.path = "d0/f0";
+  query.deadline_ns = clock_.MonotonicNs() + 300'000'000;
+  query.done = [&](const source::StatReply&) { told = true; };
+  unit().reader->Stat(std::move(query));
+  engine().EndTurn();
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_TRUE(RunUntil([&] { return told; }));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(1000));
+  source_io_.Release();
+}
+
 // It sleeps for two seconds; rings are looked at for it.
 TEST_F(IdleTest, WhoBeginsToReadMakesTheLoopCome) {
   StartEngine();
   auto session = ram::SessionPage::Create({});
   ASSERT_TRUE(session.ok());
-  engine().ram().leases().Add(session->page());
+  AddSession(session->page());
   ReadSomething();
   int ticks = 0;
   engine().on_timer = [&] { ++ticks; };

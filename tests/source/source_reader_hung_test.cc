@@ -77,6 +77,37 @@ TEST_F(ReaderTest, AShortageOfOursIsNeverTheSourcesWord) {
   }
 }
 
+// A server that has no memory for one file is asked for the others as before.
+TEST_F(ReaderTest, AFileThatTakesTooMuchMemoryKeepsNobodyFromTheOthers) {
+  Open(Threads());
+  const std::uint64_t cuts = reader_->counters().window_cuts;
+  for (int i = 0; i < 3; ++i) {
+    const std::string other = "other" + std::to_string(i);
+    Read("big");
+    for (int attempts = 0; attempts < 20 && heard_["big"].done == i; ++attempts) {
+      reader_->Flush();
+      while (engine().EndRead("big", Failed(ENOMEM))) {
+      }
+      reader_->Poll(1000);
+    }
+    EXPECT_EQ(heard_["big"].result.error, ReadError::kNoBuffer);
+    Read(other);
+    reader_->Flush();
+    End(other, Good(File(1)));
+    EXPECT_EQ(heard_[other].result.error, ReadError::kNone);
+  }
+  EXPECT_EQ(reader_->counters().window_cuts, cuts);
+  // Of several it is said of us.
+  for (const char* name : {"one", "two"}) {
+    Read(name);
+    reader_->Flush();
+    while (engine().EndRead(name, Failed(ENOMEM))) {
+    }
+    reader_->Poll(1000);
+  }
+  EXPECT_GT(reader_->counters().window_cuts, cuts);
+}
+
 TEST_F(ReaderHung, DeadlineAnswersTheWaiterAndKeepsTheBuffer) {
   Open(Threads());
   Read("a", Priority::kDemand, In(kSecond));

@@ -13,6 +13,7 @@ namespace tierd::engine {
 namespace {
 
 constexpr std::int64_t kResolveNs = 1'000'000'000;
+constexpr std::int64_t kAskNamesNs = 400'000'000;  // who has written a file waits for it, a second in all
 
 // A worker's: it may wait for the file system. False: it was not there.
 bool RemoveList(const std::string& path) { return ::unlink(path.c_str()) == 0; }
@@ -58,17 +59,27 @@ void Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, A
     const bool linked = op == abi::AdviseOp::kInvalidate && catalogue_->KnowsLinked();
     // What was not looked at since it was told of, or for the time that it is believed, may be another inode by now.
     const bool ask = linked && (file == kNoFile || catalogue_->DeadlineOf(file) <= abi::TicksOf(clock_.MonotonicNs()));
-    if (linked && file != kNoFile) NoteOtherNames(unit, catalogue_->StatOf(file), file);
+    if (linked && file != kNoFile) NoteOtherNames(catalogue_->StatOf(file), file);
     if (file != kNoFile) Apply(unit, op, file);
     const std::uint64_t files = file != kNoFile ? 1 : 0;
     return ask ? AskForOtherNames(unit, path, files, std::move(done)) : done(0, files);
+  }
+  const bool linked = op == abi::AdviseOp::kInvalidate && catalogue_->KnowsLinked();
+  if (linked && catalogue_->Find(catalogue_->KeyOf(unit.wire_id, path)) == kNoFile) {
+    done = [this, &unit, path = std::string(path), done = std::move(done)](int error, std::uint64_t files) {
+      if (error != 0 || !Survives([&] { AskForOtherNames(unit, path, files, done); })) done(error != 0 ? error : EAGAIN, files);
+    };
   }
   if (op == abi::AdviseOp::kInvalidate) done = ForgetAliases(unit, std::move(done));
   Sweep({.unit = &unit,
          .path = std::string(path),
          .kind = op == abi::AdviseOp::kEvict ? Sweeps::Kind::kEvict : op == abi::AdviseOp::kUnpin ? Sweeps::Kind::kUnpin : Sweeps::Kind::kInvalidate,
          .said_ns = reach.said_ns,
-         .visit = [this, &unit, op](FileId file) { return Apply(unit, op, file); },
+         .visit =
+             [this, &unit, op, linked](FileId file) {
+               if (linked) NoteOtherNames(catalogue_->StatOf(file), file);
+               return Apply(unit, op, file);
+             },
          .done = [done = std::move(done)](bool complete, std::uint64_t files) { done(complete ? 0 : EAGAIN, files); }});
 }
 
@@ -131,10 +142,12 @@ void Engine::NoteChange(SourceUnit& unit, std::string_view path, bool recursive)
 }
 
 // A file changes by all its names (hard links) at once. `told`: the one that this is said of.
-void Engine::NoteOtherNames(SourceUnit& unit, const io::FileStat& stat, FileId told) {
-  if (stat.nlink < 2 || !S_ISREG(stat.mode)) return;
-  fetcher_->NoteInvalidation(unit, "", true);  // a name that is being read for the first time is not known yet
-  for (const FileId name : catalogue_->NamesOf(stat.ino)) {
+void Engine::NoteOtherNames(const io::FileStat& stat, FileId told) {
+  const std::vector<FileId> names = catalogue_->NamesOf(stat.ino);
+  if (stat.mode != 0 && !S_ISREG(stat.mode)) return;  // 0: no longer known
+  if (stat.nlink < 2 && names.empty()) return;        // it may have got a name since it was looked at
+  fetcher_->NoteInvalidation(stat.ino);               // a name that is being read for the first time is not known yet
+  for (const FileId name : names) {
     if (name == told || (catalogue_->file(name).flags & kFileUsed) == 0) continue;
     SourceUnit& its = *sources_[catalogue_->file(name).source];
     NoteChange(its, catalogue_->PathOf(name), false);
@@ -142,14 +155,41 @@ void Engine::NoteOtherNames(SourceUnit& unit, const io::FileStat& stat, FileId t
   }
 }
 
+// Where the source does not say which file it was: whatever has several names may be it.
+void Engine::VoidLinked(std::uint64_t files, AdviceDone done) {
+  struct All {
+    AdviceDone done;
+    std::size_t left;
+    int error = 0;
+  };
+  const auto all = std::make_shared<All>(All{std::move(done), sources_.size()});  // of the sweeps
+  for (const auto& unit : sources_) {
+    Sweep({.unit = unit.get(),
+           .path = "",
+           .visit =
+               [this, &its = *unit](FileId file) {
+                 const io::FileStat stat = catalogue_->StatOf(file);
+                 if (stat.nlink < 2 || !S_ISREG(stat.mode)) return false;
+                 fetcher_->NoteInvalidation(stat.ino);
+                 return Apply(its, abi::AdviseOp::kInvalidate, file);
+               },
+           .done =
+               [all, files](bool complete, std::uint64_t) {
+                 if (!complete) all->error = EAGAIN;
+                 if (--all->left == 0) all->done(all->error, files);
+               }});
+  }
+}
+
 // Of a name that nobody knows the file of: the source does. One that is gone has changed no bytes of the others.
 void Engine::AskForOtherNames(SourceUnit& unit, std::string_view path, std::uint64_t files, AdviceDone done) {
-  unit.resolver->Resolve(std::string(path), clock_.MonotonicNs() + kResolveNs, [this, &unit, files, done = std::move(done)](const Result<source::ResolvedPath>& found) {
-    const bool noted = Survives([&] {
-      if (found.ok()) NoteOtherNames(unit, found->stat, kNoFile);
-    });
+  unit.resolver->Resolve(std::string(path), clock_.MonotonicNs() + kAskNamesNs, [this, &unit, files, done = std::move(done)](const Result<source::ResolvedPath>& found) {
     const bool answered = found.ok() || (found.status().code() != Code::kBusy && found.status().code() != Code::kTimeout);
-    done(noted && answered ? 0 : EAGAIN, files);
+    const bool noted = Survives([&] {
+      if (found.ok()) NoteOtherNames(found->stat, kNoFile);
+      else if (!answered) VoidLinked(files, done);
+    });
+    if (answered || !noted) done(noted ? 0 : EAGAIN, files);
   });
 }
 

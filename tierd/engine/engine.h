@@ -209,6 +209,7 @@ class Engine {
   void ArmTimer();
   void Hurry();
   bool Working() const;
+  std::int64_t SourcesDueNs() const;
   void OnTick();
   void OnTimer();
   void Beat();
@@ -220,7 +221,8 @@ class Engine {
   AdviceDone ForgetAliases(SourceUnit& unit, AdviceDone done);
   void AdviseResolved(SourceUnit& unit, abi::AdviseOp op, std::string_view path, AdviceReach reach, AdviceDone done);
   void NoteChange(SourceUnit& unit, std::string_view path, bool recursive);
-  void NoteOtherNames(SourceUnit& unit, const io::FileStat& stat, FileId told);
+  void NoteOtherNames(const io::FileStat& stat, FileId told);
+  void VoidLinked(std::uint64_t files, AdviceDone done);
   void AskForOtherNames(SourceUnit& unit, std::string_view path, std::uint64_t files, AdviceDone done);
   bool Apply(SourceUnit& unit, abi::AdviseOp op, FileId file);
   void Forget(FileId file);
@@ -277,6 +279,7 @@ class Engine {
   };
   const std::shared_ptr<Pending> pending_ = std::make_shared<Pending>();  // shared with the handlers that lie in the loop
   bool armed_idle_ = false;  // the timer is set for a daemon with nothing to do
+  std::int64_t armed_until_ns_ = 0;  // MonotonicNs
   bool failed_ = false;      // memory ran out in the last turn
   std::size_t next_step_ = 0;  // of the next turn, the first
   bool index_growth_under_way_ = false;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "tierd/engine/engine.h"
@@ -28,9 +29,9 @@ constexpr std::int64_t kHitsTick = 245 * kMs;       // readers hit: their rings 
 constexpr std::uint64_t kManyPerHitsTick = 2048;
 constexpr std::uint64_t kManyPerBusyTick = kManyPerHitsTick * kBusyTick / kHitsTick;
 constexpr std::int64_t kBeat = (abi::kHeartbeatPeriodMs - 15) * kMs;  // timers come late
-// What memory there is is looked at that often by a daemon that has nothing to do (ram::LooksToSkipNs), in beats.
-constexpr int kIdleTick = 2;
-constexpr int kIdleTickWithPlenty = 3;
+// What memory there is is looked at that often by a daemon that has nothing to do (ram::LooksToSkipNs).
+constexpr std::int64_t kIdleTick = 2 * kBeat;
+constexpr std::int64_t kIdleTickWithPlenty = 3 * kBeat;
 
 }  // namespace
 
@@ -82,7 +83,14 @@ bool Engine::Working() const { return !fetcher_->idle() || !jobs_->idle() || !sw
 // Where work is left the next tick comes soon, also when the timer had been set for an idle daemon.
 void Engine::Hurry() {
   busy_until_ns_ = clock_.PreciseNs() + 100 * kMs;
-  if (armed_idle_ && !stopping_ && Working()) ArmTimer();
+  if (armed_idle_ && !stopping_ && (Working() || SourcesDueNs() < armed_until_ns_)) ArmTimer();
+}
+
+// When something is over, or may go out, that a source is asked for whatever the engine does besides (what `explain` asks, where a link leads).
+std::int64_t Engine::SourcesDueNs() const {
+  std::int64_t due_ns = std::numeric_limits<std::int64_t>::max();
+  for (const auto& unit : sources_) due_ns = std::min({due_ns, unit->reader->next_tick_ns(), unit->resolver->next_tick_ns()});
+  return due_ns;
 }
 
 void Engine::ScheduleTurn() {
@@ -253,11 +261,14 @@ void Engine::ArmTimer() {
     ArmTimer();
   };
   armed_idle_ = !busy;
-  const int beats = busy || hits > 0 ? 0 : failed_ || placement_->memory_is_tight() ? 1 : placement_->memory_is_plenty() ? kIdleTickWithPlenty : kIdleTick;
+  const std::int64_t idle_tick = failed_ || placement_->memory_is_tight() ? kBeat : placement_->memory_is_plenty() ? kIdleTickWithPlenty : kIdleTick;
+  const std::int64_t monotonic_ns = clock_.MonotonicNs();
+  const std::int64_t tick = busy ? kBusyTick : std::clamp(SourcesDueNs() - monotonic_ns, kBusyTick, hits > 0 ? kHitsTick : idle_tick);
+  armed_until_ns_ = monotonic_ns + tick;
   const auto arm = [&] {
-    timer_.expires_after(std::chrono::nanoseconds(busy ? kBusyTick : hits > 0 ? kHitsTick : beats * kBeat));
-    if (beats != 0) Beat();
-    if (beats > 1) heart_.Lend(timer_.expiry(), lag_.running == nullptr);
+    timer_.expires_after(std::chrono::nanoseconds(tick));
+    if (!busy && hits == 0) Beat();
+    if (tick > kBeat) heart_.Lend(timer_.expiry(), lag_.running == nullptr);
     else heart_.TakeBack();
     timer_.async_wait(boost::asio::bind_allocator(timer_memory_.allocator(), std::move(on_time)));
     ++pending_->timers;

@@ -84,6 +84,8 @@ class Fetcher {
   bool Invalidate(SourceUnit& unit, FileId file, EvictCause cause);
   // Answers of the source that were asked for before now prove nothing about `path` (and what is below it).
   void NoteInvalidation(const SourceUnit& unit, std::string_view path, bool recursive);
+  // The same of a file with several names, of which some may be read for the first time just now.
+  void NoteInvalidation(std::uint64_t inode);
   // Listings under way that may miss a change of ours at or below `changed`: nobody gets them.
   void SpoilListings(std::string_view changed);
   // The object's SSD record could not be read, or is not what it says: it goes, and is counted.

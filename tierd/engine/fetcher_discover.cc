@@ -199,7 +199,8 @@ void Fetcher::OnDiscoveredRead(SourceUnit& unit, const DiscoveryPtr& discovery, 
 
 // An invalidation came after the bytes were asked for: they may be those from before it. Everybody asks again.
 bool Fetcher::Doubted(SourceUnit& unit, const DiscoveryPtr& discovery) {
-  if (!invalidations_.Covers(unit.index, discovery->path, discovery->asked_ns)) return false;
+  const bool told = invalidations_.Covers(unit.index, discovery->path, discovery->asked_ns) || invalidations_.CoversInode(discovery->inode, discovery->asked_ns);
+  if (!told) return false;
   AskAgain(unit, discovery);
   return true;
 }
@@ -226,6 +227,7 @@ void Fetcher::Unanswered(SourceUnit& unit, const DiscoveryPtr& discovery, source
 
 // The bytes (or the first of them) are in the staging buffer: the file becomes known.
 void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const source::ReadResult& result) {
+  discovery->inode = result.version.ino;
   if (Doubted(unit, discovery)) return;
   FileId file = catalogue_.Find(discovery->key);
   const bool takes = Catalogue::Takes(result.version, unit.options.chunk_bytes);

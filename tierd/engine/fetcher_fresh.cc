@@ -36,7 +36,9 @@ std::uint32_t Fetcher::DeadlineFor(const SourceUnit& unit, std::int64_t stat_sen
 void Fetcher::Confirm(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, bool racy) {
   if ((catalogue_.file(file).flags & kFileBare) != 0) return;  // its deadline stays over
   // Older than what a client knows: the deadline is over already, or a younger answer's.
-  if (invalidations_.Any(stat_sent_ns) && invalidations_.Covers(unit.index, catalogue_.PathOf(file), stat_sent_ns)) return;
+  if (invalidations_.Any(stat_sent_ns) &&
+      (invalidations_.Covers(unit.index, catalogue_.PathOf(file), stat_sent_ns) || invalidations_.CoversInode(catalogue_.StatOf(file).ino, stat_sent_ns)))
+    return;
   FileRecord& record = catalogue_.file(file);
   record.flags |= kFileChecked;
   record.flags = static_cast<std::uint16_t>(racy ? record.flags | kFileRacy : record.flags & ~kFileRacy);
@@ -46,7 +48,8 @@ void Fetcher::Confirm(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, 
 // The source cannot be asked: the file is believed for a while, compared with nothing (HAZARDS 2.16).
 void Fetcher::ConfirmUnasked(FileId file, std::int64_t until_ns) {
   const FileRecord& record = catalogue_.file(file);
-  if ((record.flags & kFileBare) != 0 || invalidations_.Covers(record.source, catalogue_.PathOf(file), clock_.MonotonicNs())) return;
+  const std::int64_t now_ns = clock_.MonotonicNs();
+  if ((record.flags & kFileBare) != 0 || invalidations_.Covers(record.source, catalogue_.PathOf(file), now_ns) || invalidations_.CoversInode(catalogue_.StatOf(file).ino, now_ns)) return;
   catalogue_.SetDeadline(file, abi::TicksOf(until_ns) + 1);
 }
 
@@ -244,6 +247,8 @@ void Fetcher::Orphan(ObjectId object, Waiters* waiters) {
 void Fetcher::NoteInvalidation(const SourceUnit& unit, std::string_view path, bool recursive) {
   invalidations_.Add(unit.index, path, recursive, clock_.PreciseNs());
 }
+
+void Fetcher::NoteInvalidation(std::uint64_t inode) { invalidations_.AddInode(inode, clock_.PreciseNs()); }
 
 bool Fetcher::Invalidate(SourceUnit& unit, FileId file, EvictCause cause) {
   Waiters orphans;

@@ -110,6 +110,7 @@ struct Fetcher::Discovery {
   FileId file = kNoFile;
   std::uint64_t tag = 0;    // version_tag of the file then
   std::size_t bytes = 0;
+  std::uint64_t inode = 0;    // of what was read
   std::int64_t asked_ns = 0;  // PreciseNs when they, or where the path leads, were asked for: a change that was told of later may not be in that
 
   bool in_one_piece() const { return bytes <= capacity; }

@@ -10,7 +10,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::milliseconds kSoon{20};   // a handler was running
+constexpr std::chrono::milliseconds kSoon{20};   // a handler was running: it beats when it ends
 constexpr std::chrono::milliseconds kLate{250};  // by which the loop may come late
 
 }  // namespace
@@ -45,6 +45,7 @@ void Heart::Lend(Time until, bool rest) {
     if (earlier) next_ = NextBeat(now);
     lent_ = true;
     resting_ = rest;
+    due_ = false;
   }
   // An idle loop that comes when it was to come changes nothing: nobody is woken.
   if (earlier) changed_.notify_all();
@@ -59,13 +60,18 @@ void Heart::TakeBack() {
 void Heart::SetResting(bool resting) {
   const std::lock_guard lock(mutex_);
   resting_ = resting;
+  if (resting && due_) BeatAt(Clock::now());
 }
 
-// The loop beats at `until_`.
-Heart::Time Heart::NextBeat(Time now) const {
-  const Time next = now + period_;
-  return next + period_ / 2 < until_ ? next : std::max(next, until_ + period_);
+// Under the mutex.
+void Heart::BeatAt(Time now) {
+  beat_();
+  due_ = false;
+  next_ = NextBeat(now);
 }
+
+// The loop beats at `until_`: where that is no more than a period away (and some, by which both come late), nobody else has to.
+Heart::Time Heart::NextBeat(Time now) const { return now + period_ + period_ / 16 < until_ ? now + period_ : std::max(now, until_) + period_; }
 
 void Heart::Run() {
   std::unique_lock lock(mutex_);
@@ -78,10 +84,13 @@ void Heart::Run() {
     const bool called = changed_.wait_until(lock, next, [&] { return ended_ || !lent_ || next_ != next; });
     if (called) continue;
     const Time now = Clock::now();
-    if (resting_ && now < until_ + kLate) {
-      beat_();
-      next_ = NextBeat(now);
+    if (now >= until_ + kLate) {  // it hangs, or waits for a processor
+      due_ = false;
+      next_ = now + kSoon;
+    } else if (resting_) {
+      BeatAt(now);
     } else {
+      due_ = true;
       next_ = now + kSoon;
     }
   }

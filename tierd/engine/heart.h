@@ -21,7 +21,7 @@ class Heart {
  public:
   using Time = std::chrono::steady_clock::time_point;
 
-  // `beat` runs on the heart's thread every `period` while the loop rests.
+  // `beat` runs every `period` on the heart's thread while the loop rests, or on the loop's when a handler ends that was running when it was due.
   Heart(std::chrono::nanoseconds period, std::function<void()> beat) : period_(period), beat_(std::move(beat)) {}
   ~Heart() { Stop(); }
   Heart(const Heart&) = delete;
@@ -49,6 +49,7 @@ class Heart {
  private:
   void SetResting(bool resting);
   void Run();
+  void BeatAt(Time now);
   Time NextBeat(Time now) const;
 
   const std::chrono::nanoseconds period_;
@@ -60,6 +61,7 @@ class Heart {
   bool resting_ = false;
   // Guarded by the mutex.
   bool ended_ = false;
+  bool due_ = false;  // a handler was running
   Time until_;
   Time next_;
   std::thread thread_;

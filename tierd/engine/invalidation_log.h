@@ -17,7 +17,7 @@ namespace tierd::engine {
 
 class InvalidationLog {
  public:
-  static constexpr std::size_t kCells = 65'536;  // 16 bytes each
+  static constexpr std::size_t kCells = 65'536;  // 24 bytes each
 
   void Add(std::uint16_t source, std::string_view path, bool recursive, std::int64_t now_ns) {
     const std::uint64_t hash = HashOf(source, path);
@@ -26,6 +26,16 @@ class InvalidationLog {
       if (recursive) cells_[at].tree_ns = now_ns;
     }
     newest_ns_ = now_ns;
+  }
+
+  // Of a file with several names, by whichever: of every source.
+  void AddInode(std::uint64_t inode, std::int64_t now_ns) {
+    for (const std::size_t at : {First(HashOf(inode)), Second(HashOf(inode))}) cells_[at].inode_ns = now_ns;
+    newest_ns_ = now_ns;
+  }
+  bool CoversInode(std::uint64_t inode, std::int64_t sent_ns) const {
+    const std::uint64_t hash = HashOf(inode);
+    return Any(sent_ns) && std::min(cells_[First(hash)].inode_ns, cells_[Second(hash)].inode_ns) >= sent_ns;
   }
 
   // True if an answer asked for at `sent_ns` may be older than an invalidation of `path`.
@@ -39,10 +49,15 @@ class InvalidationLog {
   static constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::min();
   struct Cell {
     std::int64_t path_ns = kNever;
-    std::int64_t tree_ns = kNever;  // of a path with all below it
+    std::int64_t tree_ns = kNever;   // of a path with all below it
+    std::int64_t inode_ns = kNever;
   };
 
   static std::uint64_t HashOf(std::uint16_t source, std::string_view path) { return std::hash<std::string_view>{}(path) ^ source * 0x9e3779b97f4a7c15u; }
+  static std::uint64_t HashOf(std::uint64_t inode) {  // of neighbours, too, far apart
+    const std::uint64_t mixed = (inode ^ inode >> 32) * 0x9e3779b97f4a7c15u;
+    return mixed ^ mixed >> 29;
+  }
   static std::size_t First(std::uint64_t hash) { return hash % kCells; }
   static std::size_t Second(std::uint64_t hash) { return (hash >> 32) % kCells; }
 

@@ -1,7 +1,7 @@
 // Which frames are leased: reads the lease tables of all sessions in one pass (HAZARDS 2.1-2.5). Session pages are hostile: each word is copied once,
 // `lease_high` is bounded, a word that names no frame of ours means nothing.
 //
-// Owner: RamTier. Loop thread only.
+// Owner: RamTier. Loop thread only; accesses_told() also the engine's heart, while the loop rests.
 #pragma once
 
 #include <cstddef>

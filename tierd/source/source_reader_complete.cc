@@ -76,7 +76,7 @@ void SourceReaderImpl::OnRead(std::uint64_t id, const io::FileReadResult& r) {
   TIERD_CHECK(found != operations_.end());
   Operation& op = *found->second;
   Land(op, r.bytes, r.error == 0);
-  if (IsShortage(r.error) && WaitAgain(op)) return;
+  if (IsShortage(r.error) && WaitAgain(op, r.error)) return;
   ReadResult result;
   result.buffer = op.read.buffer;
   const Verdict verdict = Judge(op, r, &result);
@@ -98,7 +98,7 @@ void SourceReaderImpl::OnStat(std::uint64_t id, const io::StatResult& r) {
   TIERD_CHECK(found != operations_.end());
   Operation& op = *found->second;
   Land(op, 0, false);
-  if (IsShortage(r.error) && WaitAgain(op)) return;
+  if (IsShortage(r.error) && WaitAgain(op, r.error)) return;
   if (r.error == ESTALE && !op.reopened && !op.abandoned && !stopped_) {
     op.reopened = true;
     ++counters_.stale_reopens;
@@ -123,7 +123,7 @@ void SourceReaderImpl::OnStat(std::uint64_t id, const io::StatResult& r) {
 }
 
 // Back into the queue, for fewer to be in flight with it. False: that was tried often enough, or nobody waits.
-bool SourceReaderImpl::WaitAgain(Operation& op) {
+bool SourceReaderImpl::WaitAgain(Operation& op, int error) {
   if (op.abandoned || stopped_ || op.shortages >= kShortageAttempts) return false;
   const auto priority = static_cast<std::size_t>(op.read.priority);
   try {
@@ -134,7 +134,11 @@ bool SourceReaderImpl::WaitAgain(Operation& op) {
   ++queued_[priority];
   op.in_flight = false;
   const std::int64_t now_ns = clock_.PreciseNs();
-  if (now_ns >= paused_until_ns_) {  // else those are meant that ran short together with others
+  // A source may say of one file that it has no memory, whoever asks: that concerns nobody else.
+  const std::size_t path = std::hash<std::string>{}(op.read.path);
+  const bool alone = error == ENOMEM && (short_of_memory_path_ == 0 || short_of_memory_path_ == path);
+  if (error == ENOMEM) short_of_memory_path_ = path;
+  if (!alone && now_ns >= paused_until_ns_) {  // else those are meant that ran short together with others
     window_.OnShortage();
     paused_until_ns_ = now_ns + (kShortagePauseNs << op.shortages);
   }

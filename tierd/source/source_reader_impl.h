@@ -116,7 +116,7 @@ class SourceReaderImpl final : public SourceReader {
   void OnStat(std::uint64_t id, const io::StatResult& r);
   void Land(Operation& op, std::size_t bytes, bool good);
   Verdict Judge(Operation& op, const io::FileReadResult& r, ReadResult* result);
-  bool WaitAgain(Operation& op);
+  bool WaitAgain(Operation& op, int error);
   Verdict JudgeVersion(Operation& op, const io::FileReadResult& r, ReadResult* result);
   void Declare(Operation& op);
   void Expire(Operation& op);
@@ -152,6 +152,7 @@ class SourceReaderImpl final : public SourceReader {
   AimdWindow window_;
   TokenBucket byte_budget_;
   std::int64_t paused_until_ns_ = 0;  // after a shortage of ours
+  std::size_t short_of_memory_path_ = 0;  // hash; the last for which there was no memory
   std::int64_t send_at_ns_ = 0;       // when that and the request budget let what waits go; 0: they do not hold it back
   StampClock stamps_;
   EngineTrial trial_;

@@ -226,7 +226,7 @@ TIER_API int64_t tier_unpin(tier_client* client, const char* const* paths, size_
 /*
  * The files changed (written, renamed, unlinked, truncated): after this returns, no process of this node is served the old bytes, by whatever name it reads them:
  * the kernel is asked for the names of what a path leads to and of its directory (three to seven system calls at the source). Hard links go
- * with the one that is named, as far as the daemon has met them. Returns the files concerned; a path below no source is 0. When the daemon cannot confirm
+ * with the one that is named, as far as the daemon has met them as such (not one that it has read before the other was made). Returns the files concerned; a path below no source is 0. When the daemon cannot confirm
  * (-ETIMEDOUT; without a daemon 0), this process reads the source until it could be told. Of several paths all are told, whatever becomes of one; then the first
  * error is returned. A symbolic link that was made, changed or removed is told of with TIER_RECURSIVE: names lead through it.
  */
