@@ -278,14 +278,19 @@ bool StatPath(const char* path, bool follow, struct stat& st) {
 
 bool HasGrown(Description& d) {
   constexpr std::int64_t kLookEveryNs = 1'000'000'000;
-  const std::int64_t now_ns = client::CoarseNs();
-  std::int64_t looked_ns = d.looked_ns.load(std::memory_order_relaxed);
-  if (now_ns - looked_ns < kLookEveryNs || !d.looked_ns.compare_exchange_strong(looked_ns, now_ns, std::memory_order_relaxed)) return false;
   client::HitPlace place;
   client::FileFacts facts;
-  if (client::FindHitPlace(*process.client, d.path, place)) {
-    const client::Look look = client::LookUpFacts({*place.session, *place.index, place.now_ns, false, &facts}, place.key, true);
-    if (look != client::Look::kMiss && look != client::Look::kRetired && facts.SameVersion(d.facts)) return false;
+  const auto look_up = [&] { return client::LookUp{*place.session, *place.index, place.now_ns, false, &facts}; };
+  // What the daemon was told of (a child's write, a command's) is in the index by now, whenever the source was looked at last.
+  const bool told = client::FindHitPlace(*process.client, d.path, place, true) && client::SaysChanged(look_up(), place.key, d.facts);
+  if (!told) {
+    const std::int64_t now_ns = client::CoarseNs();
+    std::int64_t looked_ns = d.looked_ns.load(std::memory_order_relaxed);
+    if (now_ns - looked_ns < kLookEveryNs || !d.looked_ns.compare_exchange_strong(looked_ns, now_ns, std::memory_order_relaxed)) return false;
+    if (client::FindHitPlace(*process.client, d.path, place)) {
+      const client::Look look = client::LookUpFacts(look_up(), place.key, true);
+      if (look != client::Look::kMiss && look != client::Look::kRetired && facts.SameVersion(d.facts)) return false;
+    }
   }
   struct stat st;
   if (raw::Call(SYS_newfstatat, AT_FDCWD, raw::Address(d.path), raw::Address(&st), 0) != 0 || st.st_ino != d.facts.ino) return false;

@@ -113,7 +113,7 @@ class Batch {
     const Call call(client_, paths_[at], flags_);
     {
       const SlowPath slow;
-      if (!slow.entered() || FindTarget(call, miss.target, nullptr) != abi::Fallback::kNone || miss.target.needs_check()) return false;
+      if (!slow.entered() || FindTarget(call, miss.target, nullptr) != abi::Fallback::kNone || miss.target.needs_check() || miss.target.pierced) return false;
     }
     Session& session = *miss.target.session;
     if (count_ > 0 && misses_[0].target.session != &session) return false;

@@ -15,7 +15,7 @@ Look LookUpPath(const LookUp& look_up, Target& target, LeaseUse use, Piece& piec
   abi::FileKey named;
   const SlotRef ref = FindSlot(look_up.index, target.path_key);
   const Look look = LookUpFile(look_up, target.path_key, use, piece, &named);
-  if (look != Look::kAlias || !ref) return look;
+  if (look != Look::kAlias || !ref || target.pierced) return look;
   target.file_key = named;
   const Look there = LookUpFile(look_up, named, use, piece, nullptr);
   if (ref.Unchanged()) return there;
@@ -127,7 +127,7 @@ class Finder {
   Look LookInMemory() {
     Target& target = cached_.target;
     const LookUp look_up{*target.session, *target.session->index.load(std::memory_order_acquire), call_.now_ns, check_, &cached_.facts};
-    const Look look = wish_.bytes ? LookUpPath(look_up, target, wish_.use, cached_.piece) : LookUpFacts(look_up, target.path_key, wish_.follow);
+    const Look look = wish_.bytes ? LookUpPath(look_up, target, wish_.use, cached_.piece) : LookUpFacts(look_up, target.path_key, wish_.follow && !target.pierced);
     // The facts of the link itself, which somebody asked for, are not those of what it names.
     return look == Look::kOther && wish_.follow && cached_.facts.kind == abi::SlotKind::kSymlink ? Look::kMiss : look;
   }
@@ -150,6 +150,10 @@ class Finder {
     cached_.outcome = Outcome::kFallback;
     cached_.reason = abi::Fallback::kNoFrame;
     if (!call_.may_ask() || ++questions_ > 3) return false;
+    if (target.pierced && !wish_.bytes) {  // the answer would not say that a link was followed
+      cached_.reason = abi::Fallback::kNamespace;
+      return false;
+    }
     if (!call_.client.MayAsk(session, CoarseNs(), &cached_.reason)) return false;
     Question question;
     question.target = &target;
@@ -190,6 +194,7 @@ class Finder {
     }
     const bool regular = facts.kind == abi::SlotKind::kFile || facts.kind == abi::SlotKind::kChunked;
     if (static_cast<abi::FetchStatus>(reply.status) == abi::FetchStatus::kMeta) {
+      if (target.pierced) return meta_known_ = true;  // what is known now is found in memory, by the name that it has
       if (!regular) cached_.outcome = Outcome::kOther;
       else if (!wish_.bytes) cached_.outcome = Outcome::kKnown;
       else if (facts.size == 0) cached_.outcome = Outcome::kEmpty;

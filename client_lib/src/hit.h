@@ -22,8 +22,8 @@ struct HitPlace {
   std::int64_t now_ns = 0;
 };
 
-// `path` is absolute.
-[[gnu::always_inline]] inline bool FindHitPlace(Client& client, const char* path, HitPlace& place) {
+// `path` is absolute. False as well when it is time to look whether the daemon is still there, unless that does not matter (`whoever`).
+[[gnu::always_inline]] inline bool FindHitPlace(Client& client, const char* path, HitPlace& place, bool whoever = false) {
   Session* const session = client.session();
   if (session == nullptr || session->check_all) [[unlikely]] return false;
   const std::size_t bytes = std::strlen(path);
@@ -37,7 +37,7 @@ struct HitPlace {
   // While the slot comes from memory: the root is canonical and was matched byte by byte, so the '/' behind it and the rest are what is left to look at.
   if (!IsCanonical(path + source->root_bytes, bytes - source->root_bytes)) [[unlikely]] return false;
   place.now_ns = CoarseNs();
-  if (place.now_ns >= session->look_at_ns.load(std::memory_order_relaxed)) [[unlikely]] return false;  // Acquire looks at the daemon
+  if (!whoever && place.now_ns >= session->look_at_ns.load(std::memory_order_relaxed)) [[unlikely]] return false;  // Acquire looks at the daemon
   place.session = session;
   place.source = source;
   return true;

@@ -79,6 +79,19 @@ Look LookUpChunk(const LookUp& look_up, abi::FileKey file_key, std::uint32_t chu
   return Look::kHit;
 }
 
+bool SaysChanged(const LookUp& look_up, abi::FileKey key, const FileFacts& version) {
+  SlotRef ref = FindSlot(look_up.index, key);
+  if (!ref) return !look_up.index.Retired();
+  FileFacts facts = ReadFacts(look_up.index, ref);
+  if (facts.kind == abi::SlotKind::kAlias) {
+    ref = FindSlot(look_up.index, {static_cast<std::uint64_t>(facts.mtime_ns), static_cast<std::uint64_t>(facts.ctime_ns)});
+    if (!ref) return true;
+    facts = ReadFacts(look_up.index, ref);
+  }
+  const bool told = ref.slot->deadline.load(std::memory_order_acquire) == abi::kDeadlineExpired;
+  return ref.Unchanged() && (told || !facts.SameVersion(version));
+}
+
 Look LookUpFacts(const LookUp& look_up, abi::FileKey key, bool follow) {
   const SlotRef ref = FindSlot(look_up.index, key);
   if (!ref) return look_up.index.Retired() ? Look::kRetired : Look::kMiss;

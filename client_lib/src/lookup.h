@@ -145,6 +145,10 @@ Look LookUpFile(const LookUp& look_up, abi::FileKey key, LeaseUse use, Piece& pi
 // last. With any_age (an open file keeps its version whatever its age) the deadline does not matter. kMiss also when the file has another version.
 Look LookUpChunk(const LookUp& look_up, abi::FileKey file, std::uint32_t chunk, const FileFacts& version, LeaseUse use, Piece& piece);
 
+// Whether the index says, of what was found by that key as `version`, that it is another by now, or that somebody told of a change (then it may be forgotten altogether).
+// No proof: the source knows.
+bool SaysChanged(const LookUp& look_up, abi::FileKey key, const FileFacts& version);
+
 // Valid facts of whatever has that key, without its bytes. kKnown/kEmpty/kChunked/kOther: known. An alias is followed, or else is kAlias.
 Look LookUpFacts(const LookUp& look_up, abi::FileKey key, bool follow);
 

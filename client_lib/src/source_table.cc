@@ -1,9 +1,5 @@
 #include "client_lib/src/source_table.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/sysmacros.h>
-
 #include <cstdlib>
 #include <new>
 
@@ -20,9 +16,6 @@ bool Valid(const abi::SourceEntry& entry, std::size_t left) {
   const std::uint64_t chunk = entry.chunk_bytes;
   return entry.path_bytes > 0 && chunk != 0 && (chunk & (chunk - 1)) == 0 && entry.staleness <= static_cast<std::uint8_t>(abi::Staleness::kOpen);
 }
-
-// How often somebody said that roots may lead elsewhere.
-std::atomic<std::uint32_t> namespace_doubts{0};
 
 }  // namespace
 
@@ -81,11 +74,6 @@ SourceTable* SourceTable::Create(const std::byte* entries, std::size_t bytes, st
   return table;
 }
 
-void SourceTable::DoubtNamespaces() const {
-  namespace_doubts.fetch_add(1, std::memory_order_seq_cst);
-  for (std::uint32_t i = 0; i < count_; ++i) sources_[i].where.store(Source::kUnknown, std::memory_order_seq_cst);
-}
-
 std::int64_t SourceTable::LongestValidityNs() const {
   std::int64_t longest = 0;
   for (std::uint32_t i = 0; i < count_; ++i) {
@@ -95,19 +83,6 @@ std::int64_t SourceTable::LongestValidityNs() const {
     if (ttl_ns > longest) longest = ttl_ns;
   }
   return longest;
-}
-
-bool SameNamespace(const Source& source) {
-  const std::uint32_t doubts = namespace_doubts.load(std::memory_order_seq_cst);
-  struct statx st;
-  const char* root = source.root_bytes == 0 ? "/" : source.root;
-  // A failure is no proof of a difference (the root may be out of reach for a moment): asked again at the next use.
-  if (::statx(AT_FDCWD, root, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_INO, &st) != 0) return false;
-  const bool same = ::makedev(st.stx_dev_major, st.stx_dev_minor) == source.dev && st.stx_ino == source.ino;
-  source.where.store(same ? Source::kSame : Source::kForeign, std::memory_order_seq_cst);
-  // Doubted while it was looked at: what was seen may be from before.
-  if (namespace_doubts.load(std::memory_order_seq_cst) != doubts) source.where.store(Source::kUnknown, std::memory_order_release);
-  return same;
 }
 
 }  // namespace tierd::client

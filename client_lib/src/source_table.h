@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "client_lib/abi/messages.h"
+#include "client_lib/src/mounts_below.h"
 
 namespace tierd::client {
 
@@ -23,8 +24,10 @@ struct Source {
   std::uint32_t ttl_ms;
   bool partly;               // TIERD_PREFIX lets only some of its paths through
   bool advice_only;          // it lets none through: what is invalidated there still has to be told
-  enum Namespace : std::uint8_t { kUnknown = 0, kSame = 1, kForeign = 2 };
+  // kPierced: it is the daemon's, but for what is mounted below it here.
+  enum Namespace : std::uint8_t { kUnknown = 0, kSame = 1, kForeign = 2, kPierced = 3 };
   mutable std::atomic<std::uint8_t> where;
+  mutable MountsBelow mounts;
 
   // Hits need nothing but the slot: no prefix to look at, no stat of the source, and the directory is known to be the daemon's.
   bool Plain() const { return where.load(std::memory_order_acquire) == kSame && !partly && staleness != abi::Staleness::kOpen; }
@@ -83,8 +86,8 @@ class SourceTable {
   Source* sources_ = nullptr;  // longest root first
 };
 
-// Whether this process finds the daemon's directory under the source's path (HAZARDS 2.14). One statx, without asking the file server, at the
-// first use of each source.
-bool SameNamespace(const Source& source);
+// Finds out whether this process has the daemon's directory under the source's path, and what is mounted below it (HAZARDS 2.14): `where` from then on. One statx, without
+// asking the file server, and a look at the mounts, at the first use of each source.
+Source::Namespace FindNamespace(const Source& source);
 
 }  // namespace tierd::client

@@ -66,6 +66,8 @@ void Keep(std::size_t bytes, Spellings& found) {
 
 }  // namespace
 
+std::size_t KernelNameOf(const char* directory, PathText& name) { return NameBehind(directory, O_DIRECTORY, name); }
+
 void FindSpellings(const char* path, bool ask_kernel, Spellings& found) {
   found.count = 0;
   std::size_t bytes = std::strlen(path);

@@ -20,4 +20,7 @@ struct Spellings {
 // component in its directory: what is gone, or is a link itself. Up to seven system calls, at the source. None: it cannot be told of.
 void FindSpellings(const char* path, bool ask_kernel, Spellings& found);
 
+// The kernel's name of the directory that `directory` leads to now; its length, 0: it has none. Three system calls.
+std::size_t KernelNameOf(const char* directory, PathText& name);
+
 }  // namespace tierd::client

@@ -63,8 +63,10 @@ abi::Fallback FindTarget(const Call& call, Target& target, PathText* text) {
   target.source = sources->Match(path, bytes, &target.relative, &target.relative_bytes);
   target.outside = target.source == nullptr || (target.source->partly && !target.session->settings->prefixes.Allow(path, bytes));
   if (target.outside) return abi::Fallback::kPath;
-  const std::uint8_t where = target.source->where.load(std::memory_order_acquire);
-  if (where == Source::kForeign || (where == Source::kUnknown && !SameNamespace(*target.source))) return abi::Fallback::kNamespace;
+  std::uint8_t where = target.source->where.load(std::memory_order_acquire);
+  if (where == Source::kUnknown) where = FindNamespace(*target.source);
+  target.pierced = where == Source::kPierced;
+  if (where == Source::kForeign || (target.pierced && target.source->mounts.Cover(target.relative, target.relative_bytes))) return abi::Fallback::kNamespace;
   const IndexView* const index = target.session->index.load(std::memory_order_acquire);
   target.path_key = index->KeyOf(target.source->id, target.relative, target.relative_bytes);
   target.file_key = target.path_key;

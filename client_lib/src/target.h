@@ -49,6 +49,7 @@ struct Target {
   abi::FileKey path_key;           // of the path
   abi::FileKey file_key;           // of the file behind it: differs when an alias was followed
   bool outside = false;            // below no source: nothing of ours, not counted
+  bool pierced = false;            // something is mounted below the source here: where links lead, and whether there, the daemon does not know
 
   bool is_alias() const { return file_key != path_key; }
   // Every use must be compared with the source by this process.

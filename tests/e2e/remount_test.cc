@@ -159,11 +159,11 @@ INSTANTIATE_TEST_SUITE_P(Staleness, RenamedRootTest, testing::Values("ttl", "ope
 // A container: the same path is another directory there (HAZARDS 2.14). Its reader gets the files of its own /data, and everybody else is served on.
 class OtherNamespaceTest : public testing::Test {
  protected:
-  // In a child with a mount namespace of its own, where `theirs` stands on `source`: 0 or the exit code.
-  int InAnotherNamespace(const std::function<int()>& body) const {
+  // In a child with a mount namespace of its own, where `theirs` stands on `place`: 0 or the exit code.
+  int InAnotherNamespace(const std::string& place, const std::function<int()>& body) const {
     const pid_t child = ::fork();
     if (child == 0) {
-      if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 || ::mount(theirs.c_str(), source.c_str(), nullptr, MS_BIND, nullptr) != 0)
+      if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 || ::mount(theirs.c_str(), place.c_str(), nullptr, MS_BIND, nullptr) != 0)
         ::_exit(kNoNamespace);
       ::_exit(body());
     }
@@ -196,7 +196,7 @@ TEST_F(OtherNamespaceTest, AReaderWithAnotherDirectoryThereReadsItsOwnFiles) {
   for (const std::string& file : {path, only_ours}) {
     ASSERT_TRUE(Eventually(10'000, [&] { return Get(client.get(), file).origin == TIER_FROM_RAM; })) << file;
   }
-  const int code = InAnotherNamespace([&] {
+  const int code = InAnotherNamespace(source, [&] {
     Client there(daemon.socket());
     if (there.error() != 0) return 1;
     std::string copy(kBytes, 'x');
@@ -221,6 +221,48 @@ TEST_F(OtherNamespaceTest, AReaderWithAnotherDirectoryThereReadsItsOwnFiles) {
   const Got got = Get(client.get(), path);
   EXPECT_EQ(got.bytes, std::string(kBytes, 'A'));
   EXPECT_EQ(got.origin, TIER_FROM_RAM);
+}
+
+// A volume of its own inside of the data set: what lies there, or is a link to there, is the container's; all else is served.
+TEST_F(OtherNamespaceTest, AReaderWithAMountBelowTheSourceReadsItsOwnFilesThere) {
+  const std::string labels = source + "/the labels", file = labels + "/f", other = source + "/other", link = source + "/link", nested = source + "/the labels2/f";
+  for (const std::string& path : {file, other, nested}) Write(path, std::string(kBytes, 'A'));
+  Write(labels + "/only_ours", "ours");
+  Write(theirs + "/f", std::string(kBytes, 'B'));
+  std::filesystem::create_symlink("the labels/f", link);
+  std::filesystem::create_directory_symlink("the labels", source + "/by_link");
+  const std::string by_link = source + "/by_link/f";
+  DaemonProcess::Options options;
+  options.source = source;
+  options.more = kTrustStamps;
+  options.more.insert(options.more.end(), {"--set", "source.staleness=immutable"});
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  Client client(daemon.socket());
+  for (const std::string& path : {file, other, nested, link, by_link, labels + "/only_ours"})
+    ASSERT_TRUE(Eventually(10'000, [&] { return Get(client.get(), path).origin == TIER_FROM_RAM; })) << path;
+  const int code = InAnotherNamespace(labels, [&] {
+    Client there(daemon.socket());
+    if (there.error() != 0) return 1;
+    for (int round = 0; round < 3; ++round) {
+      int failed = 10 * round + 2;
+      for (const std::string& path : {file, link, by_link}) {
+        const Got got = Get(there.get(), path);
+        if (got.bytes != std::string(kBytes, 'B') || got.origin != TIER_FROM_BYPASS) return failed;
+        tier_attr attr{};
+        attr.size = sizeof attr;
+        struct stat st {};
+        if (tier_stat(there.get(), path.c_str(), &attr, 0) != 0 || ::stat(path.c_str(), &st) != 0 || attr.ino != st.st_ino) return failed + 1;
+        failed += 2;
+      }
+      if (Get(there.get(), labels + "/only_ours").error != -ENOENT) return failed;
+      for (const std::string& path : {other, nested})
+        if (const Got got = Get(there.get(), path); got.bytes != std::string(kBytes, 'A') || got.origin != TIER_FROM_RAM) return failed + 1;
+    }
+    return 0;
+  });
+  if (code == kNoNamespace) GTEST_SKIP() << "no mount namespace here";
+  EXPECT_EQ(code, 0);
+  EXPECT_EQ(Get(client.get(), file).origin, TIER_FROM_RAM);
 }
 
 }  // namespace

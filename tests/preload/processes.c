@@ -123,6 +123,20 @@ static int check_popen(void) {
 
 /* ---- what others are given ---- */
 
+/* What a command has written is there when it has ended, through a descriptor from before, however short a while ago it was opened. */
+static int check_command(void) {
+  char name[4096], command[4200], bytes[16];
+  struct stat st;
+  snprintf(name, sizeof name, "%s.lines", path);
+  int fd = open(name, O_RDONLY | O_CLOEXEC);
+  CHECK(fd >= 0 && read(fd, bytes, sizeof bytes) == 3 && read(fd, bytes, sizeof bytes) == 0);
+  snprintf(command, sizeof command, "echo l2 >> '%s'", name);
+  CHECK(system(command) == 0);
+  CHECK(fstat(fd, &st) == 0 && st.st_size == 6);
+  CHECK(read(fd, bytes, sizeof bytes) == 3 && memcmp(bytes, "l2\n", 3) == 0);
+  return close(fd);
+}
+
 static int check_sent(void) { /* four: by sendmmsg to a process that knows nothing of us, in two messages, and by sendmsg */
   int ends[2];
   CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
@@ -357,7 +371,7 @@ static int check_storm(void) {
 
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"exec", check_exec}, {"fexec", check_fexec}, {"set_to_stay", check_set_to_stay}, {"spawn", check_spawn}, {"vfork", check_vfork},
-                                        {"system", check_system}, {"popen", check_popen},
+                                        {"system", check_system}, {"popen", check_popen}, {"command", check_command},
                                         {"sent", check_sent}, {"aio", check_aio}, {"append", check_append}, {"links", check_links}, {"relinked", check_relinked}, {"storm", check_storm},
 #ifdef WITH_CUFILE
                                         {"cufile", check_cufile},

@@ -53,6 +53,13 @@ TEST_F(PreloadProcessesTest, AreGivenWhatTheyWouldBeGivenBare) {
   }
 }
 
+TEST_F(PreloadProcessesTest, SeeAtOnceWhatTheirCommandsHaveWritten) {
+  Both("numbers.lines", "l1\n");
+  daemon_.Prefetch(source_);
+  const JobResult served = Run("command");
+  EXPECT_EQ(served.Of("conversions", "changed"), 1u) << served.report.dump();
+}
+
 // By every name that the library exports (rare.c).
 TEST_F(PreloadProcessesTest, MayMakeRareCalls) {
   Both("numbers.words", "12 34\n");

@@ -1,0 +1,26 @@
+// What is mounted below a source, as this process sees it: names there are not the daemon's files, whatever it has by them (HAZARDS 2.14). A container with a volume inside
+// of the data set, a private mount of a job.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace tierd::client {
+
+class MountsBelow {
+ public:
+  static constexpr std::size_t kMost = 64;
+  enum class Found : std::uint8_t { kNone, kSome, kTooMany };
+
+  // Reads /proc/self/mountinfo (nothing is mounted where there is none). Three to six system calls, no memory. Any thread, signal handlers too; two at a time find the same.
+  Found Look(const char* root);
+  // Whether `relative` (canonical, below the root) is, or is below, one that was found.
+  bool Cover(const char* relative, std::size_t bytes) const;
+
+ private:
+  // Of each its length (16 bits) and as much of the hash of its name below the root; 0: none. Others of the same hash are read from the source in vain.
+  std::atomic<std::uint64_t> names_[kMost];
+};
+
+}  // namespace tierd::client
