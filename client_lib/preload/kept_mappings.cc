@@ -64,7 +64,7 @@ std::uint64_t kept_bytes = 0;
 std::size_t next_victim = 0;
 constinit std::atomic<std::uint32_t> lock_word{0};
 constinit std::atomic<std::uint32_t> count{0};
-constinit bool keeps = false;
+constinit std::atomic<bool> keeps{false};
 
 // Under the lock.
 Kept Remove(Kept& kept) {
@@ -118,9 +118,14 @@ void StartKeepingMappings() {
           maps.Find(reinterpret_cast<std::uintptr_t>(&table), found);
 }
 
+void StopKeepingMappings() {
+  keeps.store(false, std::memory_order_relaxed);
+  DropKeptMappings();
+}
+
 bool KeepMapping(AddressRange where, const std::byte* first) {
   const std::uint64_t bytes = where.end - where.begin;
-  if (!keeps || bytes < kLeast || bytes > kMost / 2) return false;
+  if (!keeps.load(std::memory_order_relaxed) || bytes < kLeast || bytes > kMost / 2) return false;
   const auto begin = static_cast<long>(where.begin), length = static_cast<long>(bytes);
   // What the application may have asked for its addresses does not hold for the next mapping.
   for (const int usual : {MADV_NORMAL, MADV_DOFORK, MADV_DODUMP}) {

@@ -23,6 +23,8 @@ struct ShownFrame {
 
 // Whether mappings may be kept in this process.
 void StartKeepingMappings();
+// None are from now on, and none is left.
+void StopKeepingMappings();
 
 // The mapping at `where`, whose first frame is at `first`: kept instead of unmapped. False: unmap it.
 bool KeepMapping(AddressRange where, const std::byte* first);

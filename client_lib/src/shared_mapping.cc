@@ -49,6 +49,8 @@ void UnmapShared(const void* data, std::uint64_t bytes) {
   if (::munmap(const_cast<void*>(data), bytes) == 0) mapped_bytes.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
+std::uint64_t SharedBytes() { return mapped_bytes.load(std::memory_order_relaxed); }
+
 void PopulateForReading(void* data, std::uint64_t bytes) {
 #ifdef MADV_POPULATE_READ
   (void)::madvise(data, bytes, MADV_POPULATE_READ);

@@ -14,6 +14,8 @@ namespace tierd::client {
 void* MapShared(int fd, std::uint64_t bytes, bool writable, bool huge);
 // Of a mapping that nobody points into.
 void UnmapShared(const void* data, std::uint64_t bytes);
+// Of all that lies there now, whoever's the limit was when it was mapped.
+std::uint64_t SharedBytes();
 // Faults all pages of a mapping in; a hint.
 void PopulateForReading(void* data, std::uint64_t bytes);
 // Replaces a mapping by zero pages of this process: whoever still looks at it sees zeros and faults on nothing, its memory is given back.

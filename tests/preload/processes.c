@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -224,6 +225,27 @@ static int check_go(void) {
 }
 #endif
 
+/* What a program leaves itself of the address space is its own, whatever else was mapped before; a limit that is none of its own it cannot raise. */
+static int check_space(void) {
+  unsigned long pages = 0;
+  FILE *statm = fopen("/proc/self/statm", "r");
+  CHECK(statm != NULL && fscanf(statm, "%lu", &pages) == 1 && fclose(statm) == 0);
+  const rlim_t space = pages * (rlim_t)getpagesize() + (64 << 20);
+  const struct rlimit limit = {space, space}, more = {4 * space, 4 * space};
+  int fd = open(path, O_RDONLY);
+  CHECK(fd >= 0 && reads(fd, 0) && close(fd) == 0);
+  CHECK(setrlimit(RLIMIT_AS, &limit) == 0);
+  char *memory = malloc(58 << 20);
+  CHECK(memory != NULL);
+  memory[0] = 1;
+  free(memory);
+  CHECK(malloc(600 << 20) == NULL);
+  CHECK(geteuid() == 0 || setrlimit(RLIMIT_AS, &more) != 0);
+  fd = open(path, O_RDONLY);
+  CHECK(fd >= 0 && reads(fd, 0) && close(fd) == 0);
+  return 0;
+}
+
 /* ---- names and flags ---- */
 
 /* Appending: the flag is there, and what is appended is read at once. */
@@ -371,7 +393,7 @@ static int check_storm(void) {
 
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"exec", check_exec}, {"fexec", check_fexec}, {"set_to_stay", check_set_to_stay}, {"spawn", check_spawn}, {"vfork", check_vfork},
-                                        {"system", check_system}, {"popen", check_popen}, {"command", check_command},
+                                        {"system", check_system}, {"popen", check_popen}, {"command", check_command}, {"space", check_space},
                                         {"sent", check_sent}, {"aio", check_aio}, {"append", check_append}, {"links", check_links}, {"relinked", check_relinked}, {"storm", check_storm},
 #ifdef WITH_CUFILE
                                         {"cufile", check_cufile},

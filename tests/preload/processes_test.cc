@@ -60,6 +60,13 @@ TEST_F(PreloadProcessesTest, SeeAtOnceWhatTheirCommandsHaveWritten) {
   EXPECT_EQ(served.Of("conversions", "changed"), 1u) << served.report.dump();
 }
 
+// What the cache has mapped is as much as they leave themselves.
+TEST_F(PreloadProcessesTest, HaveWhatTheyLeaveThemselvesOfTheAddressSpace) {
+  daemon_.Prefetch(source_);
+  const JobResult served = Run("space");
+  EXPECT_EQ(served.report.value("opened", 0u), 2u) << served.report.dump();
+}
+
 // By every name that the library exports (rare.c).
 TEST_F(PreloadProcessesTest, MayMakeRareCalls) {
   Both("numbers.words", "12 34\n");
