@@ -83,7 +83,9 @@ bool Engine::Working() const { return !fetcher_->idle() || !jobs_->idle() || !sw
 // Where work is left the next tick comes soon, also when the timer had been set for an idle daemon.
 void Engine::Hurry() {
   busy_until_ns_ = clock_.PreciseNs() + 100 * kMs;
-  if (armed_idle_ && !stopping_ && (Working() || SourcesDueNs() < armed_until_ns_)) ArmTimer();
+  if (!armed_idle_ || stopping_) return;
+  // What is due already has the timer set to the next moment: set anew by each handler it would never come.
+  if (Working() || std::max(SourcesDueNs(), clock_.MonotonicNs() + kBusyTick) < armed_until_ns_) ArmTimer();
 }
 
 // When something is over, or may go out, that a source is asked for whatever the engine does besides (what `explain` asks, where a link leads).
@@ -299,6 +301,7 @@ void Engine::BeatForLoop() {
   const bool called = Survives([&] {
     boost::asio::post(loop_, [this, pending = pending_] {
       if (pending->ended) return;
+      armed_idle_ = false;
       OnTick();
       ArmTimer();
     });

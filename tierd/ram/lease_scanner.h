@@ -35,7 +35,8 @@ class LeaseScanner {
   std::uint64_t next_serial() const { return next_serial_; }
   std::uint64_t oldest_serial() const { return pages_.empty() ? next_serial_ : pages_.front().serial; }
 
-  // Of all sessions together, how many accesses clients have ever told in their rings: another value than before says that somebody has read, or come or gone.
+  // A sum over how many accesses each session has ever told in its ring: another value than before says that somebody has read, or come or gone (two that read as much as
+  // two before them make another one).
   std::uint64_t accesses_told() const;
 
   // One full fence, then every lease word. The caller has cleared (or moved) the location words of the frames it asks about *before*. The set
