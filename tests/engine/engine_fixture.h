@@ -215,7 +215,7 @@ class EngineTest : public testing::Test, private ReplySink {
     });
     return affected;
   }
-  // A session comes and goes, in a handler as they do: while the loop rests somebody else looks at their pages (Heart).
+  // A session comes and goes, in a handler as they do.
   void AddSession(const abi::SessionPage* page) {
     const auto handler = engine_->CountHandler("session");
     engine_->ram().leases().Add(page);
