@@ -44,27 +44,6 @@ TEST_F(IdleTest, WithAnSsdItsSpaceIsLookedAtToo) {
   EXPECT_LE(HandlersIn(4000), 11u);
 }
 
-// Nor does it oversleep what its source owes somebody (`tierctl explain` of a source that hangs).
-TEST_F(IdleTest, WhatTheSourceDoesNotAnswerIsSaidInTime) {
-  StartEngine();
-  ReadSomething();
-  source_io_.Hold(io::Step::kStat);
-  bool told = false;
-  source::StatQuery query;
-  query.path = "d0/f0";
-  query.deadline_ns = clock_.MonotonicNs() + 300'000'000;
-  query.done = [&](const source::StatReply&) { told = true; };
-  unit().reader->Stat(std::move(query));
-  const auto begin = std::chrono::steady_clock::now();
-  const auto others_ask_all_the_time = [&] {
-    engine().EndTurn();
-    return told;
-  };
-  EXPECT_TRUE(RunUntil(others_ask_all_the_time, 5000));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(1000));
-  source_io_.Release();
-}
-
 // Who reads fast fills a ring of 4,096 entries in less than the tick of a daemon that is asked nothing.
 TEST_F(IdleTest, RingsOfFastReadersAreReadBeforeTheyRunOver) {
   StartEngine();

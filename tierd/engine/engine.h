@@ -209,7 +209,6 @@ class Engine {
   void ArmTimer();
   void Hurry();
   bool Working() const;
-  std::int64_t SourcesDueNs() const;
   void OnTick();
   void OnTimer();
   void Beat();
@@ -278,7 +277,6 @@ class Engine {
   };
   const std::shared_ptr<Pending> pending_ = std::make_shared<Pending>();  // shared with the handlers that lie in the loop
   bool armed_idle_ = false;  // the timer is set for a daemon with nothing to do
-  std::int64_t armed_until_ns_ = 0;  // MonotonicNs
   int beats_ = 0;  // of the next tick and those before it that only beat
   bool failed_ = false;      // memory ran out in the last turn
   std::size_t next_step_ = 0;  // of the next turn, the first

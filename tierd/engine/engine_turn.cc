@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
-#include <limits>
 #include <utility>
 
 #include "tierd/engine/engine.h"
@@ -79,16 +78,7 @@ bool Engine::Working() const { return !fetcher_->idle() || !jobs_->idle() || !sw
 // Where work is left the next tick comes soon, also when the timer had been set for an idle daemon.
 void Engine::Hurry() {
   busy_until_ns_ = clock_.PreciseNs() + 100 * kMs;
-  if (!armed_idle_ || stopping_) return;
-  // What is due already has the timer set to the next moment: set anew by each handler it would never come.
-  if (Working() || std::max(SourcesDueNs(), clock_.MonotonicNs() + kBusyTick) < armed_until_ns_) ArmTimer();
-}
-
-// When something is over, or may go out, that a source is asked for whatever the engine does besides (what `explain` asks, where a link leads).
-std::int64_t Engine::SourcesDueNs() const {
-  std::int64_t due_ns = std::numeric_limits<std::int64_t>::max();
-  for (const auto& unit : sources_) due_ns = std::min({due_ns, unit->reader->next_tick_ns(), unit->resolver->next_tick_ns()});
-  return due_ns;
+  if (armed_idle_ && !stopping_ && Working()) ArmTimer();
 }
 
 void Engine::ScheduleTurn() {
@@ -260,10 +250,8 @@ void Engine::ArmTimer() {
   };
   armed_idle_ = !busy;
   const int most_beats = busy || hits > 0 || failed_ || placement_->memory_is_tight() ? 0 : placement_->memory_is_plenty() ? kBeatsWithPlenty : 1;
-  const std::int64_t monotonic_ns = clock_.MonotonicNs();
-  const std::int64_t tick = busy ? kBusyTick : std::clamp(SourcesDueNs() - monotonic_ns, kBusyTick, hits > 0 ? kHitsTick : kBeat);
-  beats_ = beats_ < most_beats && tick == kBeat ? beats_ + 1 : 0;
-  armed_until_ns_ = monotonic_ns + tick;
+  const std::int64_t tick = busy ? kBusyTick : hits > 0 ? kHitsTick : kBeat;
+  beats_ = beats_ < most_beats ? beats_ + 1 : 0;
   const auto arm = [&] {
     timer_.expires_after(std::chrono::nanoseconds(tick));
     if (!busy && hits == 0) Beat();
