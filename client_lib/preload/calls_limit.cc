@@ -2,8 +2,6 @@
 // The limit of the address space: what a program leaves itself is its own. What the cache has mapped by then is added.
 #include <sys/resource.h>
 
-#include <algorithm>
-
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/kept_mappings.h"
 #include "client_lib/preload/materialise.h"
@@ -24,6 +22,7 @@ bool ExcludesOurs(int resource, const rlimit* limit) {
   return raw::Call(SYS_prlimit64, 0, RLIMIT_NOFILE, 0, raw::Address(&now)) == 0 && limit->rlim_cur < now.rlim_cur;
 }
 
+// Nothing is kept mapped that nobody uses.
 rlimit WithOurs(const rlimit& wanted) {
   StopKeepingMappings();
   const rlim_t ours = tierd::client::SharedBytes();

@@ -171,6 +171,13 @@ class OtherNamespaceTest : public testing::Test {
     EXPECT_EQ(::waitpid(child, &status, 0), child);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
   }
+  void Start() {
+    DaemonProcess::Options options;
+    options.source = source;
+    options.more = kTrustStamps;
+    options.more.insert(options.more.end(), {"--set", "source.staleness=immutable"});
+    ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  }
   static constexpr int kNoNamespace = 77;
   ScratchDir scratch;
   std::string source = scratch.path() + "/data";
@@ -187,11 +194,7 @@ TEST_F(OtherNamespaceTest, AReaderWithAnotherDirectoryThereReadsItsOwnFiles) {
   ASSERT_EQ(::stat(path.c_str(), &st), 0);
   const timespec stamps[2] = {st.st_atim, st.st_mtim};
   ASSERT_EQ(::utimensat(AT_FDCWD, (theirs + "/f").c_str(), stamps, 0), 0);
-  DaemonProcess::Options options;
-  options.source = source;
-  options.more = kTrustStamps;
-  options.more.insert(options.more.end(), {"--set", "source.staleness=immutable"});
-  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  ASSERT_NO_FATAL_FAILURE(Start());
   Client client(daemon.socket());
   for (const std::string& file : {path, only_ours}) {
     ASSERT_TRUE(Eventually(10'000, [&] { return Get(client.get(), file).origin == TIER_FROM_RAM; })) << file;
@@ -232,11 +235,7 @@ TEST_F(OtherNamespaceTest, AReaderWithAMountBelowTheSourceReadsItsOwnFilesThere)
   std::filesystem::create_symlink("the labels/f", link);
   std::filesystem::create_directory_symlink("the labels", source + "/by_link");
   const std::string by_link = source + "/by_link/f";
-  DaemonProcess::Options options;
-  options.source = source;
-  options.more = kTrustStamps;
-  options.more.insert(options.more.end(), {"--set", "source.staleness=immutable"});
-  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  ASSERT_NO_FATAL_FAILURE(Start());
   Client client(daemon.socket());
   for (const std::string& path : {file, other, nested, link, by_link, labels + "/only_ours"})
     ASSERT_TRUE(Eventually(10'000, [&] { return Get(client.get(), path).origin == TIER_FROM_RAM; })) << path;
