@@ -46,7 +46,7 @@ class AheadTest : public EngineTest {
     StartEngine();
     for (std::size_t i = 0; i < count; ++i) {
       if (slots != 0) pages_->at(i)->lease_high = slots;
-      engine().ram().leases().Add(pages_->at(i));
+      AddSession(pages_->at(i));
     }
   }
   // Until somebody has to leave. Returns the file that comes next.

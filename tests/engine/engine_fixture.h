@@ -215,6 +215,15 @@ class EngineTest : public testing::Test, private ReplySink {
     });
     return affected;
   }
+  // A session comes and goes, in a handler as they do: while the loop rests somebody else looks at their pages (Heart).
+  void AddSession(const abi::SessionPage* page) {
+    const auto handler = engine_->CountHandler("session");
+    engine_->ram().leases().Add(page);
+  }
+  void RemoveSession(const abi::SessionPage* page) {
+    const auto handler = engine_->CountHandler("session");
+    engine_->ram().leases().Remove(page);
+  }
   void NoteEntry(SessionId session, std::uint64_t ring_entry) {
     const Engine::RingAccess access{session, ring_entry};
     engine_->OnAccesses({&access, 1});

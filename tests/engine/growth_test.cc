@@ -124,13 +124,13 @@ TEST_F(GrowthTest, WithSealedSegmentsTheTierGrowsAgainWhenClientsHaveGone) {
   for (const std::string& name : names) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
   ASSERT_TRUE(RunUntil([&] { return engine().ram().segment_bytes() == 48u << 20; }));
   auto page = std::make_unique<abi::SessionPage>();
-  engine().ram().leases().Add(page.get());
+  AddSession(page.get());
   engine().placement().SetRamCapacity(16 << 20);
   ASSERT_TRUE(RunUntil([&] { return engine().ram().lingering_bytes() == 32u << 20; })) << engine().ram().lingering_bytes();
   engine().placement().SetRamCapacity(48 << 20);
   for (const std::string& name : names) Fetch(name);
   EXPECT_EQ(engine().ram().segment_bytes(), 16u << 20) << "the client may map the other 32 MiB still";
-  engine().ram().leases().Remove(page.get());
+  RemoveSession(page.get());
   ASSERT_TRUE(RunUntil([&] { return engine().ram().lingering_bytes() == 0; }));
   for (const std::string& name : names) Fetch(name);
   ASSERT_TRUE(RunUntil([&] { return engine().ram().segment_bytes() == 48u << 20; }));

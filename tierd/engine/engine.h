@@ -209,9 +209,11 @@ class Engine {
   void ArmTimer();
   void Hurry();
   bool Working() const;
+  std::int64_t SourcesDueNs() const;
   void OnTick();
   void OnTimer();
   void Beat();
+  void BeatForLoop();
   void EndTurnQuietly();
   void TellStates(std::int64_t now_ns);
   void TrimAfterWork();
@@ -277,7 +279,7 @@ class Engine {
   };
   const std::shared_ptr<Pending> pending_ = std::make_shared<Pending>();  // shared with the handlers that lie in the loop
   bool armed_idle_ = false;  // the timer is set for a daemon with nothing to do
-  int beats_ = 0;  // of the next tick and those before it that only beat
+  std::int64_t armed_until_ns_ = 0;  // MonotonicNs
   bool failed_ = false;      // memory ran out in the last turn
   std::size_t next_step_ = 0;  // of the next turn, the first
   bool index_growth_under_way_ = false;
@@ -288,6 +290,8 @@ class Engine {
   std::int64_t last_tenth_ns_ = 0;
   std::int64_t busy_until_ns_ = 0;
   std::uint64_t ring_entries_seen_ = 0;  // at the last tick
+  std::uint64_t accesses_seen_ = 0;      // the heart's own, while the loop rests
+  Heart heart_;                          // last: it looks at the others
 };
 
 }  // namespace tierd::engine

@@ -148,6 +148,7 @@ Status Engine::Start(ReplySink& replies) {
     Recover();
   }
   index_->Heartbeat(clock_.MonotonicNs());
+  if (Status status = heart_.Start(); !status.ok()) return status;
   ArmTimer();
   return Status::Ok();
 }
@@ -367,6 +368,7 @@ void Engine::Stop(int timeout_ms) {
   if (stopping_ || fetcher_ == nullptr) return;
   stopping_ = true;
   pending_->ended = true;
+  heart_.Stop();
   timer_.cancel();
   CancelWatches();
   index_->Retire();

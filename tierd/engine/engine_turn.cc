@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include "tierd/engine/engine.h"
@@ -28,7 +29,9 @@ constexpr std::int64_t kHitsTick = 245 * kMs;       // readers hit: their rings 
 constexpr std::uint64_t kManyPerHitsTick = 2048;
 constexpr std::uint64_t kManyPerBusyTick = kManyPerHitsTick * kBusyTick / kHitsTick;
 constexpr std::int64_t kBeat = (abi::kHeartbeatPeriodMs - 15) * kMs;  // timers come late
-constexpr int kBeatsWithPlenty = 2;  // before a tick that looks at all: every 2 s (ram::LooksToSkipNs)
+// What memory there is is looked at that often by a daemon that has nothing to do (ram::LooksToSkipNs).
+constexpr std::int64_t kIdleTick = 2 * kBeat;
+constexpr std::int64_t kIdleTickWithPlenty = 3 * kBeat;
 
 }  // namespace
 
@@ -40,7 +43,9 @@ struct Engine::Watched {
 };
 
 Engine::Engine(boost::asio::io_context& loop, const Clock& clock, const policies::Registry& policies, EngineOptions options)
-    : loop_(loop), clock_(clock), policies_(policies), options_(std::move(options)), lag_(clock), workers_(loop, 3, &lag_), timer_(loop) {}
+    : loop_(loop), clock_(clock), policies_(policies), options_(std::move(options)), lag_(clock), workers_(loop, 3, &lag_), timer_(loop), heart_(std::chrono::nanoseconds(kBeat), [this] { BeatForLoop(); }) {
+  lag_.heart = &heart_;
+}
 
 // Jobs refer to the parts that are destroyed before the workers: a segment may be in the making.
 Engine::~Engine() {
@@ -78,7 +83,16 @@ bool Engine::Working() const { return !fetcher_->idle() || !jobs_->idle() || !sw
 // Where work is left the next tick comes soon, also when the timer had been set for an idle daemon.
 void Engine::Hurry() {
   busy_until_ns_ = clock_.PreciseNs() + 100 * kMs;
-  if (armed_idle_ && !stopping_ && Working()) ArmTimer();
+  if (!armed_idle_ || stopping_) return;
+  // What is due already has the timer set to the next moment: set anew by each handler it would never come.
+  if (Working() || std::max(SourcesDueNs(), clock_.MonotonicNs() + kBusyTick) < armed_until_ns_) ArmTimer();
+}
+
+// When something is over, or may go out, that a source is asked for whatever the engine does besides (what `explain` asks, where a link leads).
+std::int64_t Engine::SourcesDueNs() const {
+  std::int64_t due_ns = std::numeric_limits<std::int64_t>::max();
+  for (const auto& unit : sources_) due_ns = std::min({due_ns, unit->reader->next_tick_ns(), unit->resolver->next_tick_ns()});
+  return due_ns;
 }
 
 void Engine::ScheduleTurn() {
@@ -249,12 +263,15 @@ void Engine::ArmTimer() {
     ArmTimer();
   };
   armed_idle_ = !busy;
-  const int most_beats = busy || hits > 0 || failed_ || placement_->memory_is_tight() ? 0 : placement_->memory_is_plenty() ? kBeatsWithPlenty : 1;
-  const std::int64_t tick = busy ? kBusyTick : hits > 0 ? kHitsTick : kBeat;
-  beats_ = beats_ < most_beats ? beats_ + 1 : 0;
+  const std::int64_t idle_tick = failed_ || placement_->memory_is_tight() ? kBeat : placement_->memory_is_plenty() ? kIdleTickWithPlenty : kIdleTick;
+  const std::int64_t monotonic_ns = clock_.MonotonicNs();
+  const std::int64_t tick = busy ? kBusyTick : std::clamp(SourcesDueNs() - monotonic_ns, kBusyTick, hits > 0 ? kHitsTick : idle_tick);
+  armed_until_ns_ = monotonic_ns + tick;
   const auto arm = [&] {
     timer_.expires_after(std::chrono::nanoseconds(tick));
     if (!busy && hits == 0) Beat();
+    if (tick > kBeat) heart_.Lend(timer_.expiry(), lag_.running == nullptr);
+    else heart_.TakeBack();
     timer_.async_wait(boost::asio::bind_allocator(timer_memory_.allocator(), std::move(on_time)));
     ++pending_->timers;
   };
@@ -268,18 +285,29 @@ void Engine::ArmTimer() {
   });
 }
 
-// Of the ticks of a daemon that nobody asks or reads through most are a heartbeat (ArmTimer) and a look at the rings: all else is for once in a second or two, for
-// memory that runs short, or for work, which makes ticks short.
 void Engine::OnTick() {
   const LoopLag::Handler handler(lag_, "tick");
-  (void)Fails([&] {
-    if (beats_ == 0 || Working()) OnTimer();
-    else if (on_timer) on_timer();
-  });
+  (void)Fails([&] { OnTimer(); });
 }
 
 // Of a daemon that has nothing to do: ahead.
 void Engine::Beat() { index_->Heartbeat(clock_.MonotonicNs() + (std::int64_t{abi::kHeartbeatAheadTicks} << abi::kTickShift)); }
+
+// On the heart's thread, while the loop rests. Rings run over in less than the tick of an idle loop: who has begun to read makes it come.
+void Engine::BeatForLoop() {
+  Beat();
+  const std::uint64_t told = ram_->leases().accesses_told();
+  if (told == accesses_seen_) return;
+  const bool called = Survives([&] {
+    boost::asio::post(loop_, [this, pending = pending_] {
+      if (pending->ended) return;
+      armed_idle_ = false;
+      OnTick();
+      ArmTimer();
+    });
+  });
+  if (called) accesses_seen_ = told;
+}
 
 void Engine::OnTimer() {
   const std::int64_t now = clock_.MonotonicNs();

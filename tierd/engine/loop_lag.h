@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tierd/base/clock.h"
+#include "tierd/engine/heart.h"
 
 namespace tierd::engine {
 
@@ -24,11 +25,14 @@ struct LoopLag {
   class Handler {
    public:
     Handler(LoopLag& lag, const char* name) : lag_(lag), outer_(lag.running == nullptr), begin_ns_(lag.clock.PreciseNs()) {
-      if (outer_) lag.running = name;
+      if (!outer_) return;
+      lag.running = name;
+      if (lag.heart != nullptr) lag.heart->Stir();
     }
     ~Handler() {
       if (!outer_) return;
       lag_.Note(std::exchange(lag_.running, nullptr), static_cast<std::uint64_t>(lag_.clock.PreciseNs() - begin_ns_));
+      if (lag_.heart != nullptr) lag_.heart->Rest();
     }
     Handler(const Handler&) = delete;
     Handler& operator=(const Handler&) = delete;
@@ -62,6 +66,7 @@ struct LoopLag {
   std::uint64_t sum_ns = 0;
   std::uint64_t max_ns = 0;
   const char* running = nullptr;  // the name of the handler that does
+  Heart* heart = nullptr;         // which beats only while none does
   struct Late {                   // handlers of kLateNs and more; the longest of them
     const char* name = "";
     std::uint64_t took_ns = 0;

@@ -21,6 +21,16 @@ void LeaseScanner::Remove(const abi::SessionPage* page) {
   std::erase_if(pages_, [page](const Page& one) { return one.page == page; });
 }
 
+std::uint64_t LeaseScanner::accesses_told() const {
+  constexpr std::size_t kLooksAhead = 16;  // each is a cache line that the client wrote last: they come side by side, not one after the other
+  std::uint64_t sum = 0;
+  for (std::size_t i = 0; i < pages_.size(); ++i) {
+    if (i + kLooksAhead < pages_.size()) __builtin_prefetch(&pages_[i + kLooksAhead].page->ring_head);
+    sum += (pages_[i].page->ring_head.load(std::memory_order_relaxed) + 1) * (pages_[i].serial * 2 + 1) * 0x9e3779b97f4a7c15u;
+  }
+  return sum;
+}
+
 const LeaseSet& LeaseScanner::Scan() {
   ++scans_;
   looked_at_ = 0;

@@ -1,7 +1,7 @@
 // Which frames are leased: reads the lease tables of all sessions in one pass (HAZARDS 2.1-2.5). Session pages are hostile: each word is copied once,
 // `lease_high` is bounded, a word that names no frame of ours means nothing.
 //
-// Owner: RamTier. Loop thread only.
+// Owner: RamTier. Loop thread only; accesses_told() also the engine's heart, while the loop rests.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +34,10 @@ class LeaseScanner {
   // Sessions are numbered as they come: the next number, and the oldest session's that is still there (the next one if none is).
   std::uint64_t next_serial() const { return next_serial_; }
   std::uint64_t oldest_serial() const { return pages_.empty() ? next_serial_ : pages_.front().serial; }
+
+  // A sum over how many accesses each session has ever told in its ring: another value than before says that somebody has read, or come or gone (two that read as much as
+  // two before them make another one).
+  std::uint64_t accesses_told() const;
 
   // One full fence, then every lease word. The caller has cleared (or moved) the location words of the frames it asks about *before*. The set
   // lives until the next Scan. 1,000 sessions x 64 slots: 0.2 ms.

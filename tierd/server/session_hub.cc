@@ -38,6 +38,7 @@ SessionHub::SessionHub(boost::asio::io_context& loop, engine::Engine& engine, co
     : loop_(loop), engine_(engine), clock_(clock), options_(std::move(options)), buffer_(abi::kMaxMessageBytes + 1) {}
 
 SessionHub::~SessionHub() {
+  const auto handler = engine_.CountHandler("end");
   Close();
   for (auto& [id, session] : sessions_) {
     if (!session->ended) engine_.ram().leases().Remove(session->page.page());
