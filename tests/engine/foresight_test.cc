@@ -148,6 +148,26 @@ TEST_F(ForesightTest, RanksOfOneNodeAreMergedAndToldApart) {
   }
 }
 
+// A loader that was announced and is not iterated over yet, or not any more: a quarter of what others read is in its window by chance.
+TEST_F(ForesightTest, APlanThatNobodyReadsByTakesNothingFromTheOneThatIsReadBy) {
+  StartWithSpy();
+  const orders::Plan plan = PlanOf();
+  const auto idle = Tell(PlanOf(1, 0, 6, 99), List()), id = Tell(plan, List());
+  ASSERT_TRUE(WaitForState(*idle, PlanState::kWaiting) && WaitForState(*id, PlanState::kWaiting));
+  constexpr int kEpochs = 3, kWorkers = 2;
+  for (int epoch = 0; epoch < kEpochs; ++epoch) {
+    const auto order = OrderOf(plan, epoch);
+    for (std::size_t i = 0; i < order.size(); ++i) Read(order[i], SessionId{1 + static_cast<std::uint32_t>(kWorkers * epoch + i / 4 % kWorkers)});  // new ones each epoch
+    Settle();
+  }
+  const PlanStatus other = foresight().List().front(), status = foresight().List().back();
+  EXPECT_LE(other.counts.expected, 1u) << "but for the very first access, of which nobody knows whose it is";
+  EXPECT_GE(status.counts.expected, std::uint64_t{kEpochs} * kFiles - 1);
+  EXPECT_LE(status.counts.missed, 1u);
+  EXPECT_EQ(status.epochs_begun, 3u);
+  EXPECT_EQ(status.readers, std::uint32_t{kEpochs} * kWorkers);
+}
+
 // Another program on the same files, which told nothing.
 TEST_F(ForesightTest, AStrangerDoesNotMakeAGoodPlanDoubtful) {
   StartWithSpy();

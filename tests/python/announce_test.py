@@ -28,7 +28,7 @@ FILES = 96
 
 
 def threads():
-    return [thread for thread in threading.enumerate() if thread.name == "tierd-announce"]
+    return [thread for thread in threading.enumerate() if thread.name in ("tierd-announce", "tierd-plan")]
 
 
 class Recorder:
@@ -401,7 +401,7 @@ class OrderTest(rig.DaemonTest):
                     told = announce(sampler, paths, client=given)
                     self.eventually(lambda: not told.active)
                     self.assertEqual(list(sampler), list(range(FILES)))
-                    self.eventually(lambda: not [thread for thread in threading.enumerate() if thread.name in ("tierd-announce", "tierd-plan")])
+                    self.eventually(lambda: not threads())
         self.assertEqual(list((self.rig.base / "run").glob("plan-*")), [])
 
     def test_a_daemon_that_dies_while_it_answers(self):

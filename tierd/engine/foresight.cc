@@ -72,10 +72,15 @@ Status Foresight::Add(Consumer consumer) {
 }
 
 bool Foresight::Remove(std::uint64_t id) {
+  const auto at = std::find_if(consumers_.begin(), consumers_.end(), [id](const auto& one) { return one->id == id; });
+  if (at == consumers_.end()) return false;
+  const auto place = static_cast<std::size_t>(at - consumers_.begin());
   for (auto& [session, reader] : readers_) {
-    if (reader.consumer != nullptr && reader.consumer->id == id) reader = {};
+    if (reader.consumer == at->get()) reader = {};
+    else if (reader.votes.size() > place) reader.votes.erase(reader.votes.begin() + static_cast<std::ptrdiff_t>(place));
   }
-  return std::erase_if(consumers_, [id](const auto& one) { return one->id == id; }) != 0;
+  consumers_.erase(at);
+  return true;
 }
 
 Foresight::Followed* Foresight::Find(std::uint64_t id) const {
@@ -114,7 +119,7 @@ void Foresight::Assign(Reader& reader, Followed* consumer) {
     --reader.consumer->readers;
     reader.consumer->right -= reader.wrong == 0 ? 1 : 0;
   }
-  reader = {.consumer = consumer};
+  reader = {.consumer = consumer, .votes = {}};
   if (consumer == nullptr) return;
   ++consumer->readers;
   ++consumer->right;
@@ -127,12 +132,21 @@ void Foresight::OnSessionEnd(SessionId session) {
   readers_.erase(at);
 }
 
-Foresight::Followed* Foresight::WhoExpects(FileId file, std::uint8_t tag) const {
-  for (const auto& one : consumers_) {
-    const std::uint32_t sample = one->map.SampleOf(file);
-    if (sample != SampleMap::kNone && one->follower.Expects(sample, {.tag = tag, .own = false})) return one.get();
+std::size_t Foresight::WhoExpects(Reader& reader, FileId file, std::uint8_t tag) const {
+  reader.votes.resize(consumers_.size());
+  std::size_t likely = consumers_.size();
+  for (std::size_t i = 0; i < consumers_.size(); ++i) {
+    Followed& one = *consumers_[i];
+    const std::uint32_t sample = one.map.SampleOf(file);
+    if (sample == SampleMap::kNone || !one.follower.Expects(sample, {.tag = tag, .own = false})) {
+      reader.votes[i] -= std::min(reader.votes[i], 1u);
+      continue;
+    }
+    ++reader.votes[i];
+    const auto rank = [&](std::size_t at) { return std::pair(reader.votes[at], consumers_[at]->expected); };
+    if (likely == consumers_.size() || rank(i) > rank(likely)) likely = i;
   }
-  return nullptr;
+  return likely;
 }
 
 void Foresight::Soon(std::span<const FileId> files) const {
@@ -155,19 +169,15 @@ void Foresight::OnAccess(SessionId session, FileId file) {
   Followed* const own = reader.consumer;
   const std::uint32_t sample = own == nullptr ? SampleMap::kNone : own->map.SampleOf(file);
   if (own != nullptr && (sample == SampleMap::kNone || consumers_.size() == 1 || own->follower.Expects(sample, {.tag = tag, .own = true}))) {
-    reader.votes = 0;
+    reader.votes.clear();
     if (sample != SampleMap::kNone) ObserveOwn(reader, sample, tag);
     return;
   }
-  Followed* const likely = WhoExpects(file, tag);
-  if (likely == nullptr) {
-    if (own != nullptr) return ObserveOwn(reader, sample, tag);
-    if (reader.votes > 0) --reader.votes;
-    return ObserveStranger(file, tag);
-  }
-  Observe(*likely, likely->map.SampleOf(file), {.tag = tag, .own = false});
-  reader.votes = std::exchange(reader.candidate, likely->id) == likely->id ? reader.votes + 1 : 1;
-  if (reader.votes >= kVotes) Assign(reader, likely);
+  const std::size_t at = WhoExpects(reader, file, tag);
+  if (at == consumers_.size()) return own != nullptr ? ObserveOwn(reader, sample, tag) : ObserveStranger(file, tag);
+  Followed& likely = *consumers_[at];
+  Observe(likely, likely.map.SampleOf(file), {.tag = tag, .own = false});
+  if (reader.votes[at] >= kVotes) Assign(reader, &likely);
 }
 
 void Foresight::ObserveOwn(Reader& reader, std::uint32_t sample, std::uint8_t tag) {

@@ -4,7 +4,8 @@
 //   told plan + list ──► SampleMap (index → file) ─┐
 //                 └────► PlanFollower (epochs) ────┴─► MergedFuture (worker) ──► slices ──► the policy's plan()
 //
-// An access is a reader's, so it is a consumer's: the one whose plan expects it. A reader (session) stays with the consumer that it was found to belong to, and
+// An access is a reader's, so it is a consumer's: the one whose plan expects it, and expected most of what that reader has read so far (others expect a part of it by
+// chance: a plan that nobody reads by yet, or not any more). A reader (session) stays with the consumer that it was found to belong to, and
 // then every access of it counts; the accesses of readers that belong to nobody count only for consumers that have no reader yet. A consumer whose plan turns
 // out wrong is left out: the policy starts anew without it (PolicySeat, in slices), and with it again once it is right. So is a future of several consumers
 // whose paces have changed.
@@ -119,14 +120,14 @@ class Foresight {
  private:
   struct Followed;
   struct Reader {
-    Followed* consumer = nullptr;  // not known
-    std::uint64_t candidate = 0;
-    std::uint32_t votes = 0;     // for the candidate
-    std::uint32_t wrong = 0;     // accesses that its consumer did not expect, less those that it did
+    Followed* consumer = nullptr;      // not known
+    std::vector<std::uint32_t> votes;  // of each of consumers_: accesses that it explains, less those that it does not, since its own consumer did
+    std::uint32_t wrong = 0;           // accesses that its consumer did not expect, less those that it did
   };
   static constexpr std::uint32_t kNever = 0xffffffffu;
   Followed* Find(std::uint64_t id) const;
-  Followed* WhoExpects(FileId file, std::uint8_t tag) const;
+  // Of those that expect it the one that explains most of what the reader has read. Notes whom the access speaks for. consumers_.size(): none.
+  std::size_t WhoExpects(Reader& reader, FileId file, std::uint8_t tag) const;
   orders::PlanFollower::Verdict Observe(Followed& consumer, std::uint32_t sample, orders::ReaderTag who, const Reader* reader = nullptr);
   void CountExpected(Followed& consumer, std::uint64_t accesses);
   void ObserveOwn(Reader& reader, std::uint32_t sample, std::uint8_t tag);

@@ -28,6 +28,7 @@ class Lookahead:
         self._window = window
         self._step = max(1, min(_MESSAGE, window // 4))
         self._wake = threading.Condition(threading.Lock())
+        self._waiting = [self._wake]  # who is told of the end
         self._process = os.getpid()
         self.stopped = False
         self.sent = 0
@@ -87,18 +88,25 @@ class Lookahead:
             self.mismatches += 1
             self._order, self._next, self._following = [], None, None
 
+    def wakes(self, waiting: threading.Condition) -> None:
+        """Before anything else: who waits for that condition, at most _BACKSTOP_S at a time, looks at `stopped` as soon as it is set."""
+        self._waiting.append(waiting)
+
     def stop(self) -> None:
         """Any thread, also the garbage collector's, also in a forked child: never waits."""
         self.stopped = True
-        if os.getpid() == self._process and self._wake.acquire(blocking=False):
-            self._wake.notify()
-            self._wake.release()
+        if os.getpid() != self._process:
+            return
+        for waiting in self._waiting:
+            if waiting.acquire(blocking=False):
+                waiting.notify()
+                waiting.release()
 
     def give_up(self, error: Exception) -> None:
         """Any thread: stops with the one warning that says why. The training has nothing to do with what went wrong."""
         with self._wake:
             first, self.stopped = not self.stopped, True
-            self._wake.notify()
+        self.stop()
         if first:
             warnings.warn(f"tierd.torch.announce has ended, the order is not told any more: {error!r}", RuntimeWarning, stacklevel=4)
 

@@ -11,7 +11,7 @@ from .._control import control_socket, forget, tell
 from ..plan import Plan
 from ._prefetch import Lookahead
 
-_LOOK_S = 0.5  # at whether it is over
+_LOOK_S = 0.5  # at whether it is over, where that could not be said at once
 _AGAIN_S = 30.0  # after a daemon that was not there, or did not want it; and to see whether there is a new one
 
 
@@ -27,6 +27,7 @@ class Telling:
         self._wake = threading.Condition(threading.Lock())
         self._plan: Optional[Plan] = None
         self._new = False
+        lookahead.wakes(self._wake)
 
     def tell(self, plan: Plan) -> None:
         """In place of what was told before."""
@@ -48,7 +49,7 @@ class Telling:
         again = 0.0
         while not self._lookahead.stopped:
             with self._wake:
-                if not self._new:
+                if not self._new and not self._lookahead.stopped:
                     self._wake.wait(_LOOK_S)
                 plan, new, self._new = self._plan, self._new, False
             now = time.monotonic()
