@@ -6,6 +6,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "tierctl/paths.h"
 #include "tierctl/run/command.h"
@@ -89,11 +90,11 @@ class Job {
     const std::string binary = run::FindDaemon(environment_);
     if (binary.empty()) return Without("there is no tierd beside this tierctl");
     auto daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_);
-    if (std::string& ssd = daemon_options_.ssd; !daemon.ok() && ssd.starts_with('/')) {
-      // Another job may have that directory.
-      context_.output.Message("run: without " + ssd + ": " + daemon.status().message());
-      ssd.clear();
+    if (!daemon.ok() && daemon_options_.ssd.starts_with('/')) {
+      // Another job may have that directory; if it is not the reason, the second start says what is.
+      const std::string ssd = std::exchange(daemon_options_.ssd, ""), why = daemon.status().message();
       daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_);
+      if (daemon.ok()) context_.output.Message("run: without " + ssd + ": " + why);
     }
     if (!daemon.ok()) return Without(daemon.status().message());
     daemon_ = std::move(daemon).value();

@@ -1,13 +1,17 @@
-// poll, select, epoll: a regular file is always ready, and epoll does not take it. The placeholder behind a number of ours would say otherwise.
+// poll, select, epoll: a regular file is always ready, and epoll does not take it. The placeholder behind a number of ours would say otherwise. inotify: who is told that
+// a file has changed reads then what was changed.
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/inotify.h>
 #include <sys/select.h>
 
 #include <cstring>
 
 #include "client_lib/preload/calls.h"
+#include "client_lib/preload/changes.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/reopened.h"
 
 using namespace tierd::preload;
 
@@ -18,6 +22,7 @@ TIERD_NEXT(int, __ppoll_chk, pollfd*, nfds_t, const timespec*, const sigset_t*, 
 TIERD_NEXT(int, select, int, fd_set*, fd_set*, fd_set*, timeval*)
 TIERD_NEXT(int, pselect, int, fd_set*, fd_set*, fd_set*, const timespec*, const sigset_t*)
 TIERD_NEXT(int, epoll_ctl, int, int, int, epoll_event*)
+TIERD_NEXT(int, inotify_add_watch, int, const char*, std::uint32_t)
 
 namespace {
 
@@ -140,4 +145,11 @@ TIERD_EXPORT(int, pselect, int count, fd_set* read, fd_set* write, fd_set* excep
 
 TIERD_EXPORT(int, epoll_ctl, int epoll, int operation, int fd, epoll_event* event) {
   return Emulate(fd) ? Result(-EPERM) : Next_epoll_ctl()(epoll, operation, fd, event);
+}
+
+TIERD_EXPORT(int, inotify_add_watch, int fd, const char* path, std::uint32_t events) {
+  RealIfNamed(path);
+  const int watch = Next_inotify_add_watch()(fd, path, events);
+  if (watch >= 0) ReadFromSource(path, (events & IN_DONT_FOLLOW) != 0 ? Changes::kEntry : Changes::kTarget);
+  return watch;
 }

@@ -204,10 +204,17 @@ void ChangedName::Tell(bool recursive) const {
 
 // ---- the file itself -------------------------------------------------------------------------------------------------------
 
+namespace {
+
+bool StatAt(int directory, const char* path, Changes what, struct stat& st) {
+  return raw::Call(SYS_newfstatat, directory, raw::Address(path), raw::Address(&st), what == Changes::kEntry ? AT_SYMLINK_NOFOLLOW : 0) == 0;
+}
+
+}  // namespace
+
 ChangedFile::ChangedFile(const ChangedName& name, int directory, const char* path, Changes what) {
   struct stat st;
-  const int flags = what == Changes::kEntry ? AT_SYMLINK_NOFOLLOW : 0;
-  if (name.inside() && raw::Call(SYS_newfstatat, directory, raw::Address(path), raw::Address(&st), flags) == 0) Note(st);
+  if (name.inside() && StatAt(directory, path, what, st)) Note(st);
 }
 
 ChangedFile::ChangedFile(const ChangedName& name, int fd) {
@@ -226,6 +233,15 @@ void ChangedFile::Note(const struct stat& st) {
 void ChangedFile::Tell() const {
   if (other_names_) NoteOtherNames(inode_);
   if (inode_ != 0) MaterialiseFile(inode_);  // what another thread has opened meanwhile, if its name leads there still
+}
+
+void ReadFromSource(const char* path, Changes what) {
+  const client::KeepErrno keep;
+  const ChangedName name(AT_FDCWD, path, what);
+  struct stat st;
+  if (!name.inside() || !StatAt(AT_FDCWD, path, what, st) || !S_ISREG(st.st_mode)) return;
+  NoteOtherNames(st.st_ino);
+  MaterialiseFile(st.st_ino);
 }
 
 }  // namespace tierd::preload

@@ -82,4 +82,7 @@ class ChangedFile {
   bool was_link_ = false;
 };
 
+// The regular file at `path`, if it is one and below a source, is read from there from now on, by what is open of it and by what this process opens (NoteOtherNames).
+void ReadFromSource(const char* path, Changes what);
+
 }  // namespace tierd::preload

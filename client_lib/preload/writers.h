@@ -49,7 +49,7 @@ class ClosingWriter {
 };
 
 // This process has changed a file by one of several names, or taken that one away: what the cache has of the others is of before. Who they are, nobody knows: all of them
-// are read from the source from now on.
+// are read from the source from now on. So is a file that it watches.
 void NoteOtherNames(std::uint64_t inode);
 
 // Whether that file may be open for writing in this process, or changed under another name. Almost always one load.

@@ -4,11 +4,13 @@
 #include <aio.h>
 #include <dirent.h>
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/inotify.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -136,6 +138,23 @@ static int check_command(void) {
   CHECK(fstat(fd, &st) == 0 && st.st_size == 6);
   CHECK(read(fd, bytes, sizeof bytes) == 3 && memcmp(bytes, "l2\n", 3) == 0);
   return close(fd);
+}
+
+/* Who is told of a change by the kernel sees it, though nobody who made it told the daemon. */
+static int check_watched(void) {
+  char name[4096], command[4300], bytes[16];
+  struct inotify_event event;
+  snprintf(name, sizeof name, "%s.lines", path);
+  int fd = open(name, O_RDONLY | O_CLOEXEC), watch = inotify_init1(IN_CLOEXEC);
+  CHECK(fd >= 0 && read(fd, bytes, sizeof bytes) == 3 && read(fd, bytes, sizeof bytes) == 0);
+  CHECK(watch >= 0 && inotify_add_watch(watch, name, IN_MODIFY) >= 0 && inotify_add_watch(watch, "/none", IN_MODIFY) == -1 && errno == ENOENT);
+  snprintf(command, sizeof command, "TIERD_DISABLE=1 /bin/sh -c \"echo l2 >> '%s'\"", name);
+  CHECK(system(command) == 0);
+  CHECK(read(watch, &event, sizeof event) == sizeof event);
+  CHECK(read(fd, bytes, sizeof bytes) == 3 && memcmp(bytes, "l2\n", 3) == 0);
+  int again = open(name, O_RDONLY | O_CLOEXEC);
+  CHECK(again >= 0 && read(again, bytes, sizeof bytes) == 6);
+  return close(fd) | close(watch) | close(again);
 }
 
 static int check_sent(void) { /* four: by sendmmsg to a process that knows nothing of us, in two messages, and by sendmsg */
@@ -393,7 +412,7 @@ static int check_storm(void) {
 
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"exec", check_exec}, {"fexec", check_fexec}, {"set_to_stay", check_set_to_stay}, {"spawn", check_spawn}, {"vfork", check_vfork},
-                                        {"system", check_system}, {"popen", check_popen}, {"command", check_command}, {"space", check_space},
+                                        {"system", check_system}, {"popen", check_popen}, {"command", check_command}, {"watched", check_watched}, {"space", check_space},
                                         {"sent", check_sent}, {"aio", check_aio}, {"append", check_append}, {"links", check_links}, {"relinked", check_relinked}, {"storm", check_storm},
 #ifdef WITH_CUFILE
                                         {"cufile", check_cufile},

@@ -60,6 +60,13 @@ TEST_F(PreloadProcessesTest, SeeAtOnceWhatTheirCommandsHaveWritten) {
   EXPECT_EQ(served.Of("conversions", "changed"), 1u) << served.report.dump();
 }
 
+TEST_F(PreloadProcessesTest, SeeWhatTheyAreToldHasChanged) {
+  Both("numbers.lines", "l1\n");
+  daemon_.Prefetch(source_);
+  const JobResult served = Run("watched");
+  EXPECT_EQ(served.Of("conversions", "changed"), 1u) << served.report.dump();
+}
+
 // What the cache has mapped is as much as they leave themselves.
 TEST_F(PreloadProcessesTest, HaveWhatTheyLeaveThemselvesOfTheAddressSpace) {
   daemon_.Prefetch(source_);

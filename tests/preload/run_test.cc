@@ -236,6 +236,13 @@ TEST_F(RunTest, TwoRunsDoNotFightForAnSsdDirectory) {
   EXPECT_EQ(both.output.find("without a cache"), std::string::npos) << both.output;
 }
 
+TEST_F(RunTest, AnSsdDirectoryIsNotBlamedForWhatElseIsWrong) {
+  const JobResult result = RunShell("TIERD_BINARY=/bin/false " TIERCTL_BINARY " run -q --source " + source_ + " --ssd " + base_ + "/own-ssd -- true", job_);
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_NE(result.output.find("run: without a cache: "), std::string::npos) << result.output;
+  EXPECT_EQ(result.output.find("run: without " + base_), std::string::npos) << result.output;
+}
+
 // Cron jobs and daemons start commands so. The daemon's pipe and locks must not get these numbers, and the command finds them closed.
 TEST_F(RunTest, StandardStreamsMayBeClosed) {
   const std::string seen = scratch_.path() + "/seen";
