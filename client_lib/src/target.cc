@@ -1,5 +1,6 @@
 #include "client_lib/src/target.h"
 
+#include <limits.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -59,6 +60,7 @@ abi::Fallback FindTarget(const Call& call, Target& target, PathText* text) {
     if (text == nullptr || !MakeCanonical(call.path, *text, &bytes)) return abi::Fallback::kPath;
     path = text->text;
   }
+  if (bytes >= PATH_MAX) return abi::Fallback::kPath;  // the kernel says what is wrong with it
   const SourceTable* const sources = target.session->sources.load(std::memory_order_acquire);
   target.source = sources->Match(path, bytes, &target.relative, &target.relative_bytes);
   target.outside = target.source == nullptr || (target.source->partly && !target.session->settings->prefixes.Allow(path, bytes));

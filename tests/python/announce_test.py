@@ -318,7 +318,7 @@ class OrderTest(rig.DaemonTest):
         for samples in (table.samples, np.array([[path, 0] for path in self.paths], object), np.array(self.paths)):
             table.samples = samples
             announce(sampler, table).stop()
-        for other in (pandas.DataFrame({"path": self.paths}), np.arange(FILES), "x" * FILES, b"x" * FILES, 5):
+        for other in (pandas.DataFrame({"path": self.paths}), np.arange(FILES), "x" * FILES, b"x" * FILES, 5, types.SimpleNamespace(samples=[(torch.zeros(2), 0)] * FILES)):
             self.assertRaisesRegex(TypeError, "which files", announce, sampler, other)
         for empty in (FileDataset([]), [], types.SimpleNamespace(samples=[]), np.array([]), Subset(self.paths, [])):
             self.assertRaisesRegex(ValueError, "is empty", announce, sampler, empty)

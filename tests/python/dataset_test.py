@@ -10,7 +10,7 @@ import rig
 import tierd
 import torch
 from PIL import Image
-from tierd.torch import FileDataset, ImageFolder
+from tierd.torch import DatasetFolder, FileDataset, ImageFolder
 from torch.utils.data import DataLoader
 
 def to_array(image):
@@ -28,6 +28,22 @@ def length(view):
 def first_bytes_and_from_ram(view):
     reads = tierd.stats().reads  # of this process: a worker's begin at 0
     return torch.tensor([*view[:4], reads["ram"] > 0 and reads["bypass"] == reads["source"] == 0])
+
+
+class WithPaths(ImageFolder):
+    def __getitem__(self, index):
+        return (*super().__getitem__(index), self.samples[index][0])
+
+
+class ByLoader(ImageFolder):
+    def __getitem__(self, index):
+        path, target = self.samples[index]
+        return self.loader(path).size, target
+
+
+class Numbered(FileDataset):
+    def __getitem__(self, index):
+        return len(super().__getitem__(index)), index
 
 
 class DatasetTest(rig.DaemonTest):
@@ -100,6 +116,23 @@ class DatasetTest(rig.DaemonTest):
                 list(DataLoader(data, batch_size=8))
             self.assertEqual([len(call.args[1]) for call in batches.call_args_list], [min(8, len(data) - first) for first in range(0, len(data), 8)])
             self.assertEqual(views.call_count, 0)
+
+    def test_what_a_subclass_makes_of_a_sample_is_in_the_batch(self):
+        folder = WithPaths(self.root, transform=to_array)
+        for workers in (0, 1):
+            self.assertEqual([path for _, _, paths in DataLoader(folder, batch_size=3, num_workers=workers) for path in paths], [path for path, _ in folder.samples])
+            self.assertEqual([number for _, numbers in DataLoader(Numbered(self.paths), batch_size=7, num_workers=workers) for number in numbers.tolist()], list(range(60)))
+        self.assertEqual(ByLoader(self.root).__getitems__([0, 1]), [((8, 8), 0), ((8, 8), 0)])
+
+    def test_attributes_are_torchvisions(self):
+        from torchvision.datasets import DatasetFolder as TheirDatasetFolder
+
+        for extensions in ("g", (".png", ".jpg"), [".png", ".jpg"]):
+            self.assertEqual(DatasetFolder(self.root, extensions=extensions).samples, TheirDatasetFolder(self.root, str, tuple(extensions)).samples)
+        folder = pickle.loads(pickle.dumps(ImageFolder(self.root)))
+        self.assertEqual((folder.loader(folder.samples[0][0]).size, folder.transforms), ((8, 8), None))
+        folder.loader, folder.target_transform = os.path.basename, str
+        self.assertEqual((folder[0], folder.transforms("x", 5)), (("linked.png", "0"), ("x", "5")))
 
     def test_every_kind_of_worker(self):
         for path in self.paths:

@@ -61,6 +61,19 @@ class FsspecTest(rig.DaemonTest):
         self.assertEqual(fs.glob(str(top) + "/g*"), [good])
         self.assertIn("good", next(fs.walk(str(top)))[2])
 
+    def test_links_to_directories_are_not_gone_through(self):
+        top = self.rig.source / "turning"
+        good = self.rig.write("turning/good", 10)
+        for name in "ab":
+            os.symlink(".", top / name)
+        os.symlink("good", top / "same")
+        fs = fsspec.filesystem("tierd")
+        self.assertEqual({os.path.basename(entry["name"]): (entry["type"], entry["islink"]) for entry in fs.ls(str(top))},
+                         {"good": ("file", False), "a": ("link", True), "b": ("link", True), "same": ("file", True)})
+        self.assertEqual(fs.find(str(top)), sorted([good, *(str(top / name) for name in ("a", "b", "same"))]))
+        self.assertEqual([where for where, _, _ in fs.walk(str(top))], [str(top)])
+        self.assertEqual((fs.info(str(top / "a"))["type"], fs.info(str(top / "a"))["islink"]), ("directory", True))  # asked by name it is followed
+
     def test_what_would_write_is_refused(self):
         fs, new = fsspec.filesystem("tierd"), str(self.rig.source / "new")
         with tempfile.TemporaryDirectory() as local:

@@ -142,13 +142,14 @@ class ReadTest(rig.DaemonTest):
 
     def test_errors_are_those_of_open(self):
         missing = str(self.rig.source / "missing")
-        for bad in (missing, os.fsencode(missing), str(self.rig.source), self.paths[1] + "/below", "/" + "x" * 5000, ""):
+        for bad in (missing, os.fsencode(missing), str(self.rig.source), self.paths[1] + "/below", "/" + "x" * 5000, str(self.rig.source / "x") + "/x" * 3000, ""):
             with self.assertRaises(OSError) as wanted:
                 open(bad, "rb")
             for call in (tierd.read, tierd.view, tierd.open, lambda path: tierd.get_batch([path])):
                 with self.assertRaises(type(wanted.exception)) as got:
                     call(bad)
                 self.assertEqual((got.exception.errno, got.exception.filename), (wanted.exception.errno, bad))
+        self.assertFalse({"hung", "timeout"} & set(tierd.stats().fallback), "nothing of it kept the daemon busy")
         with self.assertRaises(FileNotFoundError) as got:
             tierd.read(pathlib.Path(missing))
         self.assertEqual(got.exception.filename, missing)
@@ -236,6 +237,9 @@ class ReadTest(rig.DaemonTest):
             self.assertRaises(ValueError, call, self.paths[7])
         self.assertRaises(ValueError, own.get_batch, [self.paths[7]])
         own.close()
+        for call in (tierd.Client.get_batch, tierd.Client.prefetch, tierd.Client.evict):  # a path that closes it: the process's client is another one
+            own = tierd.Client(self.rig.socket)
+            self.assertRaisesRegex(ValueError, "closed", call, own, (own.close() or path for path in self.paths.values()))
         with self.assertRaises(ConnectionRefusedError):
             tierd.Client(self.rig.base / "none.sock", require_daemon=True)
         for timeout in (5, 0, -1, 2**32 / 1000 + 0.001, float("nan"), float("inf")):

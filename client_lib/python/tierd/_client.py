@@ -104,7 +104,7 @@ class Client:
     def _attach(self, pointer: Any) -> None:
         library = _library.library()
         self._library = library
-        self._owner = _Owner(pointer, library.free.disconnect)
+        self._owner: Optional[_Owner] = _Owner(pointer, library.free.disconnect)
         self._pointer = pointer
         self._get_now = library.held.get
         self._get = library.free.get
@@ -123,11 +123,11 @@ class Client:
         """Lets go of the connection; it ends when the last view and file of it is gone. Calls that follow raise ValueError. Twice does no harm."""
         if self._settings is None or self._owner is None:
             return
-        self._owner = None  # type: ignore[assignment]
-        self._pointer = None
-        self._spare = collections.deque(maxlen=0)  # they hold the connection; a read under way leaves its own there
-        for name in ("_get_now", "_get", "_call", "scandir", "open", "get_batch", "stats"):
+        # Other threads may be in any of them: each takes the owner first, which it then keeps, and its call to the library after that.
+        for name in ("_get_now", "_get"):
             setattr(self, name, _closed)
+        self._spare = collections.deque(maxlen=0)  # they hold the connection; a read under way leaves its own there
+        self._owner = None
 
     def __enter__(self) -> "Client":
         return self
@@ -138,7 +138,7 @@ class Client:
     # -- whole files ----------------------------------------------------------------------------------------------------------------
 
     def read(self, path: PathLike) -> bytes:
-        """The whole file, as open(path, "rb").read() gives it; errors likewise (FileNotFoundError, IsADirectoryError ...)."""
+        """The whole file, as open(path, "rb").read() gives it; errors likewise (FileNotFoundError, IsADirectoryError ...), and OSError(EINVAL) of what is no regular file."""
         raw = os.fsencode(path)
         if b"\0" in raw:
             raise ValueError("embedded null byte")
@@ -157,7 +157,8 @@ class Client:
             self._spare.append(view)
 
     def view(self, path: PathLike) -> memoryview:
-        """The whole file without a copy: a read-only memoryview of the cache's own memory, for np.frombuffer, torch.frombuffer, PIL ...
+        """The whole file without a copy: a read-only memoryview of the cache's own memory, for np.frombuffer, torch.frombuffer, PIL ... Tensors know of no read-only memory: a write into
+        one over a view ends the process, clone() first.
 
         The cache keeps the bytes as they are until the last reference is gone: the view, a slice of it, or an array over it. So hold views shortly; past a share of
         the RAM tier per process they are private copies. A view held at a fork stays valid in the child, and keeps its memory in the cache until parent and child have
@@ -195,9 +196,10 @@ class Client:
         views = (_library.View * count)()
         # Each owns its part of the array alone, so that one does not keep the memory of the others.
         size = ctypes.sizeof(_library.View)
-        owned = [own(OwnedView.from_buffer(views, i * size), self._end, self._owner) for i in range(count)]
+        owner = self._live()
+        owned = [own(OwnedView.from_buffer(views, i * size), self._end, owner) for i in range(count)]
         results = (ctypes.c_int * count)()
-        got = self._library.free.get_batch(self._pointer, names, count, views, results, 0)
+        got = self._library.free.get_batch(owner.pointer, names, count, views, results, 0)
         if got < 0:
             raise OSError(-got, os.strerror(-got))
         bad = next((i for i in range(count) if results[i] != 0), None) if errors == "raise" else None
@@ -246,7 +248,8 @@ class Client:
         return found
 
     def _call(self, name: str, path: PathLike, out: Any, flags: int) -> None:
-        result = getattr(self._library.free, name)(self._pointer, encode(path), out, flags)
+        owner, raw = self._live(), encode(path)
+        result = getattr(self._library.free, name)(owner.pointer, raw, out, flags)
         if result != 0:
             raise error_of(result, path)
 
@@ -282,24 +285,33 @@ class Client:
         self._live()
         wanted = _paths(paths)
         names = (ctypes.c_char_p * len(wanted))(*map(encode, wanted))
-        result: int = getattr(self._library.free, verb)(self._pointer, names, len(wanted), _library.RECURSIVE if recursive else 0)
+        owner = self._live()  # `paths` is the caller's code
+        result: int = getattr(self._library.free, verb)(owner.pointer, names, len(wanted), _library.RECURSIVE if recursive else 0)
         if result == -errno.ENOTCONN:
             return 0
         if result < 0:
             raise error_of(result, wanted[0]) if len(wanted) == 1 else OSError(-result, os.strerror(-result))
         return result
 
-    def _live(self) -> None:
-        if self._owner is None:
-            _closed()
+    def _live(self) -> _Owner:
+        """The connection, for as long as who asked keeps it. ValueError when the client is closed."""
+        owner = self._owner
+        if owner is None:
+            raise _is_closed()
+        return owner
 
     def stats(self) -> Stats:
         """What this process read through this client, and from where."""
-        return stats_of(self._library.held, self._pointer)
+        owner = self._live()
+        return stats_of(self._library.held, owner.pointer)
+
+
+def _is_closed() -> ValueError:
+    return ValueError("the tierd.Client is closed")
 
 
 def _closed(*_: Any, **__: Any) -> Any:
-    raise ValueError("the tierd.Client is closed")
+    raise _is_closed()
 
 
 def _connect_again(settings: Optional[dict[str, Any]]) -> Client:

@@ -15,6 +15,7 @@ from typing import Any, Iterable, Optional, Union
 from .plan import Plan
 
 _TIMEOUT_S = 60.0  # a list of millions of paths takes seconds
+_LATER = (429, 500, 503)  # not now: CONTROL.md
 
 
 def control_socket(client_socket: Optional[str]) -> str:
@@ -63,13 +64,13 @@ def _path(name: bytes) -> Any:
 
 
 def tell(path: str, plan: Plan, samples: Iterable[Union[str, bytes, "os.PathLike[str]"]]) -> Optional[int]:
-    """Tells the daemon behind the control socket `path` that this process is going to read `samples` by `plan`; the plan's number there. None: it does not want it. OSError; besides it
-    what `samples` raises.
+    """Tells the daemon behind the control socket `path` that this process is going to read `samples` by `plan`; the plan's number there. None: it does not want it. OSError, also
+    when it might later; besides it what `samples` raises.
     """
     status, answer = _ask(path, "GET", "/v1/status")
     directory = answer.get("runtime_directory")
     if status != 200 or not isinstance(directory, str):
-        return None
+        raise OSError(errno.EPROTO, f"GET /v1/status: {status}", path)
     first: Optional[bytes] = None
     out = tempfile.NamedTemporaryFile(dir=directory, prefix="plan-", suffix=".list", delete=False)
     try:
@@ -82,6 +83,8 @@ def tell(path: str, plan: Plan, samples: Iterable[Union[str, bytes, "os.PathLike
             return None
         body = {"plan": json.loads(plan.to_json()), "list": os.path.basename(out.name), "path": _path(first), "follow": True}
         status, answer = _ask(path, "POST", "/v1/plans", body)
+        if status in _LATER:
+            raise OSError(errno.EAGAIN, f"POST /v1/plans: {status}", path)
         number = answer.get("plan")
         return number if status == 201 and isinstance(number, int) else None
     finally:

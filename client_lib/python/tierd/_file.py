@@ -51,8 +51,9 @@ class RawTierFile(io.RawIOBase):
         self._position = 0
         self._handle: Optional[_Handle] = None
         calls = client._library.free
-        handle = _Handle(calls.close, client._owner)
-        result = calls.open(client._pointer, encode(path), handle.pointer, 0)
+        owner = client._live()
+        handle = _Handle(calls.close, owner)
+        result = calls.open(owner.pointer, encode(path), handle.pointer, 0)
         if result != 0:
             super().close()
             raise error_of(result, path)

@@ -73,7 +73,7 @@ class TierdFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """Read-only file system over the paths of the node, read through the cache: tierd:///absolute/path, or chained: tierd::/absolute/path, tierd::file:///absolute/path.
 
     `socket`: of another daemon than the default one. Writing raises OSError(EROFS), which zarr's stores pass on as the cause of a KeyError: write to the path itself, then
-    tierd.invalidate it. Errors of reading as those of tierd.read. Thread rule: any.
+    tierd.invalidate it. Errors of reading as those of tierd.read. find, walk and glob do not go through links to directories, as those of fsspec's local file system. Thread rule: any.
     """
 
     protocol = "tierd"
@@ -100,10 +100,20 @@ class TierdFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def _path(self, path: Any) -> str:
         return self._strip_protocol(path) or "/"
 
-    def _info(self, path: str, follow: bool = True) -> dict[str, Any]:
-        facts = self._client.stat(path, follow_symlinks=follow)
+    def _info(self, path: str, listed: bool = False) -> dict[str, Any]:
+        """Links are followed. `listed`: but those to directories, below which find and walk might never end, and those that lead nowhere."""
+        facts = self._client.stat(path, follow_symlinks=False)
+        link = stat.S_ISLNK(facts.st_mode)
+        if link:
+            try:
+                target = self._client.stat(path)
+            except OSError:
+                if not listed:
+                    raise
+            else:
+                facts = facts if listed and stat.S_ISDIR(target.st_mode) else target
         kind = _TYPES.get(stat.S_IFMT(facts.st_mode), "other")
-        return {"name": path, "size": facts.st_size, "type": kind, "mtime": facts.st_mtime, "ino": facts.st_ino, "mode": facts.st_mode, "islink": kind == "link"}
+        return {"name": path, "size": facts.st_size, "type": kind, "mtime": facts.st_mtime, "ino": facts.st_ino, "mode": facts.st_mode, "islink": link}
 
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         return self._info(self._path(path))
@@ -117,12 +127,10 @@ class TierdFileSystem(AbstractFileSystem):  # type: ignore[misc]
         return [found for found in map(self._listed, names) if found] if detail else names
 
     def _listed(self, path: str) -> Optional[dict[str, Any]]:
-        for follow in (True, False):  # a link to nowhere, in a circle or to what may not be seen is listed as itself
-            try:
-                return self._info(path, follow)
-            except OSError:
-                continue
-        return None
+        try:
+            return self._info(path, listed=True)
+        except OSError:  # gone meanwhile
+            return None
 
     def _open(self, path: str, mode: str = "rb", block_size: Any = None, autocommit: bool = True, cache_options: Any = None, **_: Any) -> Any:
         if mode not in ("rb", "br"):

@@ -217,6 +217,13 @@ class _Paths:
         self.count, self.of = count, of
 
 
+_PATH = (str, bytes, os.PathLike)
+
+
+def _begins_with_path(sample: Any) -> bool:
+    return isinstance(sample, tuple) and len(sample) > 0 and isinstance(sample[0], _PATH)
+
+
 def _paths_of(dataset: Any) -> _Paths:
     if isinstance(dataset, Subset):
         inner, chosen = _paths_of(dataset.dataset), dataset.indices
@@ -230,11 +237,11 @@ def _paths_of(dataset: Any) -> _Paths:
 
         return _Paths(ends[-1], of)
     samples: Any = getattr(dataset, "samples", None)
-    if hasattr(samples, "__getitem__") and not hasattr(samples, "ndim") and (len(samples) == 0 or isinstance(samples[0], tuple)):  # arrays and tables have no rows of tuples
+    if hasattr(samples, "__getitem__") and not hasattr(samples, "ndim") and (len(samples) == 0 or _begins_with_path(samples[0])):  # arrays and tables have no rows of tuples
         return _Paths(len(samples), lambda index: samples[index][0])  # type: ignore[no-any-return]
     paths = getattr(dataset, "paths", dataset)
     if getattr(paths, "ndim", 0) == 1:  # a NumPy array, or a column of a table, which counts its rows otherwise
         paths = paths.tolist()
-    if isinstance(paths, Sequence) and not isinstance(paths, (str, bytes)) and (len(paths) == 0 or isinstance(paths[0], (str, bytes, os.PathLike))):
+    if isinstance(paths, Sequence) and not isinstance(paths, (str, bytes)) and (len(paths) == 0 or isinstance(paths[0], _PATH)):
         return _Paths(len(paths), paths.__getitem__)
     raise TypeError(f"tierd.torch cannot tell which files {type(dataset).__qualname__} reads: give it `paths` or `samples`, or announce(loader, paths)")

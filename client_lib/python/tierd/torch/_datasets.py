@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from typing import Any, Callable, Optional, Sequence, Union
+from typing import Any, Callable, Iterable, Optional, Sequence, Union
 
 from torch.utils.data import Dataset
 
@@ -29,7 +29,8 @@ class FileDataset(Dataset[Any]):
     """One sample per file: `decode` makes it from the file's bytes.
 
     `decode` gets a read-only memoryview of the cache's own memory. What it keeps of it (np.frombuffer, torch.frombuffer) keeps the memory in the cache as long: copy what is to
-    live longer than the batch. The default, bytes, copies. With `targets`, a sample is (decoded, targets[index]). `__getitems__` gets all files of a batch with one wait.
+    live longer than the batch, and before anything is written into it (torch.frombuffer(...).clone()): a write into the cache's memory ends the process. The default, bytes, copies.
+    With `targets`, a sample is (decoded, targets[index]). `__getitems__` gets all files of a batch with one wait; a subclass with a __getitem__ of its own is asked for each sample.
     """
 
     def __init__(self, paths: Sequence[Path], decode: Decode = bytes, targets: Optional[Sequence[Any]] = None) -> None:
@@ -52,6 +53,8 @@ class FileDataset(Dataset[Any]):
         return self._sample(index, client().view(self.paths[index]))
 
     def __getitems__(self, indices: Sequence[int]) -> list[Any]:
+        if type(self).__getitem__ is not FileDataset.__getitem__:
+            return [self[index] for index in indices]
         return [self._sample(index, data) for index, data in zip(indices, client().get_batch([self.paths[index] for index in indices]))]
 
 
@@ -59,14 +62,14 @@ class DatasetFolder(Dataset[Any]):
     """torchvision.datasets.DatasetFolder over tierd: root/class/.../file, same classes, samples and order.
 
     `loader(path)`, when given, makes the sample from a path, as torchvision's does (then how the file is read is its business); otherwise `decode` makes it from the
-    file's bytes (see FileDataset), and `__getitems__` gets all files of a batch with one wait. Listing is done through tierd too.
+    file's bytes (see FileDataset), and `__getitems__` gets all files of a batch with one wait, unless a subclass has a __getitem__ of its own. Listing is done through tierd too.
     """
 
-    def __init__(self, root: Path, loader: Optional[Callable[[str], Any]] = None, extensions: Optional[tuple[str, ...]] = None,
+    def __init__(self, root: Path, loader: Optional[Callable[[str], Any]] = None, extensions: Optional[Union[str, Iterable[str]]] = None,
                  transform: Optional[Callable[[Any], Any]] = None, target_transform: Optional[Callable[[int], Any]] = None,
                  is_valid_file: Optional[Callable[[str], bool]] = None, *, decode: Decode = bytes) -> None:
         self.root: Path = os.path.expanduser(root) if isinstance(root, str) else root
-        self.loader = loader
+        self._loader = loader
         self.decode = decode
         self.extensions = extensions
         self.transform = transform
@@ -80,13 +83,30 @@ class DatasetFolder(Dataset[Any]):
         return find_classes(directory)
 
     @staticmethod
-    def make_dataset(directory: str, class_to_idx: dict[str, int], extensions: Optional[tuple[str, ...]] = None,
+    def make_dataset(directory: str, class_to_idx: dict[str, int], extensions: Optional[Union[str, Iterable[str]]] = None,
                      is_valid_file: Optional[Callable[[str], bool]] = None) -> list[tuple[str, int]]:
         """The list of (path, class index)."""
         return make_dataset(directory, class_to_idx, extensions, is_valid_file)
 
+    @property
+    def loader(self) -> Callable[[str], Any]:
+        """Makes a sample, not transformed yet, from a path: the one that was given, else what reads through tierd and decodes."""
+        return self._decoded if self._loader is None else self._loader
+
+    @loader.setter
+    def loader(self, loader: Optional[Callable[[str], Any]]) -> None:
+        self._loader = loader
+
+    @property
+    def transforms(self) -> Optional[Callable[[Any, Any], tuple[Any, Any]]]:
+        """Both transforms in one, as torchvision's; None: there are none."""
+        return None if self.transform is None and self.target_transform is None else self._transformed
+
     def __len__(self) -> int:
         return len(self.samples)
+
+    def _decoded(self, path: str) -> Any:
+        return self.decode(client().view(path))
 
     def _transformed(self, sample: Any, target: Any) -> tuple[Any, Any]:
         if self.transform is not None:
@@ -97,11 +117,10 @@ class DatasetFolder(Dataset[Any]):
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         path, target = self.samples[index]
-        sample = self.loader(path) if self.loader is not None else self.decode(client().view(path))
-        return self._transformed(sample, target)
+        return self._transformed(self.loader(path), target)
 
     def __getitems__(self, indices: Sequence[int]) -> list[tuple[Any, Any]]:
-        if self.loader is not None:
+        if self._loader is not None or type(self).__getitem__ is not DatasetFolder.__getitem__:
             return [self[index] for index in indices]
         chosen = [self.samples[index] for index in indices]
         views = client().get_batch([path for path, _ in chosen])

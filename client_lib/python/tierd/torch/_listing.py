@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from stat import S_ISDIR
-from typing import Callable, Iterator, Optional, Union
+from typing import Callable, Iterable, Iterator, Optional, Union
 
 from .. import client
 
@@ -47,15 +47,15 @@ def _walk(top: str) -> Iterator[tuple[str, list[str]]]:
         yield from _walk(path)
 
 
-def make_dataset(directory: Union[str, "os.PathLike[str]"], class_to_idx: dict[str, int], extensions: Optional[Union[str, tuple[str, ...]]] = None,
+def make_dataset(directory: Union[str, "os.PathLike[str]"], class_to_idx: dict[str, int], extensions: Optional[Union[str, Iterable[str]]] = None,
                  is_valid_file: Optional[Callable[[str], bool]] = None) -> list[tuple[str, int]]:
     """(path, class) of each valid file: classes sorted, in each the directories sorted, in each the files sorted. Errors as torchvision's make_dataset."""
     if not class_to_idx:
         raise ValueError("'class_to_index' must have at least one entry to collect any samples.")
     if (extensions is None) == (is_valid_file is None):
         raise ValueError("Both extensions and is_valid_file cannot be None or not None at the same time")
-    endings = (extensions,) if isinstance(extensions, str) else extensions
-    valid = is_valid_file or (lambda path: path.lower().endswith(endings))  # type: ignore[arg-type]
+    endings = (extensions,) if isinstance(extensions, str) else tuple(extensions or ())
+    valid = is_valid_file or (lambda path: path.lower().endswith(endings))
     top = os.path.expanduser(os.fspath(directory))
     samples, empty = [], []
     for name in sorted(class_to_idx):

@@ -12,7 +12,7 @@ from ..plan import Plan
 from ._prefetch import Lookahead
 
 _LOOK_S = 0.5  # at whether it is over, where that could not be said at once
-_AGAIN_S = 30.0  # after a daemon that was not there, or did not want it; and to see whether there is a new one
+_AGAIN_S = 30.0  # after a daemon that was not there, or had no time for it; and to see whether there is a new one
 
 
 class Telling:
@@ -57,11 +57,11 @@ class Telling:
                 continue
             again = now + _AGAIN_S
             there = _identity(self._path)
-            if there is None or not new and told is not None and there == to:
+            if there is None or not new and there == to:
                 continue
             if there == to:
                 self._forget(told)
-            told = None
+            told = to = None
             try:
                 told, to = tell(self._path, plan, map(self._path_of, range(self._count))), there
             except OSError:
