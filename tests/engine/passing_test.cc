@@ -1,5 +1,6 @@
 // Bytes of the SSD tier that only pass through RAM on their way to a reader.
 #include "tests/engine/engine_fixture.h"
+#include "tierd/ram/session_page.h"
 
 namespace tierd::engine {
 namespace {
@@ -51,6 +52,92 @@ TEST_F(PassingTest, ResidentsYieldToReadersOfTheSsd) {
   }
   EXPECT_EQ(others(), others_before);
   EXPECT_GE(engine().placement().ram_resident_bytes(), options_.ram.capacity_bytes / 4) << "a quarter stays";
+}
+
+// All of it goes to the SSD, and nothing stays in RAM.
+class NotAdmittedTest : public PassingTest {
+ protected:
+  ~NotAdmittedTest() override { StopEngine(); }
+  void Start(int files) {
+    for (int i = 0; i < files; ++i) names_.push_back(Write("f" + std::to_string(i), Bytes("f" + std::to_string(i), kBytes)));
+    StartEngine();
+    ops_ = **registry().Find("lru");
+    ops_.admit = [](void*, std::uint32_t tier, std::uint32_t, std::uint64_t) { return tier == TIERD_TIER_SSD ? 1 : 0; };
+    auto policy = policies::PolicyInstance::Create(ops_, {});
+    ASSERT_TRUE(policy.ok());
+    unit().policy.Set(std::move(policy).value());
+    const std::uint64_t job = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true});
+    engine().EndTurn();
+    ASSERT_EQ(WaitForJob(job).verified_files, names_.size());
+    ASSERT_EQ(engine().counters().transit_frames, 0u);
+  }
+  void ExpectFetched(const std::string& name, abi::Tier tier, int version = 1) {
+    const Answer answer = Fetch(name);
+    EXPECT_EQ(answer.status(), abi::FetchStatus::kFrame) << name << " reason " << int{answer.reply.reason};
+    EXPECT_EQ(answer.tier(), tier) << name;
+    EXPECT_TRUE(answer.bytes == Bytes(name, kBytes, version)) << name;
+  }
+  // A view that somebody keeps of any frame of the file.
+  std::uint64_t ViewOf(const std::string& name) { return abi::EncodeLease(abi::LeaseKeyOf(engine().catalogue().KeyOf(ObjectOf(name))), 0); }
+  tierd_policy_ops ops_;  // the instance's
+  std::vector<std::string> names_;
+};
+
+// A program that reads a file piece by piece asks for each. Its lease of the next piece, taken before it asks, keeps every frame that the file has had.
+TEST_F(NotAdmittedTest, AFilePassesThroughOnceForAllOfItsPieces) {
+  Start(60);
+  auto session = ram::SessionPage::Create({});
+  ASSERT_TRUE(session.ok());
+  AddSession(session->page());
+  session->page()->lease_high = 1;
+  session->page()->leases[0].store(ViewOf(names_[0]));
+  ExpectFetched(names_[0], abi::Tier::kSsd);
+  for (int i = 0; i < 100; ++i) ExpectFetched(names_[0], abi::Tier::kRam);
+  EXPECT_EQ(engine().counters().transit_frames, 1u);
+  // Others come and go; then its frame does.
+  session->page()->leases[0].store(0);
+  for (const std::string& name : names_) ExpectFetched(name, name == names_[0] ? abi::Tier::kRam : abi::Tier::kSsd);
+  EXPECT_EQ(engine().counters().transit_frames, names_.size());
+  ExpectFetched(names_[0], abi::Tier::kSsd);
+  EXPECT_EQ(source_io_.count(io::Step::kOpen), names_.size()) << "none but the prefetch";
+  StopEngine();
+}
+
+TEST_F(NotAdmittedTest, WhatHasPassedThroughIsOfBeforeAChange) {
+  Start(3);
+  for (const std::string& name : names_) ExpectFetched(name, abi::Tier::kSsd);
+  Write(names_[0], Bytes(names_[0], kBytes, 2));
+  Advise(abi::AdviseOp::kInvalidate, names_[0]);
+  RunUntil([] { return false; }, 20);  // what is asked in the same tick of the clock may have been asked before
+  ExpectFetched(names_[0], abi::Tier::kSource, 2);
+  ExpectFetched(names_[0], abi::Tier::kRam, 2);
+  ExpectFetched(names_[1], abi::Tier::kRam);
+  Advise(abi::AdviseOp::kEvict, names_[1]);
+  ExpectFetched(names_[1], abi::Tier::kSource);
+}
+
+// Views of what only passes through may be kept for ever: one reader finds out, and the others go to the source at once.
+TEST_F(NotAdmittedTest, NobodyWaitsForLongForWhatIsKept) {
+  Start(60);
+  auto session = ram::SessionPage::Create({});
+  ASSERT_TRUE(session.ok());
+  AddSession(session->page());
+  std::size_t kept = 0;
+  for (; kept < names_.size() - 10; ++kept) {
+    session->page()->leases[kept].store(ViewOf(names_[kept]));
+    session->page()->lease_high = static_cast<std::uint32_t>(kept + 1);
+    if (Fetch(names_[kept]).status() != abi::FetchStatus::kFrame) break;
+  }
+  ASSERT_GT(kept, 8u);
+  ASSERT_LT(kept, names_.size() - 10) << "there is room for all";
+  for (std::size_t i = kept + 1; i < names_.size(); ++i) {
+    const std::uint64_t id = Ask(names_[i]);
+    ASSERT_TRUE(answers().contains(id)) << "it waits";
+    EXPECT_EQ(answers()[id].status(), abi::FetchStatus::kBypass);
+  }
+  for (std::size_t i = 0; i < kept; ++i) session->page()->leases[i].store(0);
+  ExpectFetched(names_.back(), abi::Tier::kSsd);
+  StopEngine();
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ namespace {
 constexpr std::size_t kLostPerTick = 1024;
 constexpr std::int64_t kSsdPatienceNs = 30'000'000'000;  // for a device that is behind with writing
 constexpr std::int64_t kTransitPatienceNs = 50'000'000;       // for a frame of others that only pass through; then the reader goes to the source
+constexpr std::int64_t kNoTransitNs = 20 * kTransitPatienceNs;  // after that wait was in vain
 
 }  // namespace
 
@@ -236,10 +237,16 @@ bool Fetcher::Tick() {
   return ResumeWrites() || more;
 }
 
-bool Fetcher::MayWaitForTransit(Fill& fill) const {
+// Who keeps a view of such a frame may do so for ever: behind a wait in vain nobody waits for a while, unless somebody was given one.
+bool Fetcher::MayWaitForTransit(Fill& fill) {
   const std::int64_t now_ns = clock_.MonotonicNs();
-  if (fill.transit_wait_until_ns == 0) fill.transit_wait_until_ns = now_ns + kTransitPatienceNs;
-  return now_ns < fill.transit_wait_until_ns;
+  if (fill.transit_wait_until_ns == 0) {
+    if (now_ns < no_transit_until_ns_) return false;
+    fill.transit_wait_until_ns = now_ns + kTransitPatienceNs;
+  }
+  if (now_ns < fill.transit_wait_until_ns) return true;
+  no_transit_until_ns_ = now_ns + kNoTransitNs;
+  return false;
 }
 
 bool Fetcher::MayWaitForSsd(Fill& fill) const {

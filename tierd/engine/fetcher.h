@@ -222,7 +222,7 @@ class Fetcher {
   void CopyDown(SourceUnit& unit, const FillPtr& fill);
   void CompleteFromSource(SourceUnit& unit, const FillPtr& fill);
   bool MayWaitForSsd(Fill& fill) const;
-  bool MayWaitForTransit(Fill& fill) const;
+  bool MayWaitForTransit(Fill& fill);
   void ReleaseMemory(const FillPtr& fill);
   // Publishes what a granted frame or staging buffer holds and answers everybody; the fill is over.
   void Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bool copy_to_ssd);
@@ -276,6 +276,7 @@ class Fetcher {
   ssd::SsdTier* ssd_ = nullptr;
   const std::shared_ptr<StagingPool> staging_ = std::make_shared<StagingPool>();  // owners: see there
   ServicePace ssd_pace_;
+  std::int64_t no_transit_until_ns_ = 0;  // a wait for a frame that passes through was in vain
   std::uint32_t slow_ssd_reads_ = 0;
   InvalidationLog invalidations_;
   std::size_t hung_frames_ = 0;

@@ -25,6 +25,10 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
     ++counters_.fetch_hits;
     return ReplyFrame(waiter, object, placement_.LocationWordOf(object), abi::Tier::kRam);
   }
+  if (const std::uint64_t passed = waiter->is_client() ? placement_.PassedWordOf(object) : 0; passed != 0) {
+    ++counters_.fetch_hits;
+    return ReplyFrame(waiter, object, passed, abi::Tier::kRam);
+  }
   if (const auto it = fills_.find(Raw(object)); it != fills_.end()) {
     FillPtr fill = it->second;
     if (fill->late && waiter->is_awaited()) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, file);
@@ -81,7 +85,10 @@ bool Fetcher::AcquireFor(const FillPtr& fill, io::AlignedBuffer* filled) {
   if (fill->has_memory()) return true;
   if (!fill->ssd_only) {
     fill->grant = placement_.Acquire(fill->object, {.may_transit = fill->has_client(), .may_evict = fill->evict});
-    if (fill->grant.outcome == Placement::Outcome::kGranted) return true;
+    if (fill->grant.outcome == Placement::Outcome::kGranted) {
+      if (fill->grant.transit) no_transit_until_ns_ = 0;
+      return true;
+    }
     if (fill->grant.outcome == Placement::Outcome::kWait) {
       fill->no_memory = true;
       return false;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tierd/base/check.h"
+#include "tierd/engine/out_of_memory.h"
 
 namespace tierd::engine {
 namespace {
@@ -228,8 +229,10 @@ std::uint64_t Placement::Publish(ObjectId object, const Grant& grant) {
   if (grant.transit) --transit_under_way_;
   if (grant.transit || !catalogue_.SetLocation(object, word)) {
     ram_.Retire(grant.frame);
+    NotePassed(object, grant.frame);
     return word;
   }
+  passed_.erase(Raw(object));
   record.frame = grant.frame;
   resident_bytes_[kRam] += record.bytes;
   ++resident_objects_[kRam];
@@ -241,8 +244,31 @@ std::uint64_t Placement::Publish(ObjectId object, const Grant& grant) {
   return word;
 }
 
+bool Placement::IsThere(ObjectId object, const Passed& passed) const {
+  if (ram_.State(passed.frame) != ram::FrameState::kLimbo || ram_.Owner(passed.frame) != Raw(object) || ram_.LeaseWord(passed.frame) != passed.lease_word) return false;
+  if ((catalogue_.object(object).flags & kObjectUsed) == 0) return false;
+  return passed.lease_word >> 16 == abi::LeaseKeyOf(catalogue_.KeyOf(object));  // it may be another file's by now
+}
+
+std::uint64_t Placement::PassedWordOf(ObjectId object) {
+  const auto passed = passed_.find(Raw(object));
+  if (passed == passed_.end()) return 0;
+  if (IsThere(object, passed->second)) return ram_.LocationWord(passed->second.frame);
+  passed_.erase(passed);
+  return 0;
+}
+
+void Placement::NotePassed(ObjectId object, ram::FrameId frame) {
+  // Without memory for the note the next piece is brought anew.
+  (void)Survives([&] {
+    if (passed_.size() >= 64 + 2 * ram_.limbo_frames()) std::erase_if(passed_, [this](const auto& one) { return !IsThere(static_cast<ObjectId>(one.first), one.second); });
+    passed_[Raw(object)] = {frame, ram_.LeaseWord(frame)};
+  });
+}
+
 void Placement::Abandon(const Grant& grant) {
   if (grant.transit) --transit_under_way_;
+  passed_.erase(ram_.Owner(grant.frame));
   ram_.ReleaseIo(grant.frame);
   ram_.Retire(grant.frame);
 }
@@ -250,6 +276,7 @@ void Placement::Abandon(const Grant& grant) {
 // ---- leaving ---------------------------------------------------------------------------------------------------------------
 
 void Placement::EvictRam(ObjectId object, EvictCause cause) {
+  passed_.erase(Raw(object));
   ObjectRecord& record = catalogue_.object(object);
   if (record.frame == ram::kNoFrame) return;
   const bool listing = (record.flags & kObjectListing) != 0;

@@ -24,6 +24,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "tierd/base/clock.h"
@@ -86,6 +87,9 @@ class Placement final : public ssd::SsdOwner {
   // The frame holds the object's bytes: makes them visible, tells the policy, and returns the location word for the reply. The I/O hold
   // ends. For a transit frame nothing becomes visible.
   std::uint64_t Publish(ObjectId object, const Grant& grant);
+  // The location of the object's bytes where they have passed through and nothing else has the frame yet; 0: they have not. Who took the lease before asking may have it: a file
+  // that is read piece by piece passes through once, not once a piece, each in a frame that the next piece's lease keeps.
+  std::uint64_t PassedWordOf(ObjectId object);
   // Nothing useful is in the frame. The I/O hold ends and the frame goes back.
   void Abandon(const Grant& grant);
 
@@ -211,6 +215,12 @@ class Placement final : public ssd::SsdOwner {
   void OnNoSegment(const ram::SegmentTicket& ticket, std::string why);
   ObjectId LiveObjectOf(const ssd::SsdRecord& record);
   std::uint64_t TransitReserve() const;
+  struct Passed {
+    ram::FrameId frame;
+    std::uint64_t lease_word;
+  };
+  bool IsThere(ObjectId object, const Passed& passed) const;
+  void NotePassed(ObjectId object, ram::FrameId frame);
   std::uint64_t AheadReserve() const;
   void DropSsdFlag(ObjectId object);
   bool Backfill();
@@ -261,6 +271,8 @@ class Placement final : public ssd::SsdOwner {
   std::int64_t pinned_wait_until_ns_ = 0;  // for what readers hold
   bool pinned_gone_ = false;
   std::uint32_t transit_under_way_ = 0;  // frames that pass through, with I/O under way
+  // By object: where its bytes have passed through, as long as that frame is retired and has the same lease word. Ends with EvictRam, Publish and Abandon of the object.
+  std::unordered_map<std::uint32_t, Passed> passed_;
   std::int64_t grow_again_ns_ = 0;      // after segment_failure_
   std::uint32_t segments_leaving_ = 0;  // a worker gives them back
   struct MemoryLook {

@@ -80,6 +80,8 @@ class RamTier final : private FrameMover {
   FrameState State(FrameId frame) const { return allocator_.state(frame); }
   // What the index and replies say: segment serial, offset, fill number. Constant for the frame's life.
   std::uint64_t LocationWord(FrameId frame) const;
+  // By which its leases are found: the lease key of its chunk, and the fill number.
+  std::uint64_t LeaseWord(FrameId frame) const { return allocator_.lease_word(frame); }
   // The bytes are complete and checked; zeroes what the capacity has beyond them (a 4096-aligned frame may be mapped: HAZARDS 2.9).
   void MarkLive(FrameId frame);
   // I/O (or a worker: checksum, write-back) into or out of the frame begins/ends. A held frame is neither moved nor reused, retired or not.
