@@ -27,7 +27,9 @@ void JobSum::Add(const json& job) {
   bytes_verified += NumberOf(job, "bytes_verified");
   elapsed_s = std::max(elapsed_s, RealOf(job, "elapsed_s"));
   walking = walking || FlagOf(job, "walking");
-  all_done = all_done && TextOf(job, "state") == "done";
+  const std::string state = TextOf(job, "state");
+  all_done = all_done && state == "done";
+  cut_short = cut_short || (state != "done" && state != "partial");
   if (first_error.empty()) first_error = TextOf(job, "error");
 }
 

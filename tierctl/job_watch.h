@@ -22,6 +22,7 @@ struct JobSum {
   double elapsed_s = 0;     // the longest
   bool walking = false;
   bool all_done = true;     // each ended in state "done"
+  bool cut_short = false;   // one did not come to its end
   std::string first_error;  // "" if none
 
   void Add(const nlohmann::json& job);

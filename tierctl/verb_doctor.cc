@@ -57,7 +57,7 @@ tierd::config::Config LoadConfig(const std::string& file, std::vector<Check>* ch
     return std::move(config).value();
   }
   const std::string& message = config.status().message();
-  checks->push_back({"configuration", Verdict::kFail, message.substr(0, message.find('\n')), "tierd --check-config"});
+  checks->push_back({"configuration", Verdict::kFail, message.substr(0, message.find('\n')), "tierd --config " + file + " --check-config"});
   return Config::Defaults();
 }
 
@@ -89,7 +89,7 @@ void CheckMachine(Context& context, const Answer& daemon, std::vector<Check>* ch
   if (resolved.ok()) checks->push_back(doctor::MemoryLimit(resolved->engine.ram.capacity_bytes, resolved->engine.ram.min_available_bytes));
   checks->push_back(doctor::TimeNamespace("/proc/self/timens_offsets"));
   if (!resolved.ok()) {
-    checks->push_back({"ssd.directory", Verdict::kFail, resolved.status().message(), "see above"});
+    checks->push_back({"ssd.directory", Verdict::kFail, resolved.status().message(), "name another directory: ssd.directory or tierd --ssd DIR"});
   } else if (resolved->engine.ssd.directory.empty()) {
     std::string why;
     for (const std::string& note : resolved->notes) why += "; " + note;

@@ -1,5 +1,6 @@
 // prefetch: sends paths in batches, and with --wait tells the truth about what is there at the end.
 #include <fcntl.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -66,7 +67,7 @@ std::string Shortfall(const JobSum& sum) {
   if (sum.files_failed != 0) text += " " + Plural(sum.files_failed, "file") + " could not be read;";
   if (sum.files_no_room != 0) text += " " + Plural(sum.files_no_room, "file") + " found no room (tierctl status shows the tiers);";
   if (sum.files_verified < sum.files_expected) text += " " + Plural(sum.files_expected - sum.files_verified, "file") + " not wholly in a tier at the end;";
-  if (!sum.all_done) text += " a job did not run to its end;";
+  if (sum.cut_short) text += " a job did not run to its end;";
   text.back() = '.';
   return sum.first_error.empty() ? text : text + " First: " + sum.first_error;
 }
@@ -88,6 +89,35 @@ int Report(Context& context, const std::vector<json>& jobs, double elapsed_s) {
   if (sum.complete()) return kExitOk;
   return context.output.Fail(kExitPartial, Shortfall(sum));
 }
+
+// Who interrupts the wait is told what goes on without it, and how to end that too. One at a time.
+class InterruptNote {
+ public:
+  explicit InterruptNote(const std::vector<std::uint64_t>& jobs) {
+    text = (jobs.size() == 1 ? "\ntierctl: job" : "\ntierctl: jobs");
+    for (const std::uint64_t job : jobs) text += " " + std::to_string(job);
+    text += (jobs.size() == 1 ? " goes on; tierctl cancel" : " go on; tierctl cancel");
+    for (const std::uint64_t job : jobs) text += " " + std::to_string(job);
+    text += jobs.size() == 1 ? " ends it\n" : " ends them\n";
+    struct sigaction now {};
+    if (::sigaction(SIGINT, nullptr, &now) != 0 || now.sa_handler != SIG_DFL) return;  // nohup, or somebody's own
+    now.sa_handler = [](int number) {
+      (void)!::write(STDERR_FILENO, text.data(), text.size());
+      ::signal(number, SIG_DFL);
+      ::raise(number);
+    };
+    set_ = ::sigaction(SIGINT, &now, nullptr) == 0;
+  }
+  ~InterruptNote() {
+    if (set_) ::signal(SIGINT, SIG_DFL);
+  }
+  InterruptNote(const InterruptNote&) = delete;
+  InterruptNote& operator=(const InterruptNote&) = delete;
+
+ private:
+  static inline std::string text;
+  bool set_ = false;
+};
 
 }  // namespace
 
@@ -122,6 +152,7 @@ int Prefetch(Context& context) {
     return order.ExitCode(true);
   }
   std::vector<json> rest;
+  const InterruptNote note(ids);
   const Answer watched = WatchJobs(context.client, context.output, {ids.begin() + static_cast<std::ptrdiff_t>(jobs.size()), ids.end()}, &rest);
   if (!watched.ok()) return context.output.Fail(watched);
   for (json& job : rest) jobs.push_back(std::move(job));

@@ -1,4 +1,6 @@
 // evict, pin, unpin: orders about known files.
+#include <sys/stat.h>
+
 #include "tierctl/path_order.h"
 #include "tierctl/paths.h"
 #include "tierctl/verbs.h"
@@ -10,6 +12,12 @@ using nlohmann::json;
 
 // All of a request is done before it is answered.
 constexpr std::size_t kOrderPaths = 1000;
+
+// Whether a file can be there, or below it.
+bool MayHold(const std::string& path) {
+  struct stat st;
+  return ::stat(path.c_str(), &st) != 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode);
+}
 
 // `if_none`: what is wrong with a path at which there is something and of which no file is known; "" if that is right.
 int Order(Context& context, const std::string& end_point, const char* done, const json& more, const std::string& if_none = "") {
@@ -30,7 +38,7 @@ int Order(Context& context, const std::string& end_point, const char* done, cons
       // What is gone at the source and known is a file like others; of what is not known there is nothing to be done: a slip of the pen?
       const std::string absent = WhyAbsent(order.Path(index));
       if (!absent.empty()) order.Refuse(index, absent);
-      else if (!if_none.empty()) order.Refuse(index, order.Path(index) + ": " + if_none);
+      else if (!if_none.empty()) order.Refuse(index, order.Path(index) + ": " + (MayHold(order.Path(index)) ? if_none : "neither a file nor a directory"));
     }
     return answer;
   });

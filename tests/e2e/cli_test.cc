@@ -159,7 +159,7 @@ TEST_F(CliTest, PrefetchTakesListsTiersAndTellsWhatIsShort) {
   Write(scratch.path() + "/list", Path(7) + "\n" + source + "/gone\n");
   const Ran gone_in_list = Ctl({"prefetch", "--wait", "-f", scratch.path() + "/list"});
   EXPECT_EQ(gone_in_list.exit_code, 2);
-  EXPECT_THAT(gone_in_list.err, ::testing::StartsWith("tierctl: short: 1 file could not be read;"));
+  EXPECT_THAT(gone_in_list.err, ::testing::StartsWith("tierctl: short: 1 file could not be read. First: "));
   const Ran no_list = Ctl({"prefetch", "-f", scratch.path() + "/nolist"});
   EXPECT_EQ(no_list.exit_code, 1);
   EXPECT_EQ(no_list.err, "tierctl: " + scratch.path() + "/nolist: No such file or directory\n");

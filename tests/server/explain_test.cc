@@ -104,7 +104,7 @@ class AskedExplainTest : protected WithFaults, public ControlApiTest {
   void Link(const std::string& target, const std::string& relative) { std::filesystem::create_symlink(target, Path(relative)); }
   void Prefetch(const std::string& relative) { EXPECT_TRUE(JobEnds(Ask("POST", "/v1/prefetch", "{\"paths\": [\"" + Path(relative) + "\"]}"))); }
 
-  const std::string unknown_ = "Not known: nothing has brought it since the daemon started, and it is not on the SSD tier.";
+  const std::string unknown_ = "Not known: nothing has brought it since the daemon started or it was last invalidated, and it is not on the SSD tier.";
   const std::string not_in_ram_ = "In RAM: no; no read and no prefetch has brought it since it was last there.";
   const std::string no_ssd_ = "On SSD: no; there is no SSD tier.";
 };

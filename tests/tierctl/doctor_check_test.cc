@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "fake_control.h"
@@ -55,6 +56,24 @@ TEST(DoctorCheck, SourceIsNamedAndProbed) {
   const auto missing = Source(directory.directory() + "/none");
   ASSERT_EQ(missing.size(), 1u);
   EXPECT_EQ(missing[0].verdict, Verdict::kFail);
+}
+
+// As large image sets lie: links, and nothing but directories at the top.
+TEST(DoctorCheck, SourceIsProbedThroughALinkAndBelowManyDirectories) {
+  const FakeControl directory;
+  const std::string wide = directory.directory() + "/wide", link = directory.directory() + "/link", empty = directory.directory() + "/empty";
+  for (int i = 0; i < 5000; ++i) std::filesystem::create_directories(wide + "/n" + std::to_string(i));
+  for (int i = 0; i < 5000; i += 100) std::ofstream(wide + "/n" + std::to_string(i) + "/image") << "x";
+  std::filesystem::create_symlink(wide, link);
+  std::filesystem::create_directory(empty);
+  for (const std::string& path : {wide, link}) {
+    const auto checks = Source(path);
+    ASSERT_EQ(checks.size(), 2u) << path;
+    EXPECT_EQ(checks[1].detail.find("not examined"), std::string::npos) << path << ": " << checks[1].detail;
+  }
+  const auto none = Source(empty);
+  ASSERT_EQ(none.size(), 2u);
+  EXPECT_EQ(none[1].verdict, Verdict::kWarn) << none[1].detail;
 }
 
 TEST(DoctorCheck, WhatHangsIsLeftBehind) {

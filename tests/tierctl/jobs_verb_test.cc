@@ -36,6 +36,15 @@ TEST(PrefetchVerb, WaitEndsWithVerifiedCoverage) {
   EXPECT_EQ(ran.err, "");  // no progress without a terminal
 }
 
+TEST(PrefetchVerb, WhoInterruptsTheWaitIsToldWhatGoesOn) {
+  FakeControl fake;
+  fake.Reply("POST /v1/prefetch", {{"job", 7}}, 202);
+  fake.Reply("GET /v1/jobs/7", JobJson(7, "prefetch", "running"));
+  const Ran ran = RunProgram({"/usr/bin/timeout", "--signal=INT", "1", TIERCTL_BINARY, "--socket", fake.socket(), "prefetch", "--wait", "/d"}, {}, "");
+  EXPECT_EQ(ran.exit_code, 124);
+  EXPECT_EQ(ran.err, "\ntierctl: job 7 goes on; tierctl cancel 7 ends it\n");
+}
+
 TEST(PrefetchVerb, ShortCoverageIsExitTwo) {
   const struct {
     json more;
@@ -43,7 +52,7 @@ TEST(PrefetchVerb, ShortCoverageIsExitTwo) {
     std::string message;
   } rows[] = {
       {{{"files_failed", 1}, {"files_verified", 9}, {"error", "/d/x: Permission denied"}}, "partial",
-       "tierctl: short: 1 file could not be read; 1 file not wholly in a tier at the end; a job did not run to its end. First: /d/x: Permission denied\n"},
+       "tierctl: short: 1 file could not be read; 1 file not wholly in a tier at the end. First: /d/x: Permission denied\n"},
       {{{"files_no_room", 4}, {"files_verified", 6}}, "done", "tierctl: short: 4 files found no room (tierctl status shows the tiers); 4 files not wholly in a tier at the end.\n"},
       {{{"files_verified", 9}}, "done", "tierctl: short: 1 file not wholly in a tier at the end.\n"},
       {json::object(), "cancelled", "tierctl: short: a job did not run to its end.\n"},

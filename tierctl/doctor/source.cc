@@ -18,7 +18,8 @@ namespace tierctl::doctor {
 namespace {
 
 constexpr std::size_t kSampleFiles = 16;
-constexpr std::size_t kEntriesLookedAt = 4096;
+constexpr std::size_t kEntriesPerDirectory = 1024;
+constexpr std::chrono::seconds kLooksFor{2};  // a source may take a second for a few names
 constexpr int kDepth = 3;
 
 struct Sample {
@@ -26,28 +27,45 @@ struct Sample {
   struct stat first {};
 };
 
-// Some regular files near the top of the tree.
-void Collect(int parent, const std::string& path, int depth, std::size_t* budget, std::vector<Sample>* samples) {
-  const int fd = ::openat(parent, path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0) return;
-  const std::unique_ptr<DIR, int (*)(DIR*)> handle(::fdopendir(fd), ::closedir);
-  if (handle == nullptr) {
-    ::close(fd);
-    return;
+// Some regular files near the top of the tree: as many as are found in time.
+class Search {
+ public:
+  std::vector<Sample> Below(const std::string& path) {
+    Collect(path, kDepth);
+    return std::move(samples_);
   }
+
+ private:
+  bool over() const { return samples_.size() >= kSampleFiles || std::chrono::steady_clock::now() >= until_; }
+  void Collect(const std::string& path, int depth);
+
+  const std::chrono::steady_clock::time_point until_ = std::chrono::steady_clock::now() + kLooksFor;
+  std::vector<Sample> samples_;
+};
+
+void Search::Collect(const std::string& path, int depth) {
+  const int links = depth == kDepth ? 0 : O_NOFOLLOW;  // the path itself may be a link to the data
+  tierd::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | links));
+  if (!fd.valid()) return;
+  const int at = fd.get();
+  const std::unique_ptr<DIR, int (*)(DIR*)> handle(::fdopendir(at), ::closedir);
+  if (handle == nullptr) return;
+  (void)fd.Release();
   std::vector<std::string> directories;
-  while (const dirent* entry = ::readdir(handle.get())) {
-    if ((*budget)-- == 0 || samples->size() >= kSampleFiles) return;
+  const dirent* entry = nullptr;
+  for (std::size_t i = 0; i < kEntriesPerDirectory && !over() && (entry = ::readdir(handle.get())) != nullptr; ++i) {
     const std::string name = entry->d_name;
+    if (name == "." || name == "..") continue;
     Sample sample;
-    if (name == "." || name == ".." || ::fstatat(fd, name.c_str(), &sample.first, AT_SYMLINK_NOFOLLOW) != 0) continue;
+    if (entry->d_type == DT_DIR) sample.first.st_mode = S_IFDIR;
+    else if ((entry->d_type != DT_REG && entry->d_type != DT_UNKNOWN) || ::fstatat(at, name.c_str(), &sample.first, AT_SYMLINK_NOFOLLOW) != 0) continue;
     if (S_ISDIR(sample.first.st_mode)) directories.push_back(name);
     if (!S_ISREG(sample.first.st_mode)) continue;
     sample.path = path + "/" + name;
-    samples->push_back(std::move(sample));
+    samples_.push_back(std::move(sample));
   }
   for (const std::string& name : directories) {
-    if (depth > 1 && *budget > 0 && samples->size() < kSampleFiles) Collect(AT_FDCWD, path + "/" + name, depth - 1, budget, samples);
+    if (depth > 1 && !over()) Collect(path + "/" + name, depth - 1);
   }
 }
 
@@ -55,11 +73,11 @@ bool SameStamp(const timespec& a, const timespec& b) { return a.tv_sec == b.tv_s
 
 Check Stability(const std::string& path) {
   Check check{"source.versions", Verdict::kOk, "", ""};
-  std::vector<Sample> samples;
-  std::size_t budget = kEntriesLookedAt;
-  Collect(AT_FDCWD, path, kDepth, &budget, &samples);
+  const std::vector<Sample> samples = Search().Below(path);
   if (samples.empty()) {
-    check.detail = "no regular file near the top of the tree: not examined";
+    check.verdict = Verdict::kWarn;
+    check.detail = "not examined: no regular file was found near the top of the tree";
+    check.remedy = "tierctl doctor --source of a directory with files";
     return check;
   }
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -94,20 +112,25 @@ Check Stability(const std::string& path) {
 }  // namespace
 
 std::vector<Check> Source(const std::string& path) {
-  const auto examine = [&path]() -> std::vector<Check> {
+  const auto type = [&path]() -> std::vector<Check> {
     Check kind{"source.type", Verdict::kOk, "", ""};
     const tierd::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd.valid()) {
       kind.verdict = Verdict::kFail;
       kind.detail = path + ": " + std::strerror(errno);
-      kind.remedy = "mount it, or correct the path";
+      kind.remedy = errno == EACCES ? "tierd has to read it as the user it runs as: chmod, or another user" : "mount it, or correct the path";
       return {kind};
     }
     const tierd::Result<tierd::source::FsKind> fs = tierd::source::FsKindOf(fd.get());
     kind.detail = path + ": " + (fs.ok() ? fs->name + (fs->is_network ? ", a network file system" : ", a local file system: a cache gains little") : fs.status().message());
-    return {kind, Stability(path)};
+    return {kind};
   };
-  return Isolated(examine, 5000, {"source.type", Verdict::kFail, path + ": does not answer within 5 s", "is the file system server alive? (mount, dmesg)"});
+  const auto hung = [&path](const char* check) { return Check{check, Verdict::kFail, path + ": does not answer within 5 s", "is the file system server alive? (mount, dmesg)"}; };
+  std::vector<Check> checks = Isolated(type, 5000, hung("source.type"));
+  if (checks.front().verdict != Verdict::kOk) return checks;
+  const auto versions = [&path]() -> std::vector<Check> { return {Stability(path)}; };
+  for (Check& check : Isolated(versions, 5000, hung("source.versions"))) checks.push_back(std::move(check));
+  return checks;
 }
 
 }  // namespace tierctl::doctor

@@ -188,7 +188,7 @@ std::vector<std::string> ControlApi::Why(const Look& look, engine::FileId file) 
   if (look.by_link) why.push_back("A link to " + Absolute(unit, look.relative) + ".");
   const std::uint16_t flags = file == engine::kNoFile ? std::uint16_t{0} : engine_.catalogue().file(file).flags;
   if (file == engine::kNoFile) {
-    why.push_back("Not known: nothing has brought it since the daemon started, and it is not on the SSD tier.");
+    why.push_back("Not known: nothing has brought it since the daemon started or it was last invalidated, and it is not on the SSD tier.");
     if (look.said.empty()) why.push_back(look.asked ? "The source gives it: a read or a prefetch makes it known." : "A read or a prefetch makes it known, if its source gives it.");
   } else if ((flags & engine::kFileSymlink) != 0) {
     why.push_back("A link: the bytes are cached under the name of what it leads to.");
