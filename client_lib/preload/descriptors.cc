@@ -10,6 +10,7 @@
 #include "client_lib/preload/own_words.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/zero_table.h"
 #include "client_lib/src/clock.h"
 #include "client_lib/src/views.h"
 
@@ -25,7 +26,7 @@ namespace {
 
 constexpr std::uint32_t kCleaning = 0x80000000u;  // in refs: its leases are being given back
 
-alignas(4096) Description pool[kDescriptions];
+alignas(4096) constinit ZeroTable<Description, kDescriptions> pool;
 constinit std::atomic<std::uint32_t> open_count{0};
 constinit std::atomic<int> placeholder{-1};
 constinit int base = 0;      // of our numbers
@@ -119,7 +120,7 @@ void Using::Leave(Description& d) {
 }
 
 std::uint32_t EntryOf(const Description& d) {
-  return static_cast<std::uint32_t>(&d - pool + 1) | (d.generation.load(std::memory_order_relaxed) << 10);
+  return static_cast<std::uint32_t>(&d - pool.begin() + 1) | (d.generation.load(std::memory_order_relaxed) << 10);
 }
 
 // ---- making one ------------------------------------------------------------------------------------------------------------
@@ -161,6 +162,7 @@ Description* NewDescription(int* fd) {
     std::uint32_t none = 0;
     if (d.refs.load(std::memory_order_relaxed) != 0 || !ExchangeOwn(d.refs, none, std::uint32_t{1})) continue;
     d.generation.store((d.generation.load(std::memory_order_relaxed) + 1) & 0x3fffff, std::memory_order_relaxed);
+    d.piece = {};
     d.source.store(-1, std::memory_order_relaxed);
     d.noted.store(0, std::memory_order_relaxed);
     d.advised.store(false, std::memory_order_relaxed);

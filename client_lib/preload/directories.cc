@@ -11,6 +11,7 @@
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/room.h"
 #include "client_lib/preload/slow_path.h"
+#include "client_lib/preload/zero_table.h"
 #include "client_lib/src/clock.h"
 #include "client_lib/src/thread_state.h"
 #include "client_lib/src/views.h"
@@ -36,7 +37,7 @@ struct CachedDirectory {
 namespace {
 
 constexpr std::size_t kDirectories = 32;
-CachedDirectory pool[kDirectories];
+constinit ZeroTable<CachedDirectory, kDirectories> pool;
 constexpr std::size_t kLongestName = 255;
 
 // Whether the bytes are a listing from the first to the last entry.
@@ -111,9 +112,7 @@ CachedDirectory* OpenDirectory(const char* path, int fd) {
 }
 
 CachedDirectory* OurDirectory(DIR* directory) {
-  const auto address = reinterpret_cast<std::uintptr_t>(directory);
-  const auto first = reinterpret_cast<std::uintptr_t>(pool);
-  return address >= first && address < first + sizeof pool ? reinterpret_cast<CachedDirectory*>(directory) : nullptr;
+  return pool.Holds(directory) ? reinterpret_cast<CachedDirectory*>(directory) : nullptr;
 }
 
 DIR* AsDir(CachedDirectory* directory) { return reinterpret_cast<DIR*>(directory); }

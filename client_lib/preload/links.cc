@@ -37,7 +37,7 @@ struct Link {
   char from[kLongest];  // what is below this ...
   char to[kLongest];    // ... is below that, which is below a source
 };
-Link links[kLinks];
+constinit Link links[kLinks] = {};
 constinit std::atomic<std::uint32_t> file_links{0};
 
 // Of a name's ends and its middle: two names with one hash only cost the cache.

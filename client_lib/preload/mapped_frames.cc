@@ -1,5 +1,6 @@
 #include "client_lib/preload/mapped_frames.h"
 
+#include "client_lib/preload/zero_table.h"
 #include "client_lib/src/views.h"
 
 namespace tierd::preload {
@@ -14,7 +15,7 @@ namespace {
 
 constexpr std::size_t kMappings = 256;
 
-MappedFrames table[kMappings];
+constinit ZeroTable<MappedFrames, kMappings> table;
 constinit std::atomic<std::uint32_t> used_count{0};
 
 void GiveLeasesBack(MappedFrames& frames) {

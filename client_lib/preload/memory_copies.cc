@@ -15,6 +15,7 @@
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/room.h"
 #include "client_lib/preload/spin_lock.h"
+#include "client_lib/preload/zero_table.h"
 
 namespace tierd::preload {
 
@@ -34,13 +35,13 @@ struct Copy {
   int flags;
   char path[PATH_MAX];
 };
-Copy copies[kCopies];
+constinit ZeroTable<Copy, kCopies> copies;
 // For those who inherit them.
 struct Mailbox {
   std::atomic<int> number{-1};
 };
 constinit Mailbox mailboxes[kCopies];
-std::atomic<int>& MailboxOf(const Copy& copy) { return mailboxes[&copy - copies].number; }
+std::atomic<int>& MailboxOf(const Copy& copy) { return mailboxes[&copy - copies.begin()].number; }
 constinit std::atomic<std::uint32_t> next{0};
 constinit std::atomic<std::uint8_t> copy_of[raw::kWatched] = {};  // by number: which copy, + 1
 // Guards the numbers, and what a mailbox is while it is used.
@@ -96,7 +97,7 @@ void Unname(int fd) {
 }
 void Name(int fd, const Copy& copy) {
   if (static_cast<unsigned>(fd) >= raw::kWatched) return;
-  const auto which = static_cast<std::uint8_t>(&copy - copies + 1);
+  const auto which = static_cast<std::uint8_t>(&copy - copies.begin() + 1);
   if (copy_of[fd].load(std::memory_order_relaxed) == which) return;
   Unname(fd);
   raw::Note(fd);
@@ -112,7 +113,7 @@ Copy* FreeCopy(CopyUse use) {
   if (use == CopyUse::kShared) return nullptr;
   Copy& copy = copies[next.fetch_add(1, std::memory_order_relaxed) % kCopies];
   for (int fd = 0; fd < static_cast<int>(raw::kWatched); ++fd) {
-    if (copy_of[fd].load(std::memory_order_relaxed) == &copy - copies + 1) Unname(fd);
+    if (copy_of[fd].load(std::memory_order_relaxed) == &copy - copies.begin() + 1) Unname(fd);
   }
   return &copy;
 }
@@ -131,7 +132,7 @@ void Replace(int number, int original) { raw::Dup3(original, number, (raw::Call(
 // All numbers of the copy, and `fd`, become `original`, which the caller keeps. Under the lock.
 void BecomeFile(Copy& copy, int fd, int original) {
   for (int number = 0; number < static_cast<int>(raw::kWatched); ++number) {
-    if (copy_of[number].load(std::memory_order_relaxed) != &copy - copies + 1) continue;
+    if (copy_of[number].load(std::memory_order_relaxed) != &copy - copies.begin() + 1) continue;
     if (number != original && CopyBehind(number) == &copy) Replace(number, original);
     Unname(number);
   }
@@ -230,7 +231,7 @@ void memory_copies_detail::ReopenFile(std::uint64_t inode, int at) {
   for (const Copy& copy : copies) {
     if (copy.numbers.load(std::memory_order_relaxed) == 0 || copy.facts.ino != inode) continue;
     int fd = 0;
-    while (fd < static_cast<int>(raw::kWatched) && copy_of[fd].load(std::memory_order_relaxed) != &copy - copies + 1) ++fd;
+    while (fd < static_cast<int>(raw::kWatched) && copy_of[fd].load(std::memory_order_relaxed) != &copy - copies.begin() + 1) ++fd;
     if (fd < static_cast<int>(raw::kWatched)) (void)Reopen(fd, at);
   }
 }

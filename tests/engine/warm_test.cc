@@ -30,6 +30,65 @@ class WarmTest : public EngineTest {
   std::uint64_t opens() const { return source_io_.count(io::Step::kOpen); }
 };
 
+// What a job reads, a read each millisecond but for pauses; the directories that are to be walked for it.
+class WarmupTriggerTest : public testing::Test {
+ protected:
+  void Read(const std::string& directory, int files) {
+    for (int i = 0; i < files; ++i) {
+      now_ns_ += 1'000'000;
+      const auto walk = trigger_.OnFirstRead((directory.empty() ? "" : directory + "/") + std::to_string(next_++), now_ns_);
+      if (walk) walks_.push_back(*walk);
+    }
+  }
+  using Walks = std::vector<std::string>;
+  WarmupTrigger trigger_;
+  Walks walks_;
+  std::int64_t now_ns_ = 0;
+  int next_ = 0;
+};
+
+TEST_F(WarmupTriggerTest, ATableOfLabelsBesideTheDataWidensNothing) {
+  Read("", 1);
+  Read("img/train/a", 15);
+  Read("img/train/b", 15);
+  EXPECT_EQ(walks_, Walks{});
+  Read("img/train/c", 1);
+  EXPECT_EQ(walks_, Walks{"img/train"});
+  Read("img/train/d", 1000);
+  Read("", 10);
+  EXPECT_EQ(walks_, Walks{"img/train"});
+  EXPECT_EQ(trigger_.common_directory(), "img/train");
+}
+
+TEST_F(WarmupTriggerTest, AnotherSetIsWalkedBesideTheFirst) {
+  Read("img/train", 100);
+  Read("img/val", 31);
+  EXPECT_EQ(walks_, Walks{"img/train"});
+  Read("img/val", 100);
+  EXPECT_EQ(walks_, (Walks{"img/train", "img/val"}));
+  EXPECT_EQ(trigger_.common_directory(), "img");
+}
+
+TEST_F(WarmupTriggerTest, ClassesOneAfterTheOtherAreOneSet) {
+  for (const char* large : {"a", "b", "c", "d"}) Read(large, 400);
+  EXPECT_EQ(walks_, (Walks{"a", "b", ""})) << "with the third it is all";
+  trigger_.Reset();
+  walks_.clear();
+  for (char name = 'a'; name <= 'z'; ++name) Read(std::string("train/") + name, 5);  // and small ones
+  EXPECT_EQ(walks_, Walks{"train"});
+}
+
+// Each save in a folder of its own, and a look at something else in between.
+TEST_F(WarmupTriggerTest, ALongJobsCheckpointsAreNoEpoch) {
+  Read("data/train", 5000);
+  for (int save = 0; save < 200; ++save) {
+    now_ns_ += 600'000'000'000;
+    Read("runs/" + std::to_string(save), 3);
+    Read("", 1);
+  }
+  for (const std::string& walk : walks_) EXPECT_NE(walk, "");
+}
+
 TEST_F(WarmTest, ADatasetThatFitsIsBroughtUpWhole) {
   const auto names = MakeFiles(2000, kBytes);
   StartEngine();

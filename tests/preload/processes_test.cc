@@ -2,7 +2,10 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -58,6 +61,23 @@ TEST_F(PreloadProcessesTest, SeeAtOnceWhatTheirCommandsHaveWritten) {
   daemon_.Prefetch(source_);
   const JobResult served = Run("command");
   EXPECT_EQ(served.Of("conversions", "changed"), 1u) << served.report.dump();
+}
+
+// Loops of a shell start one for each file: what every one of them pays is counted.
+TEST_F(PreloadProcessesTest, StartWithoutTouchingTheTables) {
+  const auto faults = [](const char* preload) {
+    std::string variable = std::string("LD_PRELOAD=") + preload, program = "/bin/true";
+    char* arguments[] = {program.data(), nullptr};
+    char* environment[] = {variable.data(), nullptr};
+    pid_t child = 0;
+    int status = -1;
+    rusage used{};
+    EXPECT_EQ(::posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environment), 0);
+    EXPECT_EQ(::wait4(child, &status, 0, &used), child);
+    EXPECT_EQ(status, 0);
+    return used.ru_minflt;
+  };
+  EXPECT_LT(faults(TIERD_PRELOAD_LIBRARY), faults("") + 250);
 }
 
 TEST_F(PreloadProcessesTest, SeeWhatTheyAreToldHasChanged) {

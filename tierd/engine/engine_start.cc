@@ -119,8 +119,10 @@ Status Engine::Start(ReplySink& replies) {
     unit.watch->Begin(TiersForWatch().resident_bytes);
     // A plan says what comes first; a walk does not.
     if (unit.options.ahead && !foresights_[unit.index]->empty()) return;
-    if (!unit.options.warm || !unit.warmup.OnFirstRead(catalogue_->PathOf(file))) return;
-    jobs_->WarmUp(unit, unit.warmup.common_directory());
+    if (!unit.options.warm) return;
+    const std::optional<std::string> directory = unit.warmup.OnFirstRead(catalogue_->PathOf(file), clock_.MonotonicNs());
+    if (!directory) return;
+    jobs_->WarmUp(unit, *directory);
     ScheduleTurn();
   };
   for (const auto& unit : sources_) {

@@ -47,12 +47,12 @@ std::uint64_t Jobs::Prefetch(std::vector<Item> items, PrefetchOptions options) {
 }
 
 void Jobs::WarmUp(SourceUnit& unit, const std::string& directory) {
-  for (auto& [id, job] : jobs_) {
-    if (job->warm_unit == &unit && !job->over()) {
-      Cancel(id);
-      break;
-    }
+  // What this one goes through as well.
+  std::vector<std::uint64_t> covered;
+  for (const auto& [id, job] : jobs_) {
+    if (job->warm_unit == &unit && !job->over() && (directory.empty() || (job->items.front().path + "/").starts_with(directory + "/"))) covered.push_back(id);
   }
+  for (const std::uint64_t id : covered) Cancel(id);
   const JobPtr job = NewJob(JobKind::kWarmup, {{&unit, directory}});
   job->options.evict = false;
   job->warm_unit = &unit;
@@ -168,9 +168,10 @@ std::size_t Jobs::names_waiting() const {
 
 // A dataset that does not fit is not warmed: its readers promote it by themselves, in their order.
 bool Jobs::OutgrowsTiers(const Job& job) const {
-  if (job.files_seen < 64) return false;
+  const std::uint64_t room = placement_.ram_capacity() + placement_.ssd_capacity();
+  if (job.files_seen == 0 || (job.files_seen < 64 && job.bytes_seen < room / 8)) return false;  // a few say little of all, unless they are large
   const std::uint64_t estimate = job.bytes_seen / job.files_seen * job.status.files_total;
-  return estimate > placement_.ram_capacity() + placement_.ssd_capacity();
+  return estimate > room;
 }
 
 void Jobs::PumpJob(const JobPtr& job) {

@@ -82,6 +82,11 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
   const std::uint64_t bytes = catalogue_.object(object).bytes;
   const bool listing = (catalogue_.object(object).flags & kObjectListing) != 0;
   std::uint64_t free = FreeForResidents();
+  // Without an SSD tier nothing is kept for what passes through: what has is free for who stays.
+  if (ssd_ == nullptr && free < bytes && ram_.limbo_frames() != 0) {
+    ram_.ReclaimLimbo(4096);
+    free = FreeForResidents();
+  }
   if (options.may_evict && free < bytes) free += OthersMayYield(unit);
   const bool admitted = listing || unit.policy.Admit(kRam, Raw(object), free, options.may_transit ? TIERD_FOR_READER : TIERD_AHEAD);
   if (admitted) {
