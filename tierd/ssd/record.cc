@@ -26,8 +26,31 @@ std::uint32_t IdentitySeed(const RecordSalt& salt, const RecordIdentity& identit
 
 RecordGeometry GeometryFor(std::uint32_t alignment) { return {alignment, std::max<std::uint32_t>(16384, 16 * alignment)}; }
 
+namespace {
+
+// The table of parts: this, then a running checksum for each.
+struct PartsHead {
+  std::uint32_t magic;
+  std::uint32_t part_bytes;
+};
+constexpr std::uint32_t kPartsMagic = 0x54524150u;  // "PART"
+
+std::size_t PartsAt(std::size_t path_bytes) { return (sizeof(RecordHeader) + path_bytes + 7) & ~std::size_t{7}; }
+
+}  // namespace
+
+PayloadRange WidenToParts(std::uint32_t payload_bytes, PayloadRange range) {
+  const std::uint32_t part = PartBytes(payload_bytes);
+  if (part == 0 || range.bytes == 0 || std::uint64_t{range.begin} + range.bytes > payload_bytes) return {};
+  const std::uint32_t begin = range.begin / part * part;
+  const std::uint32_t end = std::min(payload_bytes, (range.end() + part - 1) / part * part);
+  return {begin, end - begin};
+}
+
 std::uint32_t HeaderBytes(const RecordGeometry& geometry, std::uint32_t payload_bytes, std::size_t path_bytes) {
-  return AlignUp(static_cast<std::uint32_t>(sizeof(RecordHeader) + path_bytes), geometry.AlignmentOf(payload_bytes));
+  std::size_t bytes = sizeof(RecordHeader) + path_bytes;
+  if (const std::uint32_t count = PartCount(payload_bytes, PartBytes(payload_bytes)); count != 0) bytes = PartsAt(path_bytes) + sizeof(PartsHead) + count * sizeof(std::uint32_t);
+  return AlignUp(static_cast<std::uint32_t>(bytes), geometry.AlignmentOf(payload_bytes));
 }
 
 std::uint32_t RecordBytes(const RecordGeometry& geometry, std::uint32_t payload_bytes, std::size_t path_bytes) {
@@ -61,6 +84,14 @@ void EncodeHeader(const RecordSalt& salt, const RecordGeometry& geometry, const 
   std::memcpy(out + sizeof(header), content.path.data(), content.path.size());
   const std::size_t used = sizeof(header) + content.path.size();
   std::memset(out + used, 0, header.header_bytes - used);
+  const std::uint32_t part_bytes = PartBytes(content.payload_bytes);
+  TIERD_CHECK(content.part_sums.size() == PartCount(content.payload_bytes, part_bytes));
+  if (part_bytes != 0) {
+    const PartsHead head{kPartsMagic, part_bytes};
+    std::byte* const to = out + PartsAt(content.path.size());
+    std::memcpy(to, &head, sizeof(head));
+    std::memcpy(to + sizeof(head), content.part_sums.data(), content.part_sums.size_bytes());
+  }
   const std::uint32_t crc = Crc32c(out, header.header_bytes, IdentitySeed(salt, content.identity));
   std::memcpy(out + offsetof(RecordHeader, header_crc), &crc, sizeof(crc));
 }
@@ -92,6 +123,38 @@ HeaderCheck DecodeHeader(const RecordSalt& salt, std::span<const std::byte> byte
   out->path = {reinterpret_cast<const char*>(bytes.data()) + sizeof(RecordHeader), h.path_bytes};
   if (h.region != expected.region || h.region_epoch != expected.region_epoch || h.offset != expected.offset) return HeaderCheck::kForeign;
   return HeaderCheck::kOk;
+}
+
+PartSums DecodeParts(const RecordHeader& header, std::span<const std::byte> bytes) {
+  const std::size_t at = PartsAt(header.path_bytes);
+  PartsHead head;
+  if (at + sizeof(head) > header.header_bytes || header.header_bytes > bytes.size()) return {};
+  std::memcpy(&head, bytes.data() + at, sizeof(head));
+  if (head.magic != kPartsMagic || head.part_bytes == 0 || head.part_bytes != PartBytes(header.stored_bytes)) return {};
+  const std::uint32_t count = PartCount(header.stored_bytes, head.part_bytes);
+  if (at + sizeof(head) + count * sizeof(std::uint32_t) > header.header_bytes) return {};
+  PartSums parts{head.part_bytes, std::vector<std::uint32_t>(count)};
+  std::memcpy(parts.sums.data(), bytes.data() + at + sizeof(head), count * sizeof(std::uint32_t));
+  return parts;
+}
+
+bool PartsHold(const RecordSalt& salt, const RecordIdentity& identity, const PartSums& parts, PayloadRange range, std::span<const std::byte> bytes) {
+  const std::size_t first = range.begin / parts.part_bytes;
+  const std::size_t last = (range.end() - 1) / parts.part_bytes;
+  const std::uint32_t seed = first == 0 ? IdentitySeed(salt, identity) : parts.sums[first - 1];
+  return Crc32cCold(bytes.data(), range.bytes, seed) == parts.sums[last];
+}
+
+std::size_t PayloadSums(const RecordSalt& salt, const RecordIdentity& identity, std::span<const std::byte> payload, std::span<std::uint32_t, kMostSums> sums) {
+  const std::uint32_t part = PartBytes(static_cast<std::uint32_t>(payload.size()));
+  if (part == 0) return 0;
+  std::size_t count = 0;
+  std::uint32_t sum = IdentitySeed(salt, identity);
+  for (std::size_t at = 0; at < payload.size(); at += part) {
+    sum = Crc32c(payload.data() + at, std::min<std::size_t>(part, payload.size() - at), sum);
+    sums[count++] = sum;
+  }
+  return count;
 }
 
 std::uint32_t PayloadCrc(const RecordSalt& salt, const RecordIdentity& identity, std::span<const std::byte> payload) {

@@ -4,12 +4,15 @@
 // Pure functions and plain values; thread-safe. Does no I/O. Integers on disk are little-endian, structs have no padding.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "client_lib/abi/layout.h"
 
@@ -67,11 +70,36 @@ constexpr std::uint32_t EncodePlace(std::uint32_t offset, std::uint32_t header_b
   return (offset / kGranule) | ((header_bytes / kGranule) << 24);
 }
 
-// The fixed part of a record header; the relative path follows, then zeros up to header_bytes, then the payload.
+// Long payloads can be read in parts: their header has a running checksum at the end of each part of so many bytes (the last one may be shorter), so that any
+// run of parts is checked by itself. 0: too short, read as a whole.
+constexpr std::uint32_t PartBytes(std::uint32_t payload_bytes) {
+  constexpr std::uint32_t kFrom = 1u << 20, kSmallest = 16384, kMostParts = 256;
+  return payload_bytes < kFrom ? 0 : std::max(kSmallest, std::bit_ceil((payload_bytes + kMostParts - 1) / kMostParts));
+}
+constexpr std::uint32_t PartCount(std::uint32_t payload_bytes, std::uint32_t part_bytes) {
+  return part_bytes == 0 ? 0 : (payload_bytes + part_bytes - 1) / part_bytes;
+}
+// A piece of a payload. 0 bytes: all of it.
+struct PayloadRange {
+  std::uint32_t begin = 0;
+  std::uint32_t bytes = 0;
+  std::uint32_t end() const { return begin + bytes; }
+  bool operator==(const PayloadRange&) const = default;
+  bool Covers(PayloadRange other) const { return begin <= other.begin && other.end() <= end(); }
+};
+// The parts that have to be read for it; 0 bytes where the payload is read as a whole, or `range` is not within it.
+PayloadRange WidenToParts(std::uint32_t payload_bytes, PayloadRange range);
+// What a header says of the parts: sums[i] covers the payload from its begin to the end of part i.
+struct PartSums {
+  std::uint32_t part_bytes = 0;
+  std::vector<std::uint32_t> sums;
+};
+
+// The fixed part of a record header; the relative path and the table of parts follow, then zeros up to header_bytes, then the payload.
 struct RecordHeader {
   std::uint64_t magic;
   std::uint32_t format;
-  std::uint32_t header_bytes;   // fixed part + path + padding; multiple of kGranule
+  std::uint32_t header_bytes;   // fixed part + path + table of parts + padding; multiple of kGranule
   std::array<std::uint8_t, 16> uuid;  // of the superblock
   std::uint64_t region_epoch;
   std::uint32_t region;
@@ -133,8 +161,9 @@ struct RecordContent {
   std::string_view path;
   std::uint32_t payload_bytes = 0;
   std::uint32_t payload_crc = 0;
+  std::span<const std::uint32_t> part_sums{};  // of PayloadSums
 };
-// Writes header, path and padding to `out` (HeaderBytes long).
+// Writes header, path, table of parts and padding to `out` (HeaderBytes long).
 void EncodeHeader(const RecordSalt& salt, const RecordGeometry& geometry, const RecordPlace& place, const RecordContent& content,
                   std::byte* out);
 
@@ -152,6 +181,14 @@ struct DecodedHeader {
 // Checks the header at `bytes` (may be longer than the header). `expected` names region, epoch and offset; previous_end is not compared.
 HeaderCheck DecodeHeader(const RecordSalt& salt, std::span<const std::byte> bytes, const RecordPlace& expected, DecodedHeader* out);
 
+// The table of parts of a header that DecodeHeader accepted; none: empty (short payloads, and records of before there were parts).
+PartSums DecodeParts(const RecordHeader& header, std::span<const std::byte> bytes);
+// Does a run of parts hold? `range` as WidenToParts gave it.
+bool PartsHold(const RecordSalt& salt, const RecordIdentity& identity, const PartSums& parts, PayloadRange range, std::span<const std::byte> bytes);
+
+// Running checksums of the parts of a payload; returns how many, 0 where it has no parts. The last one is PayloadCrc.
+inline constexpr std::size_t kMostSums = 256;
+std::size_t PayloadSums(const RecordSalt& salt, const RecordIdentity& identity, std::span<const std::byte> payload, std::span<std::uint32_t, kMostSums> sums);
 // Checksum of a payload under its identity.
 std::uint32_t PayloadCrc(const RecordSalt& salt, const RecordIdentity& identity, std::span<const std::byte> payload);
 // The same for bytes that a device has just written to memory.

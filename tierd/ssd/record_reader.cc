@@ -31,18 +31,23 @@ FrameNeeds RecordReader::NeedsOf(std::uint32_t payload_bytes) const {
   return {context_.format.alignment, AlignUp(payload_bytes, context_.format.alignment)};
 }
 
-Status RecordReader::Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, Told told, ReadClass read_class) {
+Status RecordReader::Read(const SsdLocation& location, const RecordIdentity& expected, PayloadRange range, std::span<std::byte> dest, Told told, ReadClass read_class) {
   Region* region = context_.regions.Readable(location);
   if (region == nullptr || !location.valid() || location.fill_sequence != expected.fill_sequence ||
       expected.dataset_generation != context_.GenerationOf(expected.dataset_id)) {
     ++context_.counters.read_miss;
     return Status(Code::kNotFound, "record is no longer in region " + std::to_string(location.region));
   }
-  if (dest.size() < location.stored_bytes) return Status(Code::kInvalid, "destination is shorter than the record");
+  if (dest.size() < (range.bytes != 0 ? range.bytes : location.stored_bytes)) return Status(Code::kInvalid, "destination is shorter than the record");
+  if (range.bytes != 0) {
+    if (WidenToParts(location.stored_bytes, range) != range) return Status(Code::kInvalid, "not a run of parts of the record");
+    if (!IsAlignedFor(dest, range.bytes)) return Status(Code::kInvalid, "destination of a part is not aligned as the device needs it");
+  }
   auto op = std::make_shared<Operation>();
   op->location = location;
   op->expected = expected;
   op->region_epoch = region->epoch;
+  op->range = range;
   op->dest = dest;
   op->told = std::move(told);
   if (const std::span<const std::byte> record = writer_.RecordInBuffer(location); !record.empty()) {
@@ -136,42 +141,56 @@ void RecordReader::ReadFromBuffer(OperationPtr op, std::span<const std::byte> re
   std::memcpy(&header, record.data(), sizeof(header));
   ReadResult result;
   if (header.identity == op->expected && header.offset == op->location.offset()) {
-    std::memcpy(op->dest.data(), record.data() + header.header_bytes, header.stored_bytes);
+    const std::uint32_t bytes = op->wanted_bytes();
+    std::memcpy(op->dest.data(), record.data() + header.header_bytes + op->range.begin, bytes);
     ZeroTail(*op);
-    context_.counters.read_bytes += header.stored_bytes;
-    result = {ReadOutcome::kOk, 0, header.stored_bytes};
+    context_.counters.read_bytes += bytes;
+    result = {ReadOutcome::kOk, 0, bytes};
   } else {
     ++context_.counters.read_miss;
   }
   context_.mailbox.Post([op, result] { op->told.done(result); });
 }
 
+RecordReader::Asked RecordReader::AskForRecord(Operation& op) {
+  const SsdLocation& at = op.location;
+  const FrameNeeds needs = NeedsOf(at.stored_bytes);
+  op.direct = context_.geometry.IsDirect(at.stored_bytes) && IsAlignedFor(op.dest, at.stored_bytes);
+  if (op.direct) {
+    op.side = TakeSide(at.header_bytes());
+    if (op.side.empty()) return {};
+    return {at.offset(), {{op.side.data(), at.header_bytes()}, {op.dest.data(), needs.padded_bytes}}, 2};
+  }
+  op.lead = at.offset() % context_.format.alignment;
+  const std::uint32_t bytes = AlignUp(op.lead + at.header_bytes() + at.stored_bytes, context_.format.alignment);
+  op.side = TakeSide(bytes);
+  if (op.side.empty()) return {};
+  return {at.offset() - op.lead, {{op.side.data(), bytes}}, 1};
+}
+
+// First the header, unless it is remembered.
+RecordReader::Asked RecordReader::AskForPart(Operation& op) {
+  const SsdLocation& at = op.location;
+  if (op.parts == nullptr) op.parts = parts_.Find(at);
+  if (op.parts != nullptr) {
+    op.direct = true;
+    const std::uint32_t bytes = AlignUp(op.range.bytes, context_.format.alignment);
+    return {at.offset() + at.header_bytes() + op.range.begin, {{op.dest.data(), bytes}}, 1};
+  }
+  op.side = TakeSide(at.header_bytes());
+  if (op.side.empty()) return {};
+  return {at.offset(), {{op.side.data(), at.header_bytes()}}, 1};
+}
+
 // False: no memory.
 bool RecordReader::Submit(const OperationPtr& op) {
-  const SsdLocation& at = op->location;
-  const RegionAddress address = context_.files.AddressOf(at.region);
-  const FrameNeeds needs = NeedsOf(at.stored_bytes);
-  const bool fits = op->dest.size() >= needs.padded_bytes && reinterpret_cast<std::uintptr_t>(op->dest.data()) % needs.alignment == 0;
-  op->direct = context_.geometry.IsDirect(at.stored_bytes) && fits;
-  std::uint32_t from = at.offset();
-  iovec parts[2];
-  unsigned count = 0;
-  if (op->direct) {
-    op->side = TakeSide(at.header_bytes());
-    parts[count++] = {op->side.data(), at.header_bytes()};
-    parts[count++] = {op->dest.data(), needs.padded_bytes};
-  } else {
-    op->lead = at.offset() % context_.format.alignment;
-    from -= op->lead;
-    const std::uint32_t bytes = AlignUp(op->lead + at.header_bytes() + at.stored_bytes, context_.format.alignment);
-    op->side = TakeSide(bytes);
-    parts[count++] = {op->side.data(), bytes};
-  }
-  if (op->side.empty()) return false;
+  const RegionAddress address = context_.files.AddressOf(op->location.region);
+  const Asked asked = op->is_part() ? AskForPart(*op) : AskForRecord(*op);
+  if (asked.count == 0) return false;
   std::size_t wanted = 0;
-  for (unsigned i = 0; i < count; ++i) wanted += parts[i].iov_len;
+  for (unsigned i = 0; i < asked.count; ++i) wanted += asked.memory[i].iov_len;
   op->sent_ns = context_.clock.PreciseNs();
-  context_.io.SubmitReadv(address.fd, {parts, count}, address.offset + from, [this, op, wanted](io::IoResult result) {
+  context_.io.SubmitReadv(address.fd, {asked.memory, asked.count}, address.offset + asked.from, [this, op, wanted](io::IoResult result) {
     Leave(*op);
     try {
       OnRead(op, wanted, result);
@@ -193,7 +212,8 @@ void RecordReader::OnRead(OperationPtr op, std::size_t wanted, io::IoResult resu
     return;
   }
   context_.health.OnReadSuccess(context_.clock.PreciseNs() - op->sent_ns);
-  if (op->location.stored_bytes <= context_.options.inline_checksum_bytes) {
+  if (op->is_part() && op->parts == nullptr) return OnHeader(std::move(op));
+  if (op->wanted_bytes() <= context_.options.inline_checksum_bytes) {
     const ReadOutcome outcome = Check(context_.format, *op);
     Complete(std::move(op), outcome);
     return;
@@ -204,9 +224,21 @@ void RecordReader::OnRead(OperationPtr op, std::size_t wanted, io::IoResult resu
   });
 }
 
-ReadOutcome RecordReader::Check(const ScanFormat& format, Operation& op) {
-  const std::span<const std::byte> record = std::span<const std::byte>(op.side.span()).subspan(op.lead);
+// The header of a record of which parts are wanted: they come next, ahead of what waits.
+void RecordReader::OnHeader(OperationPtr op) {
+  const std::span<const std::byte> record = op->side.span();
   DecodedHeader decoded;
+  const ReadOutcome outcome = CheckHeader(context_.format, *op, record, decoded);
+  if (outcome != ReadOutcome::kOk) return Complete(std::move(op), outcome);
+  auto parts = std::make_shared<const PartSums>(DecodeParts(decoded.header, record));
+  ReturnSide(std::exchange(op->side, {}));
+  if (parts->sums.empty()) return Complete(std::move(op), ReadOutcome::kNoParts);
+  parts_.Add(op->location, parts);
+  op->parts = std::move(parts);
+  waiting_[static_cast<std::size_t>(op->read_class)].push_front(std::move(op));
+}
+
+ReadOutcome RecordReader::CheckHeader(const ScanFormat& format, const Operation& op, std::span<const std::byte> record, DecodedHeader& decoded) {
   switch (DecodeHeader(format.salt, record, {op.location.region, op.location.offset(), op.region_epoch, 0}, &decoded)) {
     case HeaderCheck::kBad: return ReadOutcome::kCorrupt;
     case HeaderCheck::kForeign: return ReadOutcome::kMiss;
@@ -217,6 +249,15 @@ ReadOutcome RecordReader::Check(const ScanFormat& format, Operation& op) {
   if (!(h.identity == op.expected) || h.stored_bytes != op.location.stored_bytes || h.header_bytes != op.location.header_bytes()) {
     return ReadOutcome::kMiss;
   }
+  return ReadOutcome::kOk;
+}
+
+ReadOutcome RecordReader::Check(const ScanFormat& format, Operation& op) {
+  if (op.is_part()) return PartsHold(format.salt, op.expected, *op.parts, op.range, op.dest) ? ReadOutcome::kOk : ReadOutcome::kCorrupt;
+  const std::span<const std::byte> record = std::span<const std::byte>(op.side.span()).subspan(op.lead);
+  DecodedHeader decoded;
+  if (const ReadOutcome header = CheckHeader(format, op, record, decoded); header != ReadOutcome::kOk) return header;
+  const RecordHeader& h = decoded.header;
   const std::span<const std::byte> payload = op.direct ? std::span<const std::byte>(op.dest).first(h.stored_bytes) : record.subspan(h.header_bytes, h.stored_bytes);
   if (PayloadCrcCold(format.salt, h.identity, payload) != h.payload_crc) return ReadOutcome::kCorrupt;
   if (!op.direct) std::memcpy(op.dest.data(), payload.data(), payload.size());
@@ -230,7 +271,7 @@ void RecordReader::Complete(OperationPtr op, ReadOutcome outcome) {
   switch (outcome) {
     case ReadOutcome::kOk:
       ZeroTail(*op);
-      result.bytes = op->location.stored_bytes;
+      result.bytes = op->wanted_bytes();
       context_.counters.read_bytes += result.bytes;
       break;
     case ReadOutcome::kCorrupt:
@@ -238,7 +279,8 @@ void RecordReader::Complete(OperationPtr op, ReadOutcome outcome) {
       context_.health.OnCorrupt(context_.clock.MonotonicNs());
       break;
     case ReadOutcome::kMiss: ++context_.counters.read_miss; break;
-    case ReadOutcome::kIoError: break;
+    case ReadOutcome::kIoError:
+    case ReadOutcome::kNoParts: break;
   }
   Finish(std::move(op), result);
 }
@@ -253,8 +295,14 @@ void RecordReader::Finish(OperationPtr op, ReadResult result) {
 }
 
 void RecordReader::ZeroTail(Operation& op) const {
-  const std::size_t end = std::min<std::size_t>(op.dest.size(), NeedsOf(op.location.stored_bytes).padded_bytes);
-  if (end > op.location.stored_bytes) std::memset(op.dest.data() + op.location.stored_bytes, 0, end - op.location.stored_bytes);
+  const std::uint32_t bytes = op.wanted_bytes();
+  const std::size_t end = std::min<std::size_t>(op.dest.size(), NeedsOf(bytes).padded_bytes);
+  if (end > bytes) std::memset(op.dest.data() + bytes, 0, end - bytes);
+}
+
+bool RecordReader::IsAlignedFor(std::span<const std::byte> dest, std::uint32_t bytes) const {
+  const std::uint32_t alignment = context_.format.alignment;
+  return dest.size() >= AlignUp(bytes, alignment) && reinterpret_cast<std::uintptr_t>(dest.data()) % alignment == 0;
 }
 
 void RecordReader::Probe() {

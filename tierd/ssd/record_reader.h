@@ -1,6 +1,8 @@
 // Reads: one device read per record, header and payload together; identity, epoch, offset and both checksums are compared before a byte
 // is called good. Direct records go straight into the caller's frame, the header into a small buffer beside it.
 //
+// Of a long record parts can be read: its header first, which says what each part has to sum up to, then the parts alone. Headers are remembered.
+//
 // Part of the tier; loop thread only. Long payloads are checked on the checksum workers.
 #pragma once
 
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "tierd/io/aligned_buffer.h"
+#include "tierd/ssd/parts_cache.h"
 #include "tierd/ssd/region_writer.h"
 #include "tierd/ssd/tier_context.h"
 
@@ -27,7 +30,8 @@ class RecordReader {
   };
 
   FrameNeeds NeedsOf(std::uint32_t payload_bytes) const;
-  Status Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, Told told, ReadClass read_class);
+  // `range`: as WidenToParts gives it; 0 bytes: the whole payload.
+  Status Read(const SsdLocation& location, const RecordIdentity& expected, PayloadRange range, std::span<std::byte> dest, Told told, ReadClass read_class);
   void Hasten(const SsdLocation& location);
   // What there was no memory to ask the device for is tried again, and then given up; of what the device keeps too long is told. A few times a second.
   void Tick();
@@ -45,6 +49,8 @@ class RecordReader {
     SsdLocation location;
     RecordIdentity expected;
     std::uint64_t region_epoch = 0;
+    PayloadRange range;                // 0 bytes: all
+    PartsCache::Table parts;           // of the range's checksums; null until the header has been read
     std::span<std::byte> dest;
     Told told;
     std::int64_t sent_ns = 0;
@@ -55,6 +61,9 @@ class RecordReader {
     bool direct = false;
     bool in_flight = false;        // with the device
     bool ended = false;            // `done` has been called
+
+    bool is_part() const { return range.bytes != 0; }
+    std::uint32_t wanted_bytes() const { return is_part() ? range.bytes : location.stored_bytes; }
   };
   using OperationPtr = std::shared_ptr<Operation>;  // shared by the I/O callback or the checksum job, and nobody else
 
@@ -64,13 +73,25 @@ class RecordReader {
   // Hands to the device what may go there.
   void Pump();
   bool Submit(const OperationPtr& op);
+  // What Submit asks the device for: where it begins in the region, and the memory for it. 0 parts: there is none.
+  struct Asked {
+    std::uint32_t from = 0;
+    iovec memory[2];
+    unsigned count = 0;
+  };
+  Asked AskForRecord(Operation& op);
+  Asked AskForPart(Operation& op);
+  void OnHeader(OperationPtr op);
   void Leave(Operation& op);
   void TellHung();
   void OnRead(OperationPtr op, std::size_t wanted, io::IoResult result);
   static ReadOutcome Check(const ScanFormat& format, Operation& op);
+  static ReadOutcome CheckHeader(const ScanFormat& format, const Operation& op, std::span<const std::byte> record, DecodedHeader& decoded);
   void Complete(OperationPtr op, ReadOutcome outcome);
   void Finish(OperationPtr op, ReadResult result);
   void ZeroTail(Operation& op) const;
+  // The device can write so many bytes straight into it.
+  bool IsAlignedFor(std::span<const std::byte> dest, std::uint32_t bytes) const;
   io::AlignedBuffer TakeSide(std::size_t bytes);
   void ReturnSide(io::AlignedBuffer buffer);
 
@@ -79,6 +100,7 @@ class RecordReader {
   Worker& checksums_;
   const std::size_t side_bytes_;
   std::vector<io::AlignedBuffer> free_sides_;  // each side_bytes_
+  PartsCache parts_;
   std::size_t in_flight_ = 0;              // waiting, with the device, being checked
   std::deque<OperationPtr> waiting_[2];    // by class
   std::size_t at_device_[2] = {};          // by class

@@ -1,6 +1,7 @@
 #include "tierd/ssd/region_writer.h"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -133,8 +134,11 @@ Result<SsdLocation> RegionWriter::Place(Buffer& buffer, const RecordIdentity& id
   std::memcpy(to, payload.data(), bytes);
   std::memset(to + bytes, 0, end - (start + header_bytes + bytes));
   // From the copy, which is in the cache by now.
-  const std::uint32_t crc = PayloadCrc(context_.format.salt, identity, {to, bytes});
-  EncodeHeader(context_.format.salt, context_.geometry, {buffer.region, start, epoch, buffer.previous_end}, {identity, path, bytes, crc}, base + start);
+  std::array<std::uint32_t, kMostSums> sums;
+  const std::size_t parts = PayloadSums(context_.format.salt, identity, {to, bytes}, sums);
+  const std::uint32_t crc = parts != 0 ? sums[parts - 1] : PayloadCrc(context_.format.salt, identity, {to, bytes});
+  const RecordContent content{identity, path, bytes, crc, std::span(sums).first(parts)};
+  EncodeHeader(context_.format.salt, context_.geometry, {buffer.region, start, epoch, buffer.previous_end}, content, base + start);
   buffer.fill = buffer.previous_end = end;
   context_.regions.AddLive(location, end - start);
   TIERD_KILL_POINT("ssd.append.after_copy");

@@ -395,7 +395,12 @@ Result<SsdLocation> SsdTier::Append(const RecordIdentity& identity, std::string_
 FrameNeeds SsdTier::NeedsOf(std::uint32_t payload_bytes) const { return impl_->reader_.NeedsOf(payload_bytes); }
 Status SsdTier::Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done, ReadClass read_class,
                      std::function<void()> on_hung) {
-  return impl_->reader_.Read(location, expected, dest, {std::move(done), std::move(on_hung)}, read_class);
+  return impl_->reader_.Read(location, expected, {}, dest, {std::move(done), std::move(on_hung)}, read_class);
+}
+Status SsdTier::ReadParts(const SsdLocation& location, const RecordIdentity& expected, PayloadRange range, std::span<std::byte> dest, ReadDone done,
+                          std::function<void()> on_hung) {
+  if (range.bytes == 0) return Status(Code::kInvalid, "no part");
+  return impl_->reader_.Read(location, expected, range, dest, {std::move(done), std::move(on_hung)}, ReadClass::kForeground);
 }
 void SsdTier::Hasten(const SsdLocation& location) { impl_->reader_.Hasten(location); }
 void SsdTier::Forget(const SsdLocation& location) { impl_->Forget(location); }

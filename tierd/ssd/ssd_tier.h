@@ -129,6 +129,7 @@ enum class ReadOutcome : std::uint8_t {
   kMiss,     // the place holds another record by now (region reused, dataset invalidated): not a fault of the device
   kCorrupt,  // checksum or header do not hold: count, forget, read the source
   kIoError,  // the device said no; `error` has the errno
+  kNoParts,  // parts were asked for, and the record was written before there were any: read all of it
 };
 struct ReadResult {
   ReadOutcome outcome = ReadOutcome::kMiss;
@@ -226,6 +227,9 @@ class SsdTier {
   // `on_hung`: called once when the device has had it for hung_read_ns and gives no answer. `done` is still to come, and `dest` the tier's.
   Status Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done,
               ReadClass read_class = ReadClass::kForeground, std::function<void()> on_hung = nullptr);
+  // The same of some parts of a long payload (`range` from WidenToParts, not 0 bytes), for a reader that waits: one device read of just these, and one of the header where
+  // the record's is not remembered. `dest` has the alignment that NeedsOf() names, and room for the range rounded up to it.
+  Status ReadParts(const SsdLocation& location, const RecordIdentity& expected, PayloadRange range, std::span<std::byte> dest, ReadDone done, std::function<void()> on_hung = nullptr);
   // Somebody waits for that record now: a background read of it that the device does not have yet becomes a foreground one.
   void Hasten(const SsdLocation& location);
 
