@@ -1,7 +1,7 @@
 // Messages between a client and tierd on a SOCK_SEQPACKET Unix socket. One datagram = one MessageHeader + `count` entries.
 // Fixed layout, little-endian, versioned; PROTOCOL.md beside this file has the conversation and worked bytes.
 // Both sides check every length before they read a field; anything malformed ends the connection (the client goes on with the source).
-// Protocol changelog: 1 = first.
+// Protocol changelog: 1 = first; kFetchPart was added to it, for those who both know of it.
 #pragma once
 
 #include <cstddef>
@@ -63,6 +63,7 @@ struct Welcome {
   std::uint32_t page_kind;     // PageKind of the segments
 };
 inline constexpr std::uint16_t kWelcomeForeignClock = 1;
+inline constexpr std::uint16_t kWelcomeParts = 2;  // kFetchPart is understood
 static_assert(sizeof(Welcome) == 56);
 
 struct Refuse {
@@ -121,6 +122,7 @@ inline constexpr std::uint8_t kFetchForeground = 0;
 inline constexpr std::uint8_t kFetchHandle = 1;      // of an open handle: expect `expected_*`, else kChanged
 inline constexpr std::uint8_t kFetchSequential = 2;  // the reader walks through the file: read ahead
 inline constexpr std::uint8_t kFetchNoFollow = 4;    // kStat: of a symlink itself
+inline constexpr std::uint8_t kFetchPart = 16;       // kChunk: a FetchPart follows path and padding; only to a daemon that said kWelcomeParts
 inline constexpr std::uint8_t kFetchAlias = 8;       // `path` leads through symlinks to the file whose key is (expected_ino, expected_size): the client holds its lease
 
 // Variable: followed by path_bytes of the path relative to the source root, then padding to 8.
@@ -138,6 +140,13 @@ struct FetchEntry {
   std::uint64_t expected_size;
 };
 static_assert(sizeof(FetchEntry) == 56);
+
+// The bytes of the chunk that are needed now. The answer may be a frame with these and what lies about them (FetchReply::begin, length) or with all of the chunk.
+struct FetchPart {
+  std::uint32_t begin;  // in the chunk
+  std::uint32_t bytes;  // > 0
+};
+static_assert(sizeof(FetchPart) == 8);
 
 enum class FetchStatus : std::uint8_t {  // never renumber
   kFrame = 1,   // `location` is valid under the lease the client took before asking; metadata valid
@@ -168,7 +177,7 @@ struct FetchReply {
   std::uint32_t deadline;    // ticks, of the metadata
   std::uint32_t ordinal;     // slot of the chunk in index `generation`, for the access ring; 0xffffffff: none
   std::uint32_t generation;
-  std::uint32_t reserved1;
+  std::uint32_t begin;       // where in the chunk the frame's first byte lies; not 0 only where a part was asked for
 };
 static_assert(sizeof(FetchReply) == 104 && std::is_trivially_copyable_v<FetchReply>);
 

@@ -77,6 +77,14 @@ void DaemonMessages() {
   Save("daemon_messages", "get_index", Message(abi::MessageType::kGetIndex, abi::IdEntry{7, 2}));
   Save("daemon_messages", "get_segment", Message(abi::MessageType::kGetSegment, abi::IdEntry{8, 1}));
   Save("daemon_messages", "fetch", Fetch(abi::FetchOp::kChunk, 1, {"a", "b/c", "train/class_7/image_0042.png"}));
+  abi::FetchEntry part{};
+  part.entry_bytes = sizeof part + 8 + sizeof(abi::FetchPart);
+  part.op = static_cast<std::uint8_t>(abi::FetchOp::kChunk);
+  part.flags = abi::kFetchHandle | abi::kFetchPart;
+  part.path_bytes = 1;
+  server::MessageWriter parts(abi::MessageType::kFetch);
+  parts.Add(part, "a", abi::FetchPart{100'000, 4096});
+  Save("daemon_messages", "fetch_part", Text(parts.Finish()));
   Save("daemon_messages", "list_root", Fetch(abi::FetchOp::kList, 1, {""}));
   Save("daemon_messages", "fetch_odd_paths", Fetch(abi::FetchOp::kStat, 1, {"../x", "a//b", "/abs", "a/", std::string_view("a\0b", 3)}));
   Save("daemon_messages", "advise", Advise(abi::AdviseOp::kInvalidate, 1, {"b", "b/d"}));

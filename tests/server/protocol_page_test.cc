@@ -112,7 +112,9 @@ TEST(ProtocolPage, StructsOfFetch) {
   ROW(FetchReply, deadline);
   ROW(FetchReply, ordinal);
   ROW(FetchReply, generation);
-  ROW(FetchReply, reserved1);
+  ROW(FetchReply, begin);
+  ROW(FetchPart, begin);
+  ROW(FetchPart, bytes);
 }
 
 TEST(ProtocolPage, StructsOfAdvice) {
@@ -174,6 +176,23 @@ TEST(ProtocolPage, FetchAndItsReply) {
   ASSERT_TRUE(views.ok());
   EXPECT_EQ(views->at(0).path, path);
   EXPECT_TRUE(IsCanonicalRelative(path));
+
+  // Of a file of several chunks, a part; and a whole one behind it.
+  entry.flags = abi::kFetchHandle | abi::kFetchPart;
+  entry.entry_bytes += sizeof(abi::FetchPart);
+  MessageWriter parts(abi::MessageType::kFetch);
+  parts.Add(entry, path, abi::FetchPart{100'000, 4096});
+  entry.flags = abi::kFetchHandle;
+  entry.entry_bytes -= sizeof(abi::FetchPart);
+  parts.Add(entry, path);
+  const auto both = parts.Finish();
+  const auto read = ReadFetch(both, 2);
+  ASSERT_TRUE(read.ok()) << read.status().ToString();
+  EXPECT_EQ(read->at(0).path, path);
+  EXPECT_EQ(read->at(0).part.begin, 100'000u);
+  EXPECT_EQ(read->at(0).part.bytes, 4096u);
+  EXPECT_EQ(read->at(1).part.bytes, 0u);
+  for (std::size_t cut = 1; cut < both.size() - sizeof(abi::MessageHeader); ++cut) EXPECT_FALSE(ReadFetch(both.first(both.size() - cut), 2).ok()) << cut;
 
   abi::FetchReply reply{};
   reply.request_id = 7;

@@ -17,7 +17,15 @@ Result<T> ReadBody(std::span<const std::byte> datagram) {
   return body;
 }
 
-// Entries of variable length: struct, path, padding. Entry needs the fields entry_bytes and path_bytes.
+// What stands behind path and padding.
+std::size_t TailBytes(const abi::FetchEntry& entry) { return (entry.flags & abi::kFetchPart) != 0 ? sizeof(abi::FetchPart) : 0; }
+std::size_t TailBytes(const abi::AdviseEntry&) { return 0; }
+void ReadTail(const std::byte* tail, std::size_t bytes, FetchView& view) {
+  if (bytes != 0) std::memcpy(&view.part, tail, sizeof view.part);
+}
+void ReadTail(const std::byte*, std::size_t, AdviseView&) {}
+
+// Entries of variable length: struct, path, padding, tail. Entry needs the fields entry_bytes and path_bytes.
 template <typename View, typename Entry>
 Result<std::vector<View>> ReadEntries(std::span<const std::byte> datagram, std::uint32_t count) {
   std::vector<View> views;
@@ -29,8 +37,11 @@ Result<std::vector<View>> ReadEntries(std::span<const std::byte> datagram, std::
     std::memcpy(&view.entry, datagram.data() + at, sizeof(Entry));
     const std::size_t path_bytes = view.entry.path_bytes;
     if (path_bytes >= abi::kMaxPathBytes) return Malformed("path too long");
-    if (view.entry.entry_bytes != abi::PadTo8(sizeof(Entry) + path_bytes)) return Malformed("entry size");
+    const std::size_t tail_bytes = TailBytes(view.entry);
+    const std::size_t tail_at = abi::PadTo8(sizeof(Entry) + path_bytes);
+    if (view.entry.entry_bytes != tail_at + tail_bytes) return Malformed("entry size");
     if (datagram.size() - at < view.entry.entry_bytes) return Malformed("entry beyond the end");
+    ReadTail(datagram.data() + at + tail_at, tail_bytes, view);
     view.path = {reinterpret_cast<const char*>(datagram.data()) + at + sizeof(Entry), path_bytes};
     at += view.entry.entry_bytes;
     views.push_back(view);

@@ -16,6 +16,7 @@ namespace tierd::server {
 struct FetchView {
   abi::FetchEntry entry;
   std::string_view path;
+  abi::FetchPart part{};  // with kFetchPart
 };
 struct AdviseView {
   abi::AdviseEntry entry;

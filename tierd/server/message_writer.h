@@ -29,6 +29,13 @@ class MessageWriter {
     ++header_.count;
   }
 
+  // What stands behind path and padding.
+  template <typename Entry, typename Tail>
+  void Add(const Entry& entry, std::string_view path, const Tail& tail) {
+    Add(entry, path);
+    Append(&tail, sizeof tail);
+  }
+
   std::uint32_t count() const { return header_.count; }
   std::size_t bytes() const { return buffer_.size(); }
 

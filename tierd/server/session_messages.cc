@@ -76,6 +76,7 @@ bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std
   welcome.version = abi::kProtocolVersion;
   const std::int64_t difference = now - hello->monotonic_coarse_ns;
   session.foreign_clock = difference > kMaxClockDifference || difference < -kMaxClockDifference;
+  welcome.flags = abi::kWelcomeParts;
   if (session.foreign_clock) welcome.flags |= abi::kWelcomeForeignClock;
   welcome.session_id = session.id;
   std::memcpy(welcome.instance, engine_.instance().data(), sizeof welcome.instance);
@@ -131,7 +132,7 @@ bool SessionHub::OnFetch(Session& session, const abi::MessageHeader& header, std
       OnFetchReply(static_cast<engine::SessionId>(session.id), reply);
       continue;
     }
-    engine_.Fetch(*unit, {static_cast<engine::SessionId>(session.id), view.entry, std::string(view.path)});
+    engine_.Fetch(*unit, {static_cast<engine::SessionId>(session.id), view.entry, std::string(view.path), view.part});
   }
   return true;
 }
