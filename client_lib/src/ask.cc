@@ -8,7 +8,8 @@
 namespace tierd::client {
 namespace {
 
-std::size_t EntryBytes(const Question& question) { return abi::PadTo8(sizeof(abi::FetchEntry) + question.target->relative_bytes); }
+std::size_t PaddedBytes(const Question& question) { return abi::PadTo8(sizeof(abi::FetchEntry) + question.target->relative_bytes); }
+std::size_t EntryBytes(const Question& question) { return PaddedBytes(question) + (question.part.bytes != 0 ? sizeof question.part : 0); }
 
 void Encode(const Question& question, std::uint64_t request_id, std::byte* out) {
   const std::size_t bytes = EntryBytes(question);
@@ -32,14 +33,18 @@ void Encode(const Question& question, std::uint64_t request_id, std::byte* out) 
     entry.expected_ino = question.target->file_key.lo;
     entry.expected_size = question.target->file_key.hi;
   }
-  std::memset(out + bytes - 8, 0, 8);  // the padding
+  std::memset(out + PaddedBytes(question) - 8, 0, 8);  // the padding
+  if (question.part.bytes != 0) {
+    entry.flags |= abi::kFetchPart;
+    std::memcpy(out + PaddedBytes(question), &question.part, sizeof question.part);
+  }
   std::memcpy(out, &entry, sizeof entry);
   std::memcpy(out + sizeof entry, question.target->relative, question.target->relative_bytes);
 }
 
 // Sends questions in as few datagrams as they fit into.
 SendOutcome SendAll(Channel& channel, const Question* questions, const Waiter* waiters, std::size_t count, std::int64_t deadline_ns) {
-  alignas(8) std::byte small[sizeof(abi::MessageHeader) + sizeof(abi::FetchEntry) + PATH_MAX + 8];
+  alignas(8) std::byte small[sizeof(abi::MessageHeader) + sizeof(abi::FetchEntry) + PATH_MAX + 8 + sizeof(abi::FetchPart)];
   std::byte* large = count == 1 ? nullptr : static_cast<std::byte*>(std::malloc(abi::kMaxMessageBytes));
   std::byte* const buffer = large != nullptr ? large : small;
   const std::size_t capacity = large != nullptr ? abi::kMaxMessageBytes : sizeof small;

@@ -17,6 +17,7 @@ struct Question {
   std::uint8_t flags = 0;
   std::uint32_t chunk = 0;
   const FileFacts* expected = nullptr;  // with kFetchHandle
+  abi::FetchPart part{};                // what is needed of the chunk; 0 bytes: all
 };
 
 // Sends the questions and waits for all answers or the deadline. waiters[i].done tells which came; kNone when the conversation went well (single answers

@@ -54,6 +54,7 @@ abi::Fallback TakeFrame(const Call& call, Session& session, const abi::FetchRepl
   if (!session.serves()) return abi::Fallback::kNoDaemon;
   NarrowLease(*session.page, piece.lease, key, location.fill);
   piece.bytes = reply.length;
+  piece.begin = reply.begin;
   piece.ordinal = reply.ordinal;
   piece.generation = reply.generation;
   piece.segment = location.segment;
@@ -65,6 +66,13 @@ std::uint64_t ChunkLength(const FileFacts& facts, std::uint64_t chunk_bytes, std
   const std::uint64_t begin = std::uint64_t{chunk} * chunk_bytes;
   if (begin >= facts.size) return 0;
   return facts.size - begin < chunk_bytes ? facts.size - begin : chunk_bytes;
+}
+
+// Whether a frame of a chunk of `length` bytes is all of it, or has the part that was asked for.
+bool HasPart(const abi::FetchReply& reply, abi::FetchPart part, std::uint64_t length) {
+  if (part.bytes == 0) return reply.begin == 0 && reply.length == length;
+  const std::uint64_t end = reply.begin + reply.length;
+  return reply.length <= length && end <= length && reply.begin <= part.begin && std::uint64_t{part.begin} + part.bytes <= end;
 }
 
 abi::Fallback ReasonOf(const abi::FetchReply& reply) {
@@ -204,7 +212,7 @@ class Finder {
       return false;
     }
     const bool chunked = facts.kind == abi::SlotKind::kChunked;
-    if (!regular || meta || reply.length != ChunkLength(facts, chunked ? target.source->chunk_bytes : facts.size, 0) || reply.length == 0) {
+    if (!regular || meta || !HasPart(reply, {}, ChunkLength(facts, chunked ? target.source->chunk_bytes : facts.size, 0)) || reply.length == 0) {
       cached_.reason = abi::Fallback::kProtocol;
       return false;
     }
@@ -259,13 +267,14 @@ abi::Fallback FindChunk(const Call& call, Target& target, PathText& text, const 
     question.chunk = wish.chunk;
     question.flags = static_cast<std::uint8_t>(abi::kFetchHandle | (wish.sequential ? abi::kFetchSequential : 0));
     question.expected = &facts;
+    if (session.takes_parts && wish.part.bytes < length) question.part = wish.part;
     Waiter waiter;
     reason = session.serves() ? Ask(call.client, session, &question, &waiter, 1, call.deadline_ns()) : abi::Fallback::kNoDaemon;
     if (reason == abi::Fallback::kNone) {
       const abi::FetchReply& reply = waiter.fetch;
       if (static_cast<abi::FetchStatus>(reply.status) != abi::FetchStatus::kFrame) reason = ReasonOf(reply);
       else if (!FactsOf(reply).SameVersion(facts)) reason = abi::Fallback::kChanged;
-      else if (reply.length != length) reason = abi::Fallback::kProtocol;
+      else if (!HasPart(reply, question.part, length)) reason = abi::Fallback::kProtocol;
       else reason = TakeFrame(call, session, reply, key, piece);
     }
     if (reason != abi::Fallback::kNone) piece.Free();

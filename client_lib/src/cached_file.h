@@ -45,9 +45,10 @@ struct ChunkWish {
   LeaseUse use = LeaseUse::kCall;
   bool any_age = false;      // of an open file: it stays with its version
   bool sequential = false;   // the reader comes from the chunk before
+  abi::FetchPart part{};     // what is needed of the chunk; 0 bytes: all
 };
 
-// One chunk of the version `facts` of a chunked file. kNone: `piece` holds it. `target` was found with `text`.
+// One chunk of the version `facts` of a chunked file, or the part of it that is needed. kNone: `piece` holds it. `target` was found with `text`.
 abi::Fallback FindChunk(const Call& call, Target& target, PathText& text, const FileFacts& facts, const ChunkWish& wish, Piece& piece);
 
 // The listing of a directory as bytes under a view lease. kNone: `piece` holds it, without a lease when the directory is empty.

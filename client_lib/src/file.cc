@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -127,7 +128,7 @@ const Piece* File::Held(std::uint64_t offset) const {
   return nullptr;
 }
 
-abi::Fallback File::Chunk(const Call& call, std::uint32_t chunk, LeaseUse use, bool any_age, Piece& piece) {
+abi::Fallback File::Chunk(const Call& call, std::uint32_t chunk, LeaseUse use, bool any_age, Piece& piece, abi::FetchPart part) {
   Target target;
   PathText text;
   if (const abi::Fallback reason = FindTarget(call, target, &text); reason != abi::Fallback::kNone) return reason;
@@ -141,7 +142,10 @@ abi::Fallback File::Chunk(const Call& call, std::uint32_t chunk, LeaseUse use, b
   wish.chunk = chunk;
   wish.use = use;
   wish.any_age = any_age;
-  wish.sequential = last_chunk_.exchange(chunk, std::memory_order_relaxed) + 1 == chunk;
+  wish.part = part;
+  // Who reads on comes to the begin of the next chunk; records here and there lie in neighbours by chance, too.
+  const bool at_begin = part.begin < chunk_bytes_ / 16;
+  wish.sequential = last_chunk_.exchange(chunk, std::memory_order_relaxed) + 1 == chunk && at_begin;
   return FindChunk(call, target, text, facts_, wish, piece);
 }
 
@@ -209,15 +213,15 @@ File::Done File::Read(Call call, void* buffer, std::size_t count, std::uint64_t 
     Piece piece;
     const Piece* bytes = Held(at);
     abi::Fallback reason = abi::Fallback::kNone;
+    std::size_t part = count - copied;
+    if (mode_ == Mode::kChunked && part > chunk_bytes_ - begin) part = static_cast<std::size_t>(chunk_bytes_ - begin);
     if (bytes == nullptr) {
-      reason = Chunk(call, chunk, LeaseUse::kCall, any_age, piece);
+      reason = Chunk(call, chunk, LeaseUse::kCall, any_age, piece, {static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(part)});
       call.NoteChunk(reason);
       bytes = &piece;
     }
-    std::size_t part = count - copied;
-    if (mode_ == Mode::kChunked && part > chunk_bytes_ - begin) part = static_cast<std::size_t>(chunk_bytes_ - begin);
     if (reason == abi::Fallback::kNone) {
-      CopyOut(static_cast<char*>(buffer) + copied, bytes->data + begin, part, count);
+      CopyOut(static_cast<char*>(buffer) + copied, bytes->data + (begin - bytes->begin), part, count);
       const abi::Tier tier = TierOf(*bytes, chunk);
       if (tier > done.tier) done.tier = tier;
       if (piece.held() && piece.session->page->revoked.load(std::memory_order_acquire) != 0) reason = abi::Fallback::kRevoked;  // HAZARDS 2.5
@@ -267,15 +271,17 @@ abi::Fallback File::Pin(const Call& call, std::uint64_t offset, std::size_t coun
       piece.Free();
       return abi::Fallback::kChanged;
     }
-  } else if (const abi::Fallback reason = Chunk(call, chunk, LeaseUse::kView, true, piece); reason != abi::Fallback::kNone) {
-    return reason;
+  } else {
+    const std::uint64_t rest = std::min(size() - offset, chunk_bytes_ - begin);
+    const abi::FetchPart part{static_cast<std::uint32_t>(begin), static_cast<std::uint32_t>(std::min<std::uint64_t>(count, rest))};
+    if (const abi::Fallback reason = Chunk(call, chunk, LeaseUse::kView, true, piece, part); reason != abi::Fallback::kNone) return reason;
   }
   if (!Account(*piece.session, piece.bytes)) {
     piece.Free();
     return abi::Fallback::kPinCap;
   }
-  *data = piece.data + begin;
-  *bytes = static_cast<std::size_t>(piece.bytes - begin < count ? piece.bytes - begin : count);
+  *data = piece.data + (begin - piece.begin);
+  *bytes = static_cast<std::size_t>(std::min<std::uint64_t>(piece.begin + piece.bytes - begin, count));
   return abi::Fallback::kNone;
 }
 

@@ -53,7 +53,8 @@ class File {
   bool DescriptorKeepsVersion() const;
   int descriptor() const { return fd_.load(std::memory_order_acquire); }
   // The chunk, looked up anew if the session has changed since the file was bound.
-  abi::Fallback Chunk(const Call& call, std::uint32_t chunk, LeaseUse use, bool any_age, Piece& piece);
+  // `part`: what is needed of it, which may be all that the piece has; 0 bytes: all.
+  abi::Fallback Chunk(const Call& call, std::uint32_t chunk, LeaseUse use, bool any_age, Piece& piece, abi::FetchPart part = {});
   std::uint64_t chunk_bytes() const { return chunk_bytes_; }
   std::uint32_t chunk_count() const { return static_cast<std::uint32_t>((attr_.bytes + chunk_bytes_ - 1) / chunk_bytes_); }
 

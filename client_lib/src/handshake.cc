@@ -244,6 +244,7 @@ Session* Assemble(const Settings& settings, const Parts& parts, const abi::Welco
   session->pin_cap_bytes = parts.page->pin_cap_bytes;
   session->account_from = session->pin_cap_bytes / (2 * abi::kLeaseSlots);
   session->fork_generation = ForkGeneration();
+  session->takes_parts = (welcome.flags & abi::kWelcomeParts) != 0;
   session->foreign_clock = (welcome.flags & abi::kWelcomeForeignClock) != 0;
   session->check_all = session->foreign_clock || (settings.flags & TIER_CHECK_OPEN) != 0;
   session->clock_offset_ns = welcome.monotonic_coarse_ns - CoarseNs();

@@ -32,6 +32,7 @@ enum class LeaseUse : std::uint8_t { kView, kCall };
 struct Piece {
   const std::byte* data = nullptr;
   std::uint64_t bytes = 0;
+  std::uint64_t begin = 0;         // where in the chunk `data` lies: not 0 only of a part that was asked for
   Session* session = nullptr;
   std::uint32_t lease = kNoLease;
   std::uint32_t epoch = 0;         // ForkWord before the lease was taken

@@ -32,6 +32,7 @@ void Fetcher::Fetch(SourceUnit& unit, const FetchRequest& request) {
   waiter->op = static_cast<abi::FetchOp>(request.entry.op);
   waiter->flags = request.entry.flags;
   waiter->chunk = request.entry.chunk;
+  if (request.part.bytes <= ~std::uint32_t{0} - request.part.begin) waiter->part = {request.part.begin, request.part.bytes};
   waiter->deadline_ns = clock_.MonotonicNs() + std::int64_t{unit.options.demand_timeout_ms} * 1'000'000;
   waiter->begun_ns = clock_.PreciseNs();
   waiter->expected.ino = request.entry.expected_ino;
@@ -266,12 +267,12 @@ void Fetcher::AnswerLost() {
 void Fetcher::Reap() {
   const auto lost = [](const auto& work) { return work.use_count() == 1; };
   const auto bypass = [this](const Waiter& waiter) { Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNoFrame, kNoFile); };
-  std::vector<std::uint32_t> ids;
-  for (const auto& [id, fill] : fills_) {
-    if (lost(fill)) ids.push_back(id);
+  std::vector<std::uint64_t> keys;
+  for (const auto& [key, fill] : fills_) {
+    if (lost(fill)) keys.push_back(key);
   }
-  for (const std::uint32_t id : ids) {
-    if (const auto it = fills_.find(id); it != fills_.end()) Fail(FillPtr(it->second), abi::Fallback::kNoFrame, BringOutcome::kFailed);
+  for (const std::uint64_t key : keys) {
+    if (const auto it = fills_.find(key); it != fills_.end()) Fail(FillPtr(it->second), abi::Fallback::kNoFrame, BringOutcome::kFailed);
   }
   std::vector<abi::FileKey> gone;
   for (const auto& [key, discovery] : discoveries_) {
@@ -287,7 +288,7 @@ void Fetcher::Reap() {
     if (lost(listing)) gone.push_back(key);
   }
   for (const abi::FileKey& key : gone) EndListing(key, bypass);
-  ids.clear();
+  std::vector<std::uint32_t> ids;
   for (const auto& [id, revalidation] : revalidations_) {
     if (revalidation.asked == nullptr || lost(revalidation.asked)) ids.push_back(id);
   }
@@ -345,13 +346,14 @@ void Fetcher::ReplyRetry(const Waiter& waiter) {
   Answer(waiter, reply);
 }
 
-void Fetcher::ReplyFrame(const Waiter& waiter, ObjectId object, std::uint64_t word, abi::Tier tier) {
+void Fetcher::ReplyFrame(const Waiter& waiter, ObjectId object, std::uint64_t word, abi::Tier tier, ssd::PayloadRange part) {
   const ObjectRecord& record = catalogue_.object(object);
   abi::FetchReply reply = ReplyFor(waiter, record.file);
   reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kFrame);
   reply.tier = static_cast<std::uint8_t>(tier);
   reply.location = word;
-  reply.length = record.bytes;
+  reply.length = part.bytes != 0 ? part.bytes : record.bytes;
+  reply.begin = part.begin;
   reply.ordinal = catalogue_.OrdinalOf(object);
   placement_.NoteRead(object);
   if (tier != abi::Tier::kRam) counters_.reader_wait_ns += static_cast<std::uint64_t>(std::max<std::int64_t>(0, clock_.PreciseNs() - waiter->begun_ns));

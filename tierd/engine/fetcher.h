@@ -198,6 +198,13 @@ class Fetcher {
   std::uint32_t MomentFrom(const SourceUnit& unit, std::int64_t stat_sent_ns) const;
 
   void StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source::Priority priority);
+  // Some parts of what is on the SSD, past what else is under way with the object. False: not so; `grant` may have a frame for all of it.
+  bool StartParts(SourceUnit& unit, ObjectId object, Waiter& waiter, source::Priority priority, Placement::Grant* grant);
+  void OnPartsRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadResult& result);
+  void AddFill(const FillPtr& fill);
+  void RemoveFill(const Fill& fill);
+  void OrphanFile(FileId file, Waiters* waiters);
+  bool IsFilling(FileId file) const;
   void RunFill(SourceUnit& unit, const FillPtr& fill);
   bool FillFromSsd(SourceUnit& unit, const FillPtr& fill);
   bool SsdIsSlower(const SourceUnit& unit, const Fill& fill);
@@ -215,7 +222,7 @@ class Fetcher {
   void Handle(const Landed& landed);
   void OnFilled(SourceUnit& unit, const FillPtr& fill, const source::ReadResult& result);
   void Unanswered(SourceUnit& unit, const FillPtr& fill, source::ReadError error);
-  bool AcquireFor(const FillPtr& fill, io::AlignedBuffer* filled = nullptr);
+  bool AcquireFor(const FillPtr& fill, io::AlignedBuffer* filled = nullptr, bool part_will_do = false);
   // The source's bytes are all there; some are looked at twice (SourceOptions::check_reads) before the fill is completed.
   void Keep(SourceUnit& unit, const FillPtr& fill);
   void OnReadTwice(SourceUnit& unit, const FillPtr& fill, const io::AlignedBuffer& again, const source::ReadResult& result);
@@ -227,7 +234,7 @@ class Fetcher {
   // Publishes what a granted frame or staging buffer holds and answers everybody; the fill is over.
   void Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bool copy_to_ssd);
   void Fail(const FillPtr& fill, abi::Fallback reason, BringOutcome outcome, int sys_errno = 0);
-  void Orphan(ObjectId object, Waiters* waiters);
+  void Orphan(const FillPtr& fill, Waiters* waiters);
 
   void ServeListing(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter);
   void StartListing(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter);
@@ -251,7 +258,8 @@ class Fetcher {
   void Answer(const Waiter& waiter, const BringResult& result);
   void AnswerByLink(const Waiter& waiter, const BringResult& result);
   void ReplyRetry(const Waiter& waiter);
-  void ReplyFrame(const Waiter& waiter, ObjectId object, std::uint64_t word, abi::Tier tier);
+  // `part`: what the frame has of it; 0 bytes: all.
+  void ReplyFrame(const Waiter& waiter, ObjectId object, std::uint64_t word, abi::Tier tier, ssd::PayloadRange part = {});
   void ReplyMeta(const Waiter& waiter, FileId file);
   void ReplyBypass(const Waiter& waiter, abi::Fallback reason, FileId file = kNoFile);
   void ReplyError(const Waiter& waiter, int sys_errno);
@@ -284,7 +292,12 @@ class Fetcher {
   bool lost_ = false;
   const std::shared_ptr<LostWaiters> lost_waiters_ = std::make_shared<LostWaiters>();  // owners: see there
 
-  std::unordered_map<std::uint32_t, FillPtr> fills_;  // by ObjectId
+  // By ObjectId; of fills of a part, that have a frame already, by its begin as well: they are independent of one another.
+  std::unordered_map<std::uint64_t, FillPtr> fills_;
+  std::size_t parts_under_way_ = 0;  // in fills_
+  static std::uint64_t FillKey(ObjectId object, ssd::PayloadRange part) {
+    return Raw(object) | (part.bytes == 0 ? 0 : std::uint64_t{part.begin} + 1) << 32;
+  }
   std::unordered_map<abi::FileKey, DiscoveryPtr, KeyHash> discoveries_;
   struct Revalidation {
     Waiters waiters;

@@ -312,14 +312,14 @@ void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
     }
     // No frame: the SSD tier may take the bytes all the same; clients read the source.
     EndDiscovery(discovery);
-    fills_.emplace(Raw(object), fill);
+    AddFill(fill);
     const std::uint32_t why = fill->is_awaited() ? TIERD_FOR_READER : TIERD_AHEAD;
     if (discovery->bytes == bytes && JoinStaged(discovery)) placement_.CopyToSsd(object, {discovery->staging.data(), bytes}, {.generation = discovery->generation, .why = why});
     EndStaging(discovery);
     return Fail(fill, abi::Fallback::kNoFrame, placement_.OnSsd(object) ? BringOutcome::kCached : BringOutcome::kNoRoom);
   }
   EndDiscovery(discovery);
-  fills_.emplace(Raw(object), fill);
+  AddFill(fill);
   fill->head = std::min<std::size_t>(discovery->bytes, bytes);
   std::byte* to = fill->staging.size() != 0 ? fill->staging.data() : placement_.FrameSpan(fill->grant.frame).data();
   if (discovery->staging.size() != 0) discovery->CopyTo(to, fill->head);  // else the fill took the buffer over

@@ -25,9 +25,9 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
     ++counters_.fetch_hits;
     return ReplyFrame(waiter, object, placement_.LocationWordOf(object), abi::Tier::kRam);
   }
-  if (const std::uint64_t passed = waiter->is_client() ? placement_.PassedWordOf(object) : 0; passed != 0) {
+  if (const Placement::PassedFrame passed = waiter->is_client() ? placement_.PassedOf(object, waiter->part) : Placement::PassedFrame(); passed.word != 0) {
     ++counters_.fetch_hits;
-    return ReplyFrame(waiter, object, passed, abi::Tier::kRam);
+    return ReplyFrame(waiter, object, passed.word, abi::Tier::kRam, passed.range);
   }
   if (const auto it = fills_.find(Raw(object)); it != fills_.end()) {
     FillPtr fill = it->second;
@@ -41,6 +41,7 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
     if (waiter->is_awaited() && placement_.OnSsd(object)) ssd_->Hasten(catalogue_.object(object).ssd);
     fill->evict |= waiter->evict;
     fill->ssd_only &= waiter->ssd_only;
+    if (!fill->wanted.Covers(waiter->part) || waiter->part.bytes == 0) fill->wanted = {};
     const bool client = waiter->is_client();
     fill->waiters.push_back(std::move(waiter));
     // A client may have what the promotion may not, a frame in transit: it does not wait for memory, nor for the SSD tier.
@@ -49,6 +50,8 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
     if (std::erase_if(waiting_for_ssd_, is_fill) + waiting_for_memory_.EraseIf(is_fill) != 0) RunFill(unit, fill);
     return;
   }
+  Placement::Grant grant;
+  if (StartParts(unit, object, waiter, priority, &grant)) return;
   auto fill = std::make_shared<Fill>();
   fill->object = object;
   fill->file = file;
@@ -56,8 +59,10 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
   fill->priority = priority;
   fill->ssd_only = waiter->ssd_only;
   fill->evict = waiter->evict;
+  if (waiter->is_client() && (waiter->flags & abi::kFetchSequential) == 0) fill->wanted = placement_.PartsFor(object, waiter->part);
+  if (grant.outcome == Placement::Outcome::kGranted) fill->grant = grant;
   fill->waiters.push_back(std::move(waiter));
-  fills_.emplace(Raw(object), fill);
+  AddFill(fill);
   if (fill->ssd_only && placement_.InRam(object)) return CopyDown(unit, fill);
   RunFill(unit, fill);
 }
@@ -76,16 +81,19 @@ void Fetcher::RunFill(SourceUnit& unit, const FillPtr& fill) {
   fill->no_memory = false;
   if (fill->staged) return CompleteFromSource(unit, fill);
   if (FillFromSsd(unit, fill)) return;
+  if (fill->part.bytes != 0) return Fail(fill, abi::Fallback::kNoFrame, BringOutcome::kCached);  // the reader needs less than the source would be asked for
   FillFromSource(unit, fill);
 }
 
 // Memory for the bytes. False: the fill waits for memory (no_memory) or cannot have any. `filled`: a buffer with all of them, taken over where no frame
 // is needed.
-bool Fetcher::AcquireFor(const FillPtr& fill, io::AlignedBuffer* filled) {
+bool Fetcher::AcquireFor(const FillPtr& fill, io::AlignedBuffer* filled, bool part_will_do) {
   if (fill->has_memory()) return true;
   if (!fill->ssd_only) {
-    fill->grant = placement_.Acquire(fill->object, {.may_transit = fill->has_client(), .may_evict = fill->evict});
+    const Placement::AcquireOptions options{.may_transit = fill->has_client(), .may_evict = fill->evict, .part_bytes = fill->wanted.bytes, .part_will_do = part_will_do};
+    fill->grant = placement_.Acquire(fill->object, options);
     if (fill->grant.outcome == Placement::Outcome::kGranted) {
+      if (fill->grant.part) fill->part = fill->wanted;
       if (fill->grant.transit) no_transit_until_ns_ = 0;
       return true;
     }
@@ -116,7 +124,7 @@ void Fetcher::ReleaseMemory(const FillPtr& fill) {
 // F08: a reader waits, and by what was measured the source answers sooner.
 bool Fetcher::SsdIsSlower(const SourceUnit& unit, const Fill& fill) {
   if (fill.priority != source::Priority::kDemand) return false;
-  const std::uint32_t bytes = catalogue_.object(fill.object).bytes;
+  const std::uint32_t bytes = fill.part.bytes != 0 ? fill.part.bytes : catalogue_.object(fill.object).bytes;
   const double ssd_ns = ssd_pace_.PerRequestNs(bytes);
   if (ssd_ns < kSlowSsdNs || unit.reader->state() != source::SourceState::kUp) return false;
   const double source_ns = unit.pace.PerRequestNs(bytes);
@@ -135,7 +143,7 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
     fill->skip_ssd = true;
     return false;
   }
-  if (!AcquireFor(fill)) {
+  if (!AcquireFor(fill, nullptr, true)) {
     if (fill->no_memory) {
       waiting_for_memory_.Add({&unit, fill});
     } else {
@@ -149,9 +157,10 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
   const auto read_class = fill->is_awaited() ? ssd::ReadClass::kForeground : ssd::ReadClass::kBackground;
   const auto done = [this, &unit, fill](const ssd::ReadResult& result) { Guard([&] { OnSsdRead(unit, fill, result); }); };
   const auto on_hung = [this, fill] { Guard([&] { BeginHung(*fill, source::ReadError::kHung); }); };
-  const Status status = ssd_->Read(record.ssd, expected, dest, done, read_class, on_hung);
+  const bool parts = fill->part.bytes != 0;
+  const Status status = parts ? ssd_->ReadParts(record.ssd, expected, fill->part, dest, done, on_hung) : ssd_->Read(record.ssd, expected, dest, done, read_class, on_hung);
   if (status.ok()) {
-    fill->timing = {ssd_pace_.Begin(), record.bytes, clock_.PreciseNs()};
+    fill->timing = {ssd_pace_.Begin(), parts ? fill->part.bytes : record.bytes, clock_.PreciseNs()};
     return true;
   }
   if (status.code() == Code::kNotFound && !fill->orphan) placement_.EvictSsd(fill->object, EvictCause::kDamaged);
@@ -164,6 +173,7 @@ void Fetcher::OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadRe
   ssd_pace_.End(fill->timing.depth, fill->timing.bytes, clock_.PreciseNs() - fill->timing.begun_ns);
   EndHung(*fill);
   if (fill->orphan) return ReleaseMemory(fill);
+  if (fill->part.bytes != 0) return OnPartsRead(unit, fill, result);
   if (result.outcome == ssd::ReadOutcome::kOk && result.bytes == catalogue_.object(fill->object).bytes) {
     ++counters_.promotions_ssd_ram;
     counters_.promotion_bytes_ssd_ram += result.bytes;
@@ -259,7 +269,8 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
   const ObjectId object = fill->object;
   const std::uint32_t bytes = catalogue_.object(object).bytes;
   const bool framed = fill->grant.outcome == Placement::Outcome::kGranted;
-  if (framed && !fill->has_client() && catalogue_.SlotWaits(object)) {  // nobody waits for the bytes alone: without a slot they would be lost
+  const bool part = fill->part.bytes != 0;
+  if (framed && !part && !fill->has_client() && catalogue_.SlotWaits(object)) {  // nobody waits for the bytes alone: without a slot they would be lost
     stalled_.Add([this, &unit, fill, tier, copy_to_ssd] {
       if (fill->orphan) ReleaseMemory(fill);
       else Complete(unit, fill, tier, copy_to_ssd);
@@ -278,15 +289,15 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
       return;
     }
   }
-  fills_.erase(Raw(object));
-  if (!fill->is_awaited()) {
+  RemoveFill(*fill);
+  if (!part && !fill->is_awaited()) {
     ++counters_.prefetch_files;
     counters_.prefetch_bytes += bytes;
     placement_.NotePrefetched(object);
   }
   std::uint64_t word = 0;
   if (framed) {
-    word = placement_.Publish(object, fill->grant);
+    word = placement_.Publish(object, fill->grant, fill->part);
     fill->grant = {};
     // The policy knows by now that RAM has it. Where the index had no room for it, the frame has left and its bytes are untouched as yet.
     if (copy_to_ssd && stays) copied = placement_.CopyToSsd(object, {data, bytes}, {.generation = fill->generation, .why = TIERD_COPY});
@@ -294,12 +305,14 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
   const bool in_ram = placement_.InRam(object), on_ssd = placement_.OnSsd(object);
   const BringResult none{.outcome = BringOutcome::kNoRoom, .file = fill->file, .reason = copied == Placement::Copied::kBusy ? abi::Fallback::kNoFrame : abi::Fallback::kNone};
   Waiters waiters = std::move(fill->waiters);
-  for (const Waiter& waiter : waiters) {
+  for (Waiter& waiter : waiters) {
     if (!waiter->is_client()) {
       const bool kept = on_ssd || (in_ram && !waiter->ssd_only);
       Answer(waiter, kept ? BringResult{.outcome = BringOutcome::kCached, .file = fill->file} : none);
     } else if (framed) {
-      ReplyFrame(waiter, object, word, tier);
+      const bool covered = !part || (waiter->part.bytes != 0 && fill->part.Covers(waiter->part));
+      if (covered) ReplyFrame(waiter, object, word, tier, fill->part);
+      else StartFill(unit, object, std::move(waiter), source::Priority::kDemand);  // it joined when the frame was there already
     } else {
       ReplyBypass(waiter, abi::Fallback::kNoFrame, fill->file);  // joined a promotion to the SSD tier alone, and RAM has no frame for it
     }
@@ -344,7 +357,7 @@ bool Fetcher::ResumeWrites() {
 }
 
 void Fetcher::Fail(const FillPtr& fill, abi::Fallback reason, BringOutcome outcome, int sys_errno) {
-  fills_.erase(Raw(fill->object));
+  RemoveFill(*fill);
   ReleaseMemory(fill);
   if (outcome == BringOutcome::kFailed) ++counters_.promotions_failed;
   Waiters waiters = std::move(fill->waiters);

@@ -182,7 +182,7 @@ void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& st
   if (bare && !Catalogue::Takes(stat, unit.options.chunk_bytes)) return;  // nothing is kept of it that could be old
   Waiters orphans;
   const std::uint32_t chunks = catalogue_.ChunkCount(file);
-  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) Orphan(catalogue_.ObjectOf(file, chunk), &orphans);
+  OrphanFile(file, &orphans);
   placement_.EvictFile(file, EvictCause::kChanged);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) unit.policy.ObjectForgotten(Raw(catalogue_.ObjectOf(file, chunk)));
   catalogue_.ChangeVersion(file, stat, unit.options.chunk_bytes);
@@ -234,14 +234,35 @@ void Fetcher::Announce(SourceUnit& unit, FileId file) {
 }
 
 // Takes the fill of an object away from it: its waiters are handed over, its I/O ends for nobody.
-void Fetcher::Orphan(ObjectId object, Waiters* waiters) {
-  const auto it = fills_.find(Raw(object));
-  if (it == fills_.end()) return;
-  const FillPtr fill = it->second;
-  fills_.erase(it);
+void Fetcher::Orphan(const FillPtr& fill, Waiters* waiters) {
+  RemoveFill(*fill);
   fill->orphan = true;
   for (Waiter& waiter : fill->waiters) waiters->push_back(std::move(waiter));
   fill->waiters.clear();
+}
+
+void Fetcher::OrphanFile(FileId file, Waiters* waiters) {
+  std::vector<FillPtr> fills;
+  if (parts_under_way_ != 0) {
+    for (const auto& [key, fill] : fills_) {
+      if (fill->file == file) fills.push_back(fill);
+    }
+  } else {
+    const std::uint32_t chunks = catalogue_.ChunkCount(file);
+    for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+      if (const auto it = fills_.find(Raw(catalogue_.ObjectOf(file, chunk))); it != fills_.end()) fills.push_back(it->second);
+    }
+  }
+  for (const FillPtr& fill : fills) Orphan(fill, waiters);
+}
+
+bool Fetcher::IsFilling(FileId file) const {
+  if (parts_under_way_ != 0) return std::any_of(fills_.begin(), fills_.end(), [file](const auto& one) { return one.second->file == file; });
+  const std::uint32_t chunks = catalogue_.ChunkCount(file);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    if (fills_.contains(Raw(catalogue_.ObjectOf(file, chunk)))) return true;
+  }
+  return false;
 }
 
 void Fetcher::NoteInvalidation(const SourceUnit& unit, std::string_view path, bool recursive) {
@@ -252,8 +273,7 @@ void Fetcher::NoteInvalidation(std::uint64_t inode) { invalidations_.AddInode(in
 
 bool Fetcher::Invalidate(SourceUnit& unit, FileId file, EvictCause cause) {
   Waiters orphans;
-  const std::uint32_t chunks = catalogue_.ChunkCount(file);
-  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) Orphan(catalogue_.ObjectOf(file, chunk), &orphans);
+  OrphanFile(file, &orphans);
   catalogue_.SetDeadline(file, abi::kDeadlineExpired);
   placement_.EvictFile(file, cause);
   for (const Waiter& waiter : orphans) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kChanged, file);
@@ -271,8 +291,9 @@ bool Fetcher::Forget(SourceUnit& unit, FileId file) {
   if (listing != kNoObject && placement_.InRam(listing)) return false;
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
     const ObjectId object = catalogue_.ObjectOf(file, chunk);
-    if (placement_.InRam(object) || placement_.HasSsdRecord(object) || fills_.contains(Raw(object))) return false;
+    if (placement_.InRam(object) || placement_.HasSsdRecord(object)) return false;
   }
+  if (IsFilling(file)) return false;
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) unit.policy.ObjectForgotten(Raw(catalogue_.ObjectOf(file, chunk)));
   catalogue_.Remove(file);
   return true;

@@ -50,6 +50,9 @@ struct Timing {
 // One chunk on its way into a tier. In fills_ while its object is what it was; an orphan (the version changed under it) only waits for its I/O.
 struct Fetcher::Fill {
   ObjectId object = kNoObject;
+  // What a reader wants of it now, widened to parts of its SSD record; 0 bytes: somebody wants all of it.
+  ssd::PayloadRange wanted;
+  ssd::PayloadRange part;  // what the frame is for; 0 bytes: all
   FileId file = kNoFile;
   std::uint16_t unit = 0;
   Waiters waiters;

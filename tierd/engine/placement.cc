@@ -61,25 +61,35 @@ std::uint64_t Placement::FreeForResidents() const {
 }
 
 // `spared`: so many bytes have to stay free beside it.
-ram::FrameId Placement::TryAllocate(ObjectId object, std::uint64_t spared) {
+ram::FrameId Placement::TryAllocate(ObjectId object, std::uint32_t payload_bytes, std::uint64_t spared) {
   const ObjectRecord& record = catalogue_.object(object);
-  std::uint64_t bytes = std::max<std::uint32_t>(1, record.bytes);
+  std::uint64_t bytes = std::max<std::uint32_t>(1, payload_bytes);
   std::uint32_t align = 64;
   if (ssd_ != nullptr) {
-    const ssd::FrameNeeds needs = ssd_->NeedsOf(record.bytes);
+    ssd::FrameNeeds needs = ssd_->NeedsOf(record.bytes);
+    if (payload_bytes != record.bytes) needs.padded_bytes = ssd::AlignUp(payload_bytes, needs.alignment);
     bytes = std::max<std::uint64_t>(bytes, needs.padded_bytes);
     align = std::max(align, needs.alignment);
   }
-  if (record.bytes >= 64 * 1024) align = std::max<std::uint32_t>(align, 4096);  // may be mapped page by page, read with O_DIRECT
+  if (payload_bytes >= 64 * 1024) align = std::max<std::uint32_t>(align, 4096);  // may be mapped page by page, read with O_DIRECT
   if (ram_.free_bytes() < bytes + spared) return ram::kNoFrame;
   const ram::FrameId frame = ram_.Allocate(Raw(object), catalogue_.KeyOf(object), bytes, align);
   if (frame != ram::kNoFrame) ram_.HoldIo(frame);
   return frame;
 }
 
+// Whether pieces of it were asked for as often as makes all of it worth the room of others.
+bool Placement::AskedOften(ObjectId object, std::uint32_t part_bytes) {
+  constexpr std::size_t kMostAsked = 65536;
+  if (asked_bytes_.size() >= kMostAsked) asked_bytes_.clear();
+  std::uint32_t& asked = asked_bytes_[Raw(object)];
+  asked += std::min(part_bytes, ~std::uint32_t{0} - asked);
+  return asked >= catalogue_.object(object).bytes / 4;
+}
+
 Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
   SourceUnit& unit = UnitOf(object);
-  const std::uint64_t bytes = catalogue_.object(object).bytes;
+  const std::uint32_t bytes = catalogue_.object(object).bytes;
   const bool listing = (catalogue_.object(object).flags & kObjectListing) != 0;
   std::uint64_t free = FreeForResidents();
   // Without an SSD tier nothing is kept for what passes through: what has is free for who stays.
@@ -87,46 +97,52 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
     ram_.ReclaimLimbo(4096);
     free = FreeForResidents();
   }
+  const bool little = options.part_bytes != 0 && !AskedOften(object, options.part_bytes);
+  options.may_evict &= !little;
   if (options.may_evict && free < bytes) free += OthersMayYield(unit);
   const bool admitted = listing || unit.policy.Admit(kRam, Raw(object), free, options.may_transit ? TIERD_FOR_READER : TIERD_AHEAD);
   if (admitted) {
     const std::uint64_t spared = TransitReserve() + (options.may_evict ? 0 : AheadReserve());
-    ram::FrameId frame = TryAllocate(object, spared);
+    ram::FrameId frame = TryAllocate(object, bytes, spared);
     if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
     ram_.ReclaimLimbo(4096);
-    frame = TryAllocate(object, spared);
+    frame = TryAllocate(object, bytes, spared);
     if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
     if (MemoryIsComing()) return {Outcome::kWait};
     if (options.may_evict && MakeRoom(unit, bytes)) {
-      frame = TryAllocate(object, spared);
-      if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, spared);
+      frame = TryAllocate(object, bytes, spared);
+      if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, bytes, spared);
       // Enough in all, but in pieces that cannot be joined: as much again has to go.
-      if (frame == ram::kNoFrame && MakeRoom(unit, ram_.free_bytes() + bytes)) frame = TryAllocate(object, spared);
-      if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, spared);
+      if (frame == ram::kNoFrame && MakeRoom(unit, ram_.free_bytes() + bytes)) frame = TryAllocate(object, bytes, spared);
+      if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, bytes, spared);
       if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
     }
   }
   if (!options.may_transit) return {};
-  ram::FrameId frame = TryAllocate(object, 0);
+  // All of it is read for a little only where it stays behind on the SSD.
+  if (little && !OnSsd(object) && !SsdTakesNow(bytes)) return {};
+  const bool part = options.part_will_do && options.part_bytes != 0 && OnSsd(object);
+  const std::uint32_t passing = part ? options.part_bytes : bytes;
+  ram::FrameId frame = TryAllocate(object, passing, 0);
   if (frame == ram::kNoFrame) {
     ram_.ReclaimLimbo(4096);
-    frame = TryAllocate(object, 0);
+    frame = TryAllocate(object, passing, 0);
   }
   if (frame == ram::kNoFrame && MemoryIsComing()) return {Outcome::kWait};
   const auto join_pieces = [&] {
-    if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, 0);
+    if (frame == ram::kNoFrame && ram_.CompactStep(passing) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, passing, 0);
   };
   join_pieces();
   // What is missing; then, where there is enough in all but in pieces that cannot be joined, as much again.
   for (const bool again : {false, true}) {
-    if (frame != ram::kNoFrame || !OnSsd(object) || !ResidentsYield(again ? ram_.free_bytes() + bytes : bytes)) break;
-    frame = TryAllocate(object, 0);
+    if (frame != ram::kNoFrame || !OnSsd(object) || !ResidentsYield(again ? ram_.free_bytes() + passing : passing)) break;
+    frame = TryAllocate(object, passing, 0);
     join_pieces();
   }
   if (frame == ram::kNoFrame) return {};
   ++counters_.transit_frames;
   ++transit_under_way_;
-  return {Outcome::kGranted, frame, true};
+  return {Outcome::kGranted, frame, true, part};
 }
 
 // Until `bytes` fit beside the reserve, or nobody may leave.
@@ -224,9 +240,9 @@ void Placement::OthersYield(const SourceUnit& unit, std::uint64_t needed) {
 
 // ---- coming ----------------------------------------------------------------------------------------------------------------
 
-std::uint64_t Placement::Publish(ObjectId object, const Grant& grant) {
+std::uint64_t Placement::Publish(ObjectId object, const Grant& grant, ssd::PayloadRange range) {
   ObjectRecord& record = catalogue_.object(object);
-  TIERD_CHECK(record.frame == ram::kNoFrame);
+  TIERD_CHECK(record.frame == ram::kNoFrame || grant.part);
   const std::uint64_t word = ram_.LocationWord(grant.frame);
   ram_.MarkLive(grant.frame);
   ram_.ReleaseIo(grant.frame);
@@ -234,10 +250,11 @@ std::uint64_t Placement::Publish(ObjectId object, const Grant& grant) {
   if (grant.transit) --transit_under_way_;
   if (grant.transit || !catalogue_.SetLocation(object, word)) {
     ram_.Retire(grant.frame);
-    NotePassed(object, grant.frame);
+    NotePassed(object, grant.frame, grant.part ? range : ssd::PayloadRange{0, record.bytes});
     return word;
   }
   passed_.erase(Raw(object));
+  asked_bytes_.erase(Raw(object));
   record.frame = grant.frame;
   resident_bytes_[kRam] += record.bytes;
   ++resident_objects_[kRam];
@@ -255,19 +272,31 @@ bool Placement::IsThere(ObjectId object, const Passed& passed) const {
   return passed.lease_word >> 16 == abi::LeaseKeyOf(catalogue_.KeyOf(object));  // it may be another file's by now
 }
 
-std::uint64_t Placement::PassedWordOf(ObjectId object) {
+Placement::PassedFrame Placement::PassedOf(ObjectId object, ssd::PayloadRange wanted) {
   const auto passed = passed_.find(Raw(object));
-  if (passed == passed_.end()) return 0;
-  if (IsThere(object, passed->second)) return ram_.LocationWord(passed->second.frame);
-  passed_.erase(passed);
-  return 0;
+  if (passed == passed_.end() || !IsThere(object, passed->second)) return {};
+  const ssd::PayloadRange has = passed->second.range;
+  if (!has.Covers(wanted.bytes != 0 ? wanted : ssd::PayloadRange{0, catalogue_.object(object).bytes})) return {};
+  return {ram_.LocationWord(passed->second.frame), has};
 }
 
-void Placement::NotePassed(ObjectId object, ram::FrameId frame) {
+ssd::PayloadRange Placement::PartsFor(ObjectId object, ssd::PayloadRange wanted) const {
+  const std::uint32_t bytes = catalogue_.object(object).bytes;
+  ssd::PayloadRange parts = ssd::WidenToParts(bytes, wanted);
+  if (parts.bytes == 0) return {};
+  if (const auto passed = passed_.find(Raw(object)); passed != passed_.end()) {
+    const ssd::PayloadRange before = passed->second.range;
+    const bool reads_on = before.begin <= wanted.begin && wanted.begin <= before.end() && before.end() < wanted.end() && before.end() <= bytes;
+    if (reads_on) parts = ssd::WidenToParts(bytes, {parts.begin, std::min(bytes - parts.begin, std::max(parts.bytes, 2 * before.bytes))});
+  }
+  return parts.bytes > bytes / 2 ? ssd::PayloadRange{} : parts;
+}
+
+void Placement::NotePassed(ObjectId object, ram::FrameId frame, ssd::PayloadRange range) {
   // Without memory for the note the next piece is brought anew.
   (void)Survives([&] {
     if (passed_.size() >= 64 + 2 * ram_.limbo_frames()) std::erase_if(passed_, [this](const auto& one) { return !IsThere(static_cast<ObjectId>(one.first), one.second); });
-    passed_[Raw(object)] = {frame, ram_.LeaseWord(frame)};
+    passed_[Raw(object)] = {frame, ram_.LeaseWord(frame), range};
   });
 }
 

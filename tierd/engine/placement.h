@@ -70,12 +70,17 @@ class Placement final : public ssd::SsdOwner {
     Outcome outcome = Outcome::kNone;
     ram::FrameId frame = ram::kNoFrame;
     bool transit = false;
+    bool part = false;  // a transit frame of AcquireOptions::part_bytes
   };
   // A frame for the object's bytes (ObjectRecord::bytes), held for I/O. `may_transit`: a reader waits, so a frame that is only passed
   // through is worth having; and the policy is told so (TIERD_FOR_READER, else TIERD_AHEAD). `may_evict`: others may leave for it.
   struct AcquireOptions {
     bool may_transit = false;
     bool may_evict = false;
+    // The reader wants so many bytes of it now; 0: all. Nobody leaves for the whole object then, nor does it pass through to nowhere, until as much as a quarter of it was
+    // asked for piece by piece.
+    std::uint32_t part_bytes = 0;
+    bool part_will_do = false;  // what passes through may be that part alone
   };
   Grant Acquire(ObjectId object, AcquireOptions options);
   // Frames that only pass through will be free again soon: with I/O under way, or in the hands of a reader that copies.
@@ -86,10 +91,18 @@ class Placement final : public ssd::SsdOwner {
 
   // The frame holds the object's bytes: makes them visible, tells the policy, and returns the location word for the reply. The I/O hold
   // ends. For a transit frame nothing becomes visible.
-  std::uint64_t Publish(ObjectId object, const Grant& grant);
-  // The location of the object's bytes where they have passed through and nothing else has the frame yet; 0: they have not. Who took the lease before asking may have it: a file
-  // that is read piece by piece passes through once, not once a piece, each in a frame that the next piece's lease keeps.
-  std::uint64_t PassedWordOf(ObjectId object);
+  // `range`: what the frame has, where it is a part.
+  std::uint64_t Publish(ObjectId object, const Grant& grant, ssd::PayloadRange range = {});
+  // Where bytes of the object have passed through, and nothing else has the frame yet. Who took the lease before asking may have it: a file that is read piece by piece
+  // passes through once, not once a piece, each in a frame that the next piece's lease keeps.
+  struct PassedFrame {
+    std::uint64_t word = 0;    // location; 0: they have not
+    ssd::PayloadRange range;   // what of the object the frame has
+  };
+  // `wanted`: has it to have; 0 bytes: all.
+  PassedFrame PassedOf(ObjectId object, ssd::PayloadRange wanted);
+  // What to read from the SSD tier for a reader that wants just `wanted` now: some parts, more of them each time while it reads on from where it was. 0 bytes: all of it.
+  ssd::PayloadRange PartsFor(ObjectId object, ssd::PayloadRange wanted) const;
   // Nothing useful is in the frame. The I/O hold ends and the frame goes back.
   void Abandon(const Grant& grant);
 
@@ -194,7 +207,7 @@ class Placement final : public ssd::SsdOwner {
 
  private:
   SourceUnit& UnitOf(ObjectId object) const { return *sources_[catalogue_.file(catalogue_.object(object).file).source]; }
-  ram::FrameId TryAllocate(ObjectId object, std::uint64_t spared);
+  ram::FrameId TryAllocate(ObjectId object, std::uint32_t payload_bytes, std::uint64_t spared);
   bool MakeRoom(SourceUnit& unit, std::uint64_t bytes);
   bool EvictNamed(SourceUnit& unit, std::uint64_t needed);
   void OthersYield(const SourceUnit& unit, std::uint64_t needed);
@@ -218,9 +231,12 @@ class Placement final : public ssd::SsdOwner {
   struct Passed {
     ram::FrameId frame;
     std::uint64_t lease_word;
+    ssd::PayloadRange range;
   };
+  bool SsdTakesNow(std::uint64_t bytes) const { return ssd_ != nullptr && SsdFree() >= bytes && !ssd_->behind() && !ssd_->ailing() && !ssd_->status().recovering; }
+  bool AskedOften(ObjectId object, std::uint32_t part_bytes);
   bool IsThere(ObjectId object, const Passed& passed) const;
-  void NotePassed(ObjectId object, ram::FrameId frame);
+  void NotePassed(ObjectId object, ram::FrameId frame, ssd::PayloadRange range);
   std::uint64_t AheadReserve() const;
   void DropSsdFlag(ObjectId object);
   bool Backfill();
@@ -273,6 +289,7 @@ class Placement final : public ssd::SsdOwner {
   std::uint32_t transit_under_way_ = 0;  // frames that pass through, with I/O under way
   // By object: where its bytes have passed through, as long as that frame is retired and has the same lease word. Ends with EvictRam, Publish and Abandon of the object.
   std::unordered_map<std::uint32_t, Passed> passed_;
+  std::unordered_map<std::uint32_t, std::uint32_t> asked_bytes_;  // by object: read piece by piece while RAM was full; forgotten now and then
   std::int64_t grow_again_ns_ = 0;      // after segment_failure_
   std::uint32_t segments_leaving_ = 0;  // a worker gives them back
   struct MemoryLook {

@@ -15,6 +15,7 @@ struct FetchRequest {
   SessionId session = kNoSession;
   abi::FetchEntry entry{};
   std::string path;
+  abi::FetchPart part{};  // 0 bytes: all of the chunk
 };
 
 // Receives the answers, on the loop thread, inside any engine call or completion. A session that has ended in the meantime is the sink's

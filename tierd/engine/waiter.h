@@ -12,6 +12,7 @@
 #include "tierd/engine/ids.h"
 #include "tierd/engine/requests.h"
 #include "tierd/io/io_engine.h"
+#include "tierd/ssd/record.h"
 
 namespace tierd::engine {
 
@@ -42,6 +43,7 @@ struct Waiting {
   bool evict = true;               // others may leave for it
   std::uint8_t attempts = 0;       // rounds through Serve; bounded
   std::uint32_t chunk = 0;
+  ssd::PayloadRange part;          // of the chunk, that is needed now; 0 bytes: all of it
   std::int64_t begun_ns = 0;       // PreciseNs; of clients
   std::int64_t deadline_ns = 0;    // when a client is told to read the source itself; 0 for the daemon's own
   io::FileStat expected;           // with kFetchHandle

@@ -1,0 +1,270 @@
+// A little of a large file at a time, here and there, while RAM is full: what of the SSD's record is read, and of the source.
+#include <filesystem>
+#include <fstream>
+
+#include "tests/engine/engine_fixture.h"
+#include "tierd/ram/session_page.h"
+
+namespace tierd::engine {
+namespace {
+
+constexpr std::uint32_t kMiB = 1 << 20;
+constexpr std::uint32_t kChunk = 4 * kMiB;
+constexpr std::uint32_t kPart = 16384;
+
+class PartsTest : public EngineTest {
+ protected:
+  static constexpr std::uint32_t kChunks = 12;
+  static constexpr std::size_t kBytes = std::size_t{kChunks} * kChunk - 1000;
+
+  PartsTest() {
+    UseSsd();
+    source_options().policy = "freeze";
+    source_options().ahead = false;
+    source_options().chunk_bytes = kChunk;
+    options_.ram.capacity_bytes = 32 << 20;
+    Write(name_, content_);
+  }
+  ~PartsTest() override { StopEngine(); }
+
+  // All of it on the SSD, and of RAM as much in use as the policy allows.
+  void Start() {
+    source_io_.delay_us[static_cast<std::size_t>(io::Step::kRead)] = 100'000;  // the slower of the two, however busy the machine is (F08)
+    StartEngine();
+    const std::uint64_t job = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true});
+    engine().EndTurn();
+    ASSERT_EQ(WaitForJob(job).verified_files, 1u);
+    ASSERT_NO_FATAL_FAILURE(FillRam());
+    for (std::uint32_t chunk = 1; chunk < kChunks; ++chunk) {  // whoever comes to the first one may want the next
+      if (!ChunkInRam(chunk)) out_.push_back(chunk);
+    }
+    ASSERT_GE(out_.size(), 4u);
+    source_opens_ = source_io_.count(io::Step::kOpen);
+    device_bytes_ = DeviceBytes();
+    transit_ = engine().counters().transit_frames;
+  }
+  // Until a round brings nothing that stays; what has passed through is gone then.
+  void FillRam() {
+    for (std::uint64_t before = 1, now = 0; before != now; now = engine().placement().ram_resident_bytes()) {
+      before = engine().placement().ram_resident_bytes();
+      for (std::uint32_t i = 0; i < kChunks; ++i) {  // in no order that is read ahead of
+        const std::uint32_t chunk = i * 5 % kChunks;
+        ASSERT_EQ(Fetch(name_, abi::FetchOp::kChunk, chunk).status(), abi::FetchStatus::kFrame) << chunk;
+        (void)engine().ram().ReclaimLimbo(4096);
+      }
+    }
+    ASSERT_TRUE(RunUntil([&] { return engine().fetcher().idle(); }));
+  }
+  bool ChunkInRam(std::uint32_t chunk) { return engine().placement().InRam(ObjectOf(name_, chunk)); }
+  std::uint64_t AskPart(std::uint32_t chunk, std::uint32_t begin, std::uint32_t bytes, std::uint8_t flags = 0) {
+    FetchRequest request;
+    request.session = kReader;
+    request.path = name_;
+    request.entry.op = static_cast<std::uint8_t>(abi::FetchOp::kChunk);
+    request.entry.flags = static_cast<std::uint8_t>(abi::kFetchPart | flags);
+    request.entry.chunk = chunk;
+    request.entry.request_id = ++id_;
+    request.part = {begin, bytes};
+    engine().Fetch(unit(), request);
+    engine().EndTurn();
+    return id_;
+  }
+  Answer Await(std::uint64_t id) {
+    EXPECT_TRUE(RunUntil([&] { return answers().contains(id); }));
+    return answers()[id];
+  }
+  Answer FetchPart(std::uint32_t chunk, std::uint32_t begin, std::uint32_t bytes, std::uint8_t flags = 0) { return Await(AskPart(chunk, begin, bytes, flags)); }
+  void ExpectHas(const Answer& answer, std::uint32_t chunk, std::uint32_t begin, std::uint32_t bytes) {
+    ASSERT_EQ(answer.status(), abi::FetchStatus::kFrame) << "reason " << int{answer.reply.reason};
+    ASSERT_LE(answer.reply.begin, begin);
+    ASSERT_GE(answer.reply.begin + answer.reply.length, begin + bytes);
+    EXPECT_TRUE(answer.bytes == content_.substr(std::size_t{chunk} * kChunk + answer.reply.begin, answer.reply.length)) << chunk << " " << begin;
+  }
+  std::uint64_t DeviceBytes() { return engine().ssd()->counters().device_read_bytes; }
+  std::uint64_t HeaderBytes(std::uint32_t chunk) { return engine().catalogue().object(ObjectOf(name_, chunk)).ssd.header_bytes(); }
+  // Turns the first byte of that text over, wherever it is on the SSD.
+  bool Damage(const std::string& text) {
+    for (const auto& file : std::filesystem::directory_iterator(options_.ssd.directory)) {
+      if (file.path().filename().string().rfind("regions-", 0) != 0) continue;
+      std::fstream regions(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+      const std::string all((std::istreambuf_iterator<char>(regions)), {});
+      const std::size_t at = all.find(text);
+      if (at == std::string::npos) continue;
+      regions.clear();
+      regions.seekp(static_cast<std::streamoff>(at));
+      regions.put(static_cast<char>(text[0] ^ 1));
+      return regions.flush().good();
+    }
+    return false;
+  }
+  // Keeps every frame of that chunk.
+  void LeaseChunk(std::uint32_t chunk) {
+    AddSession(page());
+    page()->lease_high = 1;
+    page()->leases[0].store(abi::EncodeLease(abi::LeaseKeyOf(engine().catalogue().KeyOf(ObjectOf(name_, chunk))), 0));
+  }
+  abi::SessionPage* page() { return session_->page(); }
+
+  const std::string name_ = "large";
+  const std::string content_ = Bytes(name_, kBytes);
+  std::vector<std::uint32_t> out_;  // chunks that RAM does not have
+  std::uint64_t source_opens_ = 0, device_bytes_ = 0, transit_ = 0;
+
+ private:
+  std::uint64_t id_ = 1'000'000;
+  Result<ram::SessionPage> session_ = ram::SessionPage::Create({});  // gone behind the engine
+};
+
+TEST_F(PartsTest, OnlyWhatIsNeededIsRead) {
+  Start();
+  const std::uint32_t chunk = out_[0];
+  const Answer one = FetchPart(chunk, 100'000, 4096);
+  ExpectHas(one, chunk, 100'000, 4096);
+  EXPECT_EQ(one.reply.begin, 6 * kPart);
+  EXPECT_EQ(one.reply.length, kPart);
+  EXPECT_EQ(one.tier(), abi::Tier::kSsd);
+  EXPECT_EQ(DeviceBytes() - device_bytes_, HeaderBytes(chunk) + kPart);
+  ExpectHas(FetchPart(chunk, 3'000'000, 110'000), chunk, 3'000'000, 110'000);
+  EXPECT_EQ(DeviceBytes() - device_bytes_, HeaderBytes(chunk) + kPart + 7 * kPart) << "the header is remembered";
+  EXPECT_FALSE(ChunkInRam(chunk));
+  EXPECT_EQ(engine().counters().transit_frames - transit_, 2u);
+  EXPECT_EQ(source_io_.count(io::Step::kOpen), source_opens_);
+  // The last one of the file, which ends in the middle of a part.
+  const std::uint32_t end = kChunk - 1000;
+  if (!ChunkInRam(kChunks - 1)) ExpectHas(FetchPart(kChunks - 1, end - 10, 10), kChunks - 1, end - 10, 10);
+}
+
+TEST_F(PartsTest, WhatRamHasIsGivenWhole) {
+  Start();
+  std::uint32_t chunk = 0;
+  while (!ChunkInRam(chunk)) ++chunk;
+  ASSERT_LT(chunk, kChunks - 1);
+  const Answer answer = FetchPart(chunk, 100'000, 4096);
+  ExpectHas(answer, chunk, 0, kChunk);
+  EXPECT_EQ(answer.tier(), abi::Tier::kRam);
+}
+
+TEST_F(PartsTest, HalfOfAChunkIsReadAsAllOfIt) {
+  Start();
+  const Answer answer = FetchPart(out_[0], 10, kChunk / 2);
+  EXPECT_EQ(answer.reply.begin, 0u);
+  ExpectHas(answer, out_[0], 0, kChunk);
+  ExpectHas(FetchPart(out_[1], 0, 4096, abi::kFetchSequential), out_[1], 0, kChunk);
+}
+
+TEST_F(PartsTest, WhatIsNotWithinTheChunkIsReadAsAllOfIt) {
+  Start();
+  for (const auto& [begin, bytes] : {std::pair{kChunk - 10, 11u}, std::pair{~std::uint32_t{0}, 2u}, std::pair{kChunk, 1u}}) {
+    ExpectHas(FetchPart(out_[0], begin, bytes), out_[0], 0, kChunk);
+  }
+}
+
+// Each has a frame of its own, and waits for no other.
+TEST_F(PartsTest, ManyPartsOfAChunkAreReadAtATime) {
+  Start();
+  const std::uint32_t chunk = out_[0];
+  ssd_io_.Hold(io::Step::kReadv);
+  std::vector<std::pair<std::uint64_t, std::uint32_t>> asked;
+  for (std::uint32_t i = 0; i < 20; ++i) asked.emplace_back(AskPart(chunk, i * 200'000, 1000), i * 200'000);
+  asked.emplace_back(AskPart(chunk, 5, 1000), 5);  // joins the first
+  EXPECT_EQ(engine().counters().transit_frames - transit_, 20u);
+  ssd_io_.Release();
+  for (const auto& [id, begin] : asked) ExpectHas(Await(id), chunk, begin, 1000);
+  EXPECT_LE(DeviceBytes() - device_bytes_, 20 * (HeaderBytes(chunk) + 2 * kPart));
+}
+
+TEST_F(PartsTest, WhoWantsAllOfItGetsItBesideThem) {
+  Start();
+  const std::uint32_t chunk = out_[0];
+  ssd_io_.Hold(io::Step::kReadv);
+  const std::uint64_t part = AskPart(chunk, 200'000, 1000);
+  const std::uint64_t all = Ask(name_, abi::FetchOp::kChunk, chunk);
+  const std::uint64_t late = AskPart(chunk, 900'000, 1000);  // joins the whole
+  ssd_io_.Release();
+  ExpectHas(Await(part), chunk, 200'000, 1000);
+  ExpectHas(Await(all), chunk, 0, kChunk);
+  ExpectHas(Await(late), chunk, 0, kChunk);
+}
+
+// Small pieces in order: ever longer runs, each read once.
+TEST_F(PartsTest, WhoReadsOnGetsMoreAtATime) {
+  Start();
+  const std::uint32_t chunk = out_[0];
+  LeaseChunk(chunk);
+  for (std::uint32_t at = 0; at < kChunk; at += 10'000) ExpectHas(FetchPart(chunk, at, std::min(10'000u, kChunk - at)), chunk, at, std::min(10'000u, kChunk - at));
+  EXPECT_LE(engine().counters().transit_frames - transit_, 16u);
+  EXPECT_LE(DeviceBytes() - device_bytes_, kChunk + 16 * kPart + HeaderBytes(chunk));
+}
+
+TEST_F(PartsTest, AChangeIsNotOvertakenByAPart) {
+  Start();
+  const std::uint32_t chunk = out_[0];
+  ssd_io_.Hold(io::Step::kReadv);
+  const std::uint64_t id = AskPart(chunk, 200'000, 1000);
+  EXPECT_EQ(Advise(abi::AdviseOp::kInvalidate, name_), 1u);
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(id); }));
+  EXPECT_EQ(answers()[id].status(), abi::FetchStatus::kBypass);
+  ssd_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return engine().fetcher().idle() && engine().ssd()->status().reads_in_flight == 0; }));
+  EXPECT_FALSE(OnSsd(name_));
+  (void)engine().ram().ReclaimLimbo(4096);
+  EXPECT_EQ(engine().ram().limbo_frames(), 0u) << "its frame came back";
+}
+
+TEST_F(PartsTest, ADamagedPartIsReadFromTheSource) {
+  Start();
+  const std::uint32_t chunk = out_[0];
+  ASSERT_TRUE(Damage(content_.substr(std::size_t{chunk} * kChunk + 200'000, 64)));
+  ExpectHas(FetchPart(chunk, 200'000, 1000), chunk, 200'000, 1000);
+  EXPECT_EQ(engine().counters().integrity_ssd, 1u);
+  EXPECT_EQ(source_io_.count(io::Step::kOpen), source_opens_ + 1);
+}
+
+// A hung device holds readers up no longer than their deadline, and each part's frame until it answers.
+TEST_F(PartsTest, AHungPartIsGivenUp) {
+  source_options().demand_timeout_ms = 500;
+  Start();
+  const std::uint32_t chunk = out_[0];
+  ssd_io_.Hold(io::Step::kReadv);
+  const std::uint64_t id = AskPart(chunk, 200'000, 1000);
+  EXPECT_EQ(Await(id).status(), abi::FetchStatus::kBypass);
+  ssd_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return engine().ssd()->status().reads_in_flight == 0 && engine().fetcher().idle(); }));
+  EXPECT_EQ(engine().fetcher().hung_frames(), 0u);
+}
+
+// `lru` admits everything: for a little nobody leaves, until a quarter of the chunk was asked for.
+TEST_F(PartsTest, NobodyLeavesForALittle) {
+  source_options().policy = "lru";
+  Start();
+  const std::uint32_t chunk = out_[0];
+  const auto evicted = [&] { return engine().counters().evicted_bytes[TIERD_TIER_RAM]; };
+  const std::uint64_t before = evicted();
+  std::uint32_t asked = 0;
+  for (std::uint32_t i = 0; !ChunkInRam(chunk); ++i) {
+    ASSERT_LT(i, 100u);
+    ExpectHas(FetchPart(chunk, (i * 37 % 64) * 4 * kPart, 2 * kPart), chunk, (i * 37 % 64) * 4 * kPart, 2 * kPart);
+    EXPECT_TRUE(ChunkInRam(chunk) || evicted() == before);
+    asked += 2 * kPart;
+  }
+  EXPECT_GE(asked, kChunk / 4);
+  EXPECT_GT(evicted(), before);
+}
+
+// Without an SSD tier all of a chunk would pass through for a little and be lost.
+TEST_F(PartsTest, WithoutSsdALittleIsTheReadersOwnBusiness) {
+  options_.ssd.directory.clear();
+  source_options().policy = "lru";
+  StartEngine();
+  ASSERT_NO_FATAL_FAILURE(FillRam());
+  std::uint32_t chunk = 1;
+  while (ChunkInRam(chunk)) ++chunk;
+  const std::uint64_t read = unit().reader->counters().bytes_read;
+  EXPECT_EQ(FetchPart(chunk, 200'000, 1000).status(), abi::FetchStatus::kBypass);
+  EXPECT_EQ(unit().reader->counters().bytes_read, read);
+  for (int i = 0; i < 3; ++i) (void)FetchPart(chunk, 200'000, kChunk / 8);
+  EXPECT_TRUE(ChunkInRam(chunk)) << "by now it is worth the room";
+}
+
+}  // namespace
+}  // namespace tierd::engine
