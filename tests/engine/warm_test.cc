@@ -60,6 +60,23 @@ TEST_F(WarmupTriggerTest, ATableOfLabelsBesideTheDataWidensNothing) {
   EXPECT_EQ(trigger_.common_directory(), "img/train");
 }
 
+// Nobody has read what lies beside the two.
+TEST_F(WarmupTriggerTest, TwoDirectoriesAreNotAllThatLiesBesideThem) {
+  for (int i = 0; i < 16; ++i) {
+    Read("data/a", 1);
+    Read("data/b", 1);
+  }
+  EXPECT_EQ(walks_, Walks{"data/a"});
+  for (int i = 0; i < 16; ++i) {
+    Read("data/a", 1);
+    Read("data/b", 1);
+  }
+  EXPECT_EQ(walks_, (Walks{"data/a", "data/b"}));
+  EXPECT_EQ(trigger_.common_directory(), "data");
+  Read("data/c", 32);
+  EXPECT_EQ(walks_, (Walks{"data/a", "data/b", "data"}));
+}
+
 TEST_F(WarmupTriggerTest, AnotherSetIsWalkedBesideTheFirst) {
   Read("img/train", 100);
   Read("img/val", 31);

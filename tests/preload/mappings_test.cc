@@ -91,6 +91,27 @@ TEST_F(PreloadMappingsTest, WhatAChildInheritsStaysWhatItWasWhileTheCacheIsTooSm
   }
 }
 
+// Of a file of several chunks the last one may be short, as of an .npy with a round number of bytes behind its header.
+TEST_F(PreloadMappingsTest, OfFilesWithAShortEndAreOfTheCache) {
+  std::vector<std::string> job{"/usr/bin/python3", "-c",
+                               "import mmap, sys\n"
+                               "for path in sys.argv[1:]:\n"
+                               "    with open(path, 'rb') as file, mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as shown:\n"
+                               "        print(hash(bytes(shown)) == hash(file.read()), path in open('/proc/self/maps').read())\n"};
+  for (const std::size_t end : {1, 128, 1000, 4096, 5000, 10'000, 50'000}) {
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      job.push_back(Of("end" + std::to_string(end) + "." + std::to_string(i)));
+      Write(job.back(), Words(20 + i, (std::size_t{4} << 20) + end));
+    }
+  }
+  StartDaemon("256 MiB");
+  const JobResult served = RunJob(job, job_);
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_EQ(served.output.find("True True"), std::string::npos) << "the source's own: " << served.output;
+  EXPECT_EQ(served.output.find("False False"), std::string::npos) << "other bytes: " << served.output;
+  EXPECT_EQ(served.report.value("maps", 0u), 21u) << served.report.dump();
+}
+
 // More than 64 chunks, or more bytes than the pin cap (here 32 MiB): the source's file is mapped, and what the opening reads, a chunk and one ahead, is all that is read.
 TEST_F(PreloadMappingsTest, OfWhatCannotBeHeldReadNothing) {
   struct Case {

@@ -71,7 +71,9 @@ ram::FrameId Placement::TryAllocate(ObjectId object, std::uint32_t payload_bytes
     bytes = std::max<std::uint64_t>(bytes, needs.padded_bytes);
     align = std::max(align, needs.alignment);
   }
-  if (payload_bytes >= 64 * 1024) align = std::max<std::uint32_t>(align, 4096);  // may be mapped page by page, read with O_DIRECT
+  // May be mapped page by page, read with O_DIRECT: also the short end of a large file, which is mapped with the rest of it.
+  const bool chunked = (catalogue_.file(record.file).flags & kFileChunked) != 0;
+  if (payload_bytes >= 64 * 1024 || chunked) align = std::max<std::uint32_t>(align, 4096);
   if (ram_.free_bytes() < bytes + spared) return ram::kNoFrame;
   const ram::FrameId frame = ram_.Allocate(Raw(object), catalogue_.KeyOf(object), bytes, align);
   if (frame != ram::kNoFrame) ram_.HoldIo(frame);

@@ -39,7 +39,8 @@ std::optional<std::string> WarmupTrigger::OnFirstRead(std::string_view relative_
   return next;
 }
 
-// The deepest directory that does, of the reads outside.
+// The deepest directory that does, of the reads outside. Where they lie in one or two directories beside one another, the one that has more of them: what else lies beside these nobody
+// has read.
 std::string WarmupTrigger::HoldsNearlyAll() const {
   std::string directory;
   for (;;) {
@@ -50,7 +51,11 @@ std::string WarmupTrigger::HoldsNearlyAll() const {
       ++below[std::string_view(read.directory).substr(0, read.directory.find('/', begin))];
     }
     const auto most = std::max_element(below.begin(), below.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-    if (most == below.end() || most->second < kNearlyAll) return directory;
+    if (most == below.end()) return directory;
+    if (most->second < kNearlyAll) {
+      const bool all_below = std::none_of(outside_.begin(), outside_.end(), [&](const Read& read) { return read.directory == directory; });
+      return all_below && below.size() < kNeighbours ? std::string(most->first) : directory;
+    }
     directory = std::string(most->first);
   }
 }

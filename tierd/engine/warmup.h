@@ -2,6 +2,7 @@
 // read, nearly all of them below one directory. A single `head` does not; nor do a table of labels or a checkpoint beside the data make it bring what nobody reads.
 //
 //   train/a/.. x 31, labels.csv          walks train: the outlier is left alone
+//   a/.. x 16, b/.. x 16                 walks a, and b when as many of its files are read: not what lies beside them
 //   then val/.. x 32                     walks val, too
 //   a/.. x 32, b/.. x 32, then c/.. x 32 walks a, b, and with the third neighbour the directory of all: classes that are read one after the other
 //
