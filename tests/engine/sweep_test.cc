@@ -357,6 +357,28 @@ TEST_F(ForgetTest, OfWhatWasInvalidatedNothingIsLeft) {
   EXPECT_EQ(catalogue.object_slots(), objects);
 }
 
+// As the preload library tells of what a program writes, renames and removes, a file at a time.
+TEST_F(ForgetTest, NorOfFilesThatWereToldOfOneByOne) {
+  UseSsd();
+  StartEngine();
+  for (int i = 0; i < 300; ++i) {
+    const std::string name = Write("d/" + std::to_string(i), std::to_string(i));
+    ASSERT_EQ(Fetch(name).bytes, std::to_string(i));
+    EXPECT_EQ(Advise(abi::AdviseOp::kInvalidate, name), 1u);
+  }
+  ASSERT_EQ(Fetch("d/8").bytes, "8") << "read again: it stays";
+  clock_.ahead_ns += 31'000'000'000;
+  ASSERT_TRUE(RunUntil([&] { return engine().catalogue().file_count() <= 2; })) << engine().catalogue().file_count();
+  EXPECT_TRUE(InRam("d/8"));
+  ASSERT_EQ(Advise(abi::AdviseOp::kInvalidate, "d/8"), 1u);
+  clock_.ahead_ns += 31'000'000'000;
+  ASSERT_TRUE(RunUntil([&] { return FileOf("d/8") == kNoFile; }));
+  EXPECT_LE(engine().catalogue().file_count(), 1u) << "their directory";
+  EXPECT_EQ(engine().placement().ram_resident_objects(), 0u);
+  const std::string name = Write("d/7", "another");
+  EXPECT_EQ(Fetch(name).bytes, "another");
+}
+
 TEST_F(ForgetTest, WhatIsPinnedOrAskedForStaysKnown) {
   StartEngine();
   const std::string pinned = Write("d/pinned", "1"), asked = Write("d/asked", "2"), read = Write("d/read", "3"), plain = Write("d/plain", "4");

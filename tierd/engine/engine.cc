@@ -61,6 +61,7 @@ void Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, A
     const bool ask = linked && (file == kNoFile || catalogue_->DeadlineOf(file) <= abi::TicksOf(clock_.MonotonicNs()));
     if (linked && file != kNoFile) NoteOtherNames(catalogue_->StatOf(file), file);
     if (file != kNoFile) Apply(unit, op, file);
+    if (op == abi::AdviseOp::kInvalidate && file != kNoFile) ForgetLater(file);
     const std::uint64_t files = file != kNoFile ? 1 : 0;
     return ask ? AskForOtherNames(unit, path, files, std::move(done)) : done(0, files);
   }
@@ -223,6 +224,21 @@ void Engine::Forget(FileId file) {
   const bool declared = ssd_ != nullptr && unit.options.staleness == abi::Staleness::kImmutable;
   if (recovering_ || declared || foresights_[unit.index]->Names(file) || observers_[unit.index]->Names(file)) return;
   fetcher_->Forget(unit, file);
+}
+
+// It may be gone for good: who makes, reads and removes files all day would have the daemon know them all. Not at once: mostly it is read again.
+void Engine::ForgetLater(FileId file) {
+  if (perhaps_gone_.size() < kMostPerhapsGone) (void)Survives([&] { perhaps_gone_.push_back({file, catalogue_->file(file).key, clock_.MonotonicNs() + kGoneNs}); });
+}
+
+void Engine::ForgetGone(std::int64_t now_ns) {
+  for (int i = 0; i < kForgottenAtOnce && !perhaps_gone_.empty() && perhaps_gone_.front().due_ns <= now_ns; ++i) {
+    const PerhapsGone gone = perhaps_gone_.front();
+    perhaps_gone_.pop_front();
+    const FileRecord& record = catalogue_->file(gone.file);
+    const bool regular = (record.flags & kFileUsed) != 0 && (record.flags & kFileNotRegular) == 0;
+    if (regular && record.key == gone.key && catalogue_->DeadlineOf(gone.file) == abi::kDeadlineExpired) Forget(gone.file);
+  }
 }
 
 void Engine::Sweep(Sweeps::Request request) {

@@ -226,6 +226,8 @@ class Engine {
   void AskForOtherNames(SourceUnit& unit, std::string_view path, std::uint64_t files, AdviceDone done);
   bool Apply(SourceUnit& unit, abi::AdviseOp op, FileId file);
   void Forget(FileId file);
+  void ForgetLater(FileId file);
+  void ForgetGone(std::int64_t now_ns);
   // What the policy was told of the plan, for those that are tried beside it.
   void TellWatch(SourceUnit& unit, std::uint32_t epoch, std::span<const std::uint32_t> ids);
   void Log(std::string line) const {
@@ -270,6 +272,16 @@ class Engine {
   std::int64_t late_logged_ns_ = 0;
   ssd::RecoveryReport recovery_;
   RecoveryDoubts doubts_;
+  // Told of one by one as changed, and due to be forgotten unless they were read again.
+  struct PerhapsGone {
+    FileId file;
+    abi::FileKey key;
+    std::int64_t due_ns;
+  };
+  static constexpr std::int64_t kGoneNs = 30'000'000'000;
+  static constexpr std::size_t kMostPerhapsGone = 1 << 18;
+  static constexpr int kForgottenAtOnce = 8192;  // a second
+  std::deque<PerhapsGone> perhaps_gone_;
   std::string ssd_note_;
   bool recovering_ = false;
   bool turn_scheduled_ = false;

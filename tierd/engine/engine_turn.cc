@@ -337,6 +337,7 @@ void Engine::OnTimer() {
     for (const auto& foresight : foresights_) foresight->Tick();
     for (const auto& forerunner : forerunners_) forerunner->Tick();
     for (const auto& unit : sources_) observers_[unit->index]->Tick(placement_->brought(*unit));
+    ForgetGone(now);
     TrimAfterWork();
     TellStates(now);
     for (const auto& unit : sources_) {

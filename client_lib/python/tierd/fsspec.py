@@ -5,6 +5,7 @@ An installed tierd is found by its entry point (group fsspec.specs); tierd.fsspe
 
 from __future__ import annotations
 
+import concurrent.futures
 import datetime
 import errno
 import functools
@@ -19,6 +20,8 @@ from . import Client, client
 from ._file import BUFFER_BYTES, RawTierFile, TierFile
 
 _TYPES = {stat.S_IFDIR: "directory", stat.S_IFREG: "file", stat.S_IFLNK: "link"}
+# A listing of so many names is looked at by so many threads.
+_MANY, _TOGETHER = 256, 8
 _LOCAL = ("file", "local", "tierd")
 _STARTS = tuple(protocol + mark for protocol in _LOCAL for mark in ("://", "::"))
 
@@ -124,7 +127,12 @@ class TierdFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if facts["type"] != "directory":
             return [facts] if detail else [top]
         names = sorted(os.path.join(top, entry.name) for entry in self._client.scandir(top))
-        return [found for found in map(self._listed, names) if found] if detail else names
+        if not detail:
+            return names
+        if len(names) < _MANY:
+            return [found for found in map(self._listed, names) if found]
+        with concurrent.futures.ThreadPoolExecutor(_TOGETHER) as pool:  # names that nobody has asked about yet cost a round trip to the source each
+            return [found for found in pool.map(self._listed, names) if found]
 
     def _listed(self, path: str) -> Optional[dict[str, Any]]:
         try:
