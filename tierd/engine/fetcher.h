@@ -198,8 +198,8 @@ class Fetcher {
   std::uint32_t MomentFrom(const SourceUnit& unit, std::int64_t stat_sent_ns) const;
 
   void StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source::Priority priority);
-  // Some parts of what is on the SSD, past what else is under way with the object. False: not so; `grant` may have a frame for all of it.
-  bool StartParts(SourceUnit& unit, ObjectId object, Waiter& waiter, source::Priority priority, Placement::Grant* grant);
+  // Of a fill of some parts of what is on the SSD: it gets its frame, for these, or for all of it where RAM takes it. True: another one brings them, and has its waiters.
+  bool JoinParts(const FillPtr& fill);
   void OnPartsRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadResult& result);
   void AddFill(const FillPtr& fill);
   void RemoveFill(const Fill& fill);

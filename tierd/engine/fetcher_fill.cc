@@ -41,7 +41,10 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
     if (waiter->is_awaited() && placement_.OnSsd(object)) ssd_->Hasten(catalogue_.object(object).ssd);
     fill->evict |= waiter->evict;
     fill->ssd_only &= waiter->ssd_only;
-    if (!fill->wanted.Covers(waiter->part) || waiter->part.bytes == 0) fill->wanted = {};
+    if (!fill->wanted.Covers(waiter->part) || waiter->part.bytes == 0) {
+      fill->wanted = {};
+      fill->little = false;
+    }
     const bool client = waiter->is_client();
     fill->waiters.push_back(std::move(waiter));
     // A client may have what the promotion may not, a frame in transit: it does not wait for memory, nor for the SSD tier.
@@ -50,8 +53,6 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
     if (std::erase_if(waiting_for_ssd_, is_fill) + waiting_for_memory_.EraseIf(is_fill) != 0) RunFill(unit, fill);
     return;
   }
-  Placement::Grant grant;
-  if (StartParts(unit, object, waiter, priority, &grant)) return;
   auto fill = std::make_shared<Fill>();
   fill->object = object;
   fill->file = file;
@@ -59,9 +60,13 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
   fill->priority = priority;
   fill->ssd_only = waiter->ssd_only;
   fill->evict = waiter->evict;
-  if (waiter->is_client() && (waiter->flags & abi::kFetchSequential) == 0) fill->wanted = placement_.PartsFor(object, waiter->part);
-  if (grant.outcome == Placement::Outcome::kGranted) fill->grant = grant;
+  if (waiter->is_client() && (waiter->flags & abi::kFetchSequential) == 0) {
+    const Placement::PartPlan plan = placement_.PlanParts(object, waiter->part);
+    fill->wanted = plan.range;
+    fill->little = plan.little;
+  }
   fill->waiters.push_back(std::move(waiter));
+  if (JoinParts(fill)) return;
   AddFill(fill);
   if (fill->ssd_only && placement_.InRam(object)) return CopyDown(unit, fill);
   RunFill(unit, fill);
@@ -90,8 +95,7 @@ void Fetcher::RunFill(SourceUnit& unit, const FillPtr& fill) {
 bool Fetcher::AcquireFor(const FillPtr& fill, io::AlignedBuffer* filled, bool part_will_do) {
   if (fill->has_memory()) return true;
   if (!fill->ssd_only) {
-    const Placement::AcquireOptions options{.may_transit = fill->has_client(), .may_evict = fill->evict, .part_bytes = fill->wanted.bytes, .part_will_do = part_will_do};
-    fill->grant = placement_.Acquire(fill->object, options);
+    fill->grant = placement_.Acquire(fill->object, {.may_transit = fill->has_client(), .may_evict = fill->evict, .little = fill->little, .part_bytes = part_will_do ? fill->wanted.bytes : 0});
     if (fill->grant.outcome == Placement::Outcome::kGranted) {
       if (fill->grant.part) fill->part = fill->wanted;
       if (fill->grant.transit) no_transit_until_ns_ = 0;
@@ -158,6 +162,7 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
   const auto done = [this, &unit, fill](const ssd::ReadResult& result) { Guard([&] { OnSsdRead(unit, fill, result); }); };
   const auto on_hung = [this, fill] { Guard([&] { BeginHung(*fill, source::ReadError::kHung); }); };
   const bool parts = fill->part.bytes != 0;
+  fill->read_from = record.ssd;
   const Status status = parts ? ssd_->ReadParts(record.ssd, expected, fill->part, dest, done, on_hung) : ssd_->Read(record.ssd, expected, dest, done, read_class, on_hung);
   if (status.ok()) {
     fill->timing = {ssd_pace_.Begin(), parts ? fill->part.bytes : record.bytes, clock_.PreciseNs()};

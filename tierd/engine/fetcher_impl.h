@@ -53,6 +53,8 @@ struct Fetcher::Fill {
   // What a reader wants of it now, widened to parts of its SSD record; 0 bytes: somebody wants all of it.
   ssd::PayloadRange wanted;
   ssd::PayloadRange part;  // what the frame is for; 0 bytes: all
+  bool little = false;     // too little for anybody to leave for all of it
+  ssd::SsdLocation read_from;
   FileId file = kNoFile;
   std::uint16_t unit = 0;
   Waiters waiters;

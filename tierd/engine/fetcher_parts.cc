@@ -2,6 +2,7 @@
 //
 // A part only passes through. It is no fill of the chunk, and joins none: fills of parts stand beside one another in fills_, each with a frame of its own from the
 // begin. Whatever is in the way sends the reader to the source, for as few bytes.
+#include <new>
 #include <utility>
 
 #include "tierd/engine/fetcher_impl.h"
@@ -9,7 +10,11 @@
 namespace tierd::engine {
 
 void Fetcher::AddFill(const FillPtr& fill) {
-  if (fills_.emplace(FillKey(fill->object, fill->part), fill).second && fill->part.bytes != 0) ++parts_under_way_;
+  if (!Survives([&] { fills_.emplace(FillKey(fill->object, fill->part), fill); })) {
+    ReleaseMemory(fill);
+    throw std::bad_alloc();  // to whoever answers its waiters
+  }
+  if (fill->part.bytes != 0) ++parts_under_way_;
 }
 
 // Nothing where another fill of the object has that place: the frame of a part that had to wait for one was granted under the key of all of it.
@@ -23,34 +28,22 @@ void Fetcher::RemoveFill(const Fill& fill) {
   }
 }
 
-bool Fetcher::StartParts(SourceUnit& unit, ObjectId object, Waiter& waiter, source::Priority priority, Placement::Grant* grant) {
-  if (!waiter->is_client() || waiter->part.bytes == 0 || (waiter->flags & abi::kFetchSequential) != 0 || !placement_.OnSsd(object)) return false;
-  const ssd::PayloadRange part = placement_.PartsFor(object, waiter->part);
-  if (part.bytes == 0) return false;
-  if (const auto it = fills_.find(FillKey(object, part)); it != fills_.end()) {
-    if (it->second->late) {
-      Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, it->second->file);
-      return true;
-    }
-    if (!it->second->part.Covers(waiter->part)) return false;
+bool Fetcher::JoinParts(const FillPtr& fill) {
+  const ssd::PayloadRange part = fill->wanted;
+  if (part.bytes == 0 || !placement_.OnSsd(fill->object)) return false;
+  if (const auto it = fills_.find(FillKey(fill->object, part)); it != fills_.end()) {
+    Fill& other = *it->second;
+    if (other.late) return Finish(fill->waiters.front(), BringOutcome::kFailed, abi::Fallback::kSourceSlow, fill->file), true;
+    if (!other.part.Covers(fill->waiters.front()->part)) return false;
     ++counters_.fetch_joined;
-    it->second->waiters.push_back(std::move(waiter));
+    other.waiters.push_back(std::move(fill->waiters.front()));
     return true;
   }
-  *grant = placement_.Acquire(object, {.may_transit = true, .may_evict = waiter->evict, .part_bytes = part.bytes, .part_will_do = true});
-  if (!grant->part) return false;
+  fill->grant = placement_.Acquire(fill->object, {.may_transit = true, .may_evict = fill->evict, .little = fill->little, .part_bytes = part.bytes});
+  if (!fill->grant.part) return false;
   no_transit_until_ns_ = 0;
-  auto fill = std::make_shared<Fill>();
-  fill->object = object;
-  fill->file = catalogue_.object(object).file;
-  fill->unit = unit.index;
-  fill->priority = priority;
-  fill->wanted = fill->part = part;
-  fill->grant = *grant;
-  fill->waiters.push_back(std::move(waiter));
-  AddFill(fill);
-  RunFill(unit, fill);
-  return true;
+  fill->part = part;
+  return false;
 }
 
 void Fetcher::OnPartsRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadResult& result) {
@@ -62,7 +55,8 @@ void Fetcher::OnPartsRead(SourceUnit& unit, const FillPtr& fill, const ssd::Read
   const bool whole = result.outcome == ssd::ReadOutcome::kNoParts;
   if (!whole) {
     ++counters_.promotions_failed;
-    DropRecord(fill->object, result);
+    // Others may have found out before, and what stands there now may be a new one.
+    if (catalogue_.object(fill->object).ssd == fill->read_from) DropRecord(fill->object, result);
   }
   RemoveFill(*fill);
   ReleaseMemory(fill);

@@ -99,8 +99,7 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
     ram_.ReclaimLimbo(4096);
     free = FreeForResidents();
   }
-  const bool little = options.part_bytes != 0 && !AskedOften(object, options.part_bytes);
-  options.may_evict &= !little;
+  options.may_evict &= !options.little;
   if (options.may_evict && free < bytes) free += OthersMayYield(unit);
   const bool admitted = listing || unit.policy.Admit(kRam, Raw(object), free, options.may_transit ? TIERD_FOR_READER : TIERD_AHEAD);
   if (admitted) {
@@ -122,8 +121,8 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
   }
   if (!options.may_transit) return {};
   // All of it is read for a little only where it stays behind on the SSD.
-  if (little && !OnSsd(object) && !SsdTakesNow(bytes)) return {};
-  const bool part = options.part_will_do && options.part_bytes != 0 && OnSsd(object);
+  if (options.little && !OnSsd(object) && !SsdTakesNow(bytes)) return {};
+  const bool part = options.part_bytes != 0 && OnSsd(object);
   const std::uint32_t passing = part ? options.part_bytes : bytes;
   ram::FrameId frame = TryAllocate(object, passing, 0);
   if (frame == ram::kNoFrame) {
@@ -275,30 +274,54 @@ bool Placement::IsThere(ObjectId object, const Passed& passed) const {
 }
 
 Placement::PassedFrame Placement::PassedOf(ObjectId object, ssd::PayloadRange wanted) {
-  const auto passed = passed_.find(Raw(object));
-  if (passed == passed_.end() || !IsThere(object, passed->second)) return {};
-  const ssd::PayloadRange has = passed->second.range;
-  if (!has.Covers(wanted.bytes != 0 ? wanted : ssd::PayloadRange{0, catalogue_.object(object).bytes})) return {};
-  return {ram_.LocationWord(passed->second.frame), has};
+  if (wanted.bytes == 0) wanted = {0, catalogue_.object(object).bytes};
+  const auto [begin, end] = passed_.equal_range(Raw(object));
+  for (auto passed = begin; passed != end; ++passed) {
+    if (passed->second.range.Covers(wanted) && IsThere(object, passed->second)) return {ram_.LocationWord(passed->second.frame), passed->second.range};
+  }
+  return {};
 }
 
-ssd::PayloadRange Placement::PartsFor(ObjectId object, ssd::PayloadRange wanted) const {
-  const std::uint32_t bytes = catalogue_.object(object).bytes;
-  ssd::PayloadRange parts = ssd::WidenToParts(bytes, wanted);
-  if (parts.bytes == 0) return {};
-  if (const auto passed = passed_.find(Raw(object)); passed != passed_.end()) {
-    const ssd::PayloadRange before = passed->second.range;
-    const bool reads_on = before.begin <= wanted.begin && wanted.begin <= before.end() && before.end() < wanted.end() && before.end() <= bytes;
-    if (reads_on) parts = ssd::WidenToParts(bytes, {parts.begin, std::min(bytes - parts.begin, std::max(parts.bytes, 2 * before.bytes))});
+// The run that it goes on with; null: none.
+const ssd::PayloadRange* Placement::RunBefore(ObjectId object, ssd::PayloadRange wanted) const {
+  const auto [begin, end] = passed_.equal_range(Raw(object));
+  for (auto passed = begin; passed != end; ++passed) {
+    const ssd::PayloadRange& run = passed->second.range;
+    if (run.begin <= wanted.begin && wanted.begin <= run.end() && run.end() < wanted.end()) return &run;
   }
-  return parts.bytes > bytes / 2 ? ssd::PayloadRange{} : parts;
+  return nullptr;
+}
+
+Placement::PartPlan Placement::PlanParts(ObjectId object, ssd::PayloadRange wanted) {
+  constexpr std::uint32_t kOneOfRuns = 16;  // from so long a run on it is read on
+  const std::uint32_t bytes = catalogue_.object(object).bytes;
+  PartPlan plan{ssd::WidenToParts(bytes, wanted), true};
+  if (plan.range.bytes == 0) return {};
+  if (const ssd::PayloadRange* const run = RunBefore(object, wanted); run != nullptr && run->end() <= bytes) {
+    const std::uint32_t length = std::max(plan.range.bytes, 2 * run->bytes);
+    plan.range = ssd::WidenToParts(bytes, {plan.range.begin, std::min(bytes - plan.range.begin, length)});
+    plan.little = length < bytes / kOneOfRuns;
+  }
+  if (plan.range.bytes > bytes / 2) return {};
+  plan.little &= !AskedOften(object, plan.range.bytes);
+  return plan;
 }
 
 void Placement::NotePassed(ObjectId object, ram::FrameId frame, ssd::PayloadRange range) {
   // Without memory for the note the next piece is brought anew.
   (void)Survives([&] {
     if (passed_.size() >= 64 + 2 * ram_.limbo_frames()) std::erase_if(passed_, [this](const auto& one) { return !IsThere(static_cast<ObjectId>(one.first), one.second); });
-    passed_[Raw(object)] = {frame, ram_.LeaseWord(frame), range};
+    const auto [begin, end] = passed_.equal_range(Raw(object));
+    std::size_t runs = 0;
+    auto before = end;  // the run that this one goes on with, else any
+    for (auto passed = begin; passed != end; ++passed, ++runs) {
+      const ssd::PayloadRange& run = passed->second.range;
+      if (before == end || (run.begin <= range.begin && range.begin <= run.end())) before = passed;
+    }
+    const bool goes_on = before != end && before->second.range.begin <= range.begin && range.begin <= before->second.range.end();
+    const Passed note{frame, ram_.LeaseWord(frame), range};
+    if (goes_on || runs >= kMostRuns) before->second = note;
+    else passed_.emplace(Raw(object), note);
   });
 }
 
@@ -313,6 +336,7 @@ void Placement::Abandon(const Grant& grant) {
 
 void Placement::EvictRam(ObjectId object, EvictCause cause) {
   passed_.erase(Raw(object));
+  asked_bytes_.erase(Raw(object));
   ObjectRecord& record = catalogue_.object(object);
   if (record.frame == ram::kNoFrame) return;
   const bool listing = (record.flags & kObjectListing) != 0;

@@ -77,10 +77,8 @@ class Placement final : public ssd::SsdOwner {
   struct AcquireOptions {
     bool may_transit = false;
     bool may_evict = false;
-    // The reader wants so many bytes of it now; 0: all. Nobody leaves for the whole object then, nor does it pass through to nowhere, until as much as a quarter of it was
-    // asked for piece by piece.
-    std::uint32_t part_bytes = 0;
-    bool part_will_do = false;  // what passes through may be that part alone
+    bool little = false;           // PartPlan: nobody leaves for it, nor does all of it pass through to nowhere
+    std::uint32_t part_bytes = 0;  // of what is on the SSD, a part so long may pass through alone; 0: only all of it
   };
   Grant Acquire(ObjectId object, AcquireOptions options);
   // Frames that only pass through will be free again soon: with I/O under way, or in the hands of a reader that copies.
@@ -101,8 +99,13 @@ class Placement final : public ssd::SsdOwner {
   };
   // `wanted`: has it to have; 0 bytes: all.
   PassedFrame PassedOf(ObjectId object, ssd::PayloadRange wanted);
-  // What to read from the SSD tier for a reader that wants just `wanted` now: some parts, more of them each time while it reads on from where it was. 0 bytes: all of it.
-  ssd::PayloadRange PartsFor(ObjectId object, ssd::PayloadRange wanted) const;
+  // For a reader that wants just `wanted` of the object now. Asked once for each such request.
+  struct PartPlan {
+    ssd::PayloadRange range;  // parts to read from the SSD tier, more of them each time while it reads on from where it was; 0 bytes: all of it
+    // It is not worth the room of others yet: it neither reads on nor has, piece by piece, a quarter of the object been asked for.
+    bool little = false;
+  };
+  PartPlan PlanParts(ObjectId object, ssd::PayloadRange wanted);
   // Nothing useful is in the frame. The I/O hold ends and the frame goes back.
   void Abandon(const Grant& grant);
 
@@ -234,6 +237,8 @@ class Placement final : public ssd::SsdOwner {
     ssd::PayloadRange range;
   };
   bool SsdTakesNow(std::uint64_t bytes) const { return ssd_ != nullptr && SsdFree() >= bytes && !ssd_->behind() && !ssd_->ailing() && !ssd_->status().recovering; }
+  static constexpr std::size_t kMostRuns = 8;  // of an object
+  const ssd::PayloadRange* RunBefore(ObjectId object, ssd::PayloadRange wanted) const;
   bool AskedOften(ObjectId object, std::uint32_t part_bytes);
   bool IsThere(ObjectId object, const Passed& passed) const;
   void NotePassed(ObjectId object, ram::FrameId frame, ssd::PayloadRange range);
@@ -287,8 +292,9 @@ class Placement final : public ssd::SsdOwner {
   std::int64_t pinned_wait_until_ns_ = 0;  // for what readers hold
   bool pinned_gone_ = false;
   std::uint32_t transit_under_way_ = 0;  // frames that pass through, with I/O under way
-  // By object: where its bytes have passed through, as long as that frame is retired and has the same lease word. Ends with EvictRam, Publish and Abandon of the object.
-  std::unordered_map<std::uint32_t, Passed> passed_;
+  // By object: where its bytes have passed through, as long as that frame is retired and has the same lease word; of parts the latest few. Ends with EvictRam, Publish and
+  // Abandon of the object.
+  std::unordered_multimap<std::uint32_t, Passed> passed_;
   std::unordered_map<std::uint32_t, std::uint32_t> asked_bytes_;  // by object: read piece by piece while RAM was full; forgotten now and then
   std::int64_t grow_again_ns_ = 0;      // after segment_failure_
   std::uint32_t segments_leaving_ = 0;  // a worker gives them back

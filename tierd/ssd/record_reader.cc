@@ -207,7 +207,7 @@ void RecordReader::OnRead(OperationPtr op, std::size_t wanted, io::IoResult resu
   if (result.error != 0 || result.bytes != wanted) {
     const int error = result.error != 0 ? result.error : EIO;
     ++context_.counters.read_errors;
-    context_.health.OnError(context_.clock.MonotonicNs());
+    if (IsNewFailure(*op)) context_.health.OnError(context_.clock.MonotonicNs());
     Finish(std::move(op), {ReadOutcome::kIoError, error, 0});
     return;
   }
@@ -276,7 +276,7 @@ void RecordReader::Complete(OperationPtr op, ReadOutcome outcome) {
       break;
     case ReadOutcome::kCorrupt:
       ++context_.counters.read_corrupt;
-      context_.health.OnCorrupt(context_.clock.MonotonicNs());
+      if (IsNewFailure(*op)) context_.health.OnCorrupt(context_.clock.MonotonicNs());
       break;
     case ReadOutcome::kMiss: ++context_.counters.read_miss; break;
     case ReadOutcome::kIoError:
@@ -294,9 +294,16 @@ void RecordReader::Finish(OperationPtr op, ReadResult result) {
   op->told.done(result);
 }
 
+// Many parts of one record may be under way: one bad record is one fault of the device.
+bool RecordReader::IsNewFailure(const Operation& op) {
+  if (!op.is_part()) return true;
+  return !(std::exchange(last_bad_, op.location) == op.location);
+}
+
 void RecordReader::ZeroTail(Operation& op) const {
   const std::uint32_t bytes = op.wanted_bytes();
-  const std::size_t end = std::min<std::size_t>(op.dest.size(), NeedsOf(bytes).padded_bytes);
+  const std::uint32_t padded = op.is_part() ? AlignUp(bytes, context_.format.alignment) : NeedsOf(bytes).padded_bytes;
+  const std::size_t end = std::min<std::size_t>(op.dest.size(), padded);
   if (end > bytes) std::memset(op.dest.data() + bytes, 0, end - bytes);
 }
 

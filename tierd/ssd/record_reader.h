@@ -89,6 +89,7 @@ class RecordReader {
   static ReadOutcome CheckHeader(const ScanFormat& format, const Operation& op, std::span<const std::byte> record, DecodedHeader& decoded);
   void Complete(OperationPtr op, ReadOutcome outcome);
   void Finish(OperationPtr op, ReadResult result);
+  bool IsNewFailure(const Operation& op);
   void ZeroTail(Operation& op) const;
   // The device can write so many bytes straight into it.
   bool IsAlignedFor(std::span<const std::byte> dest, std::uint32_t bytes) const;
@@ -101,6 +102,7 @@ class RecordReader {
   const std::size_t side_bytes_;
   std::vector<io::AlignedBuffer> free_sides_;  // each side_bytes_
   PartsCache parts_;
+  SsdLocation last_bad_;  // of which parts could not be read
   std::size_t in_flight_ = 0;              // waiting, with the device, being checked
   std::deque<OperationPtr> waiting_[2];    // by class
   std::size_t at_device_[2] = {};          // by class
