@@ -243,7 +243,7 @@ CLI::App* AddRun(CLI::App& app, Command& command) {
   CLI::App* run = Verb(app, "run", "run a command with its reads served from the cache; starts a tierd for it if none is there", command);
   run->prefix_command()->fallthrough(false);
   run->add_option("--source", o.sources, "a directory tree to accelerate; may be repeated; default: network mounts")->type_name("DIR")->allow_extra_args(false)->check(IsNotEmpty);
-  run->add_option("--ram", o.ram, "RAM tier of the daemon started: \"8 GiB\", \"25%\", \"auto\"")->type_name("SIZE")->check(IsNotEmpty);
+  run->add_option("--ram", o.ram, "RAM tier of the daemon started: \"8 GiB\", \"8G\" (the same), \"25%\", \"auto\"")->type_name("SIZE")->check(IsNotEmpty);
   run->add_option("--ssd", o.ssd, "directory of its SSD tier, or off; default: in $SLURM_TMPDIR, $TMPDIR or /var/tmp")->type_name("DIR|off")->check(IsNotEmpty);
   run->add_option("--policy", o.policy, "its policy")->type_name("NAME")->check(IsNotEmpty);
   run->add_option("--report", o.report, "write the summary to this file, as JSON; it may be a descriptor (/dev/fd/3), not stdout, which is the command's")->type_name("FILE")->check(IsNotEmpty)->check(IsNoStdout);

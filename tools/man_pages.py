@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-DATE = "2026-11-22"  # of the last change to the prose
+DATE = "2026-11-26"  # of the last change to the prose
 
 
 # ---- roff -----------------------------------------------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ def tierd_toml_5(_build):
     return page("tierd.toml", 5, "configuration of tierd", [
         ("SYNOPSIS", prose("~/.config/tierd/tierd.toml, /etc/tierd/tierd.toml")),
         ("DESCRIPTION", prose("""
-TOML. Every key is optional; what follows shows the defaults. Sizes are text such as "800 GB" or "4 MiB", times such as "60s", "500ms", "2h". An unknown key is an error that names
+TOML. Every key is optional; what follows shows the defaults. Sizes are text such as "800 GB" (kB, MB, GB, TB: powers of 1000) or "4 MiB" (KiB, MiB, GiB, TiB, and K, M, G, T as in Slurm's --mem: powers of 1024), times such as "60s", "500ms", "2h". An unknown key is an error that names
 the line and the key that was probably meant. `tierd --check-config` looks for mistakes, `tierd --print-config` shows what is in effect and where it came from,
 `tierctl config get` what the running daemon uses, `tierctl config set` changes what can change at run time until the next reload.""")),
         ("KEYS", "\n".join(body)),

@@ -22,12 +22,19 @@ TEST(Units, ReadsSizes) {
               {"0.5 kB", 500},
               {"2 TB", 2'000'000'000'000},
               {"1 PiB", std::uint64_t{1} << 50},
+              // As in Slurm's --mem.
+              {"300M", 300 << 20},
+              {"8G", std::uint64_t{8} << 30},
+              {"8g", std::uint64_t{8} << 30},
+              {"64k", 64 << 10},
+              {"1.5 T", std::uint64_t{3} << 39},
+              {"2P", std::uint64_t{2} << 50},
               {"9223372036854775807 B", 9223372036854775807u}};
   for (const auto& row : rows) EXPECT_EQ(ParseSize(row.text), row.bytes) << row.text;
 }
 
 TEST(Units, RefusesWhatIsNoSize) {
-  for (const char* text : {"", " ", "B", "12", "12 K", "12 G", "4 MX", "-1 GB", "1e9 B", "1..5 GB", ".5 GB", "1 GB x", "0x10 B", "9223372036854775808 B", "99999999 PB",
+  for (const char* text : {"", " ", "B", "12", "K", "12 Gi", "12 GG", "9000P", "4 MX", "-1 GB", "1e9 B", "1..5 GB", ".5 GB", "1 GB x", "0x10 B", "9223372036854775808 B", "99999999 PB",
                            "1.5", "nan GB", "1,5 GB"}) {
     EXPECT_EQ(ParseSize(text), std::nullopt) << text;
   }

@@ -28,6 +28,8 @@ constexpr std::array<Unit, 11> kSizeUnits = {{{"PB", kKilo * kKilo * kKilo * kKi
                                               {"kB", kKilo},
                                               {"KiB", kKibi},
                                               {"B", 1}}};
+// Without the B: as Slurm means them in --mem, and as it writes them. Read, never written.
+constexpr std::array<Unit, 5> kBareUnits = {{{"P", kKibi * kKibi * kKibi * kKibi * kKibi}, {"T", kKibi * kKibi * kKibi * kKibi}, {"G", kKibi * kKibi * kKibi}, {"M", kKibi * kKibi}, {"K", kKibi}}};
 constexpr std::array<Unit, 6> kTimeUnits = {{{"ms", 1}, {"s", 1000}, {"min", 60'000}, {"m", 60'000}, {"h", 3'600'000}, {"d", 86'400'000}}};
 
 std::string_view Trim(std::string_view text) {
@@ -74,7 +76,10 @@ std::optional<std::uint64_t> Scaled(std::string_view text, const std::array<Unit
 
 }  // namespace
 
-std::optional<std::uint64_t> ParseSize(std::string_view text) { return Scaled(text, kSizeUnits); }
+std::optional<std::uint64_t> ParseSize(std::string_view text) {
+  const std::optional<std::uint64_t> bytes = Scaled(text, kSizeUnits);
+  return bytes ? bytes : Scaled(text, kBareUnits);
+}
 
 std::string FormatSize(std::uint64_t bytes) {
   if (bytes == 0) return "0";

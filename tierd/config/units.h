@@ -8,8 +8,8 @@
 
 namespace tierd::config {
 
-// A number, an optional fraction, a unit: B, kB, MB, GB, TB, PB (powers of 1000), KiB, MiB, GiB, TiB, PiB (powers of 1024); case does not matter, "K", "M", "G",
-// "T" are refused because they mean two things. A bare "0" needs no unit. Bytes, rounded down; nullopt if it does not parse or does not fit 63 bits.
+// A number, an optional fraction, a unit: B, kB, MB, GB, TB, PB (powers of 1000), KiB, MiB, GiB, TiB, PiB and K, M, G, T, P (powers of 1024, the latter as in Slurm's
+// --mem); case does not matter. A bare "0" needs no unit. Bytes, rounded down; nullopt if it does not parse or does not fit 63 bits.
 std::optional<std::uint64_t> ParseSize(std::string_view text);
 // Exact: ParseSize(FormatSize(n)) == n. The shortest of the above ("800 GB", "4 MiB", "1234 B").
 std::string FormatSize(std::uint64_t bytes);
