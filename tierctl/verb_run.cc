@@ -69,6 +69,7 @@ class Job {
  private:
   // Also where a daemon is there already: the reports of the job's processes lie in it.
   void MakeScratch() {
+    if (const std::string passed = run::PassedOver(environment_); !passed.empty()) context_.output.Message("run: " + passed + " passed over: a control character (a newline?) in the name");
     auto scratch = run::Scratch::Make(environment_, ::geteuid(), options_.keep, sources_);
     if (scratch.ok()) scratch_ = std::move(scratch).value();
     else no_scratch_ = scratch.status().message();

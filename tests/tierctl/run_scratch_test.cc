@@ -92,6 +92,24 @@ TEST_F(RunScratchTest, NothingIsMadeInASource) {
   EXPECT_NE(scratch.status().message().find("set TMPDIR"), std::string::npos);
 }
 
+// The daemon takes no such name, and it cannot be said in a line.
+TEST_F(RunScratchTest, ANameWithANewlineIsPassedOver) {
+  std::string odd = base_ + "/a\nb", user = base_ + "/user";
+  for (const std::string& name : {odd, user}) fs::create_directory(name);
+  const auto environment = [&](const std::string& name) { return std::optional<std::string>(name == "SLURM_TMPDIR" ? odd : name == "TMPDIR" ? user : ""); };
+  EXPECT_EQ(PassedOver(environment), "$SLURM_TMPDIR");
+  auto scratch = Scratch::Make(environment, ::geteuid(), false);
+  ASSERT_TRUE(scratch.ok()) << scratch.status().message();
+  EXPECT_EQ(fs::path(scratch->path()).parent_path(), user);
+  EXPECT_TRUE(fs::is_empty(odd));
+  user = odd;
+  EXPECT_EQ(PassedOver(environment), "$SLURM_TMPDIR and $TMPDIR");
+  EXPECT_TRUE(Scratch::Make(environment, ::geteuid(), false).ok());
+  EXPECT_TRUE(fs::is_empty(odd));
+  odd = user = base_;
+  EXPECT_EQ(PassedOver(environment), "");
+}
+
 TEST_F(RunScratchTest, AnotherHostsLocksSayNothingHere) {
   const std::string path = Abandoned();
   Age(path);

@@ -34,6 +34,8 @@ constexpr std::int64_t kBeingMadeSeconds = 60;  // a directory without a lock's 
 constexpr int kAttempts = 3;
 constexpr std::size_t kLongestSocket = sizeof(sockaddr_un::sun_path) - 1;
 
+constexpr const char* kOwnBases[] = {"SLURM_TMPDIR", "TMPDIR"};
+
 std::string Prefix(std::uint32_t uid) { return "tierd-run-" + std::to_string(uid) + "-"; }
 
 bool IsNameOfARun(const std::string& name, std::uint32_t uid) {
@@ -94,13 +96,18 @@ void RemoveTree(const std::string& path) {
   ::rmdir(path.c_str());
 }
 
+// What a daemon takes as a name in its options, where a control character is a slip of the pen, and what a line of the log or of a message can hold.
+bool IsPlain(const std::string& path) {
+  return std::none_of(path.begin(), path.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
 std::vector<std::string> Bases(const tierd::config::GetEnvironment& environment) {
   std::vector<std::string> bases;
   const auto add = [&bases](std::string path) {
     while (path.size() > 1 && path.ends_with('/')) path.pop_back();
-    if (path.starts_with('/') && std::find(bases.begin(), bases.end(), path) == bases.end()) bases.push_back(std::move(path));
+    if (path.starts_with('/') && IsPlain(path) && std::find(bases.begin(), bases.end(), path) == bases.end()) bases.push_back(std::move(path));
   };
-  for (const char* name : {"SLURM_TMPDIR", "TMPDIR"}) add(environment(name).value_or(""));
+  for (const char* name : kOwnBases) add(environment(name).value_or(""));
   add("/var/tmp");
   add("/tmp");
   return bases;
@@ -213,6 +220,14 @@ LeftOvers RemoveAllLeftOvers(const tierd::config::GetEnvironment& environment, s
     all.bytes += here.bytes;
   }
   return all;
+}
+
+std::string PassedOver(const tierd::config::GetEnvironment& environment) {
+  std::string names;
+  for (const char* name : kOwnBases) {
+    if (!IsPlain(environment(name).value_or(""))) names += (names.empty() ? "$" : " and $") + std::string(name);
+  }
+  return names;
 }
 
 std::vector<int> Scratch::lock_fds() const {

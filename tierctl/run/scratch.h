@@ -25,7 +25,7 @@ struct LockedDirectory {
 
 class Scratch {
  public:
-  // In $SLURM_TMPDIR, $TMPDIR, /var/tmp or /tmp: the first that can be used, one on a network file system last. `keep`: a directory that the next `run --keep` finds again, unless another one is using it.
+  // In $SLURM_TMPDIR, $TMPDIR, /var/tmp or /tmp: the first that can be used, one on a network file system last, one with a control character in its name never. `keep`: a directory that the next `run --keep` finds again, unless another one is using it.
   // Removes what earlier runs left in any of these. Nothing is made in or below one of `sources`: a cache there would cache itself.
   static tierd::Result<Scratch> Make(const tierd::config::GetEnvironment& environment, std::uint32_t uid, bool keep, const std::vector<std::string>& sources = {});
 
@@ -48,6 +48,9 @@ class Scratch {
   std::string socket_;
   bool kept_ = false;
 };
+
+// Which of the user's directories are no place for one, as their names hold a newline or another control character: "$TMPDIR"; "": none. (Make does without them.)
+std::string PassedOver(const tierd::config::GetEnvironment& environment);
 
 // What was removed: directories, and the disk space of their files.
 struct LeftOvers {
