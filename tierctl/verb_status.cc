@@ -31,6 +31,16 @@ std::vector<std::string> TierRow(const char* name, const json& tier) {
   return {name, state, Size(tier, "used_bytes"), Size(tier, "capacity_bytes"), std::to_string(NumberOf(tier, "objects")), Size(tier, "pinned_bytes"), Escaped(about)};
 }
 
+// A fallback is a read around the cache, which counts among the reads, or an open that became the source's own file, whose reads nobody counts: what is left of the one without the other.
+std::string NotCounted(const json& status, std::uint64_t counted) {
+  std::uint64_t fell_back = 0;
+  for (const auto& [reason, count] : Member(status, "fallback").items()) fell_back += NumberOf(Member(status, "fallback"), reason.c_str());
+  const std::uint64_t reads = NumberOf(Member(Member(status, "reads"), "bypass"), "count");
+  if (fell_back <= reads) return "";
+  const std::uint64_t opens = fell_back - reads;
+  return "not among these, nor in REGRET: what was read through " + Plural(opens, "open") + " that fell back to the source, beside " + Plural(counted, "read") + " here\n";
+}
+
 std::string Reads(const json& status) {
   const json& reads = Member(status, "reads");
   std::uint64_t all = 0;
@@ -41,7 +51,7 @@ std::string Reads(const json& status) {
     const json& row = Member(reads, tier);
     table.Row({tier, std::to_string(NumberOf(row, "count")), Percent(NumberOf(row, "count"), all), Size(row, "bytes")});
   }
-  return table.Text();
+  return table.Text() + NotCounted(status, all);
 }
 
 std::string Sources(const Output& output, const json& status) {

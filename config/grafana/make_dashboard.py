@@ -28,16 +28,20 @@ def average(name, by=""):
     return f"{rate(name + '_sum', by)} / ({rate(name + '_count', by)} > 0)"
 
 
+# Reads, and opens that found no room, whose reads nobody counts: as tierd:hit_ratio:rate5m has it. Of a node without such a series: reads.
+ASKED = (f"({rate('tierd_reads_total')} + clamp_min({rate('tierd_fallback_total', more='reason=' + chr(34) + 'no_frame' + chr(34))}"
+         f" - {rate('tierd_reads_total', more='tier=' + chr(34) + 'bypass' + chr(34))}, 0) or {rate('tierd_reads_total')})")
+
 # (title, unit, [(expression, legend), ...], what it shows)
 PANELS = {
     "Overview": [
-        ("Hit ratio", "percentunit", [(f"{rate('tierd_reads_total', more='result=' + chr(34) + 'hit' + chr(34))} / ({rate('tierd_reads_total')} > 0)", "{{instance}}")],
-         "Share of reads served from RAM or SSD. Absent on an idle node."),
+        ("Hit ratio", "percentunit", [(f"{rate('tierd_reads_total', more='result=' + chr(34) + 'hit' + chr(34))} / ({ASKED} > 0)", "{{instance}}")],
+         "Share of reads served from RAM or SSD; an open that found no room (tierctl run) is a miss. Absent on an idle node."),
         ("Reads by tier", "reqps", [(rate("tierd_reads_total", "tier"), "{{instance}} {{tier}}")], "What served them: ram and ssd are hits; source: tierd read it; bypass: the program did."),
         ("Read bandwidth by tier", "Bps", [(rate("tierd_read_bytes_total", "tier"), "{{instance}} {{tier}}")], "Bytes that programs got."),
         ("Read latency, p50 and p99", "s", [(quantile(0.5, "tierd_read_duration_seconds", "tier"), "{{instance}} {{tier}} p50"), (quantile(0.99, "tierd_read_duration_seconds", "tier"), "{{instance}} {{tier}} p99")],
          "Buckets are a factor of 4 apart. Of RAM hits one in 64 is timed."),
-        ("Reads past the cache, by reason", "reqps", [(rate("tierd_fallback_total", "reason") + " > 0", "{{instance}} {{reason}}")], "Only reasons that occur; docs/monitoring.md says what each means."),
+        ("Reads and opens past the cache, by reason", "reqps", [(rate("tierd_fallback_total", "reason") + " > 0", "{{instance}} {{reason}}")], "Only reasons that occur; docs/monitoring.md says what each means."),
         ("Tier and source states", "short", [(s("tierd_tier_state") + " == 1", "{{instance}} {{tier}} {{state}}"), (s("tierd_source_states"), "{{instance}} sources {{state}}")], "Healthy is good; off: no such tier."),
     ],
     "Tiers": [

@@ -125,6 +125,19 @@ TEST_F(AskedExplainTest, TheSourceRefusesIt) {
   EXPECT_THAT(Why("b/c"), ElementsAre(not_in_ram_, no_ssd_, "The source refuses it: Input/output error."));
 }
 
+// As a client's miss comes, whatever became of it.
+TEST_F(AskedExplainTest, AskedForAndNotThere) {
+  Insert("b/c", 3000);
+  EXPECT_THAT(Why("b/c", false), ElementsAre(not_in_ram_, no_ssd_));
+  engine::Catalogue& catalogue = daemon.engine().catalogue();
+  catalogue.file(catalogue.Find(catalogue.KeyOf(unit().wire_id, "b/c"))).flags |= engine::kFileDemanded;
+  EXPECT_THAT(Why("b/c", false), ElementsAre(MatchesRegex("In RAM: no; a reader has asked for it, and it found no room or has left since: the policy [a-z]+ decides who may enter and leave."), no_ssd_));
+  Insert("huge", std::uint64_t{1} << 30);
+  EXPECT_THAT(Why("huge", false), Contains(MatchesRegex("In RAM: no; the tier is full and the policy [a-z]+ decides who may enter and leave.")));
+  catalogue.file(catalogue.Find(catalogue.KeyOf(unit().wire_id, "huge"))).flags |= engine::kFileDemanded;
+  EXPECT_THAT(Why("huge", false), Contains(MatchesRegex("In RAM: no; a reader has asked for it, but the tier is full and the policy [a-z]+ decides who may enter and leave.")));
+}
+
 TEST_F(AskedExplainTest, OnAnotherFileSystem) {
   faults.open_error = EXDEV;
   EXPECT_THAT(Why("b/c"), ElementsAre(unknown_, "It lies on another file system, mounted below the source: it is read there, past the cache."));

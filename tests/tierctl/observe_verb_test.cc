@@ -79,6 +79,17 @@ TEST(StatusVerb, TellsOfRegionsThatAreLeftAlone) {
   EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "status"}).out, HasSubstr("/nvme\n"));
 }
 
+// Files that found no room are opened at the source: their reads are in no row.
+TEST(StatusVerb, SaysWhatIsNotCounted) {
+  FakeControl fake;
+  json status = {{"reads", {{"ram", {{"count", 952}, {"bytes", 10}}}, {"bypass", {{"count", 8}, {"bytes", 9}}}}}, {"fallback", {{"no_frame", 15000}, {"path", 8}}}};
+  fake.Reply("GET /v1/status", status);
+  status["fallback"] = {{"path", 8}};
+  fake.Reply("GET /v1/status", status);
+  EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "status"}).out, HasSubstr("\nnot among these, nor in REGRET: what was read through 15000 opens that fell back to the source, beside 960 reads here\n"));
+  EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "status"}).out, Not(HasSubstr("not among these")));
+}
+
 // Most of it was refused before the end, and nothing is left to write then.
 TEST(MetricsVerb, ALongPageThatCannotBeWrittenIsAnError) {
   if (::access("/dev/full", W_OK) != 0) GTEST_SKIP() << "no /dev/full";

@@ -170,9 +170,13 @@ std::vector<std::string> ControlApi::WhyInTiers(const engine::SourceUnit& unit, 
     why.push_back("In RAM: yes, reads are served without the daemon while the version is confirmed.");
   } else {
     const bool full = engine_.placement().FreeForResidents() < r.size - r.ram;
+    // Of the file as a whole: which of its chunks were asked for nobody knows.
+    const bool asked_for = r.ram == 0 && (engine_.catalogue().file(file).flags & engine::kFileDemanded) != 0;
     const std::string some = r.ram > 0 ? ChunksOf(r.chunks_ram, r.chunks) : "no";
-    why.push_back("In RAM: " + some + (full ? "; the tier is full and the policy " + unit.options.policy + " decides who may enter and leave."
-                                            : std::string("; no read and no prefetch has brought ") + (r.ram > 0 ? "the others since they were" : "it since it was") + " last there."));
+    const std::string decides = "the policy " + unit.options.policy + " decides who may enter and leave.";
+    why.push_back("In RAM: " + some + (full        ? std::string("; ") + (asked_for ? "a reader has asked for it, but " : "") + "the tier is full and " + decides
+                                       : asked_for ? "; a reader has asked for it, and it found no room or has left since: " + decides
+                                                   : std::string("; no read and no prefetch has brought ") + (r.ram > 0 ? "the others since they were" : "it since it was") + " last there."));
   }
   if (engine_.ssd() == nullptr) why.push_back("On SSD: no; there is no SSD tier.");
   else if (r.ssd == r.size) why.push_back("On SSD: yes, checked by its checksum at each load.");
