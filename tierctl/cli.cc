@@ -198,7 +198,7 @@ void AddActingVerbs(CLI::App& app, Command& command) {
   Paths(evict, command)->required();
   evict->add_flag("--invalidate", command.invalidate, "they have changed: forget everything known about them too");
   evict->footer("  tierctl evict /pfs/imagenet/val\n  tierctl evict --invalidate /pfs/labels.csv            it was written anew");
-  CLI::App* pin = Verb(app, "pin", "known files never leave the node by themselves", command);
+  CLI::App* pin = Verb(app, "pin", "known files never leave the node by themselves; exit 2 if they are not all there", command);
   Paths(pin, command)->required();
   pin->footer("  tierctl pin /pfs/imagenet/val                        symbolic links within the source are followed");
   CLI::App* unpin = Verb(app, "unpin", "undo pin", command);

@@ -147,8 +147,8 @@ TEST_F(CliPathsTest, EachRegularFileCountsOnce) {
 
   EXPECT_EQ(Du(source)["files"], 7);
   EXPECT_THAT(verified({source + "/fifo"}), StartsWith("verified 0 of 1 file,")) << "known by now";
-  EXPECT_EQ(Ctl({"pin", source}).out, "pinned 7 files\n");
-  EXPECT_EQ(Ctl({"pin", source + "/link", source + "/f1"}).out, "pinned 1 file\n");
+  EXPECT_EQ(Ctl({"pin", source}).out, "pinned 7 files, 20.5 KiB in the cache\n");
+  EXPECT_EQ(Ctl({"pin", source + "/link", source + "/f1"}).out, "pinned 1 file, 2.93 KiB in the cache\n");
   EXPECT_EQ(Ctl({"unpin", source, a, source + "/link"}).out, "unpinned 7 files\n");
   EXPECT_EQ(Ctl({"evict", source + "/link", a + "/link"}).out, "evicted 1 file\n");
   EXPECT_EQ(Ctl({"evict", deep, deep + "/f6"}).out, "evicted 2 files\n");
@@ -168,7 +168,7 @@ TEST_F(CliPathsTest, PinSaysWhatItDoesNotKnow) {
   ASSERT_EQ(Ctl({"prefetch", "--wait", source + "/dir1"}).exit_code, 0);
   const Ran part = Ctl({"pin", source + "/dir0", source + "/dir1"});
   EXPECT_EQ(part.exit_code, 2);
-  EXPECT_EQ(part.out, "pinned 1 file\n");
+  EXPECT_EQ(part.out, "pinned 1 file, 2.28 KiB in the cache\n");
   EXPECT_EQ(part.err, "tierctl: " + source + "/dir0" + says);
 }
 

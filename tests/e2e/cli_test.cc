@@ -192,7 +192,7 @@ TEST_F(CliTest, EvictPinVerifyAndExplainDoWhatTheySay) {
   ASSERT_TRUE(daemon.Start(options)) << daemon.output();
   Client client(daemon.socket());
   ASSERT_EQ(Get(client.get(), Path(0)).error, 0);
-  EXPECT_EQ(Ctl({"pin", Path(0)}).out, "pinned 1 file\n");
+  EXPECT_EQ(Ctl({"pin", Path(0)}).out, "pinned 1 file, 1.43 MiB in the cache\n");
   EXPECT_EQ(CtlJson({"stat", Path(0)})["files"][0]["pinned"], true);
   for (int round = 0; round < 2; ++round)
     for (int i = 1; i < kFiles; ++i) ASSERT_EQ(Get(client.get(), Path(i)).error, 0);
@@ -201,6 +201,15 @@ TEST_F(CliTest, EvictPinVerifyAndExplainDoWhatTheySay) {
   EXPECT_THAT(Ctl({"explain", Path(1)}).out, HasSubstr("In RAM: no"));
   EXPECT_EQ(Ctl({"unpin", Path(0)}).out, "unpinned 1 file\n");
   EXPECT_EQ(CtlJson({"stat", Path(0)})["files"][0]["pinned"], false);
+  // More than there is room for.
+  const Ran all = Ctl({"pin", source});
+  EXPECT_EQ(all.exit_code, 2);
+  EXPECT_THAT(all.out, ::testing::MatchesRegex("pinned 20 files, [0-9.]+ MiB of 28.6 MiB in the cache\n"));
+  EXPECT_THAT(all.err, ::testing::MatchesRegex("tierctl: short: [0-9]+ files not wholly in the cache: .*\n"));
+  const json document = CtlJson({"pin", source});
+  EXPECT_GT(document["missing_bytes"], 0) << document;
+  EXPECT_EQ(document["size_bytes"], kFiles * 1'500'000) << document;
+  EXPECT_EQ(Ctl({"unpin", source}).out, "unpinned 20 files\n");
   EXPECT_EQ(Ctl({"evict", source}).exit_code, 0);
   EXPECT_EQ(Du(source)["ram_bytes"], 0);
   EXPECT_EQ(Get(client.get(), Path(0), TIER_NOWAIT).error, -ENODATA);

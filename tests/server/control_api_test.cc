@@ -184,6 +184,15 @@ TEST_F(ControlApiTest, BytesThatAreNoTextAreTakenAsTheyWereGiven) {
   EXPECT_EQ(Ask("GET", "/v1/file?path=" + Path("b/c")).body["ram_bytes"], 3000) << "the others stay";
 }
 
+// Of what is known and not there as much is said.
+TEST_F(ControlApiTest, PinSaysHowMuchOfItIsThere) {
+  ASSERT_TRUE(JobEnds(Ask("POST", "/v1/prefetch", Placed(R"({"paths": ["@/b/c"]})"))));
+  Insert("b/other", 500);
+  const Said some = Ask("POST", "/v1/pin", Placed(R"({"paths": ["@/b", "@/b/c"]})"));
+  EXPECT_EQ(some.body, (json{{"files", 2}, {"size_bytes", 3500}, {"ram_bytes", 3000}, {"ssd_bytes", 0}, {"missing_bytes", 500}, {"files_missing", 1}})) << "each file counts once";
+  EXPECT_EQ(Ask("POST", "/v1/unpin", Placed(R"({"paths": ["@/b"]})")).body, (json{{"files", 2}}));
+}
+
 // ---- the page --------------------------------------------------------------------------------------------------------------
 
 std::string TextOf(const char* file) {

@@ -132,6 +132,23 @@ TEST(ResidencyVerbs, SendPathsAndSayHowMany) {
   EXPECT_EQ(requests[2].body, json({{"paths", json::array({"/d"})}}));
 }
 
+TEST(ResidencyVerbs, PinSaysHowMuchOfItIsThere) {
+  FakeControl fake;
+  fake.Reply("POST /v1/pin", {{"files", 2}, {"size_bytes", 4096}, {"ram_bytes", 4096}, {"ssd_bytes", 0}, {"missing_bytes", 0}, {"files_missing", 0}});
+  const Ran all = RunTierctl({"--socket", fake.socket(), "pin", "/d"});
+  EXPECT_EQ(all.out, "pinned 2 files, 4.00 KiB in the cache\n");
+  EXPECT_EQ(all.exit_code, 0) << all.err;
+  FakeControl small;
+  small.Reply("POST /v1/pin", {{"files", 4}, {"size_bytes", 8192}, {"ram_bytes", 1024}, {"ssd_bytes", 0}, {"missing_bytes", 7168}, {"files_missing", 3}});
+  const Ran some = RunTierctl({"--socket", small.socket(), "pin", "/d"});
+  EXPECT_EQ(some.out, "pinned 4 files, 1.00 KiB of 8.00 KiB in the cache\n");
+  EXPECT_EQ(some.err, "tierctl: short: 3 files not wholly in the cache: no room (tierctl status shows the tiers), or never brought (tierctl prefetch --pin brings them)\n");
+  EXPECT_EQ(some.exit_code, 2);
+  const Ran told = RunTierctl({"--socket", small.socket(), "pin", "/d", "--json"});
+  EXPECT_EQ(told.out, "{\n  \"files\": 4,\n  \"files_missing\": 3,\n  \"missing_bytes\": 7168,\n  \"size_bytes\": 8192\n}\n");
+  EXPECT_EQ(told.exit_code, 2);
+}
+
 // The server takes a megabyte at a time.
 TEST(ResidencyVerbs, LongPathsAreSentInSeveralRequests) {
   for (const char* verb : {"evict", "pin", "unpin"}) {

@@ -236,6 +236,7 @@ struct ControlApi::Tally {
   std::size_t begun = 0;             // pieces, in the order of the request
   engine::DistinctFiles files;       // regular ones that were known
   std::uint64_t found = 0;           // more, behind names that were not
+  std::optional<Usage> usage;        // of the files, where that is told
   std::vector<std::size_t> unknown;  // pieces that have met nothing known
   bool complete = true;
   Answer answer;
@@ -247,6 +248,7 @@ struct ControlApi::Tally {
     Json body{{"files", files.count() + found}};
     std::sort(unknown.begin(), unknown.end());
     if (!unknown.empty()) body["unknown"] = unknown;
+    if (usage) body.update({{"size_bytes", usage->sum.size}, {"ram_bytes", usage->sum.ram}, {"ssd_bytes", usage->sum.ssd}, {"missing_bytes", usage->sum.missing}, {"files_missing", usage->files_missing}});
     answer(Ok(body));
   }
 };
@@ -301,6 +303,7 @@ void ControlApi::Evict(Body body, Answer answer) {
 void ControlApi::Pin(Body body, bool pin, Answer answer) {
   if (auto lack = LackOfPaths(body)) return answer(*std::move(lack));
   auto tally = std::make_shared<Tally>(body.places.size(), std::move(answer));  // shared by all of them
+  if (pin) tally->usage.emplace();
   InSlices(std::move(body.places), [this, pin, tally](const engine::Jobs::Item& place) {
     engine_.Sweep({.unit = place.unit,
                    .path = place.path,
@@ -308,6 +311,7 @@ void ControlApi::Pin(Body body, bool pin, Answer answer) {
                      if (const engine::FileId behind = engine_.BehindAlias(file); behind != engine::kNoFile) file = behind;
                      if (!IsRegular(engine_.catalogue().file(file).flags)) return false;
                      engine_.placement().SetPinned(file, pin);
+                     if (tally->usage && !tally->files.Has(file)) tally->usage->Add(ResidencyOf(engine_, file));
                      tally->files.Add(file);
                      return true;
                    },
