@@ -136,6 +136,53 @@ TEST_F(RunTest, ARunThatCannotStartADaemonRunsTheCommand) {
   EXPECT_NE(result.output.find("without a cache"), std::string::npos) << result.output;
 }
 
+// They are opened at the source, and what is read of them is in no share.
+TEST_F(RunTest, SaysThatFilesFoundNoRoom) {
+  for (int i = 0; i < 24; ++i) Write(source_ + "/full/" + std::to_string(i), Content("full", 1'000'000));
+  for (int i = 0; i < 60; ++i) Write(source_ + "/set/" + std::to_string(i), Content("set", 20'000));
+  const std::string report = scratch_.path() + "/report.json", script = "cat $0/full/* $0/set/* $0/set/* > /dev/null; " TIERCTL_BINARY " status; " TIERCTL_BINARY " explain $0/set/59";
+  const JobResult result = RunJob({TIERCTL_BINARY, "run", "--source", source_, "--ram", "16M", "--ssd", "off", "--policy", "freeze", "--report", report, "--", "/bin/sh", "-c", script, source_}, job_);
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_NE(result.output.find("not among these, nor in REGRET: what was read through "), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("In RAM: no; a reader has asked for it, "), std::string::npos) << result.output;
+  const auto document = ReadJson(report);
+  EXPECT_TRUE(IsAsTheSchemaSays(report));
+  const std::string advice = document["advice"], refused = document["real_opens"]["not_cached"].dump();
+  EXPECT_TRUE(advice.starts_with(refused + " of 144 opens found no room in the cache: ")) << advice;
+}
+
+// Of a daemon that others use too: what is known is what that one has counted.
+TEST_F(RunTest, ProcessesThatAreKilledAreSaidToBe) {
+  const std::string report = scratch_.path() + "/report.json", killed = "import os,sys\nfor i in range(5): open(sys.argv[1],'rb').read()\nos.kill(os.getpid(), 9)";
+  const std::string inner = TIERCTL_BINARY " run --source $0 --report $1 -- /usr/bin/python3 -c \"$2\" $0/file; echo code $?; " TIERCTL_BINARY " run --source $0 -- /bin/sh -c '/usr/bin/python3 -c \"$1\" $0/file; exit 143' $0 \"$2\"";
+  const JobResult shared = RunIt({"-q"}, {"/bin/sh", "-c", inner, source_, report, killed});
+  EXPECT_NE(shared.output.find("code 137\n"), std::string::npos) << shared.output;
+  const auto document = ReadJson(report);
+  EXPECT_TRUE(IsAsTheSchemaSays(report));
+  EXPECT_EQ(document["processes"], 0);
+  EXPECT_EQ(document["all_jobs"], true);
+  EXPECT_EQ(document["reads"]["ram"]["count"].get<int>() + document["reads"]["source"]["count"].get<int>(), 5) << document["reads"];
+  EXPECT_NE(document["advice"].get<std::string>().find("killed before they could report"), std::string::npos) << document["advice"];
+  EXPECT_NE(shared.output.find("5 reads of all jobs of this daemon"), std::string::npos) << shared.output;
+  const JobResult own = RunIt({}, {"/usr/bin/python3", "-c", killed, source_ + "/file"});
+  EXPECT_NE(own.output.find("5 reads of processes that were killed before they could report"), std::string::npos) << own.output;
+  EXPECT_EQ(own.output.find("is --source right?"), std::string::npos) << own.output;
+}
+
+TEST_F(RunTest, ANewlineInTmpdirCostsNoCache) {
+  const std::string odd = base_ + "/a\nb", report = scratch_.path() + "/report.json";
+  fs::create_directories(odd);
+  job_.environment.front().second = odd;
+  job_.environment.emplace_back("SLURM_TMPDIR", base_);
+  const JobResult result = RunIt({"--report", report}, {"cat", source_ + "/file"});
+  EXPECT_EQ(result.code, 0);
+  const std::size_t said = result.output.find("tierctl: run: $TMPDIR passed over: a control character (a newline?) in the name\n");
+  ASSERT_NE(said, std::string::npos) << result.output.substr(0, 1000);
+  EXPECT_EQ(result.output.find("run: ", said + 10), std::string::npos) << "nothing else went wrong";
+  EXPECT_EQ(ReadJson(report)["opened"], 1);
+  EXPECT_TRUE(LeftOver().empty());
+}
+
 // The line at the start has scrolled away by the end of the job.
 TEST_F(RunTest, TheSummarySaysWhyThereWasNoCache) {
   const std::string typo = scratch_.path() + "/typo";

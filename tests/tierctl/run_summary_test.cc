@@ -130,6 +130,74 @@ TEST_F(RunSummaryTest, SaysThatTheAddressSpaceIsLimited) {
   EXPECT_NE(Line(5).find("ulimit -v"), std::string::npos) << Line(5);
 }
 
+// What is read through a file that was opened at the source is in no share, and was the most of it.
+TEST_F(RunSummaryTest, SaysThatFilesFoundNoRoom) {
+  EXPECT_EQ(Line(0).find("not counted"), std::string::npos) << Line(0);
+  facts_.reports["fallback"] = {{"no_frame", 60}};
+  facts_.reports["real_opens"] = {{"not_cached", 60}};
+  EXPECT_TRUE(Line(0).ends_with("; bytes: ram 66.7%, first read 33.3%; not counted: what was read through 60 opens of the source's own files")) << Line(0);
+  EXPECT_EQ(Line(1), "tierd: epoch 1: first read 100%; epochs 2-3: ram 100% (of what was counted)");
+  EXPECT_EQ(Line(5), "tierd: nothing to improve here") << "a sixth";
+  facts_.reports["fallback"] = {{"no_frame", 800}, {"timeout", 1}};
+  facts_.reports["real_opens"] = {{"not_cached", 801}, {"flags", 99}};
+  EXPECT_EQ(Line(5), "tierd: 800 of 1200 opens found no room in the cache: a larger --ram or --ssd holds more");
+  facts_.after["tiers"] = {{"ssd", {{"state", "off"}}}};
+  EXPECT_EQ(Line(5), "tierd: 800 of 1200 opens found no room in the cache: a larger --ram, or an SSD tier (--ssd), holds more");
+  facts_.limited_space = true;
+  EXPECT_NE(Line(5).find("800 of 1200 opens found no room in the cache: of an address space that is limited"), std::string::npos) << Line(5);
+  facts_.reports["fallback"] = {{"changed", 800}};
+  EXPECT_EQ(Line(5).find("no room"), std::string::npos) << "there was another reason: " << Line(5);
+}
+
+// Not one of its files was served, and --source is right for all that.
+TEST_F(RunSummaryTest, NothingServedIsNoWrongSource) {
+  facts_.before = facts_.after = StatusOf(0, 0, 0);
+  facts_.reports = {{"processes", 1}, {"fallback", {{"no_frame", 8000}}}, {"real_opens", {{"not_cached", 8000}}}};
+  EXPECT_NE(Line(5).find("8000 of 8000 opens found no room in the cache"), std::string::npos) << Line(5);
+  facts_.reports = {{"processes", 1}, {"real_opens", {{"flags", 7}}}};
+  EXPECT_EQ(Line(5), "tierd: nothing was served: what was opened below a source was opened for real (flags 7)");
+  facts_.reports = {{"processes", 1}, {"fallback", {{"hung", 7}}}};
+  EXPECT_EQ(Line(5), "tierd: nothing was served: all fell back to the source (hung 7)");
+  facts_.reports = {{"processes", 1}};
+  EXPECT_NE(Line(5).find("is --source right?"), std::string::npos) << Line(5);
+  // Its processes were killed, the daemon has counted.
+  facts_.reports = {{"processes", 0}};
+  facts_.exit_code = 124;
+  facts_.after["fallback"] = {{"no_frame", 8000}};
+  EXPECT_EQ(Line(5), "tierd: 8000 opens, beside 0 reads that were counted, found no room in the cache: a larger --ram or --ssd holds more");
+  EXPECT_NE(Line(0).find("not counted: what was read through 8000 opens of the source's own files"), std::string::npos) << Line(0);
+}
+
+TEST_F(RunSummaryTest, KilledBeforeTheyCouldReport) {
+  facts_.before = StatusOf(5'000, 5'000, 900'000);
+  facts_.after = StatusOf(9'000, 5'100, 1'000'000);
+  facts_.reports = {{"processes", 0}};
+  facts_.own_daemon = false;
+  // As far as anybody knows it read nothing.
+  EXPECT_FALSE(Summary(facts_)["all_jobs"]);
+  EXPECT_EQ(Line(5), "tierd: no process of the job reported: it read nothing below a source, or was killed before it could (4100 reads of all jobs of this daemon meanwhile)");
+  for (const int code : {124, 143}) {
+    facts_.exit_code = code;
+    EXPECT_TRUE(Summary(facts_)["all_jobs"]);
+    EXPECT_EQ(Summary(facts_)["reads"]["ram"]["count"], 4'000);
+    EXPECT_NE(Line(0).find("4100 reads of all jobs of this daemon, "), std::string::npos) << Line(0);
+    EXPECT_EQ(Line(5), "tierd: the job's processes were killed before they could report: all figures are the daemon's, of all jobs that it served meanwhile");
+  }
+  facts_.own_daemon = true;
+  EXPECT_FALSE(Summary(facts_)["all_jobs"]);
+  EXPECT_NE(Line(0).find("4100 reads of processes that were killed before they could report, "), std::string::npos) << Line(0);
+  facts_.exit_code = 0;
+  EXPECT_NE(Line(0).find("4100 reads of processes that did not report, "), std::string::npos) << Line(0);
+  facts_.exit_code = 124;
+  facts_.own_daemon = false;
+  facts_.reports = {{"processes", 2}, {"opened", 9}, {"reads", {{"ram", 9}}}, {"bytes", {{"ram", 9}}}};
+  EXPECT_NE(Line(0).find("9 reads of 2 processes that reported, "), std::string::npos) << Line(0);
+  facts_.reports = {{"processes", 0}};
+  facts_.after = facts_.before;
+  EXPECT_NE(Line(0).find("0 B in 0 reads of all jobs of this daemon, "), std::string::npos) << Line(0);
+  EXPECT_EQ(Line(5), "tierd: no read below a source had reached the daemon when the job was killed; is --source right?");
+}
+
 // It answered tierctl, and not the job: --source is as right as it can be.
 TEST_F(RunSummaryTest, SaysThatTheJobDidNotFindTheDaemon) {
   facts_.own_daemon = false;

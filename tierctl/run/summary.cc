@@ -43,7 +43,7 @@ const json& Part(const json& object, const char* name) {
 
 std::uint64_t Sum(const json& object) {
   std::uint64_t sum = 0;
-  for (const auto& [name, value] : object.items()) sum += value.is_number_unsigned() ? value.get<std::uint64_t>() : 0;
+  for (const auto& [name, value] : object.items()) sum += value.is_number() ? NumberOf(object, name.c_str()) : 0;
   return sum;
 }
 
@@ -71,9 +71,20 @@ std::uint64_t SourceBytes(const json& status) {
   return bytes;
 }
 
-// Reads by origin. A daemon of the job's own has also counted programs that use libtier by themselves; one that serves others too is believed only where nothing else is known.
+// By a signal, or so says what waited for it: timeout (124), a shell, srun.
+bool IsKilled(std::uint64_t exit_code) { return exit_code == 124 || exit_code > 128; }
+
+// What a process read is in its report, which it writes when it ends by itself.
+bool NoReport(const JobFacts& facts) {
+  return facts.preload && NumberOf(facts.reports, "processes") == 0 && !facts.before.is_null() && !facts.after.is_null() && (facts.signal_number != 0 || IsKilled(static_cast<std::uint64_t>(facts.exit_code)));
+}
+
+// A daemon of the job's own has also counted programs that use libtier by themselves; one that serves others too is believed only where nothing else is known.
+bool AsksDaemon(const JobFacts& facts) { return facts.own_daemon || !facts.preload || NoReport(facts); }
+
+// Reads by origin.
 json Reads(const JobFacts& facts) {
-  const bool ask_daemon = facts.own_daemon || !facts.preload;
+  const bool ask_daemon = AsksDaemon(facts);
   json reads = json::object();
   for (const Origin& origin : kOrigins) {
     const json& before = Part(Part(facts.before, "reads"), origin.name);
@@ -88,7 +99,7 @@ json Reads(const JobFacts& facts) {
 
 json Fallbacks(const JobFacts& facts) {
   json fallback = Part(facts.reports, "fallback");
-  if (!facts.own_daemon && facts.preload) return fallback;
+  if (!AsksDaemon(facts)) return fallback;
   for (const auto& [reason, count] : Part(facts.after, "fallback").items()) {
     const std::uint64_t grown = Grown(Part(facts.before, "fallback"), Part(facts.after, "fallback"), reason.c_str());
     if (grown > NumberOf(fallback, reason.c_str())) fallback[reason] = grown;
@@ -110,6 +121,45 @@ json Epochs(const JobFacts& facts) {
   return epochs;
 }
 
+std::uint64_t ReadsGrown(const JobFacts& facts) {
+  std::uint64_t sum = 0;
+  for (const Origin& origin : kOrigins) sum += Grown(Part(Part(facts.before, "reads"), origin.name), Part(Part(facts.after, "reads"), origin.name), "count");
+  return sum;
+}
+
+// Opens that were the source's from the start: what is read through them nobody counts. Of processes that did not report, and where the daemon is asked, as many as fell back beyond the reads that did.
+std::uint64_t RealOpens(const json& summary) {
+  if (NumberOf(summary, "processes") > 0) return Sum(Part(summary, "real_opens"));
+  const std::uint64_t fell_back = Sum(Part(summary, "fallback")), reads = NumberOf(Part(Part(summary, "reads"), "bypass"), "count");
+  return fell_back - std::min(fell_back, reads);
+}
+
+// What to do about opens that found no room, if they are many; else "".
+std::string AdviceOnRoom(const JobFacts& facts, const json& summary) {
+  const json& fallback = Part(summary, "fallback");
+  const std::uint64_t no_frame = NumberOf(fallback, "no_frame"), others = NumberOf(fallback, "no_daemon") + NumberOf(fallback, "timeout");
+  const bool reported = NumberOf(summary, "processes") > 0;
+  const std::uint64_t refused = std::min(no_frame, reported ? NumberOf(Part(summary, "real_opens"), "not_cached") : RealOpens(summary));
+  const std::uint64_t all = reported ? NumberOf(summary, "opened") + Sum(Part(summary, "real_opens")) : SumOf(Part(summary, "reads"), "count") + refused;
+  if (refused <= all / 4 || refused <= others) return "";
+  const std::string what = (reported ? std::to_string(refused) + " of " + Plural(all, "open") : Plural(refused, "open") + ", beside " + Plural(all - refused, "read") + " that " + (all - refused == 1 ? "was" : "were") + " counted,") +
+                           " found no room in the cache";
+  if (facts.limited_space) return what + ": of an address space that is limited (ulimit -v) an eighth is used for it; a higher limit, or none, holds more";
+  const bool no_ssd = TextOf(Part(Part(facts.after, "tiers"), "ssd"), "state") == "off";
+  return what + ": a larger --ram" + (no_ssd ? ", or an SSD tier (--ssd)," : " or --ssd") + " holds more";
+}
+
+// What to say where the library served nothing and no daemon was missing.
+std::string AdviceOnNothing(const JobFacts& facts, const json& summary) {
+  if (!facts.preload) return "--no-preload: no program that uses libtier or the Python package read anything";
+  if (const json& real = Part(summary, "real_opens"); Sum(real) > 0) return "nothing was served: what was opened below a source was opened for real (" + Listed(real) + ")";
+  if (const json& fallback = Part(summary, "fallback"); Sum(fallback) > 0) return "nothing was served: all fell back to the source (" + Listed(fallback) + ")";
+  if (NoReport(facts)) return "no read below a source had reached the daemon when the job was killed; is --source right?";
+  if (const std::uint64_t reads = ReadsGrown(facts); reads > 0)
+    return "no process of the job reported: it read nothing below a source, or was killed before it could (" + Plural(reads, "read") + " of all jobs of this daemon meanwhile)";
+  return "nothing below a source was read by a program that could be served; is --source right?";
+}
+
 // The one thing most worth doing.
 std::string Advice(const JobFacts& facts, const json& summary) {
   const json& reads = Part(summary, "reads");
@@ -122,9 +172,13 @@ std::string Advice(const JobFacts& facts, const json& summary) {
   const std::uint64_t missed = NumberOf(fallback, "no_daemon");
   const std::string times = missed > 0 ? " (no_daemon " + std::to_string(missed) + ")" : "";
   const bool nothing = all == 0 && NumberOf(summary, "opened") + NumberOf(summary, "stats") + NumberOf(summary, "listings") == 0;
+  if (NoReport(facts) && !facts.own_daemon && SumOf(reads, "count") + Sum(fallback) > 0)
+    return "the job's processes were killed before they could report: all figures are the daemon's, of all jobs that it served meanwhile";
+  if (!facts.after.is_null()) {
+    if (std::string advice = AdviceOnRoom(facts, summary); !advice.empty()) return advice;
+  }
   if (nothing && missed > 0) return "the job's programs did not get to the daemon" + times + ": all was read from the source";
-  if (nothing)
-    return facts.preload ? "nothing below a source was read by a program that could be served; is --source right?" : "--no-preload: no program that uses libtier or the Python package read anything";
+  if (nothing) return AdviceOnNothing(facts, summary);
   if (facts.after.is_null() || missed + NumberOf(fallback, "timeout") > 0)
     return "the daemon was not always there" + times + ": see its log" + (facts.own_daemon ? " with --keep" : "");
   if (Sum(conversions) > SumOf(reads, "count") / 10 && Sum(conversions) > 100)
@@ -148,6 +202,16 @@ std::string Shares(const json& counts, std::uint64_t all) {
     if (part != 0) text += (text.empty() ? "" : ", ") + std::string(origin.words) + " " + Percent(part, all);
   }
   return text.empty() ? "nothing" : text;
+}
+
+// Whose reads the first line counts.
+std::string Readers(const json& summary) {
+  const std::uint64_t processes = NumberOf(summary, "processes");
+  const bool own = FlagOf(summary, "own_daemon"), killed = IsKilled(NumberOf(summary, "exit_code"));
+  if (FlagOf(summary, "all_jobs")) return "all jobs of this daemon";
+  const bool known = SumOf(Part(summary, "reads"), "count") + Sum(Part(summary, "fallback")) > 0;
+  if (FlagOf(summary, "preload") && processes == 0 && known) return killed ? "processes that were killed before they could report" : "processes that did not report";
+  return std::to_string(processes) + (processes == 1 ? " process" : " processes") + (killed && !own && processes > 0 ? " that reported" : "");
 }
 
 // "epoch 1: first read 100%; epochs 2-90: ram 100%"
@@ -193,6 +257,7 @@ json AddUpReports(const std::string& path) {
 json Summary(const JobFacts& facts) {
   json summary = {{"version", TIERD_VERSION}, {"exit_code", facts.exit_code}, {"seconds", facts.seconds}, {"preload", facts.preload}, {"own_daemon", facts.own_daemon}};
   summary["signal"] = facts.signal_number == 0 ? json() : json(facts.signal_number);
+  summary["all_jobs"] = !facts.own_daemon && AsksDaemon(facts) && facts.after.is_object();
   summary["reads"] = Reads(facts);
   summary["epochs"] = Epochs(facts);
   summary["fallback"] = Fallbacks(facts);
@@ -212,15 +277,16 @@ std::string SummaryText(const json& summary) {
   using tierd::config::HumanSize;
   const json& reads = Part(summary, "reads");
   const std::uint64_t all = SumOf(reads, "bytes");
-  const std::uint64_t processes = NumberOf(summary, "processes");
+  const std::uint64_t real = RealOpens(summary);
+  const bool most_counted = real <= NumberOf(summary, "opened") / 100;
   const std::uint64_t saved = NumberOf(summary, "source_saved_bytes");
   json bytes = json::object();
   for (const Origin& origin : kOrigins) bytes[origin.name] = NumberOf(Part(reads, origin.name), "bytes");
   std::string text;
   const auto line = [&text](const std::string& words) { text += "tierd: " + words + "\n"; };
-  line(HumanSize(all) + " in " + Plural(SumOf(reads, "count"), "read") + " of " + std::to_string(processes) + (processes == 1 ? " process" : " processes") + ", " + Span(RealOf(summary, "seconds")) +
-       "; bytes: " + Shares(bytes, all));
-  line(EpochText(ListOf(summary, "epochs")));
+  line(HumanSize(all) + " in " + Plural(SumOf(reads, "count"), "read") + " of " + Readers(summary) + ", " + Span(RealOf(summary, "seconds")) +
+       "; bytes: " + Shares(bytes, all) + (most_counted ? "" : "; not counted: what was read through " + Plural(real, "open") + " of the source's own files"));
+  line(EpochText(ListOf(summary, "epochs")) + (most_counted || ListOf(summary, "epochs").empty() ? "" : " (of what was counted)"));
   line("the source gave tierd " + HumanSize(NumberOf(summary, "source_read_bytes")) + " for " + HumanSize(all - NumberOf(bytes, "bypass")) + " served: " +
        (saved > 0 ? HumanSize(saved) + " saved" : std::string("nothing saved yet")));
   line("around the cache: " + Listed(Part(summary, "fallback")) + "; real from the start: " + Listed(Part(summary, "real_opens")) +
