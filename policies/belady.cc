@@ -17,6 +17,7 @@
 
 #include "policies/builtin.h"
 #include "policies/cost_order.h"
+#include "policies/disuse.h"
 #include "policies/parameters.h"
 #include "policies/prefetch.h"
 #include "policies/timeline.h"
@@ -32,6 +33,7 @@ constexpr std::size_t kMostVictims = 256;  // that an object which weighs more m
 
 struct Belady {
   Timeline timeline;
+  Disuse disuse;                  // as long as there is no plan to follow
   std::uint64_t capacity[TIERD_POLICY_TIERS] = {0, 0};
   std::uint64_t known_bytes = 0;
   std::uint64_t window = 0;       // parameter; 0: by the length of an epoch
@@ -45,6 +47,9 @@ struct Belady {
   double unplanned = 0;           // share of the latest accesses
   Announced announced;
 
+  auto Sizes() const {
+    return [this](std::uint32_t id) -> std::uint64_t { return timeline.BytesOf(id); };
+  }
   bool Follows() const { return !timeline.empty() && unplanned < kTolerated; }
   bool Weighs() const { return operation_bytes > 0 && !timeline.alike(); }
   // The next use of a resident is another one.
@@ -75,6 +80,7 @@ void ObjectKnown(void* p, const tierd_object* object) {
   Belady& self = Self(p);
   if (self.timeline.IsKnown(object->id)) self.known_bytes -= self.timeline.BytesOf(object->id);
   self.timeline.Know(object->id, object->bytes);
+  self.disuse.Cover(object->id);
   if (self.timeline.IsKnown(object->id)) self.known_bytes += self.timeline.BytesOf(object->id);
 }
 void ObjectForgotten(void* p, std::uint32_t id) {
@@ -82,10 +88,12 @@ void ObjectForgotten(void* p, std::uint32_t id) {
   if (!self.timeline.IsKnown(id)) return;
   self.known_bytes -= self.timeline.BytesOf(id);
   self.timeline.Forget(id);
+  self.disuse.Forget(id);
 }
 
 void Accessed(void* p, const tierd_access* access) {
   Belady& self = Self(p);
+  self.disuse.Read(access->id, access->time_ns);
   if (self.timeline.empty()) return;  // no plan: nothing that is read is in it, or not
   const bool planned = self.timeline.Consume(access->id);
   self.unplanned += ((planned ? 0.0 : 1.0) - self.unplanned) * kMemory;
@@ -99,10 +107,13 @@ void Accessed(void* p, const tierd_access* access) {
 void Inserted(void* p, std::uint32_t tier, std::uint32_t id) {
   if (tier >= TIERD_POLICY_TIERS || !Self(p).timeline.IsKnown(id)) return;
   Self(p).timeline.SetResident(tier, id, true);
+  Self(p).disuse.SetResident(tier, id, true);
   Self(p).NoteUse(id);
 }
 void Removed(void* p, std::uint32_t tier, std::uint32_t id) {
-  if (tier < TIERD_POLICY_TIERS) Self(p).timeline.SetResident(tier, id, false);
+  if (tier >= TIERD_POLICY_TIERS) return;
+  Self(p).timeline.SetResident(tier, id, false);
+  Self(p).disuse.SetResident(tier, id, false);
 }
 void Capacity(void* p, std::uint32_t tier, std::uint64_t bytes) {
   if (tier < TIERD_POLICY_TIERS) Self(p).capacity[tier] = bytes;
@@ -148,8 +159,9 @@ int AdmitFor(void* p, const tierd_admission* admission) {
   if (twice && self.known_bytes > self.capacity[TIERD_TIER_SSD]) return 0;
   const std::uint64_t bytes = self.timeline.BytesOf(id);
   if (bytes <= admission->bytes_free) return 1;
-  if (bytes > self.capacity[tier] || !self.Follows()) return 0;
+  if (bytes > self.capacity[tier]) return 0;
   const bool being_read = admission->why == TIERD_FOR_READER || admission->why == TIERD_COPY;
+  if (!self.Follows()) return being_read && self.disuse.MayDisplace(tier, id, bytes - admission->bytes_free, self.Sizes()) ? 1 : 0;
   const std::uint64_t use = self.timeline.NextUse(id, being_read);
   if (!self.Weighs()) return use < EarliestVictim(self, tier, bytes - admission->bytes_free) ? 1 : 0;
   double gain = 0;
@@ -163,7 +175,8 @@ int Admit(void* p, std::uint32_t tier, std::uint32_t id, std::uint64_t bytes_fre
 
 std::size_t Victims(void* p, std::uint32_t tier, std::uint64_t bytes, std::uint32_t* ids, std::size_t max) {
   Belady& self = Self(p);
-  if (tier >= TIERD_POLICY_TIERS || max == 0 || !self.Follows()) return 0;
+  if (tier >= TIERD_POLICY_TIERS || max == 0) return 0;
+  if (!self.Follows()) return self.disuse.Victims(tier, bytes, ids, max, self.Sizes());
   if (self.Weighs()) {
     double gain = 0;
     self.ids.clear();
@@ -197,15 +210,16 @@ std::size_t NextWanted(void* p, std::uint32_t tier, std::int64_t now_ns, tierd_c
 
 // 1 for what is used at once, 1/2 for what is used 65,536 uses later; nothing for what is not known to be used.
 double Worth(void* p, std::uint32_t tier, std::uint32_t id) {
-  const Belady& self = Self(p);
+  Belady& self = Self(p);
   if (tier >= TIERD_POLICY_TIERS || !self.timeline.IsKnown(id)) return 0;
-  if (!self.Follows()) return 1;
+  if (!self.Follows()) return self.disuse.IsDisused(id) ? 0 : 1;
   const std::uint64_t use = self.timeline.NextUse(id, false);
   return use == Timeline::kNever ? 0 : 65536.0 / (65536.0 + static_cast<double>(use - self.timeline.now()));
 }
 
 void Soon(void* p, const std::uint32_t* ids, std::size_t count) {
   Belady& self = Self(p);
+  for (std::size_t i = 0; i < count; ++i) self.disuse.Prefetch(ids[i]);
   if (self.timeline.empty()) return;
   for (std::size_t i = 0; i < count; ++i) self.timeline.PrefetchObject(ids[i]);
   self.announced.ForEach([&](std::uint32_t id) { self.timeline.PrefetchUse(id); });

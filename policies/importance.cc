@@ -1,6 +1,6 @@
 // importance: keeps what the application says is worth most (tierd_hint), for samplers that draw some samples more often than others (R. Khan et al., "SHADE: Enable
 // Fundamental Cacheability for Distributed Deep Learning Training", FAST 2023). The least leaves first, per byte; what is worth more than all that would have to
-// leave for it enters. Without a word from the application all are worth the same, nothing, and it does as `freeze`.
+// leave for it enters. Without a word from the application all are worth the same, nothing, and nobody leaves.
 //
 // State: 24 bytes per object, some 64 per member of a tier. O(log members) per event.
 #include <set>
@@ -87,6 +87,6 @@ class Importance final : public BasePolicy {
 
 }  // namespace
 
-const tierd_policy_ops* ImportancePolicy() { return Table<Importance>("importance", "by the application's word: worth least leaves first; freeze as long as it says nothing"); }
+const tierd_policy_ops* ImportancePolicy() { return Table<Importance>("importance", "by the application's word: worth least leaves first; as long as it says nothing nobody leaves"); }
 
 }  // namespace tierd::policies

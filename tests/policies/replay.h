@@ -49,7 +49,7 @@ class Replay {
   void Access(std::uint32_t id) {
     ++accesses;
     bytes += sizes_[id];
-    now_ns_ += 1000;
+    now_ns_ += step_ns;
     const bool hit = policy_.IsIn(TIERD_TIER_RAM, id);
     if (hit) {
       ++hits;
@@ -64,6 +64,7 @@ class Replay {
   double HitRate() const { return static_cast<double>(hits) / static_cast<double>(accesses); }
   double ByteHitRate() const { return static_cast<double>(hit_bytes) / static_cast<double>(bytes); }
 
+  std::int64_t step_ns = 1000;  // between accesses
   std::uint64_t accesses = 0, hits = 0, evictions = 0, bytes = 0, hit_bytes = 0;
 
  private:

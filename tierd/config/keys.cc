@@ -257,7 +257,7 @@ void AddSource(std::vector<Entry>& entries) {
   table.Add("mode", &S::mode, Choice<engine::OrderMode>("\"seeded\", \"observed\" or \"blind\"", {"seeded", "observed", "blind"}), kRestart,
             "What may be known of the order in which readers read. seeded: plans that are told, and what is seen. observed: what is seen. blind: neither.");
   table.Add("policy", &S::policy, Text("the name of a policy, such as \"auto\" or \"lru\"", IsPolicyName), kReload,
-            "Who may enter a tier and who leaves. auto fills once and never evicts, which no policy beats without knowing the order; where a plan says it, what is read last leaves first.");
+            "Who may enter a tier and who leaves. auto fills once and evicts only what nobody reads any more, which no policy beats without knowing the order; where a plan says it, what is read last leaves first.");
   table.Add("policy_parameters", &S::policy_parameters, Text("text of the form \"key=value,key=value\", 1000 bytes at most", [](const std::string& text) { return text.size() <= 1000; }),
             kReload, "Given to the policy as it is.");
   table.Add("offline_ok", &S::offline_ok, Boolean(), kRestart,

@@ -13,7 +13,7 @@
 //
 // Sources share the RAM tier, and no policy knows of the others' objects. Who wants room gets it first from sources that nobody has used for a while, whatever their policies
 // say of it: those were made for readers that are gone. Of a source that is used, one that has less than an equal part gets what the policy there names, as long as that
-// one has more: `freeze` names nothing and keeps what it has while its readers are there. So sources that are read together do not take from one another in turns.
+// one has more: `freeze` names nothing that is still read and keeps what it has while its readers are there. So sources that are read together do not take from one another in turns.
 #pragma once
 
 #include <algorithm>
