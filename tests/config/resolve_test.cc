@@ -29,6 +29,14 @@ TEST(Sizing, AutoRam) {
   for (const auto& row : rows) EXPECT_EQ(AutoRamBytes(row.memory, row.room, row.min_available), row.want) << row.memory << " " << row.room;
 }
 
+TEST(Sizing, WhatIsLeftToOthers) {
+  EXPECT_EQ(AutoMinAvailableBytes(24 * kGiB), 512 * kMiB);
+  EXPECT_EQ(AutoMinAvailableBytes(4 * kGiB), 512 * kMiB);
+  EXPECT_EQ(AutoMinAvailableBytes(400 * kMiB), 50 * kMiB);
+  EXPECT_EQ(AutoMinAvailableBytes(0), 512 * kMiB) << "unknown";
+  EXPECT_EQ(AutoRamBytes(400 * kMiB, 380 * kMiB, AutoMinAvailableBytes(400 * kMiB)), 100 * kMiB);
+}
+
 TEST(Sizing, AutoSsd) {
   EXPECT_EQ(AutoSsdBytes(100 * kGiB, 0, kGiB, true), 90 * kGiB);
   EXPECT_EQ(AutoSsdBytes(100 * kGiB, 0, kGiB, false), 50 * kGiB);

@@ -161,6 +161,58 @@ TEST_F(MemoryTest, TheTierGivesWayToATrainerInItsCgroup) {  // F18
   EXPECT_EQ(daemon.Stop(), 0);
 }
 
+// What is left to others is a part of a small limit, not all of it: the SSD tier's files are served.
+TEST_F(MemoryTest, TheTiersServeInASmallCgroup) {
+  const MemoryCgroup cgroup(400'000'000);
+  if (!cgroup.ok()) GTEST_SKIP() << cgroup.reason();
+  MakeFiles(500, 500'000);
+  ASSERT_NO_FATAL_FAILURE(StartIn(cgroup, "auto", 0, {}));
+  EXPECT_GE(daemon.Status()["tiers"]["ram"]["capacity_bytes"], 90 * kMiB);
+  Client client(daemon.socket());
+  ASSERT_EQ(client.error(), 0);
+  ReadAll(client);
+  SleepMs(3000);  // it has looked at the memory
+  std::map<std::uint32_t, int> origins;
+  for (int round = 0; round < 2; ++round) ReadAll(client, &origins);
+  EXPECT_GE(origins[TIER_FROM_RAM] + origins[TIER_FROM_SSD] + static_cast<int>(daemon.SlowSsdReads()), 950) << daemon.Status()["tiers"].dump();
+  EXPECT_GT(TierBytes(), 40 * kMiB) << daemon.Status()["tiers"]["ram"].dump();
+  EXPECT_EQ(cgroup.oom_kills(), 0u);
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
+// A trainer that takes more than what should be left to others, yet not all: a segment stays for what the SSD tier has. Then it takes all, and the segment goes, too.
+TEST_F(MemoryTest, TheLastSegmentStaysForTheSsdWhileThereIsMemory) {
+  const MemoryCgroup cgroup(400 * kMiB);
+  if (!cgroup.ok()) GTEST_SKIP() << cgroup.reason();
+  MakeFiles(200, 500'000);
+  ASSERT_NO_FATAL_FAILURE(StartIn(cgroup, "96 MiB", 0, {"--set", "ram.min_available=160 MiB"}));
+  Client client(daemon.socket());
+  ASSERT_EQ(client.error(), 0);
+  ASSERT_EQ(daemon.Prefetch(source, "ssd")["files_verified"], 200);
+  ReadAll(client);
+  const auto grow = [&](std::uint64_t left) { return 400 * kMiB - cgroup.used() - left; };
+  const Trainer trainer(cgroup, grow(64 * kMiB), 8 * kMiB, 150);
+  EXPECT_TRUE(Eventually(30'000, [&] { return trainer.Satisfied(); }));
+  EXPECT_TRUE(Eventually(5000, [&] { return TierBytes() == 16 * kMiB; })) << daemon.Status()["tiers"]["ram"].dump();
+  std::map<std::uint32_t, int> origins;
+  ReadAll(client, &origins);
+  EXPECT_GE(origins[TIER_FROM_RAM] + origins[TIER_FROM_SSD] + static_cast<int>(daemon.SlowSsdReads()), 190) << daemon.Status()["tiers"].dump();
+  {
+    const Trainer more(cgroup, grow(20 * kMiB), 4 * kMiB, 150);
+    EXPECT_TRUE(Eventually(30'000, [&] { return more.Satisfied(); }));
+    EXPECT_TRUE(Eventually(5000, [&] { return TierBytes() == 0; })) << daemon.Status()["tiers"]["ram"].dump();
+    ReadAll(client);
+    EXPECT_TRUE(more.Alive());
+  }
+  EXPECT_TRUE(Eventually(10'000, [&] {
+    ReadAll(client);
+    return TierBytes() >= 16 * kMiB;
+  })) << daemon.Status()["tiers"]["ram"].dump();
+  EXPECT_TRUE(trainer.Alive());
+  EXPECT_EQ(cgroup.oom_kills(), 0u);
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
 // Where there was plenty the daemon looks every few seconds; a trainer takes nearly all of it in between.
 TEST_F(MemoryTest, TheTierDoesNotGrowIntoWhatATrainerHasTakenAtOnce) {  // F18
   const MemoryCgroup cgroup(448 * kMiB);

@@ -298,8 +298,8 @@ void AddRam(std::vector<Entry>& entries) {
             "write: not even tierd itself can change segments through a new descriptor; memory then returns only by whole segments.");
   table.Add("pin_cap", &R::pin_cap, AmountOf("a size, a share of the capacity such as \"25%\", or \"auto\"", kMiB, kHuge, true), kRestart,
             "Memory that one client's open views may hold; past it the client gets copies. auto: a quarter of the capacity.");
-  table.Add("min_available", &R::min_available_bytes, Size("a size with a unit such as \"512 MiB\"", 0, kHuge), kRestart,
-            "Memory left to everybody else: when less is available the tier gives memory back.");
+  table.Add("min_available", &R::min_available, AmountOf("a size with a unit such as \"512 MiB\", or \"auto\"", 0, kHuge, false), kRestart,
+            "Memory left to everybody else: when less is available the tier gives memory back. auto: 512 MiB, or an eighth of memory (or of the cgroup's limit) where that is less.");
 }
 
 void AddSsd(std::vector<Entry>& entries) {

@@ -35,7 +35,7 @@ struct RamSettings {
   Amount segment_size;
   bool seal_write = false;
   Amount pin_cap;
-  std::uint64_t min_available_bytes = engine::RamOptions{}.min_available_bytes;
+  Amount min_available;  // no share
 };
 
 struct SsdSettings {

@@ -45,11 +45,11 @@ void ResolveRam(const RamSettings& ram, const HostFacts& host, Resolved& out) {
   engine::RamOptions& options = out.engine.ram;
   options.pages = ram.pages;
   options.seal_write = ram.seal_write;
-  options.min_available_bytes = ram.min_available_bytes;
+  options.min_available_bytes = ram.min_available.kind == Amount::Kind::kBytes ? ram.min_available.bytes : AutoMinAvailableBytes(host.memory_bytes);
   switch (ram.capacity.kind) {
     case Amount::Kind::kBytes: options.capacity_bytes = ram.capacity.bytes; break;
     case Amount::Kind::kPercent: options.capacity_bytes = std::max(kLeastRam, Share(host.memory_bytes, ram.capacity.percent)); break;
-    case Amount::Kind::kAuto: options.capacity_bytes = AutoRamBytes(host.memory_bytes, host.memory_room_bytes, ram.min_available_bytes); break;
+    case Amount::Kind::kAuto: options.capacity_bytes = AutoRamBytes(host.memory_bytes, host.memory_room_bytes, options.min_available_bytes); break;
   }
   options.capacity_bytes -= options.capacity_bytes % kPageStep;
   if (ram.capacity.kind != Amount::Kind::kBytes) {
@@ -122,6 +122,11 @@ std::string PolicyDirectory(const Config& config, const HostFacts& host) {
   if (named != "auto") return named;
   const std::string base = !host.xdg_config_home.empty() ? host.xdg_config_home : host.home.empty() ? "" : host.home + "/.config";
   return base.empty() ? "" : base + "/tierd/policies";
+}
+
+std::uint64_t AutoMinAvailableBytes(std::uint64_t memory) {
+  constexpr std::uint64_t kUsual = engine::RamOptions{}.min_available_bytes;
+  return memory == 0 ? kUsual : std::min(kUsual, memory / 8);
 }
 
 std::uint64_t AutoRamBytes(std::uint64_t memory, std::uint64_t room, std::uint64_t min_available) {

@@ -35,6 +35,9 @@ Result<Resolved> Resolve(const Config& config, const HostFacts& host);
 // Where policies of the user's own lie; "": nowhere. Of `host` only the directories of the user are looked at.
 std::string PolicyDirectory(const Config& config, const HostFacts& host);
 
+// 512 MiB, or an eighth of memory (or of the cgroup's limit) where that is less: of a job with 400 MB, that many were never free. `memory` 0 means unknown.
+std::uint64_t AutoMinAvailableBytes(std::uint64_t memory);
+
 // A quarter of memory, half of what is free, and never so much that less than `min_available` would be left; in steps of 2 MiB; 64 MiB at least, or half of what is free
 // where that is less, but not below 16 MiB. `room` 0 means unknown: 256 MiB at most.
 std::uint64_t AutoRamBytes(std::uint64_t memory, std::uint64_t room, std::uint64_t min_available);

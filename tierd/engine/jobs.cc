@@ -180,6 +180,7 @@ void Jobs::PumpJob(const JobPtr& job) {
   if (job->status.kind == JobKind::kWalk) return PumpWalk(job);
   // Until the SSD index is read nothing can be written there: what is prefetched should survive a restart.
   if (job->warm_unit == nullptr && ssd_ != nullptr && ssd_->status().recovering) return;
+  if (job->warm_unit != nullptr && !placement_.HasFrames()) return;  // nobody could be served what it brings
   if (job->warm_unit != nullptr && (job->refusals >= kRefusalsToStop || OutgrowsTiers(*job))) return End(job);
   const std::uint64_t mean = job->files_seen == 0 ? kBytesAhead / 64 : std::max<std::uint64_t>(1, job->bytes_seen / job->files_seen);
   const std::size_t limit = std::clamp<std::size_t>(kBytesAhead / mean, kMinAhead, kMaxAhead);

@@ -198,6 +198,8 @@ class Placement final : public ssd::SsdOwner {
   // `config set ram.capacity`.
   void SetRamCapacity(std::uint64_t bytes);
   std::uint64_t ram_capacity() const { return capacity_bytes_; }
+  // There may be frames; while others need all memory there are none, and what is on the SSD cannot be served either.
+  bool HasFrames() const { return ram_.budget() >= (2 << 20); }
   // What policies go by: as much as the tier may hold, by configuration, memory and disk. Tick tells them when that has become another number.
   std::uint64_t told_capacity(std::uint32_t tier) const { return told_capacity_[tier]; }
   // The first segment, before serving. Blocks.
@@ -220,6 +222,8 @@ class Placement final : public ssd::SsdOwner {
   void EvictSome(std::uint64_t bytes, MayLeave&& may_leave);
   bool ResidentsYield(std::uint64_t bytes);
   bool CanGrow() const;
+  // While there is an SSD tier its readers need a frame: the last segment stays as long as that much memory is left beside it, and comes back where twice that is.
+  std::uint64_t LastSegmentRoom() const { return std::max<std::uint64_t>(32 << 20, SegmentBytes(options_)); }
   bool MemoryIsComing();
   void GrowIfUseful();
   bool IsPinned(ObjectId object) const { return (catalogue_.file(catalogue_.object(object).file).flags & kFilePinned) != 0; }

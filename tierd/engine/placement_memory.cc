@@ -46,7 +46,9 @@ void Placement::StartSegment() {
   const ram::SegmentTicket ticket = ram_.ReserveSegment();
   if (ticket.bytes == 0) return;
   // The node's memory is looked at once more: seconds may have passed since there was plenty, and a trainer takes gigabytes in one.
-  const auto make = [this, bytes = ticket.bytes, floor = options_.min_available_bytes, gauge = segment_gauge_]() -> Result<ram::Segment> {
+  const std::uint64_t usual = options_.min_available_bytes;
+  const std::uint64_t least = ssd_ != nullptr && ram_.segment_bytes() == 0 ? std::min(usual, 2 * LastSegmentRoom()) : usual;
+  const auto make = [this, bytes = ticket.bytes, floor = least, gauge = segment_gauge_]() -> Result<ram::Segment> {
     const ram::MemoryRoom room = gauge->Read();
     if (floor != 0 && room.known && room.room_bytes < floor + bytes) return Status(Code::kBusy, "others have taken the memory");
     return segments_.Create(bytes);
@@ -277,6 +279,8 @@ void Placement::OnMemoryRoom(const ram::MemoryRoom& room) {
     // What clients still map of segments that are gone is on its way back.
     const std::uint64_t missing = floor - std::min(floor, room.room_bytes + ram_.lingering_bytes());
     allowed_bytes_ = held > missing ? held - missing : 0;
+    const std::uint64_t last = SegmentBytes(options_);
+    if (ssd_ != nullptr && allowed_bytes_ < last && room.room_bytes >= (held > 0 ? LastSegmentRoom() : 2 * LastSegmentRoom() + last)) allowed_bytes_ = std::min(capacity_bytes_, last);
   } else if (room.room_bytes - floor > SegmentBytes(options_)) {
     // Grows again only with a segment to spare, so that it does not swing.
     allowed_bytes_ = std::min(capacity_bytes_, held + room.room_bytes - floor);
