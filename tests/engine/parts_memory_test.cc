@@ -27,6 +27,7 @@ TEST_F(PartsTest, WhateverCannotBeAllocatedNoFrameIsLost) {
       const test::FailingMemory failing(nth);
       asked = Survives([&] { engine().Fetch(unit(), request); });
     }
+    if (!asked) engine().NoteLost();  // as the server does
     engine().EndTurn();
     ASSERT_TRUE(RunUntil([&] { return !asked || answers().contains(request.entry.request_id); })) << nth;
     ASSERT_TRUE(RunUntil([&] { return engine().fetcher().idle(); })) << nth;
