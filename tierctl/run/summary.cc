@@ -189,7 +189,7 @@ std::string Advice(const JobFacts& facts, const json& summary) {
     return "a good part was read around the cache: of an address space that is limited (ulimit -v) an eighth is used for it; a higher limit, or none, holds more";
   if (part("bypass") > all / 4) return "a good part was read around the cache: a larger --ram or --ssd holds more";
   if (const std::uint64_t own = NumberOf(Part(summary, "source_uses"), "mmap"), mappings = own + NumberOf(summary, "maps"); own > mappings / 4)
-    return std::to_string(own) + " of " + Plural(mappings, "mapping") + " showed the source's own file, and what is read so is not counted: map less at once, for reading and not beyond the end, or have a larger --ram";
+    return std::to_string(own) + " of " + Plural(mappings, "mapping") + " showed the source's own file, and what is read so is not counted: the cache shows what is mapped for reading alone (torch.load(mmap=True) and safetensors may write), within the file, 64 chunks at most and as much as --ram lets a process hold";
   if (part("ssd") > all / 2) return "most came from the SSD: a larger --ram is faster";
   if (part("source") > all / 2) return "most was read for the first time: a second epoch, or tierctl prefetch before the first, is faster";
   return "nothing to improve here";
