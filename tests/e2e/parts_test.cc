@@ -33,6 +33,7 @@ class PartsTest : public testing::TestWithParam<const char*> {
     for (std::size_t at = 0; at + kMiB <= kBytes; at += kMiB) ASSERT_EQ(tier_pread(client.get(), path.c_str(), buffer.data(), kMiB, static_cast<int64_t>(at), 0), static_cast<ssize_t>(kMiB));
   }
   double DeviceBytes() const { return ParseExposition(daemon.Metrics()).Value("tierd_ssd_device_read_bytes_total"); }
+  double SlowReads() const { return ParseExposition(daemon.Metrics()).Value("tierd_ssd_slow_reads_total"); }
   std::uint64_t SourceBytes() const { return daemon.Status()["sources"][0]["read_bytes"]; }
 
   ScratchDir scratch;
@@ -46,6 +47,7 @@ TEST_P(PartsTest, RandomRecordsCostLittleMoreThanThemselves) {
   constexpr int kReaders = 4, kReads = 400;
   const double device = DeviceBytes();
   const std::uint64_t from_source = SourceBytes();
+  const double slow = SlowReads();
   std::atomic<std::uint64_t> wrong = 0, most = 0;
   std::vector<std::thread> readers;
   Client client(daemon.socket());
@@ -81,7 +83,7 @@ TEST_P(PartsTest, RandomRecordsCostLittleMoreThanThemselves) {
   EXPECT_EQ(wrong, 0u);
   EXPECT_LE(DeviceBytes() - device, static_cast<double>(most.load()));
   EXPECT_GT(DeviceBytes() - device, 0.0);
-  EXPECT_EQ(SourceBytes(), from_source) << "nothing from the source";
+  EXPECT_LE(SourceBytes() - from_source, static_cast<std::uint64_t>(SlowReads() - slow) * 4 * kMiB) << "nothing from the source, but where a busy device was slower (F08)";
 }
 
 // A restart knows the records again, and their parts.
@@ -101,7 +103,7 @@ TEST_P(PartsTest, AfterARestartToo) {
     ASSERT_EQ(tier_pread(client.get(), path.c_str(), buffer.data(), buffer.size(), static_cast<int64_t>(at), 0), static_cast<ssize_t>(buffer.size()));
     ASSERT_EQ(content.compare(at, buffer.size(), buffer), 0) << at;
   }
-  EXPECT_EQ(SourceBytes(), 0u);
+  EXPECT_LE(SourceBytes(), static_cast<std::uint64_t>(SlowReads()) * 4 * kMiB);
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, PartsTest, testing::Values("io_uring", "threads"));

@@ -35,7 +35,8 @@ TEST_F(PartsTest, WhateverCannotBeAllocatedNoFrameIsLost) {
     EXPECT_EQ(engine().ram().free_bytes(), free) << nth;
     EXPECT_FALSE(engine().placement().TransitInUse()) << nth;
   }
-  ExpectHas(FetchPart(out_[0], 3'000'000, 1000), out_[0], 3'000'000, 1000);
+  // Of that chunk the record may be taken for unreadable by now.
+  ExpectHas(FetchPart(out_[1], 3'000'000, 1000), out_[1], 3'000'000, 1000);
 }
 
 }  // namespace
