@@ -140,7 +140,7 @@ TEST_F(RunTest, ARunThatCannotStartADaemonRunsTheCommand) {
 TEST_F(RunTest, SaysThatFilesFoundNoRoom) {
   for (int i = 0; i < 24; ++i) Write(source_ + "/full/" + std::to_string(i), Content("full", 1'000'000));
   for (int i = 0; i < 60; ++i) Write(source_ + "/set/" + std::to_string(i), Content("set", 20'000));
-  const std::string report = scratch_.path() + "/report.json", script = "cat $0/full/* $0/set/* $0/set/* > /dev/null; " TIERCTL_BINARY " status; " TIERCTL_BINARY " explain $0/set/59";
+  const std::string report = scratch_.path() + "/report.json", script = "cat $0/full/* $0/set/* $0/set/* > /dev/null; " TIERCTL_BINARY " status; " TIERCTL_BINARY " explain $0/full/9";
   const JobResult result = RunJob({TIERCTL_BINARY, "run", "--source", source_, "--ram", "16M", "--ssd", "off", "--policy", "freeze", "--report", report, "--", "/bin/sh", "-c", script, source_}, job_);
   EXPECT_EQ(result.code, 0) << result.output;
   EXPECT_NE(result.output.find("not among these, nor in REGRET: what was read through "), std::string::npos) << result.output;
