@@ -20,17 +20,20 @@ class PartsTest : public testing::TestWithParam<const char*> {
   void SetUp() override {
     if (GetParam() == std::string("io_uring") && !IoUringIsAllowed()) GTEST_SKIP() << "io_uring is refused here";
     Write(path, content);
-    DaemonProcess::Options options;
-    options.source = source;
-    options.ram = "48 MiB";
-    options.more = kTrustStamps;
-    options.more.insert(options.more.end(), {"--set", std::string("ssd.engine=") + GetParam(), "--set", "source.mode=blind", "--set", "source.warm=off"});
-    ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+    ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
     ASSERT_EQ(daemon.Prefetch(path, "ssd")["state"], "done");
     // RAM takes what it takes.
     Client client(daemon.socket());
     std::string buffer(kMiB, '\0');
     for (std::size_t at = 0; at + kMiB <= kBytes; at += kMiB) ASSERT_EQ(tier_pread(client.get(), path.c_str(), buffer.data(), kMiB, static_cast<int64_t>(at), 0), static_cast<ssize_t>(kMiB));
+  }
+  DaemonProcess::Options Options() const {
+    DaemonProcess::Options options;
+    options.source = source;
+    options.ram = "48 MiB";
+    options.more = kTrustStamps;
+    options.more.insert(options.more.end(), {"--set", std::string("ssd.engine=") + GetParam(), "--set", "source.mode=blind", "--set", "source.warm=off"});
+    return options;
   }
   double DeviceBytes() const { return ParseExposition(daemon.Metrics()).Value("tierd_ssd_device_read_bytes_total"); }
   double SlowReads() const { return ParseExposition(daemon.Metrics()).Value("tierd_ssd_slow_reads_total"); }
@@ -89,12 +92,7 @@ TEST_P(PartsTest, RandomRecordsCostLittleMoreThanThemselves) {
 // A restart knows the records again, and their parts.
 TEST_P(PartsTest, AfterARestartToo) {
   ASSERT_EQ(daemon.Stop(), 0);
-  DaemonProcess::Options options;
-  options.source = source;
-  options.ram = "48 MiB";
-  options.more = kTrustStamps;
-  options.more.insert(options.more.end(), {"--set", std::string("ssd.engine=") + GetParam(), "--set", "source.mode=blind", "--set", "source.warm=off"});
-  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  ASSERT_TRUE(daemon.Start(Options())) << daemon.output();
   Client client(daemon.socket());
   std::mt19937_64 random(7);
   std::string buffer(5000, '\0');
