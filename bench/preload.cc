@@ -1,5 +1,5 @@
 // B1, B2: unmodified programs under `tierctl run`, beside a daemon that is there, against the same programs on files in the page cache, bare. Each measurement is a
-// process of its own: bench/preload_reader.c, or Python. B5: what the preload library adds to a call outside of any source.
+// process of its own: bench/preload_reader.c, or Python. B5: what the preload library adds to a call outside of any source; bench/preload_calls.c.
 #include <sys/stat.h>
 #include <tier/tier.h>
 #include <unistd.h>
@@ -18,10 +18,9 @@ using namespace bench;  // NOLINT: a program of one file
 constexpr const char* kOurs = TIERD_BENCH_PRELOAD;
 constexpr const char* kForwarder = TIERD_BENCH_PRELOAD_FORWARD;
 
-// The number that a command prints, bare or with a library in front; nothing if it fails.
-std::optional<double> Number(const std::string& command, const char* library = nullptr) {
-  const std::string line = (library != nullptr ? "LD_PRELOAD=" + std::string(library) + " " : std::string()) + command;
-  FILE* const pipe = ::popen(line.c_str(), "r");
+// The number that a command prints; nothing if it fails.
+std::optional<double> Number(const std::string& command) {
+  FILE* const pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return std::nullopt;
   double number = 0;
   const bool got = std::fscanf(pipe, "%lf", &number) == 1;
@@ -118,7 +117,7 @@ void MeasureSetting(Bench& bench, const Setting& setting) {
   compare("B2." + setting.id, "Python open().read() under tierctl run, " + setting.what, "/usr/bin/python3 " + script + " " + list + " " + std::to_string(setting.epochs), setting.python, false);
 }
 
-// Rows of what the library adds to one kind of call, against the same program without it and behind a library that only passes calls on.
+// Rows of what the library adds to one kind of call (bench/preload_calls.c), beside what a library adds that only passes calls on.
 class Added {
  public:
   explicit Added(Bench& bench) : bench_(bench) {}
@@ -126,32 +125,45 @@ class Added {
   struct Row {
     std::string id;
     std::string what;
-    std::string arguments;        // of the reader, without the directory
+    std::string kind;
     double bar;
-    std::string asked{};          // a system call that cannot be done without: the reader's arguments for it alone
+    std::string asked{};  // a system call that cannot be done without: its kind
   };
   void Measure(const Row& row, const std::string& directory) {
     if (!bench_.Wants(row.id)) return;
-    const auto command = [&](const std::string& arguments) { return std::string(TIERD_BENCH_PRELOAD_READER) + " " + arguments + " " + directory; };
-    Samples ns, bare, forwarder, asked;
+    Samples ns, bare, forwarder, nothing, asked;
     for (int round = 0; round < bench_.rounds(9); ++round) {
-      const auto ours = Number(command(row.arguments), kOurs);
-      const auto baseline = Number(command(row.arguments));
-      const auto forwarded = Number(command(row.arguments), kForwarder);
-      const auto call = row.asked.empty() ? std::optional(0.0) : Number(command(row.asked));
-      if (!ours || !baseline || !forwarded || !call) return bench_.Fail(row.id + ": the program failed");
-      ns.values.push_back(*ours - *baseline);
-      bare.values.push_back(*baseline);
-      forwarder.values.push_back(*forwarded - *baseline);
-      asked.values.push_back(*call);
+      const auto ours = Take(row.kind, directory, kOurs), forwarded = Take(row.kind, directory, kForwarder), alone = Take(row.kind, directory);
+      const auto call = row.asked.empty() ? Call{} : Take(row.asked, directory);
+      if (!ours || !forwarded || !alone || !call) return bench_.Fail(row.id + ": the program failed");
+      ns.values.push_back(ours->added);
+      bare.values.push_back(ours->bare);
+      forwarder.values.push_back(forwarded->added);
+      nothing.values.push_back(alone->added);
+      asked.values.push_back(call->bare);
     }
-    char note[200];
-    const int used = std::snprintf(note, sizeof note, "bare %.0f ns; a library that only passes the calls on adds %.0f (%.0f..%.0f)", bare.median(), forwarder.median(), forwarder.min(), forwarder.max());
+    char note[240];
+    const int used = std::snprintf(note, sizeof note, "bare %.0f ns; a library that only passes the calls on adds %.0f (%.0f..%.0f), none %.0f (%.0f..%.0f)", bare.median(),
+                                   forwarder.median(), forwarder.min(), forwarder.max(), nothing.median(), nothing.min(), nothing.max());
     if (!row.asked.empty()) std::snprintf(note + used, sizeof note - static_cast<std::size_t>(used), "; one system call that says where it is: %.0f", asked.median());
     bench_.Emit(ValueRow({row.id, row.what, "ns", note}, ns, Bar::kAtMost, row.bar));
   }
 
  private:
+  struct Call {
+    double added = 0;
+    double bare = 0;
+  };
+  static std::optional<Call> Take(const std::string& kind, const std::string& directory, const char* library = nullptr) {
+    const std::string line = (library != nullptr ? "LD_PRELOAD=" + std::string(library) + " " : std::string()) + TIERD_BENCH_PRELOAD_CALLS " " + kind + " " + directory;
+    FILE* const pipe = ::popen(line.c_str(), "r");
+    if (pipe == nullptr) return std::nullopt;
+    Call call;
+    const bool got = std::fscanf(pipe, "%lf %lf", &call.added, &call.bare) == 2;
+    if (::pclose(pipe) != 0 || !got) return std::nullopt;
+    return call;
+  }
+
   Bench& bench_;
 };
 
@@ -161,7 +173,7 @@ bool MakeOutside(const std::string& directory) { return Shell("mkdir -p " + dire
 void MeasureChanges(Bench& bench, Added& added, const std::string& same, const std::string& other) {
   const auto measure = [&](const std::string& where, const std::string& said, const std::string& directory) {
     const auto row = [&](const char* kind, const std::string& what, const char* asked) {
-      added.Measure({"B5." + std::string(kind) + where, "added to " + what + " outside any source, " + said, std::string("named ") + kind, 50, std::string("named ") + asked}, directory);
+      added.Measure({"B5." + std::string(kind) + where, "added to " + what + " outside any source, " + said, kind, 50, asked}, directory);
     };
     row("write", "open for writing and close", "ask-descriptor");
     row("unlink", "unlink", "ask-entry");
@@ -193,19 +205,19 @@ void MeasureOutside(Bench& bench) {
   if (!MakeOutside(elsewhere)) return bench.Fail("B5: no file");
   Added added(bench);
   for (const char* kind : {"absolute", "relative", "dirfd"})
-    added.Measure({"B5." + std::string(kind), std::string("added to open and close outside any source, ") + kind, std::string("outside ") + kind, 50}, elsewhere);
-  added.Measure({"B5.above", "added to open and close outside any source, relative to a directory above it", "named above", 50}, elsewhere);
-  added.Measure({"B5.above.dirfd", "added to open and close outside any source, by a descriptor of a directory above it", "named above-dirfd", 50}, elsewhere);
-  for (const char* kind : {"stat", "access"}) added.Measure({"B5." + std::string(kind), std::string("added to ") + kind + " outside any source", std::string("named ") + kind, 50}, elsewhere);
-  added.Measure({"B5.fopen", "added to fopen and fclose outside any source", "named fopen", 50}, elsewhere);
-  added.Measure({"B5.opendir", "added to opendir and closedir outside any source", "named opendir", 50}, elsewhere);
+    added.Measure({"B5." + std::string(kind), std::string("added to open and close outside any source, ") + kind, kind, 50}, elsewhere);
+  added.Measure({"B5.above", "added to open and close outside any source, relative to a directory above it", "above", 50}, elsewhere);
+  added.Measure({"B5.above.dirfd", "added to open and close outside any source, by a descriptor of a directory above it", "above-dirfd", 50}, elsewhere);
+  for (const char* kind : {"stat", "access"}) added.Measure({"B5." + std::string(kind), std::string("added to ") + kind + " outside any source", kind, 50}, elsewhere);
+  added.Measure({"B5.fopen", "added to fopen and fclose outside any source", "fopen", 50}, elsewhere);
+  added.Measure({"B5.opendir", "added to opendir and closedir outside any source", "opendir", 50}, elsewhere);
   const std::string shared_memory = OnOtherFileSystem(bench.directory());
   const std::string other = shared_memory.empty() ? std::string() : shared_memory + "/elsewhere/outside-of-all";
   if (!other.empty() && !MakeOutside(other)) bench.Fail("B5: no file");
   else MeasureChanges(bench, added, elsewhere, other);
   if (!shared_memory.empty()) RemoveTree(shared_memory);
   for (const char* kind : {"read", "pread", "fstat", "close"})
-    added.Measure({"B5." + std::string(kind), std::string("added to ") + kind + " of a foreign descriptor", std::string("foreign ") + kind, 10}, elsewhere);
+    added.Measure({"B5." + std::string(kind), std::string("added to ") + kind + " of a foreign descriptor", kind, 10}, elsewhere);
 }
 
 }  // namespace
