@@ -14,6 +14,7 @@
 
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/calls.h"
+#include "client_lib/preload/changing.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/raw.h"
@@ -100,6 +101,16 @@ TIERD_EXPORT(int, getpeername, int fd, sockaddr* address, socklen_t* bytes) { re
 
 namespace {
 
+// What is asked of a file, or set, that is not its bytes; or what it has in common with others (FIDEDUPERANGE).
+bool IsOfFile(unsigned long request) {
+  const unsigned type = _IOC_TYPE(request);
+  return type == 'f' || type == 'X' || type == 'v' || type == _IOC_TYPE(FIDEDUPERANGE);
+}
+// Of these what a change of its attributes is to any other call: its ctime is another then.
+bool ChangesFile(unsigned long request) {
+  return request == FS_IOC_SETFLAGS || request == FS_IOC32_SETFLAGS || request == FS_IOC_FSSETXATTR || request == FS_IOC_SETVERSION || request == FS_IOC32_SETVERSION;
+}
+
 int IoctlOurs(int fd, unsigned long request, void* argument) {
   switch (request) {
     case FIOCLEX: SetCloseOnExec(fd, true); return 0;
@@ -116,6 +127,9 @@ int IoctlOurs(int fd, unsigned long request, void* argument) {
       return 0;
     }
     default: (void)Materialise(fd, Conversion::kIoctl);
+  }
+  if (IsOfFile(request)) {
+    if (const int error = MakeFile(fd); error != 0) return Result(error);
   }
   return Next_ioctl()(fd, request, argument);
 }
@@ -142,11 +156,9 @@ int CloneFromOurs(int to, int from, unsigned long request, void* argument) {
     }
   }
   (void)Materialise(from, Conversion::kIoctl);
+  (void)MakeFile(from);
   return Next_ioctl()(to, request, argument);
 }
-
-// What is asked of a file, or set, that is not its bytes; or what it has in common with others (FIDEDUPERANGE).
-bool IsOfFile(unsigned long request) { return _IOC_TYPE(request) == 'f' || _IOC_TYPE(request) == 'X' || _IOC_TYPE(request) == _IOC_TYPE(FIDEDUPERANGE); }
 
 }  // namespace
 
@@ -155,6 +167,7 @@ TIERD_EXPORT(int, ioctl, int fd, unsigned long request, ...) {
   va_start(arguments, request);
   void* const argument = va_arg(arguments, void*);
   va_end(arguments);
+  if (Active() && ChangesFile(request)) [[unlikely]] return ChangeNumber(fd, [=] { return Next_ioctl()(fd, request, argument); });
   if (Emulate(fd)) return IoctlOurs(fd, request, argument);
   if (const int from = CloneSource(request, argument); from >= 0) [[unlikely]] {
     if (Emulate(from)) return CloneFromOurs(fd, from, request, argument);

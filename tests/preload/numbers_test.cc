@@ -225,6 +225,29 @@ TEST_F(PreloadNumbersTest, OpenBeforeTheProcessChangesTheFileShowTheChange) {
   EXPECT_EQ(served.Of("conversions", "changed"), 10u) << served.report.dump();
 }
 
+// Flags of a file are the file's, whatever version of it is served, and to change them is a change like another.
+TEST_F(PreloadNumbersTest, ShowTheFlagsThatTheFileHas) {
+  for (const char* name : {"touched", "flagged"}) Both(name, Content(name, 5000));
+  daemon_.Prefetch(source_);
+  const char* const program =
+      "import fcntl,os,subprocess,sys\n"
+      "d=sys.argv[1]+'/'; unseen={k:v for k,v in os.environ.items() if k!='LD_PRELOAD'}; real=lambda n: os.open(d+n,os.O_RDONLY|os.O_DSYNC)\n"
+      "flags=lambda fd: int.from_bytes(fcntl.ioctl(fd,0x80086601,bytes(8)),'little')\n"
+      "def change(fd,to): fcntl.ioctl(fd,0x40086602,to.to_bytes(8,'little'))\n"
+      "try: r=real('flagged'); change(r,flags(r))\n"
+      "except OSError: sys.exit(77)\n"
+      "o=os.open(d+'touched',os.O_RDONLY); subprocess.run(['touch','-d','@5',d+'touched'],env=unseen,check=True)\n"
+      "assert flags(o)==flags(real('touched')); change(o,flags(o)|0x40); assert flags(real('touched'))&0x40\n"
+      "f=os.open(d+'flagged',os.O_RDONLY); was=os.stat(d+'flagged').st_ctime_ns; change(f,flags(f)|0x40)\n"
+      "assert flags(f)&0x40 and os.stat(d+'flagged').st_ctime_ns!=was and flags(os.open(d+'flagged',os.O_RDONLY))&0x40\n";
+  const JobResult bare = RunJob({"/usr/bin/python3", "-c", program, plain_}, bare_);
+  if (bare.code == 77) GTEST_SKIP() << "files here have no flags";
+  EXPECT_EQ(bare.code, 0) << "bare: " << bare.output;
+  const JobResult served = RunJob({"/usr/bin/python3", "-c", program, source_}, job_);
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_GE(served.report.value("opened", 0u), 2u) << served.report.dump();
+}
+
 // What is asked for ahead of a large file is all of it, once for each opening, in whatever pieces it is asked for.
 TEST_F(PreloadNumbersTest, AreAskedForAheadOnce) {
   const std::size_t before = daemon_.Control("GET", "/v1/jobs")["jobs"].size();
