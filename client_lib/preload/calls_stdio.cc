@@ -142,9 +142,8 @@ TIERD_EXPORT(FILE*, freopen, const char* path, const char* mode, FILE* stream) {
 TIERD_ALIAS(FILE*, freopen64, freopen, const char*, const char*, FILE*)
 
 TIERD_EXPORT(int, fclose, FILE* stream) {
-  if (!Active() || stream == nullptr) return Next_fclose()(stream);
+  if (!Active() || stream == nullptr || raw::IsPlain(stream->_fileno)) return Next_fclose()(stream);  // as close does; what has no number has nothing noted
   const int fd = NumberOf(stream);
-  if (raw::IsPlain(fd)) return Next_fclose()(stream);  // as close does
   ClosingWriter closing(fd);
   ForgetCopy(fd);
   const int result = Next_fclose()(stream);

@@ -5,6 +5,7 @@
 
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/slow_path.h"
+#include "client_lib/preload/words.h"
 #include "client_lib/src/clock.h"
 #include "client_lib/src/path_text.h"
 #include "client_lib/src/thread_state.h"
@@ -102,21 +103,31 @@ enum : std::uint64_t { kUnknown = 0, kInside = std::uint64_t{2} << 62, kAbove = 
 constexpr int kHashBits = 20, kHashes = 3;
 constexpr std::uint64_t kHashMask = (std::uint64_t{1} << kHashBits) - 1;
 
-// Of the component that `name` begins with, which ends at `*end`; 0, for no name has it: there is none, "." or "..". A turn and an exclusive or for each letter: two names with one
-// hash cost a closer look, a multiplication for each letter costs every name.
-std::uint64_t HashOfFirst(const char* name, const char** end) {
-  std::uint64_t letters = 0;
-  std::size_t at = 0;
-  for (; name[at] != '/' && name[at] != '\0'; ++at) letters = std::rotl(letters, 9) ^ static_cast<unsigned char>(name[at]);
-  *end = name + at;
-  const bool dots = (at == 1 && name[0] == '.') || (at == 2 && name[0] == '.' && name[1] == '.');
-  return at == 0 || dots ? 0 : (letters ^ at) * 0x9e3779b97f4a7c15u >> (64 - kHashBits) | 1;
+// Of the component that `name` begins with, up to its eighth letter; 0, for no name has it: there is none, "." or "..". Two names with one hash cost a closer look.
+std::uint64_t HashOfFirst(const char* name) {
+  const std::uint64_t word = WordAt(name);
+  const std::uint64_t stop = ZeroBytes(word) | ZeroBytes(word ^ Each('/'));
+  const int bits = stop != 0 ? std::countr_zero(stop) & ~7 : 64;
+  if (bits == 0) return 0;
+  const std::uint64_t first = word & (~std::uint64_t{0} >> (64 - bits));
+  if (first == '.' || first == ('.' << 8 | '.')) return 0;
+  return first * 0x9e3779b97f4a7c15u >> (64 - kHashBits) | 1;
+}
+
+// Whether `name` has "/..". Most have no dot but before the last few letters: the rest of it is passed over eight bytes at a time.
+bool GoesUp(const char* name) {
+  const char* at = name;
+  while (ZeroBytes(WordAt(at) & ~Each('.')) == 0) at += 8;  // nothing in it has only bits of a dot: no dot and no end
+  if (at != name) --at;
+  for (; *at != '\0'; ++at) {
+    if (at[0] == '/' && at[1] == '.' && at[2] == '.') return true;
+  }
+  return false;
 }
 
 // Adds the way to a root that is further down; kInside: more ways than fit.
 std::uint64_t WithWay(std::uint64_t word, const char* rest) {
-  const char* end;
-  const std::uint64_t hash = HashOfFirst(rest, &end);
+  const std::uint64_t hash = HashOfFirst(rest);
   if (word == kInside || hash == 0) return kInside;
   for (int i = 0; i < kHashes; ++i) {
     const std::uint64_t here = word >> (i * kHashBits) & kHashMask;
@@ -144,16 +155,12 @@ std::uint64_t WordOf(const char* directory) {
 // Whether a name that begins in a directory of which `word` is known may lead inside. Names with ".." may: where those lead, and what is to be counted of them, is Locate's.
 bool MayLead(std::uint64_t word, const char* name) {
   if (word < kAbove) return word == kInside;
-  const char* end;
-  const std::uint64_t hash = HashOfFirst(name, &end);
+  const std::uint64_t hash = HashOfFirst(name);
   if (hash == 0) return true;
-  for (int i = 0; i < kHashes; ++i) {
-    if ((word >> (i * kHashBits) & kHashMask) == hash) return true;
-  }
-  for (; *end != '\0'; ++end) {
-    if (end[0] == '/' && end[1] == '.' && end[2] == '.') return true;
-  }
-  return false;
+  unsigned same = 0;
+  for (int i = 0; i < kHashes; ++i) same |= (word >> (i * kHashBits) & kHashMask) == hash;
+  if (same != 0) return true;
+  return GoesUp(name);
 }
 
 // Of a number that stands for none, or has no name, kOutside.

@@ -67,7 +67,7 @@ inline constexpr unsigned kWatched = 4096;
 void MarkOwn(int fd, bool own);
 bool IsOwn(int fd);
 
-// Numbers of which something was noted since they were last closed: ours, open for writing, known as a directory. close asks this alone for all others.
+// Numbers of which something was noted since they were last closed: of the core, open for writing, known as a directory. close asks this alone for all others.
 extern std::atomic<std::uint8_t> noted[kWatched];
 inline void Note(int fd) {
   if (static_cast<unsigned>(fd) < kWatched) noted[fd].store(1, std::memory_order_relaxed);
