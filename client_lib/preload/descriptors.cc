@@ -28,6 +28,7 @@ constexpr std::uint32_t kCleaning = 0x80000000u;  // in refs: its leases are bei
 
 alignas(4096) constinit ZeroTable<Description, kDescriptions> pool;
 constinit std::atomic<std::uint32_t> open_count{0};
+constinit std::atomic<std::uint32_t> touched{0};  // of the pool, from its begin: behind that no page was ever written
 constinit std::atomic<int> placeholder{-1};
 constinit int base = 0;      // of our numbers
 constinit int own_base = 0;  // of the core's
@@ -158,7 +159,11 @@ Description* NewDescription(int* fd) {
   }
   const auto first = static_cast<std::uint32_t>(number - base);
   for (std::uint32_t i = 0; number < kTable && i < kDescriptions; ++i) {
-    Description& d = pool[(first + i) % kDescriptions];
+    const std::uint32_t at = (first + i) % kDescriptions;
+    Description& d = pool[at];
+    std::uint32_t before = touched.load(std::memory_order_relaxed);
+    while (before <= at && !touched.compare_exchange_weak(before, at + 1, std::memory_order_relaxed)) {
+    }
     std::uint32_t none = 0;
     if (d.refs.load(std::memory_order_relaxed) != 0 || !ExchangeOwn(d.refs, none, std::uint32_t{1})) continue;
     d.generation.store((d.generation.load(std::memory_order_relaxed) + 1) & 0x3fffff, std::memory_order_relaxed);
@@ -305,7 +310,8 @@ std::uint32_t OpenDescriptions() { return open_count.load(std::memory_order_rela
 
 void ForgetThreads() {
   std::uint32_t open = 0;
-  for (Description& d : pool) {
+  for (std::uint32_t i = 0; i < touched.load(std::memory_order_relaxed); ++i) {
+    Description& d = pool[i];
     if (d.refs.load(std::memory_order_relaxed) == 0) continue;
     std::uint32_t numbers = 0;
     for (const auto& entry : table) numbers += (entry.load(std::memory_order_relaxed) & ~kCloseOnExec) == EntryOf(d) ? 1 : 0;
