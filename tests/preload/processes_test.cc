@@ -66,7 +66,7 @@ TEST_F(PreloadProcessesTest, SeeAtOnceWhatTheirCommandsHaveWritten) {
 // Loops of a shell start one for each file: what every one of them pays is counted.
 TEST_F(PreloadProcessesTest, StartWithoutTouchingTheTables) {
   const auto faults = [](const char* preload, std::string command) {
-    std::string variable = std::string("LD_PRELOAD=") + preload, program = "/bin/sh", option = "-c";
+    std::string variable = std::string("LD_PRELOAD=") + preload, program = "/bin/bash", option = "-c";
     char* arguments[] = {program.data(), option.data(), command.data(), nullptr};
     char* environment[] = {variable.data(), nullptr};
     pid_t child = 0;
