@@ -32,11 +32,11 @@ class RunTest(unittest.TestCase):
         for i in range(FILES):
             (self.base / "source" / f"{i:03}").write_bytes(rig.content(str(i), 5000 + i))
 
-    def run_job(self, *options):
+    def run_job(self, *options, script=SCRIPT, arguments=()):
         report = self.base / "report.json"
         environment = {**os.environ, "TMPDIR": str(self.base), "TIERD_CONFIG": "none", "XDG_RUNTIME_DIR": str(self.base / "none"), "OMP_NUM_THREADS": "1"}
         environment.pop("TIERD_SOCKET", None)
-        subprocess.run([self.tierctl, "run", "--source", self.base / "source", "--ram", "64 MiB", "--report", report, *options, "--", sys.executable, "-c", SCRIPT, self.base / "source"],
+        subprocess.run([self.tierctl, "run", "--source", self.base / "source", "--ram", "64 MiB", "--report", report, *options, "--", sys.executable, "-c", script, self.base / "source", *arguments],
                        env=environment, timeout=120, check=True)
         return json.loads(report.read_text())
 
@@ -58,6 +58,13 @@ class RunTest(unittest.TestCase):
         report = self.run_job()
         self.check(report)
         self.assertGreaterEqual(report["processes"], 2 * 3, report)  # each worker of each epoch: only the preload library says so
+
+    def test_what_lies_below_no_source(self):
+        (self.base / "beside").write_bytes(bytes(1 << 20))
+        script = "import sys, tierd\ntierd.read(f'{sys.argv[1]}/000')\nfor _ in range(4): tierd.read(sys.argv[2])"
+        report = self.run_job("--no-preload", script=script, arguments=[self.base / "beside"])
+        self.assertEqual((report["reads"]["bypass"], report["fallback"]), ({"count": 4, "bytes": 4 << 20}, {}))
+        self.assertIn("4 reads lie below no source", report["advice"])
 
 
 if __name__ == "__main__":

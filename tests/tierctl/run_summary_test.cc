@@ -66,6 +66,7 @@ TEST_F(RunSummaryTest, SaysWhatWasMappedOfTheSource) {
   facts_.reports["source_uses"] = {{"lock", 2}, {"mmap", 1}};
   EXPECT_NE(Line(3).find("; the source's own file used for: lock 2, mmap 1"), std::string::npos) << Line(3);
   EXPECT_NE(Line(5).find("1 of 1 mapping showed the source's own file"), std::string::npos) << Line(5);
+  EXPECT_TRUE(Line(5).ends_with("within the file, 64 chunks and a quarter of --ram at most")) << Line(5);
   facts_.reports["maps"] = 3;
   EXPECT_EQ(Line(5), "tierd: nothing to improve here");
   facts_.reports["maps"] = 2;
@@ -128,6 +129,34 @@ TEST_F(RunSummaryTest, SaysThatTheAddressSpaceIsLimited) {
   EXPECT_NE(Line(5).find("a larger --ram"), std::string::npos) << Line(5);
   facts_.limited_space = true;
   EXPECT_NE(Line(5).find("ulimit -v"), std::string::npos) << Line(5);
+}
+
+// The package reads what lies below no source, too; no tier would hold it.
+TEST_F(RunSummaryTest, SaysWhatLiesBelowNoSource) {
+  facts_.preload = false;
+  facts_.reports = json::object();
+  facts_.after["reads"]["bypass"] = Read(64, 80'000'000);
+  EXPECT_EQ(Line(3), "tierd: around the cache: below no source 64; real from the start: none; the source's own file used for: none");
+  EXPECT_EQ(Line(5), "tierd: 76.3 MiB in 64 reads lie below no source: if that is data, add its directory (--source)");
+  facts_.after["fallback"] = {{"no_frame", 4}};
+  EXPECT_NE(Line(3).find("around the cache: no_frame 4, below no source 60;"), std::string::npos) << Line(3);
+  EXPECT_EQ(Line(5), "tierd: 60 of 64 reads around the cache were of files that lie below no source: if that is data, add its directory (--source)");
+  facts_.after["fallback"] = {{"no_frame", 60}};
+  EXPECT_EQ(Line(5), "tierd: a good part was read around the cache: a larger --ram or --ssd holds more");
+  facts_.after["fallback"] = {{"no_frame", 64}};
+  EXPECT_EQ(Line(3).find("below no source"), std::string::npos) << Line(3);
+  // Opens that became the source's own file have a reason, too, and no reads.
+  facts_.preload = true;
+  facts_.reports = {{"processes", 1}, {"opened", 900}, {"real_opens", {{"not_cached", 64}}}};
+  EXPECT_NE(Line(3).find("no_frame 64, below no source 64;"), std::string::npos) << Line(3);
+}
+
+TEST_F(RunSummaryTest, SharesAre100PercentTogether) {
+  facts_.own_daemon = false;
+  facts_.reports["bytes"] = {{"ram", 1'246}, {"ssd", 1'246}, {"source", 7'508}};
+  EXPECT_NE(Line(0).find("bytes: ram 12.5%, ssd 12.5%, first read 75.0%"), std::string::npos) << Line(0);
+  facts_.reports["bytes"] = {{"ram", 1}, {"ssd", 2}, {"source", 999'999'999'999}};
+  EXPECT_NE(Line(0).find("bytes: ram 0.1%, ssd 0.1%, first read 99.8%"), std::string::npos) << Line(0);
 }
 
 // What is read through a file that was opened at the source is in no share, and was the most of it.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <utility>
@@ -121,6 +122,14 @@ json Epochs(const JobFacts& facts) {
   return epochs;
 }
 
+// Reads that no reason was counted for: of files below no source, which only the Python package and programs linked with libtier read through the library. Those that had one are as many
+// as fell back, but for the opens among them that found no room.
+std::uint64_t ReadsOutside(const json& summary) {
+  const std::uint64_t fell_back = Sum(Part(summary, "fallback")), reads = NumberOf(Part(Part(summary, "reads"), "bypass"), "count");
+  const std::uint64_t with_reason = fell_back - std::min(fell_back, NumberOf(Part(summary, "real_opens"), "not_cached"));
+  return reads - std::min(reads, with_reason);
+}
+
 std::uint64_t ReadsGrown(const JobFacts& facts) {
   std::uint64_t sum = 0;
   for (const Origin& origin : kOrigins) sum += Grown(Part(Part(facts.before, "reads"), origin.name), Part(Part(facts.after, "reads"), origin.name), "count");
@@ -160,6 +169,16 @@ std::string AdviceOnNothing(const JobFacts& facts, const json& summary) {
   return "nothing below a source was read by a program that could be served; is --source right?";
 }
 
+// Of what was read around the cache, if the most of it lies below no source; else "".
+std::string AdviceOnOutside(const json& summary) {
+  const json& bypass = Part(Part(summary, "reads"), "bypass");
+  const std::uint64_t outside = ReadsOutside(summary), reads = NumberOf(bypass, "count");
+  if (outside <= reads / 2) return "";
+  const std::string what = outside == reads ? tierd::config::HumanSize(NumberOf(bypass, "bytes")) + " in " + Plural(reads, "read") + (reads == 1 ? " lies" : " lie")
+                                            : std::to_string(outside) + " of " + Plural(reads, "read") + " around the cache were of files that lie";
+  return what + " below no source: if that is data, add its directory (--source)";
+}
+
 // The one thing most worth doing.
 std::string Advice(const JobFacts& facts, const json& summary) {
   const json& reads = Part(summary, "reads");
@@ -185,23 +204,48 @@ std::string Advice(const JobFacts& facts, const json& summary) {
     return "many descriptors had to become real (" + Listed(conversions) + "): read before forking, or use libtier directly";
   if (const std::uint64_t names = NumberOf(fallback, "path") + NumberOf(Part(summary, "real_opens"), "path"); names > 10 && names > NumberOf(summary, "opened") / 4)
     return "many files were named through \"..\", or through links out of a source: name them by the source's own path";
+  if (part("bypass") > all / 4) {
+    if (std::string advice = AdviceOnOutside(summary); !advice.empty()) return advice;
+  }
   if (part("bypass") > all / 4 && facts.limited_space && NumberOf(fallback, "no_frame") > 0)
     return "a good part was read around the cache: of an address space that is limited (ulimit -v) an eighth is used for it; a higher limit, or none, holds more";
   if (part("bypass") > all / 4) return "a good part was read around the cache: a larger --ram or --ssd holds more";
   if (const std::uint64_t own = NumberOf(Part(summary, "source_uses"), "mmap"), mappings = own + NumberOf(summary, "maps"); own > mappings / 4)
-    return std::to_string(own) + " of " + Plural(mappings, "mapping") + " showed the source's own file, and what is read so is not counted: the cache shows what is mapped for reading alone (torch.load(mmap=True) and safetensors may write), within the file, 64 chunks at most and as much as --ram lets a process hold";
+    return std::to_string(own) + " of " + Plural(mappings, "mapping") + " showed the source's own file, and what is read so is not counted: the cache shows what is mapped for reading alone (torch.load(mmap=True) and safetensors may write), within the file, 64 chunks and a quarter of --ram at most";
   if (part("ssd") > all / 2) return "most came from the SSD: a larger --ram is faster";
   if (part("source") > all / 2) return "most was read for the first time: a second epoch, or tierctl prefetch before the first, is faster";
   return "nothing to improve here";
 }
 
-std::string Shares(const json& counts, std::uint64_t all) {
+// In tenths of a percent, which are 100 % together: the largest part has what the others leave.
+std::string Shares(const json& counts) {
+  std::uint64_t all = 0;
+  const Origin* largest = kOrigins;
+  for (const Origin& origin : kOrigins) {
+    all += NumberOf(counts, origin.name);
+    if (NumberOf(counts, origin.name) > NumberOf(counts, largest->name)) largest = &origin;
+  }
+  const auto tenths = [&](const Origin& origin) {
+    const std::uint64_t part = NumberOf(counts, origin.name);
+    return part == 0 ? 0 : std::max(1L, std::lround(1000.0 * static_cast<double>(part) / static_cast<double>(all)));
+  };
+  long left = 1000;
+  for (const Origin& origin : kOrigins) left -= &origin == largest ? 0 : tenths(origin);
   std::string text;
   for (const Origin& origin : kOrigins) {
-    const std::uint64_t part = NumberOf(counts, origin.name);
-    if (part != 0) text += (text.empty() ? "" : ", ") + std::string(origin.words) + " " + Percent(part, all);
+    if (NumberOf(counts, origin.name) == 0) continue;
+    const long share = &origin == largest ? left : tenths(origin);
+    text += (text.empty() ? "" : ", ") + std::string(origin.words) + " " + std::to_string(share / 10) + (share == 1000 ? "%" : "." + std::to_string(share % 10) + "%");
   }
   return text.empty() ? "nothing" : text;
+}
+
+// Why the source was read, reads of what lies below none among it.
+std::string Around(const json& summary) {
+  const std::uint64_t outside = ReadsOutside(summary);
+  const std::string reasons = Listed(Part(summary, "fallback"));
+  if (outside == 0) return reasons;
+  return (Part(summary, "fallback").empty() ? "" : reasons + ", ") + "below no source " + std::to_string(outside);
 }
 
 // Whose reads the first line counts.
@@ -219,8 +263,7 @@ std::string EpochText(const json& epochs) {
   std::vector<std::pair<std::string, std::string>> said;  // numbers, what
   std::size_t first = 1;
   for (std::size_t i = 1; i <= epochs.size(); ++i) {
-    const json& reads = Part(epochs[i - 1], "reads");
-    const std::string what = Shares(reads, Sum(reads));
+    const std::string what = Shares(Part(epochs[i - 1], "reads"));
     if (said.empty() || said.back().second != what) {
       first = i;
       said.emplace_back("epoch " + std::to_string(i), what);
@@ -285,11 +328,11 @@ std::string SummaryText(const json& summary) {
   std::string text;
   const auto line = [&text](const std::string& words) { text += "tierd: " + words + "\n"; };
   line(HumanSize(all) + " in " + Plural(SumOf(reads, "count"), "read") + " of " + Readers(summary) + ", " + Span(RealOf(summary, "seconds")) +
-       "; bytes: " + Shares(bytes, all) + (most_counted ? "" : "; not counted: what was read through " + Plural(real, "open") + " of the source's own files"));
+       "; bytes: " + Shares(bytes) + (most_counted ? "" : "; not counted: what was read through " + Plural(real, "open") + " of the source's own files"));
   line(EpochText(ListOf(summary, "epochs")) + (most_counted || ListOf(summary, "epochs").empty() ? "" : " (of what was counted)"));
   line("the source gave tierd " + HumanSize(NumberOf(summary, "source_read_bytes")) + " for " + HumanSize(all - NumberOf(bytes, "bypass")) + " served: " +
        (saved > 0 ? HumanSize(saved) + " saved" : std::string("nothing saved yet")));
-  line("around the cache: " + Listed(Part(summary, "fallback")) + "; real from the start: " + Listed(Part(summary, "real_opens")) +
+  line("around the cache: " + Around(summary) + "; real from the start: " + Listed(Part(summary, "real_opens")) +
        "; the source's own file used for: " + Listed(Part(summary, "source_uses")));
   line("descriptors made real: " + Listed(Part(summary, "conversions")) + "; answered from the index: " + std::to_string(NumberOf(summary, "stats")) + " stat, " +
        std::to_string(NumberOf(summary, "listings")) + " listings");
