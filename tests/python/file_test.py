@@ -4,6 +4,7 @@ import gc
 import io
 import os
 import random
+import tarfile
 import threading
 import unittest
 import zipfile
@@ -150,6 +151,8 @@ class FileTest(rig.DaemonTest):
         Image.fromarray(np.arange(64, dtype=np.uint8).reshape(8, 8)).save(self.rig.source / "a.png")
         with zipfile.ZipFile(self.rig.source / "a.zip", "w") as made:
             made.writestr("inner", b"z" * 5000)
+        with tarfile.open(self.rig.source / "a.tar", "w") as made:
+            made.add(self.rig.source / "a.zip", "inner")
         for _ in range(2):
             with tierd.open(self.rig.source / "a.h5") as file, h5py.File(file, "r") as read:
                 np.testing.assert_array_equal(read["x"][:], array)
@@ -161,6 +164,8 @@ class FileTest(rig.DaemonTest):
                 self.assertEqual(np.asarray(image)[7, 7], 63)
             with tierd.open(self.rig.source / "a.zip") as file, zipfile.ZipFile(file) as archive:
                 self.assertEqual(archive.read("inner"), b"z" * 5000)
+            with tierd.open(self.rig.source / "a.tar") as file, tarfile.open(fileobj=file) as archive:
+                self.assertEqual(archive.getnames(), ["inner"])
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import errno
 import operator
 import os
 import weakref
-from typing import Any, Iterable, Literal, NamedTuple, Optional, Sequence, Union
+from typing import Any, Iterable, Literal, NamedTuple, Optional, Sequence, Union, overload
 
 from . import _library
 from ._errors import PathLike, encode, error_of
@@ -207,6 +207,18 @@ class Client:
             owned.clear()  # the traceback keeps this frame
             raise error_of(results[bad], wanted[bad])
         return [lend(owned[i]) if results[i] == 0 else error_of(results[i], wanted[i]) for i in range(count)]
+
+    @overload
+    def open(self, path: PathLike, mode: str = ..., buffering: Literal[-1, 1] = ...) -> TierFile: ...
+
+    @overload
+    def open(self, path: PathLike, mode: str = ..., *, buffering: Literal[0]) -> RawTierFile: ...
+
+    @overload
+    def open(self, path: PathLike, mode: str, buffering: Literal[0]) -> RawTierFile: ...
+
+    @overload
+    def open(self, path: PathLike, mode: str = ..., buffering: int = ...) -> Union[TierFile, RawTierFile]: ...
 
     def open(self, path: PathLike, mode: str = "rb", buffering: int = -1) -> Union[TierFile, RawTierFile]:
         """A binary file object for reading: seek, readinto, iteration, `with`. `buffering`: bytes of its buffer, -1: 64 KiB, 0: none (an io.RawIOBase).

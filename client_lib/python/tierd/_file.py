@@ -13,7 +13,20 @@ from . import _library
 from ._errors import PathLike, encode, error_of
 
 if TYPE_CHECKING:
+    from typing import BinaryIO
+
     from ._client import Client
+
+    # To type checkers each is an IO[bytes] as well, which io.TextIOWrapper, zipfile and tarfile ask for; no file is an instance of that.
+    class _RawIOBase(io.RawIOBase, BinaryIO):  # type: ignore[misc]
+        name: Any
+        mode: str
+
+    class _BufferedIOBase(io.BufferedIOBase, BinaryIO):  # type: ignore[misc]
+        name: Any
+        mode: str
+else:
+    _RawIOBase, _BufferedIOBase = io.RawIOBase, io.BufferedIOBase
 
 BUFFER_BYTES = 64 << 10
 
@@ -38,7 +51,7 @@ class _Handle:
         self.__del__ = functools.partial(close, self.pointer)  # NULL is left alone
 
 
-class RawTierFile(io.RawIOBase):
+class RawTierFile(_RawIOBase):
     """An open regular file, unbuffered and read-only: what tierd.open(path, buffering=0) gives, and TierFile.raw.
 
     Bound to the version the file had when it was opened: bytes of two versions never mix; a file rewritten in place gives OSError(ESTALE). Read by one
@@ -148,7 +161,7 @@ class RawTierFile(io.RawIOBase):
         raise TypeError("cannot pickle an open file: open the path again where it is needed")
 
 
-class TierFile(io.BufferedIOBase):
+class TierFile(_BufferedIOBase):
     """What tierd.open gives: an io.BufferedReader over a RawTierFile (`raw`) in everything but its type.
 
     NumPy takes every io.BufferedReader for a file with a descriptor and would read behind the cache's back. The methods are those of the C object itself: no layer between.
