@@ -113,8 +113,8 @@ class Announcement:
 
     @property
     def prefetched(self) -> int:
-        """Samples that the daemon was asked to bring up."""
-        return self._lookahead.sent
+        """Samples that the daemon has taken up to bring; none without a daemon."""
+        return self._lookahead.accepted
 
     @property
     def mismatches(self) -> int:

@@ -21,7 +21,7 @@ _BACKSTOP_S = 1.0  # a stop that could not take the lock is seen this late at mo
 class Lookahead:
     """What the iterating thread says (begin, take, stop) and what the prefetching thread does about it (next_indices).
 
-    Guarded by `_wake`, but for `stopped` and `taken`, which have one writer each. Orders are lists of a few MB per million samples, at most two.
+    Guarded by `_wake`, but for `stopped`, `taken` and `accepted`, which have one writer each. Orders are lists of a few MB per million samples, at most two.
     """
 
     def __init__(self, window: int) -> None:
@@ -31,7 +31,7 @@ class Lookahead:
         self._waiting = [self._wake]  # who is told of the end
         self._process = os.getpid()
         self.stopped = False
-        self.sent = 0
+        self.accepted = 0  # paths that prefetch took
         self.mismatches = 0
         self._taken = 0  # of the current epoch
         self._wake_at: float = math.inf
@@ -131,7 +131,6 @@ class Lookahead:
     def refused(self, count: int, epoch: int) -> None:
         """The last `count` indices were not taken: they come again, those that the loader has not reached by then."""
         with self._wake:
-            self.sent -= count
             if epoch == self._epoch and self._order:
                 self._at -= count
 
@@ -175,7 +174,6 @@ class Lookahead:
         if self._next and upper > len(order):
             chosen += self._next[max(self._at - len(order), 0):upper - len(order)]
         self._at = upper
-        self.sent += len(chosen)
         return chosen
 
 
@@ -193,6 +191,7 @@ def _bring_up(lookahead: Lookahead, path_of: Callable[[int], Any], client: Clien
         paths = [path_of(index) for index in indices]
         try:
             taken = client.prefetch(paths)
+            lookahead.accepted += taken
             there = taken > 0 or client.stats().connected
         except OSError:  # below no source, or a daemon that does not answer
             there = False
