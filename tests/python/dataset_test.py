@@ -41,6 +41,12 @@ class ByLoader(ImageFolder):
         return self.loader(path).size, target
 
 
+class ListedOtherwise(ImageFolder):
+    @staticmethod
+    def make_dataset(directory, class_to_idx, extensions=None, is_valid_file=None):  # as it was before torchvision 0.17
+        return [(os.path.join(directory, "listed"), 0)]
+
+
 class Numbered(FileDataset):
     def __getitem__(self, index):
         return len(super().__getitem__(index)), index
@@ -85,6 +91,17 @@ class DatasetTest(rig.DaemonTest):
         self.assertRaisesRegex(FileNotFoundError, "Found no valid file for the classes class. Supported extensions are: .jpg", ImageFolder, empty)
         self.assertRaisesRegex(FileNotFoundError, "Couldn't find any class folder", ImageFolder, empty / "class")
         self.assertRaises(FileNotFoundError, ImageFolder, empty / "missing")
+
+    def test_allow_empty_is_torchvisions(self):  # of 0.17
+        root = self.rig.source / "sparse"
+        (root / "empty").mkdir(parents=True)
+        (root / "notes").mkdir()
+        (root / "notes" / "a.png").write_bytes(b"")
+        self.assertRaises(FileNotFoundError, ImageFolder, root)
+        for folder in (ImageFolder(root, allow_empty=True), DatasetFolder(root, extensions=".png", allow_empty=True)):
+            self.assertEqual((folder.classes, folder.samples), (["empty", "notes"], [(str(root / "notes" / "a.png"), 1)]))
+        self.assertRaises(FileNotFoundError, ImageFolder, root / "empty", allow_empty=True)
+        self.assertEqual(len(ListedOtherwise(root, allow_empty=False)), 1)
 
     def test_transforms_loader_and_decode(self):
         folder = ImageFolder(self.root, transform=to_array, target_transform=lambda target: target + 100)

@@ -63,11 +63,12 @@ class DatasetFolder(Dataset[Any]):
 
     `loader(path)`, when given, makes the sample from a path, as torchvision's does (then how the file is read is its business); otherwise `decode` makes it from the
     file's bytes (see FileDataset), and `__getitems__` gets all files of a batch with one wait, unless a subclass has a __getitem__ of its own. Listing is done through tierd too.
+    `allow_empty`, as torchvision has it from 0.17 on: a class without a valid file is no FileNotFoundError.
     """
 
     def __init__(self, root: Path, loader: Optional[Callable[[str], Any]] = None, extensions: Optional[Union[str, Iterable[str]]] = None,
                  transform: Optional[Callable[[Any], Any]] = None, target_transform: Optional[Callable[[int], Any]] = None,
-                 is_valid_file: Optional[Callable[[str], bool]] = None, *, decode: Decode = bytes) -> None:
+                 is_valid_file: Optional[Callable[[str], bool]] = None, allow_empty: bool = False, *, decode: Decode = bytes) -> None:
         self.root: Path = os.path.expanduser(root) if isinstance(root, str) else root
         self._loader = loader
         self.decode = decode
@@ -75,7 +76,9 @@ class DatasetFolder(Dataset[Any]):
         self.transform = transform
         self.target_transform = target_transform
         self.classes, self.class_to_idx = self.find_classes(os.fspath(self.root))
-        self.samples = self.make_dataset(os.fspath(self.root), self.class_to_idx, extensions, is_valid_file)
+        # A subclass may have a make_dataset from before torchvision 0.17, which knows no `allow_empty`.
+        more = {"allow_empty": True} if allow_empty else {}
+        self.samples = self.make_dataset(os.fspath(self.root), self.class_to_idx, extensions, is_valid_file, **more)
         self.targets = [target for _, target in self.samples]
 
     def find_classes(self, directory: str) -> tuple[list[str], dict[str, int]]:
@@ -84,9 +87,9 @@ class DatasetFolder(Dataset[Any]):
 
     @staticmethod
     def make_dataset(directory: str, class_to_idx: dict[str, int], extensions: Optional[Union[str, Iterable[str]]] = None,
-                     is_valid_file: Optional[Callable[[str], bool]] = None) -> list[tuple[str, int]]:
+                     is_valid_file: Optional[Callable[[str], bool]] = None, allow_empty: bool = False) -> list[tuple[str, int]]:
         """The list of (path, class index)."""
-        return make_dataset(directory, class_to_idx, extensions, is_valid_file)
+        return make_dataset(directory, class_to_idx, extensions, is_valid_file, allow_empty)
 
     @property
     def loader(self) -> Callable[[str], Any]:
@@ -131,6 +134,7 @@ class ImageFolder(DatasetFolder):
     """torchvision.datasets.ImageFolder over tierd: same arguments, classes, samples and order. Samples are RGB PIL images unless `loader` or `decode` says otherwise."""
 
     def __init__(self, root: Path, transform: Optional[Callable[[Any], Any]] = None, target_transform: Optional[Callable[[int], Any]] = None,
-                 loader: Optional[Callable[[str], Any]] = None, is_valid_file: Optional[Callable[[str], bool]] = None, *, decode: Decode = pil_decode) -> None:
-        super().__init__(root, loader, IMG_EXTENSIONS if is_valid_file is None else None, transform, target_transform, is_valid_file, decode=decode)
+                 loader: Optional[Callable[[str], Any]] = None, is_valid_file: Optional[Callable[[str], bool]] = None, allow_empty: bool = False, *,
+                 decode: Decode = pil_decode) -> None:
+        super().__init__(root, loader, IMG_EXTENSIONS if is_valid_file is None else None, transform, target_transform, is_valid_file, allow_empty, decode=decode)
         self.imgs = self.samples

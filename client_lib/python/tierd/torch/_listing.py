@@ -48,7 +48,7 @@ def _walk(top: str) -> Iterator[tuple[str, list[str]]]:
 
 
 def make_dataset(directory: Union[str, "os.PathLike[str]"], class_to_idx: dict[str, int], extensions: Optional[Union[str, Iterable[str]]] = None,
-                 is_valid_file: Optional[Callable[[str], bool]] = None) -> list[tuple[str, int]]:
+                 is_valid_file: Optional[Callable[[str], bool]] = None, allow_empty: bool = False) -> list[tuple[str, int]]:
     """(path, class) of each valid file: classes sorted, in each the directories sorted, in each the files sorted. Errors as torchvision's make_dataset."""
     if not class_to_idx:
         raise ValueError("'class_to_index' must have at least one entry to collect any samples.")
@@ -64,7 +64,7 @@ def make_dataset(directory: Union[str, "os.PathLike[str]"], class_to_idx: dict[s
         samples += found
         if not found:
             empty.append(name)
-    if empty:
+    if empty and not allow_empty:
         text = f"Found no valid file for the classes {', '.join(empty)}. "
         raise FileNotFoundError(text + (f"Supported extensions are: {', '.join(endings)}" if endings else ""))
     return samples
