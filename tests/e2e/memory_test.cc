@@ -161,6 +161,32 @@ TEST_F(MemoryTest, TheTierGivesWayToATrainerInItsCgroup) {  // F18
   EXPECT_EQ(daemon.Stop(), 0);
 }
 
+// A daemon that nobody asks anything sees it in time, too: others may take four times what is always left to them in a second.
+TEST_F(MemoryTest, AnIdleDaemonGivesWayToATrainerInItsCgroup) {  // F18
+  const MemoryCgroup cgroup(500'000'000);
+  if (!cgroup.ok()) GTEST_SKIP() << cgroup.reason();
+  MakeFiles(240, 500'000);
+  ASSERT_NO_FATAL_FAILURE(StartIn(cgroup, "auto", 0, {}));  // an eighth of the limit is left to others
+  constexpr std::uint64_t kFloor = 500'000'000 / 8;
+  Client client(daemon.socket());
+  ASSERT_EQ(client.error(), 0);
+  for (const std::uint64_t floors_per_s : {1, 2, 4}) {
+    EXPECT_TRUE(Eventually(20'000, [&] {
+      ReadAll(client);
+      return TierBytes() > 90 * kMiB;
+    })) << daemon.Status()["tiers"]["ram"].dump();
+    SleepMs(3000);
+    constexpr std::uint64_t kSteps = 25;  // a second
+    const std::uint64_t rest = 500'000'000 - cgroup.used() + 60 * kMiB;  // of the cgroup's, and of the tier's
+    const Trainer trainer(cgroup, rest, kFloor * floors_per_s / kSteps, 1000 / kSteps);
+    Eventually(30'000, [&] { return trainer.Satisfied() || !trainer.Alive(); });
+    EXPECT_TRUE(trainer.Alive()) << floors_per_s << " times " << kFloor << " a second";
+    EXPECT_EQ(cgroup.oom_kills(), 0u);
+    ASSERT_FALSE(daemon.Ended());
+  }
+  EXPECT_EQ(daemon.Stop(), 0);
+}
+
 // What is left to others is a part of a small limit, not all of it: the SSD tier's files are served.
 TEST_F(MemoryTest, TheTiersServeInASmallCgroup) {
   const MemoryCgroup cgroup(400'000'000);

@@ -172,5 +172,26 @@ TEST_F(MemoryPressureTest, LooksAreLeftOutOnlyWhileThereIsPlenty) {
   EXPECT_EQ(LooksToSkipNs(1000 * kFloor, 0), 0);
 }
 
+// Whoever looks again by then finds them at less than a floor before all is taken, wherever it begins.
+TEST_F(MemoryPressureTest, LooksComeInTimeWhileOthersTakeFourFloorsASecond) {
+  constexpr std::uint64_t kFloor = 64 * kMiB;
+  constexpr std::int64_t kMs = 1'000'000;
+  constexpr std::int64_t kLate = 30 * kMs;  // each look is heard of
+  constexpr std::int64_t kIdle = 1320 * kMs;
+  EXPECT_EQ(HalfTakenNs(0, kFloor), 100 * kMs);
+  EXPECT_EQ(HalfTakenNs(4 * kFloor, kFloor), 500 * kMs);
+  EXPECT_EQ(HalfTakenNs(8 * kFloor, kFloor), 1000 * kMs);
+  EXPECT_EQ(HalfTakenNs(1000 * kFloor, kFloor), 10'000 * kMs);
+  EXPECT_EQ(HalfTakenNs(0, 0), 10'000 * kMs);
+  for (std::uint64_t begin = kFloor; begin < 24 * kFloor; begin += kMiB) {
+    std::uint64_t room = begin;
+    while (room >= kFloor) {
+      const std::uint64_t taken = 4 * kFloor / 1000 * static_cast<std::uint64_t>((std::min(HalfTakenNs(room, kFloor), kIdle) + kLate) / kMs);
+      ASSERT_GT(room, taken + kFloor / 4) << "begun at " << begin;  // a quarter of a floor is left for giving back
+      room -= taken;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tierd::ram

@@ -208,6 +208,7 @@ class Engine {
   void Turn();
   void ArmTimer();
   void Hurry();
+  void HeedMemory();
   bool Working() const;
   std::int64_t SourcesDueNs() const;
   void OnTick();

@@ -110,6 +110,7 @@ Status Engine::Start(ReplySink& replies) {
     fetcher_->Resume();
     ScheduleTurn();
   };
+  placement_->on_memory_look = [this] { HeedMemory(); };
   placement_->on_pinned_gone = [this](ObjectId object) {
     Log("pinned_evicted first=\"" + catalogue_->PathOf(catalogue_->object(object).file) + "\" reason=\"ram is smaller than what is pinned\"");
   };

@@ -29,7 +29,7 @@ constexpr std::int64_t kHitsTick = 245 * kMs;       // readers hit: their rings 
 constexpr std::uint64_t kManyPerHitsTick = 2048;
 constexpr std::uint64_t kManyPerBusyTick = kManyPerHitsTick * kBusyTick / kHitsTick;
 constexpr std::int64_t kBeat = (abi::kHeartbeatPeriodMs - 15) * kMs;  // timers come late
-// What memory there is is looked at that often by a daemon that has nothing to do (ram::LooksToSkipNs).
+// What memory there is is looked at that often by a daemon that has nothing to do (ram::LooksToSkipNs), more often where it may run short (ram::HalfTakenNs).
 constexpr std::int64_t kIdleTick = 2 * kBeat;
 constexpr std::int64_t kIdleTickWithPlenty = 3 * kBeat;
 
@@ -86,6 +86,12 @@ void Engine::Hurry() {
   if (!armed_idle_ || stopping_) return;
   // What is due already has the timer set to the next moment: set anew by each handler it would never come.
   if (Working() || std::max(SourcesDueNs(), clock_.MonotonicNs() + kBusyTick) < armed_until_ns_) ArmTimer();
+}
+
+// A look may find much less memory than the one that the timer was set by.
+void Engine::HeedMemory() {
+  if (ram_->shrinking()) ScheduleTurn();
+  if (armed_idle_ && !stopping_ && clock_.MonotonicNs() + placement_->memory_half_taken_ns() < armed_until_ns_) ArmTimer();
 }
 
 // When something is over, or may go out, that a source is asked for whatever the engine does besides (what `explain` asks, where a link leads).
@@ -263,9 +269,10 @@ void Engine::ArmTimer() {
     ArmTimer();
   };
   armed_idle_ = !busy;
-  const std::int64_t idle_tick = failed_ || placement_->memory_is_tight() ? kBeat : placement_->memory_is_plenty() ? kIdleTickWithPlenty : kIdleTick;
+  const std::int64_t usual_tick = failed_ ? kBeat : placement_->memory_is_plenty() ? kIdleTickWithPlenty : kIdleTick;
+  const std::int64_t idle_tick = std::min({usual_tick, placement_->memory_half_taken_ns(), hits > 0 ? kHitsTick : usual_tick});
   const std::int64_t monotonic_ns = clock_.MonotonicNs();
-  const std::int64_t tick = busy ? kBusyTick : std::clamp(SourcesDueNs() - monotonic_ns, kBusyTick, hits > 0 ? kHitsTick : idle_tick);
+  const std::int64_t tick = busy ? kBusyTick : std::clamp(SourcesDueNs() - monotonic_ns, kBusyTick, idle_tick);
   armed_until_ns_ = monotonic_ns + tick;
   const auto arm = [&] {
     timer_.expires_after(std::chrono::nanoseconds(tick));
@@ -328,7 +335,7 @@ void Engine::OnTimer() {
   if (precise - last_tenth_ns_ >= 100 * kMs) {
     last_tenth_ns_ = precise;
     if (ssd_) ssd_->Tick();
-    if (placement_->memory_is_tight()) placement_->Tick();  // a trainer may take gigabytes a second
+    if (placement_->memory_half_taken_ns() < 1000 * kMs) placement_->Tick();  // a trainer may take gigabytes a second
   }
   if (precise - last_second_ns_ >= 1000 * kMs) {
     last_second_ns_ = precise;

@@ -7,6 +7,7 @@
 
 #include "client_lib/abi/messages.h"
 #include "tierd/io/engine_faults.h"
+#include "tierd/ram/memory_pressure.h"
 
 namespace tierd::engine {
 
@@ -45,6 +46,7 @@ struct RamOptions {
   bool seal_write = false;
   std::uint64_t pin_cap_bytes = 0;     // leased bytes per client; 0: a quarter of the capacity
   std::uint64_t min_available_bytes = std::uint64_t{512} << 20;  // memory left to everybody else; below it the tier shrinks
+  ram::MemoryRoots memory_roots;       // where the kernel says what memory there is
 };
 
 struct SsdOptions {

@@ -17,7 +17,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -178,6 +177,8 @@ class Placement final : public ssd::SsdOwner {
   std::function<void()> on_space;
   // A pinned object is about to leave the node: the first of a RAM tier that shrinks.
   std::function<void(ObjectId)> on_pinned_gone;
+  // It is known anew how much memory there is: segments may have to go, the next look may be wanted sooner.
+  std::function<void()> on_memory_look;
 
   // The compactor moved a live frame (RamTier's callback).
   void OnFrameMoved(ObjectId object, ram::FrameId from, ram::FrameId to);
@@ -191,9 +192,11 @@ class Placement final : public ssd::SsdOwner {
 
   // Every loop turn with work: limbo, compaction, growth; returns true if it wants another turn soon.
   bool Turn();
-  // Once a second, ten times as often while memory is tight: limbo; memory of the node and of our cgroups, more rarely while there is plenty.
+  // Once a second, up to ten times as often while memory may run short within that (memory_half_taken_ns): limbo; memory of the node and of our cgroups, more rarely while
+  // there is plenty.
   void Tick();
-  bool memory_is_tight() const { return memory_is_tight_; }
+  // In how long others may have taken half of what memory is left (ram::HalfTakenNs): an idle daemon ticks by then. 10 s where there is nothing to give back.
+  std::int64_t memory_half_taken_ns() const { return memory_half_taken_ns_; }
   bool memory_is_plenty() const { return memory_is_plenty_; }  // looks at it may be left out
   // `config set ram.capacity`.
   void SetRamCapacity(std::uint64_t bytes);
@@ -228,7 +231,7 @@ class Placement final : public ssd::SsdOwner {
   void GrowIfUseful();
   bool IsPinned(ObjectId object) const { return (catalogue_.file(catalogue_.object(object).file).flags & kFilePinned) != 0; }
   bool HasCopyOnSsd(ObjectId object);
-  void LeaveClosedSegments(std::span<const ram::OwnerId> owners);
+  bool LeaveClosedSegments(std::span<const ram::OwnerId> owners);
   void MakeWayForPinned(ObjectId object, std::uint64_t bytes);
   std::uint64_t EvictForPinned(std::uint64_t bytes);
   void StartSegment();
@@ -253,7 +256,6 @@ class Placement final : public ssd::SsdOwner {
   void TellCapacities();
   void GiveBack(ram::Segment segment);
   void LookAtMemory();
-  void TakeMemoryLook();
   void OnMemoryRoom(const ram::MemoryRoom& room);
 
   // Constant after construction.
@@ -302,17 +304,13 @@ class Placement final : public ssd::SsdOwner {
   std::unordered_map<std::uint32_t, std::uint32_t> asked_bytes_;  // by object: read piece by piece while RAM was full; forgotten now and then
   std::int64_t grow_again_ns_ = 0;      // after segment_failure_
   std::uint32_t segments_leaving_ = 0;  // a worker gives them back
-  struct MemoryLook {
-    ram::MemoryGauge gauge;
-    ram::MemoryRoom room;
-    std::atomic<bool> done{false};
-  };
-  const std::shared_ptr<MemoryLook> memory_look_ = std::make_shared<MemoryLook>();  // a worker's while looking_at_memory_ and not done
-  const std::shared_ptr<ram::MemoryGauge> segment_gauge_ = std::make_shared<ram::MemoryGauge>();  // the worker's who makes a segment
+  const std::shared_ptr<ram::MemoryGauge> memory_gauge_ = std::make_shared<ram::MemoryGauge>(options_.memory_roots);   // the worker's who looks at memory
+  const std::shared_ptr<ram::MemoryGauge> segment_gauge_ = std::make_shared<ram::MemoryGauge>(options_.memory_roots);  // the worker's who makes a segment
   bool looking_at_memory_ = false;
   std::int64_t next_look_ns_ = 0;       // at the node's memory
   bool memory_is_plenty_ = false;
   bool memory_is_tight_ = false;
+  std::int64_t memory_half_taken_ns_ = ram::HalfTakenNs(0, 0);
   std::uint64_t resident_bytes_[2] = {0, 0};
   std::uint64_t resident_objects_[2] = {0, 0};
   std::uint64_t pinned_bytes_[2] = {0, 0};

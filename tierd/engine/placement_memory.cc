@@ -15,6 +15,7 @@ constexpr int kVictimRounds = 8;
 constexpr std::size_t kMostForPinned = 256;                        // leave at a step
 constexpr std::uint64_t kPinnedAtOnce = 4 * kMiB;                 // what a step moves
 constexpr std::int64_t kLimboPatienceNs = 1'000'000'000;         // for readers to be done with what has left
+constexpr std::int64_t kSecondNs = 1'000'000'000;
 constexpr std::int64_t kGrowPauseNs = 2'000'000'000;  // after a segment could not be made
 
 }  // namespace
@@ -96,7 +97,7 @@ Status Placement::CreateFirstSegment() {
 bool Placement::Turn() {
   bool more = backfill_wanted_ && Backfill();
   if (ram_.shrinking()) {
-    LeaveClosedSegments(ram_.ShrinkStep(kVictimBatch));
+    more |= LeaveClosedSegments(ram_.ShrinkStep(kVictimBatch));
     ram_.ReclaimLimbo(4096);
     if (auto segment = ram_.TakeEmptySegment()) {
       GiveBack(std::move(*segment));
@@ -109,14 +110,17 @@ bool Placement::Turn() {
   return more;
 }
 
-// Of segments that are to go, and whose frames find no room elsewhere. What is pinned and nowhere else stays until others have made room for it.
-void Placement::LeaveClosedSegments(std::span<const ram::OwnerId> owners) {
+// Of segments that are to go, and whose frames find no room elsewhere. What is pinned and nowhere else stays until others have made room for it. True:
+// somebody left, and there may be more of them.
+bool Placement::LeaveClosedSegments(std::span<const ram::OwnerId> owners) {
+  bool left = false;
   ObjectId first = kNoObject;
   std::uint64_t bytes = 0;
   for (const ram::OwnerId owner : owners) {
     const auto object = static_cast<ObjectId>(owner);
     if (!IsPinned(object) || HasCopyOnSsd(object)) {
       EvictRam(object, EvictCause::kPressure);
+      left = true;
       continue;
     }
     if (first == kNoObject) first = object;
@@ -124,6 +128,7 @@ void Placement::LeaveClosedSegments(std::span<const ram::OwnerId> owners) {
   }
   if (first != kNoObject) MakeWayForPinned(first, bytes);
   else pinned_wait_until_ns_ = 0;
+  return left;
 }
 
 bool Placement::HasCopyOnSsd(ObjectId object) {
@@ -235,7 +240,6 @@ void Placement::Tick() {
     if (CanGrow()) StartSegment();
     else segment_failure_.clear();  // nothing is missing any more
   }
-  TakeMemoryLook();
   if (!looking_at_memory_ && clock_.MonotonicNs() >= next_look_ns_) LookAtMemory();
   TellCapacities();
 }
@@ -248,22 +252,13 @@ void Placement::TellCapacities() {
   }
 }
 
-// While there is plenty, what was found is taken at the next tick: it need not wake the loop.
 void Placement::LookAtMemory() {
-  memory_look_->done.store(false, std::memory_order_relaxed);
-  const auto look = [look = memory_look_] {
-    look->room = {};
-    const bool done = Survives([&] { look->room = look->gauge.Read(); });  // without memory: not known
-    look->done.store(true, std::memory_order_release);
-    return done;
-  };
-  looking_at_memory_ = memory_is_plenty_ ? workers_.Run(look) : workers_.Run(look, [this](bool) { TakeMemoryLook(); });
-}
-
-void Placement::TakeMemoryLook() {
-  if (!looking_at_memory_ || !memory_look_->done.load(std::memory_order_acquire)) return;
-  looking_at_memory_ = false;
-  OnMemoryRoom(memory_look_->room);
+  const auto look = [gauge = memory_gauge_] { return gauge->Read(); };
+  looking_at_memory_ = workers_.Run(look, [this](const ram::MemoryRoom& room) {  // without memory: not known
+    looking_at_memory_ = false;
+    OnMemoryRoom(room);
+    if (on_memory_look) on_memory_look();
+  });
 }
 
 void Placement::OnMemoryRoom(const ram::MemoryRoom& room) {
@@ -272,9 +267,11 @@ void Placement::OnMemoryRoom(const ram::MemoryRoom& room) {
   const std::uint64_t held = ram_.segment_bytes();
   const std::uint64_t floor = options_.min_available_bytes;
   const std::int64_t skip_ns = ram::LooksToSkipNs(room.room_bytes, floor);
-  next_look_ns_ = clock_.MonotonicNs() + skip_ns;
   memory_is_plenty_ = skip_ns > 0;
   memory_is_tight_ = room.room_bytes < 4 * floor;
+  memory_half_taken_ns_ = ram::HalfTakenNs(room.room_bytes, held > 0 ? floor : 0);
+  // While it is tight each tick looks, and a busy loop has ten a second.
+  next_look_ns_ = clock_.MonotonicNs() + (memory_is_tight_ ? 0 : memory_half_taken_ns_ < kSecondNs ? memory_half_taken_ns_ / 2 : skip_ns);
   if (room.room_bytes < floor) {
     // What clients still map of segments that are gone is on its way back.
     const std::uint64_t missing = floor - std::min(floor, room.room_bytes + ram_.lingering_bytes());

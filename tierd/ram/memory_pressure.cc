@@ -160,4 +160,12 @@ std::int64_t LooksToSkipNs(std::uint64_t room_bytes, std::uint64_t floor_bytes) 
   return static_cast<std::int64_t>(seconds < 5 ? 0 : std::min(seconds - 5, kMostSeconds)) * 1'000'000'000;
 }
 
+std::int64_t HalfTakenNs(std::uint64_t room_bytes, std::uint64_t floor_bytes) {
+  constexpr double kLeastNs = 1e8;
+  constexpr double kMostNs = 1e10;
+  if (floor_bytes == 0) return static_cast<std::int64_t>(kMostNs);
+  const double floors = static_cast<double>(room_bytes) / static_cast<double>(floor_bytes);
+  return static_cast<std::int64_t>(std::clamp(floors / 8 * 1e9, kLeastNs, kMostNs));
+}
+
 }  // namespace tierd::ram

@@ -52,7 +52,11 @@ class MemoryGauge {
 inline MemoryRoom ReadMemoryRoom(const MemoryRoots& roots) { return MemoryGauge(roots).Read(); }
 
 // For how long the next look, due every second, may be left out: memory that others take at four times `floor_bytes` (what is left to them) a second
-// is still seen before less than four floors are left, although an idle daemon begins a look and hears of it two seconds late each. 0 near that; at most 9 s.
+// is still seen before less than four floors are left, although an idle daemon may begin a look two seconds late. 0 near that; at most 9 s.
 std::int64_t LooksToSkipNs(std::uint64_t room_bytes, std::uint64_t floor_bytes);
+
+// In how long they have taken half of `room_bytes`: where nothing else makes it look, a daemon looks again by then and is in time. 100 ms to 10 s; where nothing is
+// left to them, 10 s.
+std::int64_t HalfTakenNs(std::uint64_t room_bytes, std::uint64_t floor_bytes);
 
 }  // namespace tierd::ram
