@@ -15,6 +15,8 @@ TEST(ServicePace, AQueueOfOurOwnMakesNothingSlow) {
   for (int i = 0; i < 50; ++i) pace.End(pace.Begin(), 1000, 8'000'000);  // alone, and slow
   EXPECT_GT(pace.PerRequestNs(1000), 7e6);
   EXPECT_EQ(pace.PerRequestNs(1 << 20), 0) << "another size";
+  EXPECT_TRUE(pace.idle());
+  EXPECT_EQ(pace.LatestNs(1000), 8e6);
 }
 
 class PaceTest : public EngineTest {
@@ -49,13 +51,53 @@ TEST_F(PaceTest, ReadersGoToTheSourceWhileTheSsdIsSlower) {
   EXPECT_GT(engine().counters().ssd_slow_bypass, on_ssd.size() / 2);
   EXPECT_EQ(source_io_.count(io::Step::kOpen) - opens, engine().counters().ssd_slow_bypass);
   for (const std::string& name : on_ssd) EXPECT_TRUE(OnSsd(name)) << "the copies stay";
-  // It answers again as it should: one read in sixteen finds out.
+  // It answers again as it should: one read in some sixteen finds out.
   ssd_io_.delay_us[static_cast<std::size_t>(io::Step::kReadv)] = 0;
   EXPECT_TRUE(RunUntil([&] {
     const std::uint64_t before = engine().counters().ssd_slow_bypass;
     read_all();
     return engine().counters().ssd_slow_bypass == before;
   }, 30'000));
+}
+
+// Whoever looks whether it has recovered waits for it: the slower it is, the fewer do.
+TEST_F(PaceTest, LooksAtASlowSsdCostLittleBesideTheSource) {
+  const auto names = MakeFiles(60, 400'000);
+  source_io_.delay_us[static_cast<std::size_t>(io::Step::kRead)] = 5'000;
+  StartEngine();
+  ASSERT_EQ(WaitForJob(engine().jobs().Prefetch({{&unit(), ""}}, {})).state, JobState::kDone);
+  std::vector<std::string> on_ssd;
+  for (const std::string& name : names) {
+    if (!InRam(name)) on_ssd.push_back(name);
+  }
+  ASSERT_GT(on_ssd.size(), 10u);
+  std::size_t next = 0;
+  const auto read = [&](int count) {
+    for (int i = 0; i < count; ++i) EXPECT_EQ(Fetch(on_ssd[next++ % on_ssd.size()]).status(), abi::FetchStatus::kFrame);
+  };
+  const auto asked = [&] { return ssd_io_.count(io::Step::kReadv); };
+  ssd_io_.delay_us[static_cast<std::size_t>(io::Step::kReadv)] = 350'000;
+  const auto pass = [&](std::uint64_t count) {
+    const std::uint64_t until = engine().counters().ssd_slow_bypass + count;
+    return RunUntil([&] {
+      read(1);
+      return engine().counters().ssd_slow_bypass >= until;
+    });
+  };
+  ASSERT_TRUE(pass(1));
+  const std::uint64_t before = asked();
+  ASSERT_TRUE(pass(320));
+  EXPECT_LE(asked() - before, 4u);
+  // The first that is answered as it should be brings the others.
+  ssd_io_.delay_us[static_cast<std::size_t>(io::Step::kReadv)] = 0;
+  ASSERT_TRUE(RunUntil([&] {
+    const std::uint64_t slow = asked();
+    read(1);
+    return asked() != slow;
+  }));
+  const std::uint64_t passed = engine().counters().ssd_slow_bypass;
+  read(100);
+  EXPECT_LE(engine().counters().ssd_slow_bypass - passed, 20u);
 }
 
 }  // namespace

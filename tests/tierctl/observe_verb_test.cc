@@ -79,6 +79,13 @@ TEST(StatusVerb, TellsOfRegionsThatAreLeftAlone) {
   EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "status"}).out, HasSubstr("/nvme\n"));
 }
 
+TEST(StatusVerb, TellsOfReadsThatWentPastASlowSsd) {
+  FakeControl fake;
+  const json ssd = {{"state", "ok"}, {"directory", "/nvme"}, {"capacity_bytes", 10}, {"allowed_bytes", 10}, {"used_bytes", 0}, {"objects", 0}, {"pinned_bytes", 0}, {"note", ""}, {"slow_reads", 1200}};
+  fake.Reply("GET /v1/status", {{"tiers", {{"ssd", ssd}}}});
+  EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "status"}).out, HasSubstr("/nvme; 1200 reads went past it to the source, which answered sooner\n"));
+}
+
 // Files that found no room are opened at the source: their reads are in no row.
 TEST(StatusVerb, SaysWhatIsNotCounted) {
   FakeControl fake;

@@ -285,7 +285,7 @@ class Fetcher {
   const std::shared_ptr<StagingPool> staging_ = std::make_shared<StagingPool>();  // owners: see there
   ServicePace ssd_pace_;
   std::int64_t no_transit_until_ns_ = 0;  // a wait for a frame that passes through was in vain
-  std::uint32_t slow_ssd_reads_ = 0;
+  std::uint32_t slow_ssd_reads_ = 0;  // since the last one that went to the SSD all the same
   InvalidationLog invalidations_;
   std::size_t hung_frames_ = 0;
   std::uint64_t hung_bytes_ = 0;

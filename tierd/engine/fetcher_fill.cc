@@ -13,7 +13,10 @@ constexpr std::int64_t kSliceNs = 1'000'000;  // of a turn, for what had to wait
 // The SSD tier is compared with the source from here on; a device that answers faster is left alone.
 constexpr double kSlowSsdNs = 5e6;
 constexpr double kVerySlowSsdNs = 20e6;        // reason enough to try a source that was not measured yet
-constexpr std::uint32_t kSlowSsdLookAgain = 16;  // one in so many reads still goes to the SSD: it may have recovered
+// One in so many reads still goes to the SSD, which may have recovered: the more it takes, the fewer, so that they cost an eighth of what the source takes.
+constexpr double kSlowSsdLookAgain = 16;
+constexpr double kSlowSsdLookAgainMost = 1024;
+constexpr double kFastSourceNs = 100e3;        // none is taken for faster there
 
 }  // namespace
 
@@ -129,11 +132,17 @@ void Fetcher::ReleaseMemory(const FillPtr& fill) {
 bool Fetcher::SsdIsSlower(const SourceUnit& unit, const Fill& fill) {
   if (fill.priority != source::Priority::kDemand) return false;
   const std::uint32_t bytes = fill.part.bytes != 0 ? fill.part.bytes : catalogue_.object(fill.object).bytes;
-  const double ssd_ns = ssd_pace_.PerRequestNs(bytes);
-  if (ssd_ns < kSlowSsdNs || unit.reader->state() != source::SourceState::kUp) return false;
+  if (unit.reader->state() != source::SourceState::kUp) return false;
   const double source_ns = unit.pace.PerRequestNs(bytes);
-  if (source_ns == 0 ? ssd_ns < kVerySlowSsdNs : ssd_ns < 2 * source_ns) return false;
-  return ++slow_ssd_reads_ % kSlowSsdLookAgain != 0;
+  const auto is_slow = [&](double ssd_ns) { return ssd_ns >= kSlowSsdNs && (source_ns == 0 ? ssd_ns >= kVerySlowSsdNs : ssd_ns >= 2 * source_ns); };
+  const double ssd_ns = ssd_pace_.PerRequestNs(bytes);
+  if (!is_slow(ssd_ns)) return false;
+  // What looked in was answered as it should be: others do at once, one at a time, until the average says so too.
+  const bool recovers = ssd_pace_.idle() && !is_slow(ssd_pace_.LatestNs(bytes));
+  const double every = std::clamp(8 * ssd_ns / std::max(source_ns, kFastSourceNs), kSlowSsdLookAgain, kSlowSsdLookAgainMost);
+  if (!recovers && ++slow_ssd_reads_ < every) return true;
+  slow_ssd_reads_ = 0;
+  return false;
 }
 
 bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {

@@ -18,10 +18,14 @@ class ServicePace {
     double& mean = mean_ns_[ClassOf(bytes)];
     const double sample = static_cast<double>(latency_ns > 0 ? latency_ns : 1) / depth;
     mean = mean == 0 ? sample : mean + (sample - mean) / 8;
+    latest_ns_[ClassOf(bytes)] = sample;
   }
   void Drop() { --under_way_; }  // it ended without telling anything
   // 0: not known.
   double PerRequestNs(std::uint64_t bytes) const { return mean_ns_[ClassOf(bytes)]; }
+  // Of the request that ended last.
+  double LatestNs(std::uint64_t bytes) const { return latest_ns_[ClassOf(bytes)]; }
+  bool idle() const { return under_way_ == 0; }
 
  private:
   static std::size_t ClassOf(std::uint64_t bytes) {
@@ -30,6 +34,7 @@ class ServicePace {
     return bytes <= 2u << 20 ? 2 : 3;
   }
   std::array<double, 4> mean_ns_{};
+  std::array<double, 4> latest_ns_{};
   std::uint32_t under_way_ = 0;
 };
 

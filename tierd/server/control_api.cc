@@ -224,6 +224,7 @@ ControlApi::Json ControlApi::TierJson() {
                   {"pinned_bytes", placement.pinned_bytes(1)},
                   {"write_amplification_ratio", ssd->counters().WriteAmplification()},
                   {"retired_regions", status.retired_regions},
+                  {"slow_reads", engine_.counters().ssd_slow_bypass},
                   {"engine", engine_.ssd_engine_name()},
                   {"note", engine_.ssd_note()}};
   return tiers;
