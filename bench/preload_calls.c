@@ -1,7 +1,8 @@
 /* What a preload library adds to calls on files outside any source; bench/preload.cc runs it behind libtier_preload.so, behind a library that only passes calls on, and bare.
  *   preload_calls KIND DIRECTORY   of DIRECTORY/outside, a file of 8 KiB
  * Prints two numbers: the ns that the library adds to a call (or the pair of calls that KIND is), and the ns of the same call of libc alone. Both are taken in turns in one
- * process, a few hundred calls each: what is added is the median of the differences, which neither another process's memory nor a machine that is slower for a while goes into.
+ * process, a hundred calls each, and of each side the tenth of its turns that was faster is taken: neither another process's memory nor a machine that is slower for a while
+ * goes into the difference.
  *
  * KIND:  absolute relative dirfd above above-dirfd   open and close by an absolute name, from the working directory, by a descriptor of DIRECTORY, by a name that begins two
  *                                                    directories higher, in the working directory or of a descriptor

@@ -27,7 +27,7 @@ std::vector<std::string> TierRow(const char* name, const json& tier) {
     if (const std::string bound = TextOf(tier, "bound_by"); !bound.empty()) about += " (" + bound + ")";
   }
   if (const std::uint64_t retired = NumberOf(tier, "retired_regions"); retired > 0) about += "; " + Plural(retired, "region") + " left alone for an hour: they could not be written, or not be read at the start";
-  if (const std::uint64_t slow = NumberOf(tier, "slow_reads"); slow > 0) about += "; " + Plural(slow, "read") + " went past it to the source, which answered sooner";
+  if (const std::uint64_t slow = NumberOf(tier, "slow_reads"); slow > 0) about += "; " + Plural(slow, "read") + " went past it to the source";
   if (const std::string note = TextOf(tier, "note"); !note.empty()) about += "; " + note;
   return {name, state, Size(tier, "used_bytes"), Size(tier, "capacity_bytes"), std::to_string(NumberOf(tier, "objects")), Size(tier, "pinned_bytes"), Escaped(about)};
 }

@@ -142,7 +142,7 @@ TIERD_EXPORT(FILE*, freopen, const char* path, const char* mode, FILE* stream) {
 TIERD_ALIAS(FILE*, freopen64, freopen, const char*, const char*, FILE*)
 
 TIERD_EXPORT(int, fclose, FILE* stream) {
-  if (!Active() || stream == nullptr || raw::IsPlain(stream->_fileno)) return Next_fclose()(stream);  // as close does; what has no number has nothing noted
+  if (!Active() || stream == nullptr || raw::IsPlain(stream->_fileno)) return Next_fclose()(stream);  // as close does; a stream that is no file may have any number there, or none
   const int fd = NumberOf(stream);
   ClosingWriter closing(fd);
   ForgetCopy(fd);

@@ -103,26 +103,10 @@ enum : std::uint64_t { kUnknown = 0, kInside = std::uint64_t{2} << 62, kAbove = 
 constexpr int kHashBits = 20, kHashes = 3;
 constexpr std::uint64_t kHashMask = (std::uint64_t{1} << kHashBits) - 1;
 
-// Of the component that `name` begins with, up to its eighth letter; 0, for no name has it: there is none, "." or "..". Two names with one hash cost a closer look.
+// Of the component that `name` begins with; 0, for no name has it: there is none, "." or "..". Two names with one hash cost a closer look.
 std::uint64_t HashOfFirst(const char* name) {
-  const std::uint64_t word = WordAt(name);
-  const std::uint64_t stop = ZeroBytes(word) | ZeroBytes(word ^ Each('/'));
-  const int bits = stop != 0 ? std::countr_zero(stop) & ~7 : 64;
-  if (bits == 0) return 0;
-  const std::uint64_t first = word & (~std::uint64_t{0} >> (64 - bits));
-  if (first == '.' || first == ('.' << 8 | '.')) return 0;
-  return first * 0x9e3779b97f4a7c15u >> (64 - kHashBits) | 1;
-}
-
-// Whether `name` has "/..". Most have no dot but before the last few letters: the rest of it is passed over eight bytes at a time.
-bool GoesUp(const char* name) {
-  const char* at = name;
-  while (ZeroBytes(WordAt(at) & ~Each('.')) == 0) at += 8;  // nothing in it has only bits of a dot: no dot and no end
-  if (at != name) --at;
-  for (; *at != '\0'; ++at) {
-    if (at[0] == '/' && at[1] == '.' && at[2] == '.') return true;
-  }
-  return false;
+  const std::uint64_t hash = HashOfFirstComponent(name);
+  return hash == 0 ? 0 : hash >> (64 - kHashBits) | 1;
 }
 
 // Adds the way to a root that is further down; kInside: more ways than fit.

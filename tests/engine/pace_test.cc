@@ -51,7 +51,7 @@ TEST_F(PaceTest, ReadersGoToTheSourceWhileTheSsdIsSlower) {
   EXPECT_GT(engine().counters().ssd_slow_bypass, on_ssd.size() / 2);
   EXPECT_EQ(source_io_.count(io::Step::kOpen) - opens, engine().counters().ssd_slow_bypass);
   for (const std::string& name : on_ssd) EXPECT_TRUE(OnSsd(name)) << "the copies stay";
-  // It answers again as it should: one read in some sixteen finds out.
+  // It answers again as it should: one read in a few dozen finds out.
   ssd_io_.delay_us[static_cast<std::size_t>(io::Step::kReadv)] = 0;
   EXPECT_TRUE(RunUntil([&] {
     const std::uint64_t before = engine().counters().ssd_slow_bypass;
@@ -87,7 +87,7 @@ TEST_F(PaceTest, LooksAtASlowSsdCostLittleBesideTheSource) {
   ASSERT_TRUE(pass(1));
   const std::uint64_t before = asked();
   ASSERT_TRUE(pass(320));
-  EXPECT_LE(asked() - before, 4u);
+  EXPECT_LE(asked() - before, 10u) << "one in sixteen would be 20";
   // The first that is answered as it should be brings the others.
   ssd_io_.delay_us[static_cast<std::size_t>(io::Step::kReadv)] = 0;
   ASSERT_TRUE(RunUntil([&] {
@@ -97,7 +97,7 @@ TEST_F(PaceTest, LooksAtASlowSsdCostLittleBesideTheSource) {
   }));
   const std::uint64_t passed = engine().counters().ssd_slow_bypass;
   read(100);
-  EXPECT_LE(engine().counters().ssd_slow_bypass - passed, 20u);
+  EXPECT_LE(engine().counters().ssd_slow_bypass - passed, 50u);
 }
 
 }  // namespace

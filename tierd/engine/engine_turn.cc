@@ -335,7 +335,7 @@ void Engine::OnTimer() {
   if (precise - last_tenth_ns_ >= 100 * kMs) {
     last_tenth_ns_ = precise;
     if (ssd_) ssd_->Tick();
-    if (placement_->memory_half_taken_ns() < 1000 * kMs) placement_->Tick();  // a trainer may take gigabytes a second
+    if (placement_->memory_half_taken_ns() < 2000 * kMs) placement_->Tick();  // a trainer may take gigabytes a second
   }
   if (precise - last_second_ns_ >= 1000 * kMs) {
     last_second_ns_ = precise;

@@ -15,7 +15,7 @@ constexpr double kSlowSsdNs = 5e6;
 constexpr double kVerySlowSsdNs = 20e6;        // reason enough to try a source that was not measured yet
 // One in so many reads still goes to the SSD, which may have recovered: the more it takes, the fewer, so that they cost an eighth of what the source takes.
 constexpr double kSlowSsdLookAgain = 16;
-constexpr double kSlowSsdLookAgainMost = 1024;
+constexpr double kSlowSsdLookAgainMost = 8192;
 constexpr double kFastSourceNs = 100e3;        // none is taken for faster there
 
 }  // namespace
@@ -140,9 +140,7 @@ bool Fetcher::SsdIsSlower(const SourceUnit& unit, const Fill& fill) {
   // What looked in was answered as it should be: others do at once, one at a time, until the average says so too.
   const bool recovers = ssd_pace_.idle() && !is_slow(ssd_pace_.LatestNs(bytes));
   const double every = std::clamp(8 * ssd_ns / std::max(source_ns, kFastSourceNs), kSlowSsdLookAgain, kSlowSsdLookAgainMost);
-  if (!recovers && ++slow_ssd_reads_ < every) return true;
-  slow_ssd_reads_ = 0;
-  return false;
+  return !recovers && ++slow_ssd_reads_ < every;
 }
 
 bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
@@ -175,6 +173,7 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
   const Status status = parts ? ssd_->ReadParts(record.ssd, expected, fill->part, dest, done, on_hung) : ssd_->Read(record.ssd, expected, dest, done, read_class, on_hung);
   if (status.ok()) {
     fill->timing = {ssd_pace_.Begin(), parts ? fill->part.bytes : record.bytes, clock_.PreciseNs()};
+    if (fill->priority == source::Priority::kDemand) slow_ssd_reads_ = 0;
     return true;
   }
   if (status.code() == Code::kNotFound && !fill->orphan) placement_.EvictSsd(fill->object, EvictCause::kDamaged);

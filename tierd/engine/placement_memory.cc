@@ -271,7 +271,7 @@ void Placement::OnMemoryRoom(const ram::MemoryRoom& room) {
   memory_is_tight_ = room.room_bytes < 4 * floor;
   memory_half_taken_ns_ = ram::HalfTakenNs(room.room_bytes, held > 0 ? floor : 0);
   // While it is tight each tick looks, and a busy loop has ten a second.
-  next_look_ns_ = clock_.MonotonicNs() + (memory_is_tight_ ? 0 : memory_half_taken_ns_ < kSecondNs ? memory_half_taken_ns_ / 2 : skip_ns);
+  next_look_ns_ = clock_.MonotonicNs() + (memory_is_tight_ ? 0 : memory_half_taken_ns_ < 2 * kSecondNs ? memory_half_taken_ns_ / 2 : skip_ns);
   if (room.room_bytes < floor) {
     // What clients still map of segments that are gone is on its way back.
     const std::uint64_t missing = floor - std::min(floor, room.room_bytes + ram_.lingering_bytes());

@@ -55,8 +55,8 @@ inline MemoryRoom ReadMemoryRoom(const MemoryRoots& roots) { return MemoryGauge(
 // is still seen before less than four floors are left, although an idle daemon may begin a look two seconds late. 0 near that; at most 9 s.
 std::int64_t LooksToSkipNs(std::uint64_t room_bytes, std::uint64_t floor_bytes);
 
-// In how long they have taken half of `room_bytes`: where nothing else makes it look, a daemon looks again by then and is in time. 100 ms to 10 s; where nothing is
-// left to them, 10 s.
+// In how long they have taken half of `room_bytes`: where nothing else makes it look, a daemon looks again by then and is in time. 100 ms to 10 s; 10 s
+// where `floor_bytes` is 0: nothing is kept for them.
 std::int64_t HalfTakenNs(std::uint64_t room_bytes, std::uint64_t floor_bytes);
 
 }  // namespace tierd::ram
