@@ -27,20 +27,25 @@ class PaceTest : public EngineTest {
     options_.ram.capacity_bytes = 16 << 20;
     source_options().policy = "freeze";
   }
+  // From a source that takes so long a read; `on_ssd_` is what RAM had no room for.
+  void FillSsd(std::uint32_t source_us) {
+    const auto names = MakeFiles(60, 400'000);
+    source_io_.delay_us[static_cast<std::size_t>(io::Step::kRead)] = source_us;
+    StartEngine();
+    ASSERT_EQ(WaitForJob(engine().jobs().Prefetch({{&unit(), ""}}, {})).state, JobState::kDone);
+    for (const std::string& name : names) {
+      if (!InRam(name)) on_ssd_.push_back(name);
+    }
+    ASSERT_GT(on_ssd_.size(), 10u);
+  }
+
+  std::vector<std::string> on_ssd_;
 };
 
 TEST_F(PaceTest, ReadersGoToTheSourceWhileTheSsdIsSlower) {
-  const auto names = MakeFiles(60, 400'000);
-  source_io_.delay_us[static_cast<std::size_t>(io::Step::kRead)] = 10'000;  // a source in the page cache may be the faster one
-  StartEngine();
-  ASSERT_EQ(WaitForJob(engine().jobs().Prefetch({{&unit(), ""}}, {})).state, JobState::kDone);
-  std::vector<std::string> on_ssd;
-  for (const std::string& name : names) {
-    if (!InRam(name)) on_ssd.push_back(name);
-  }
-  ASSERT_GT(on_ssd.size(), 10u);
+  ASSERT_NO_FATAL_FAILURE(FillSsd(10'000));  // a source in the page cache may be the faster one
   const auto read_all = [&] {
-    for (const std::string& name : on_ssd) EXPECT_TRUE(Fetch(name).bytes == Bytes(name, 400'000)) << name;
+    for (const std::string& name : on_ssd_) EXPECT_TRUE(Fetch(name).bytes == Bytes(name, 400'000)) << name;
   };
   read_all();
   EXPECT_EQ(engine().counters().ssd_slow_bypass, 0u);
@@ -48,9 +53,9 @@ TEST_F(PaceTest, ReadersGoToTheSourceWhileTheSsdIsSlower) {
   ssd_io_.delay_us[static_cast<std::size_t>(io::Step::kReadv)] = 80'000;
   read_all();
   read_all();
-  EXPECT_GT(engine().counters().ssd_slow_bypass, on_ssd.size() / 2);
+  EXPECT_GT(engine().counters().ssd_slow_bypass, on_ssd_.size() / 2);
   EXPECT_EQ(source_io_.count(io::Step::kOpen) - opens, engine().counters().ssd_slow_bypass);
-  for (const std::string& name : on_ssd) EXPECT_TRUE(OnSsd(name)) << "the copies stay";
+  for (const std::string& name : on_ssd_) EXPECT_TRUE(OnSsd(name)) << "the copies stay";
   // It answers again as it should: one read in a few dozen finds out.
   ssd_io_.delay_us[static_cast<std::size_t>(io::Step::kReadv)] = 0;
   EXPECT_TRUE(RunUntil([&] {
@@ -62,18 +67,10 @@ TEST_F(PaceTest, ReadersGoToTheSourceWhileTheSsdIsSlower) {
 
 // Whoever looks whether it has recovered waits for it: the slower it is, the fewer do.
 TEST_F(PaceTest, LooksAtASlowSsdCostLittleBesideTheSource) {
-  const auto names = MakeFiles(60, 400'000);
-  source_io_.delay_us[static_cast<std::size_t>(io::Step::kRead)] = 5'000;
-  StartEngine();
-  ASSERT_EQ(WaitForJob(engine().jobs().Prefetch({{&unit(), ""}}, {})).state, JobState::kDone);
-  std::vector<std::string> on_ssd;
-  for (const std::string& name : names) {
-    if (!InRam(name)) on_ssd.push_back(name);
-  }
-  ASSERT_GT(on_ssd.size(), 10u);
+  ASSERT_NO_FATAL_FAILURE(FillSsd(5'000));
   std::size_t next = 0;
   const auto read = [&](int count) {
-    for (int i = 0; i < count; ++i) EXPECT_EQ(Fetch(on_ssd[next++ % on_ssd.size()]).status(), abi::FetchStatus::kFrame);
+    for (int i = 0; i < count; ++i) EXPECT_EQ(Fetch(on_ssd_[next++ % on_ssd_.size()]).status(), abi::FetchStatus::kFrame);
   };
   const auto asked = [&] { return ssd_io_.count(io::Step::kReadv); };
   ssd_io_.delay_us[static_cast<std::size_t>(io::Step::kReadv)] = 350'000;
