@@ -192,7 +192,7 @@ class Placement final : public ssd::SsdOwner {
 
   // Every loop turn with work: limbo, compaction, growth; returns true if it wants another turn soon.
   bool Turn();
-  // Once a second, up to ten times as often while memory may run short within that (memory_half_taken_ns): limbo; memory of the node and of our cgroups, more rarely while
+  // Once a second, up to ten times as often while half of what is left may be taken within two (memory_half_taken_ns): limbo; memory of the node and of our cgroups, more rarely while
   // there is plenty.
   void Tick();
   // In how long others may have taken half of what memory is left (ram::HalfTakenNs): an idle daemon ticks by then. 10 s where there is nothing to give back.
