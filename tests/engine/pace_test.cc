@@ -97,5 +97,20 @@ TEST_F(PaceTest, LooksAtASlowSsdCostLittleBesideTheSource) {
   EXPECT_LE(engine().counters().ssd_slow_bypass - passed, 50u);
 }
 
+// A device that was busy for a moment: the first look is soon.
+TEST_F(PaceTest, AMomentCostsFewReads) {
+  ASSERT_NO_FATAL_FAILURE(FillSsd(5'000));
+  const auto read_all = [&] {
+    for (const std::string& name : on_ssd_) EXPECT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  };
+  read_all();
+  const std::uint64_t before = engine().counters().ssd_slow_bypass;
+  ssd_io_.delay_us[static_cast<std::size_t>(io::Step::kReadv)] = 700'000;
+  EXPECT_EQ(Fetch(on_ssd_[0]).status(), abi::FetchStatus::kFrame);
+  ssd_io_.delay_us[static_cast<std::size_t>(io::Step::kReadv)] = 0;
+  for (int i = 0; i < 8; ++i) read_all();
+  EXPECT_LE(engine().counters().ssd_slow_bypass - before, 40u) << "an eighth of what the source takes would be 140";
+}
+
 }  // namespace
 }  // namespace tierd::engine

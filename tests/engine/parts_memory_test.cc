@@ -37,7 +37,7 @@ TEST_F(PartsTest, WhateverCannotBeAllocatedNoFrameIsLost) {
   }
   // Of that chunk the record may be taken for unreadable by now, and the device for slow: some readers are sent to the source until it has shown better (F08).
   Answer answer = FetchPart(out_[1], 3'000'000, 1000);
-  for (int i = 0; i < 40 && answer.status() != abi::FetchStatus::kFrame; ++i) answer = FetchPart(out_[1], 3'000'000, 1000);
+  for (int i = 0; i < 200 && answer.status() != abi::FetchStatus::kFrame; ++i) answer = FetchPart(out_[1], 3'000'000, 1000);
   ExpectHas(answer, out_[1], 3'000'000, 1000);
 }
 

@@ -11,6 +11,7 @@
 // Owner: Engine. Loop thread only. It chooses no victims (placement) and no prefetch (jobs).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -285,7 +286,13 @@ class Fetcher {
   const std::shared_ptr<StagingPool> staging_ = std::make_shared<StagingPool>();  // owners: see there
   ServicePace ssd_pace_;
   std::int64_t no_transit_until_ns_ = 0;  // a wait for a frame that passes through was in vain
-  std::uint32_t slow_ssd_reads_ = 0;  // since the last one that went to the SSD all the same
+  // While the SSD is slower than the source: reads that went past it since one looked in, and after how many at most the next one does. By size class.
+  struct SlowSsd {
+    static constexpr double kFirstLook = 16;
+    double passed = 0;
+    double look_again = kFirstLook;
+  };
+  std::array<SlowSsd, ServicePace::kClasses> slow_ssd_{};
   InvalidationLog invalidations_;
   std::size_t hung_frames_ = 0;
   std::uint64_t hung_bytes_ = 0;

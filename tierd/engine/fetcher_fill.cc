@@ -13,8 +13,9 @@ constexpr std::int64_t kSliceNs = 1'000'000;  // of a turn, for what had to wait
 // The SSD tier is compared with the source from here on; a device that answers faster is left alone.
 constexpr double kSlowSsdNs = 5e6;
 constexpr double kVerySlowSsdNs = 20e6;        // reason enough to try a source that was not measured yet
-// One in so many reads still goes to the SSD, which may have recovered: the more it takes, the fewer, so that they cost an eighth of what the source takes.
-constexpr double kSlowSsdLookAgain = 16;
+// One in so many reads still goes to the SSD, which may have recovered: soon at first, as it may have been busy for a moment, and each time in vain later, until these reads cost
+// an eighth of what the source takes.
+constexpr double kSlowSsdLaterBy = 4;
 constexpr double kSlowSsdLookAgainMost = 8192;
 constexpr double kFastSourceNs = 100e3;        // none is taken for faster there
 
@@ -136,11 +137,17 @@ bool Fetcher::SsdIsSlower(const SourceUnit& unit, const Fill& fill) {
   const double source_ns = unit.pace.PerRequestNs(bytes);
   const auto is_slow = [&](double ssd_ns) { return ssd_ns >= kSlowSsdNs && (source_ns == 0 ? ssd_ns >= kVerySlowSsdNs : ssd_ns >= 2 * source_ns); };
   const double ssd_ns = ssd_pace_.PerRequestNs(bytes);
-  if (!is_slow(ssd_ns)) return false;
+  SlowSsd& slow = slow_ssd_[ServicePace::ClassOf(bytes)];
+  if (!is_slow(ssd_ns)) {
+    slow = {};
+    return false;
+  }
   // What looked in was answered as it should be: others do at once, one at a time, until the average says so too.
-  const bool recovers = ssd_pace_.idle() && !is_slow(ssd_pace_.LatestNs(bytes));
-  const double every = std::clamp(8 * ssd_ns / std::max(source_ns, kFastSourceNs), kSlowSsdLookAgain, kSlowSsdLookAgainMost);
-  return !recovers && ++slow_ssd_reads_ < every;
+  if (ssd_pace_.idle() && !is_slow(ssd_pace_.LatestNs(bytes))) return false;
+  const double eighth = 8 * ssd_ns / std::max(source_ns, kFastSourceNs);
+  if (++slow.passed < std::clamp(eighth, SlowSsd::kFirstLook, slow.look_again)) return true;
+  slow = {0, std::min(slow.look_again * kSlowSsdLaterBy, kSlowSsdLookAgainMost)};
+  return false;
 }
 
 bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
@@ -173,7 +180,6 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
   const Status status = parts ? ssd_->ReadParts(record.ssd, expected, fill->part, dest, done, on_hung) : ssd_->Read(record.ssd, expected, dest, done, read_class, on_hung);
   if (status.ok()) {
     fill->timing = {ssd_pace_.Begin(), parts ? fill->part.bytes : record.bytes, clock_.PreciseNs()};
-    if (fill->priority == source::Priority::kDemand) slow_ssd_reads_ = 0;
     return true;
   }
   if (status.code() == Code::kNotFound && !fill->orphan) placement_.EvictSsd(fill->object, EvictCause::kDamaged);

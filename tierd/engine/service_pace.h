@@ -27,14 +27,16 @@ class ServicePace {
   double LatestNs(std::uint64_t bytes) const { return latest_ns_[ClassOf(bytes)]; }
   bool idle() const { return under_way_ == 0; }
 
- private:
-  static std::size_t ClassOf(std::uint64_t bytes) {
+  static constexpr std::size_t kClasses = 4;
+  static constexpr std::size_t ClassOf(std::uint64_t bytes) {
     if (bytes <= 64u << 10) return 0;
     if (bytes <= 512u << 10) return 1;
     return bytes <= 2u << 20 ? 2 : 3;
   }
-  std::array<double, 4> mean_ns_{};
-  std::array<double, 4> latest_ns_{};
+
+ private:
+  std::array<double, kClasses> mean_ns_{};
+  std::array<double, kClasses> latest_ns_{};
   std::uint32_t under_way_ = 0;
 };
 
