@@ -246,7 +246,7 @@ class EngineTest : public testing::Test, private ReplySink {
   }
 
   source::TempTree tree_;
-  source::TempTree cache_;
+  source::TempTree cache_{source::TempTree::MemoryDir()};  // how long an SSD takes is for a test to say, not for what else its device does (F08)
   SteppedFaults source_io_;
   SteppedFaults ssd_io_;
   EngineOptions options_;

@@ -83,10 +83,10 @@ TEST_F(PressureTest, SmallFilesLeaveAsFast) {
   for (const std::string& name : names) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
   (void)HandlersIn(2500);
   SetAvailable(0);
-  ASSERT_TRUE(RunUntil([&] { return !engine().placement().HasFrames(); }, 3000));
+  ASSERT_TRUE(RunUntil([&] { return !engine().placement().HasFrames(); }));
   int ticks = 0;
   engine().on_timer = [&] { ++ticks; };
-  EXPECT_TRUE(RunUntil([&] { return Held() == 0; }, 3000));
+  EXPECT_TRUE(RunUntil([&] { return Held() == 0; }));
   EXPECT_LT(ticks, 60) << "64 at a tick would be 94";
   engine().on_timer = nullptr;
 }

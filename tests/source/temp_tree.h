@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -29,8 +31,13 @@ class TempTree {
   TempTree(const TempTree&) = delete;
   TempTree& operator=(const TempTree&) = delete;
 
-  // Where a hundred thousand files cost no journal; falls back to TempDir().
-  static std::string MemoryDir() { return ::access("/dev/shm", W_OK) == 0 ? "/dev/shm" : testing::TempDir(); }
+  // Where a hundred thousand files cost no journal, and nobody waits for a device; falls back to TempDir().
+  static std::string MemoryDir() {
+    constexpr std::uint64_t kRoom = 2u << 30;
+    struct statvfs room {};
+    const bool has_room = ::access("/dev/shm", W_OK) == 0 && ::statvfs("/dev/shm", &room) == 0 && std::uint64_t{room.f_bavail} * room.f_frsize >= kRoom;
+    return has_room ? "/dev/shm" : testing::TempDir();
+  }
 
   const std::string& path() const { return path_; }
   std::string operator/(const std::string& name) const { return path_ + "/" + name; }
