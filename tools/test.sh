@@ -68,15 +68,17 @@ if [ "$suite" = all ]; then
   ahead=$!
   trap 'kill -- -"$ahead" 2>/dev/null || true' EXIT
 fi
+beside=()  # suites with a daemon under the unit, which run below as unit.daemons
+[ "$suite" != all ] || beside=(--label-exclude '^service$')
 if [ "$suite" = plain ] || [ "$suite" = all ]; then
-  run plain plain
+  run plain plain "${beside[@]}"
 fi
 # Every suite once more where io_uring, namespaces, huge pages and large limits are refused (tests/restricted). The long loops are shorter here, not out.
 # Out are only tests that ask nothing of the system: what the source looks like (floors), models of the protocol (*model*), and the rig's speed (selftest).
 if [ "$suite" = restricted ] || [ "$suite" = all ]; then
   under=("$root/plain/tests/restricted/restricted_exec")
   export TIERD_CRASH_KILLS=24 TIERD_ORACLE_MB=60 TIERD_ORACLE_SAMPLE_MB=30
-  run plain restricted --exclude-regex '^(floors|fuzz_clang|slot_model_test|session_model_test|pfs_sim_selftest)$'
+  run plain restricted "${beside[@]}" --exclude-regex '^(floors|fuzz_clang|slot_model_test|session_model_test|pfs_sim_selftest)$'
   unset TIERD_CRASH_KILLS TIERD_ORACLE_MB TIERD_ORACLE_SAMPLE_MB
   under=()
 fi
