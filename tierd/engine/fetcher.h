@@ -11,7 +11,6 @@
 // Owner: Engine. Loop thread only. It chooses no victims (placement) and no prefetch (jobs).
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -32,6 +31,7 @@
 #include "tierd/engine/requests.h"
 #include "tierd/engine/retry_list.h"
 #include "tierd/engine/service_pace.h"
+#include "tierd/engine/ssd_account.h"
 #include "tierd/engine/staging.h"
 #include "tierd/engine/waiter.h"
 #include "tierd/engine/workers.h"
@@ -286,13 +286,7 @@ class Fetcher {
   const std::shared_ptr<StagingPool> staging_ = std::make_shared<StagingPool>();  // owners: see there
   ServicePace ssd_pace_;
   std::int64_t no_transit_until_ns_ = 0;  // a wait for a frame that passes through was in vain
-  // While the SSD is slower than the source: reads that went past it since one looked in, and after how many at most the next one does. By size class.
-  struct SlowSsd {
-    static constexpr double kFirstLook = 16;
-    double passed = 0;
-    double look_again = kFirstLook;
-  };
-  std::array<SlowSsd, ServicePace::kClasses> slow_ssd_{};
+  SsdAccount ssd_account_;
   InvalidationLog invalidations_;
   std::size_t hung_frames_ = 0;
   std::uint64_t hung_bytes_ = 0;

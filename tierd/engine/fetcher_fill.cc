@@ -10,14 +10,6 @@ namespace tierd::engine {
 namespace {
 
 constexpr std::int64_t kSliceNs = 1'000'000;  // of a turn, for what had to wait (HAZARDS 5)
-// The SSD tier is compared with the source from here on; a device that answers faster is left alone.
-constexpr double kSlowSsdNs = 5e6;
-constexpr double kVerySlowSsdNs = 20e6;        // reason enough to try a source that was not measured yet
-// One in so many reads still goes to the SSD, which may have recovered: soon at first, as it may have been busy for a moment, and each time in vain later, until these reads cost
-// an eighth of what the source takes.
-constexpr double kSlowSsdLaterBy = 4;
-constexpr double kSlowSsdLookAgainMost = 8192;
-constexpr double kFastSourceNs = 100e3;        // none is taken for faster there
 
 }  // namespace
 
@@ -129,25 +121,11 @@ void Fetcher::ReleaseMemory(const FillPtr& fill) {
   staging_->Give(std::exchange(fill->staging, {}));
 }
 
-// F08: a reader waits, and by what was measured the source answers sooner.
+// F08: a reader waits, and what the SSD may cost readers is used up.
 bool Fetcher::SsdIsSlower(const SourceUnit& unit, const Fill& fill) {
-  if (fill.priority != source::Priority::kDemand) return false;
+  if (fill.priority != source::Priority::kDemand || unit.reader->state() != source::SourceState::kUp) return false;
   const std::uint32_t bytes = fill.part.bytes != 0 ? fill.part.bytes : catalogue_.object(fill.object).bytes;
-  if (unit.reader->state() != source::SourceState::kUp) return false;
-  const double source_ns = unit.pace.PerRequestNs(bytes);
-  const auto is_slow = [&](double ssd_ns) { return ssd_ns >= kSlowSsdNs && (source_ns == 0 ? ssd_ns >= kVerySlowSsdNs : ssd_ns >= 2 * source_ns); };
-  const double ssd_ns = ssd_pace_.PerRequestNs(bytes);
-  SlowSsd& slow = slow_ssd_[ServicePace::ClassOf(bytes)];
-  if (!is_slow(ssd_ns)) {
-    slow = {};
-    return false;
-  }
-  // What looked in was answered as it should be: others do at once, one at a time, until the average says so too.
-  if (ssd_pace_.idle() && !is_slow(ssd_pace_.LatestNs(bytes))) return false;
-  const double eighth = 8 * ssd_ns / std::max(source_ns, kFastSourceNs);
-  if (++slow.passed < std::clamp(eighth, SlowSsd::kFirstLook, slow.look_again)) return true;
-  slow = {0, std::min(slow.look_again * kSlowSsdLaterBy, kSlowSsdLookAgainMost)};
-  return false;
+  return !ssd_account_.MayRead(unit.pace.PerRequestNs(bytes));
 }
 
 bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
@@ -189,7 +167,8 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
 }
 
 void Fetcher::OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadResult& result) {
-  ssd_pace_.End(fill->timing.depth, fill->timing.bytes, clock_.PreciseNs() - fill->timing.begun_ns);
+  const double took_ns = ssd_pace_.End(fill->timing.depth, fill->timing.bytes, clock_.PreciseNs() - fill->timing.begun_ns);
+  if (fill->priority == source::Priority::kDemand) ssd_account_.Took(took_ns, unit.pace.PerRequestNs(fill->timing.bytes));
   EndHung(*fill);
   if (fill->orphan) return ReleaseMemory(fill);
   if (fill->part.bytes != 0) return OnPartsRead(unit, fill, result);

@@ -13,30 +13,25 @@ class ServicePace {
  public:
   // A request begins; the result goes to End.
   std::uint32_t Begin() { return ++under_way_; }
-  void End(std::uint32_t depth, std::uint64_t bytes, std::int64_t latency_ns) {
+  // What this one took, in ns.
+  double End(std::uint32_t depth, std::uint64_t bytes, std::int64_t latency_ns) {
     --under_way_;
     double& mean = mean_ns_[ClassOf(bytes)];
     const double sample = static_cast<double>(latency_ns > 0 ? latency_ns : 1) / depth;
     mean = mean == 0 ? sample : mean + (sample - mean) / 8;
-    latest_ns_[ClassOf(bytes)] = sample;
+    return sample;
   }
   void Drop() { --under_way_; }  // it ended without telling anything
   // 0: not known.
   double PerRequestNs(std::uint64_t bytes) const { return mean_ns_[ClassOf(bytes)]; }
-  // Of the request that ended last.
-  double LatestNs(std::uint64_t bytes) const { return latest_ns_[ClassOf(bytes)]; }
-  bool idle() const { return under_way_ == 0; }
 
-  static constexpr std::size_t kClasses = 4;
-  static constexpr std::size_t ClassOf(std::uint64_t bytes) {
+ private:
+  static std::size_t ClassOf(std::uint64_t bytes) {
     if (bytes <= 64u << 10) return 0;
     if (bytes <= 512u << 10) return 1;
     return bytes <= 2u << 20 ? 2 : 3;
   }
-
- private:
-  std::array<double, kClasses> mean_ns_{};
-  std::array<double, kClasses> latest_ns_{};
+  std::array<double, 4> mean_ns_{};
   std::uint32_t under_way_ = 0;
 };
 
