@@ -1,11 +1,12 @@
 #include "tierctl/cli.h"
 
-#include <cmath>
-#include <cstdlib>
-#include <functional>
+#include <array>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <string_view>
 
+#include "tierctl/cli_checks.h"
 #include "tierctl/cli_completion.h"
 #include "tierctl/cli_usage.h"
 #include "tierctl/control_client.h"
@@ -34,18 +35,7 @@ CLI::App* Verb(CLI::App& parent, const char* name, const char* what, Command& co
   return verb;
 }
 
-// "$DIR" of a script where DIR is not set: made absolute, it would be the working directory.
-std::string IsName(const std::string& text) { return text.empty() ? "the name is empty; is a variable not set?" : ""; }
-
 CLI::Option* Paths(CLI::App* verb, Command& command) { return verb->add_option("path", command.paths, "files or directories")->check(IsName); }
-
-// Whether a text is one: "". CLI11 would take "-3" for a large number.
-std::function<std::string(const std::string&)> IsNumberOf(const char* what) {
-  return [what](const std::string& text) {
-    const bool number = !text.empty() && text.size() <= 19 && text.find_first_not_of("0123456789") == std::string::npos;
-    return number ? std::string() : "\"" + text + "\" is no number of " + what;
-  };
-}
 
 void AddLookingVerbs(CLI::App& app, Command& command) {
   Verb(app, "status", "tiers, sources, what readers got, and what is wrong", command)->footer("  tierctl status --json | jq .tiers.ram");
@@ -72,22 +62,6 @@ void AddLookingVerbs(CLI::App& app, Command& command) {
   doctor->add_flag("--no-speed", command.no_speed, "do not measure the SSD (half a second of reading and writing)");
   doctor->footer("  tierctl doctor --source /pfs/imagenet --cache /nvme/tierd");
 }
-
-// "" if it is one: NAME=VALUE with a name that Prometheus takes.
-std::string IsLabel(const std::string& text) {
-  const std::size_t equals = text.find('=');
-  const std::string name = text.substr(0, equals);
-  const bool letters = name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") == std::string::npos;
-  const bool good = equals != std::string::npos && letters && !name.empty() && (name[0] < '0' || name[0] > '9') && !name.starts_with("__");
-  return good ? "" : "\"" + text + "\" is no NAME=VALUE";
-}
-
-// CLI11's ranges let pass what compares with nothing.
-std::string IsFinite(const std::string& text) { return std::isfinite(std::strtod(text.c_str(), nullptr)) ? "" : "\"" + text + "\" is no number"; }
-
-std::string IsNotEmpty(const std::string& text) { return text.empty() ? "an empty value says nothing; leave the option out" : ""; }
-
-std::string IsNoStdout(const std::string& text) { return text == "-" ? "stdout is the command's; give a file, or a descriptor of yours, such as /dev/fd/3" : ""; }
 
 void AddWatchingVerbs(CLI::App& app, Command& command) {
   CLI::App* top = Verb(app, "top", "reads, tiers, sources and jobs, live; q ends it", command);
@@ -137,7 +111,7 @@ void AddTrace(CLI::App& app, Command& command) {
   CLI::App* start = Verb(*trace, "start", "note the reads of a source in a new file", command);
   start->add_option("file", command.output_file, "a file that is not there yet, on a disk of this node")->required()->check(IsName);
   start->add_option("source", command.key, "one source; default: the only one");
-  start->add_option("--most", command.most, "end when the file is so large; default: 1 GiB, some 200 million reads")->type_name("SIZE");
+  start->add_option("--most", command.most, "end when the file is so large; default: 1 GiB, some 200 million reads")->type_name("SIZE")->check(IsSize("10GB"));
   start->footer("  tierctl trace start /tmp/epoch.trc imagenet");
   CLI::App* stop = Verb(*trace, "stop", "end it, and wait until the file is whole", command);
   stop->add_option("source", command.key, "one source; default: the only one");
@@ -256,30 +230,31 @@ CLI::App* AddRun(CLI::App& app, Command& command) {
 }
 
 void AddSimulate(CLI::App& app, Command& command) {
+  constexpr double kAny = std::numeric_limits<double>::infinity();
   SimulateOptions& o = command.simulate;
   CLI::App* simulate = Verb(app, "simulate", "what policies would hit, and how long epochs would take, with so much RAM and SSD (needs no daemon)", command);
   simulate->add_option("trace", o.trace, "a trace to replay (TRACE.md, or CSV); default: a job as described by the options")->check(IsName);
   simulate->add_option("-p,--policy", o.policies, "names, or paths of .so files, separated by commas")->delimiter(',')->capture_default_str();
-  simulate->add_option("--ram", o.ram, "sizes of RAM to try: \"40 GB\" or \"25%\" of the dataset, separated by commas")->delimiter(',')->capture_default_str();
-  simulate->add_option("--ssd", o.ssd, "size of the SSD tier")->capture_default_str();
+  simulate->add_option("--ram", o.ram, "sizes of RAM to try: \"40 GB\" or \"25%\" of the dataset, separated by commas")->delimiter(',')->check(IsAmount)->capture_default_str();
+  simulate->add_option("--ssd", o.ssd, "size of the SSD tier: \"400 GB\" or \"50%\" of the dataset")->check(IsAmount)->capture_default_str();
   simulate->add_option("--mode", o.mode, "seeded: the policy is told the order; blind: it is not")->check(CLI::IsMember({"seeded", "blind"}))->capture_default_str();
   simulate->add_option("--lookahead", o.lookahead, "epochs of the order that it is told ahead")->check(CLI::Range(1, 1000))->capture_default_str();
   simulate->add_option("-n,--samples", o.samples, "samples of the dataset")->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 28))->capture_default_str();
-  simulate->add_option("--size", o.size, "mean size of a sample")->capture_default_str();
-  simulate->add_option("--sigma", o.sigma, "spread of the sizes: sigma of their logarithm")->check(IsFinite)->capture_default_str();
-  simulate->add_option("--order", o.order, "distributed, same, sequential or replacement")->capture_default_str();
+  simulate->add_option("--size", o.size, "mean size of a sample: 1 B to 1 TB")->check(IsSize("110KB", 1'000'000'000'000))->capture_default_str();
+  simulate->add_option("--sigma", o.sigma, "spread of the sizes: sigma of their logarithm, 0 to 4")->check(IsReal(0, 4))->capture_default_str();
+  simulate->add_option("--order", o.order, "of the samples in an epoch; same: the same in each")->check(CLI::IsMember({"distributed", "same", "sequential", "replacement"}))->capture_default_str();
   simulate->add_option("--epochs", o.epochs, "epochs to run")->check(CLI::Range(1, 100000))->capture_default_str();
-  simulate->add_option("--skip", o.skip, "epochs at the start that do not count")->capture_default_str();
+  simulate->add_option("--skip", o.skip, "epochs at the start that do not count")->check(IsWhole(0, UINT32_MAX))->capture_default_str();
   simulate->add_option("--nodes", o.nodes, "nodes among which an epoch is dealt out")->check(CLI::Range(1, 1 << 20))->capture_default_str();
-  simulate->add_option("--node", o.node, "which of them is simulated")->capture_default_str();
-  simulate->add_option("--seed", o.seed, "of the order and the sizes")->capture_default_str();
-  simulate->add_option("--step-us", o.step_us, "what the accelerator takes per sample")->check(CLI::NonNegativeNumber)->check(IsFinite)->capture_default_str();
-  simulate->add_option("--readers", o.readers, "worker processes")->check(CLI::PositiveNumber)->check(IsFinite)->capture_default_str();
-  simulate->add_option("--ssd-bandwidth", o.ssd_bandwidth, "bytes per second")->capture_default_str();
-  simulate->add_option("--source-bandwidth", o.source_bandwidth, "bytes per second")->capture_default_str();
-  simulate->add_option("--source-latency-ms", o.source_latency_ms, "of one operation")->check(CLI::NonNegativeNumber)->check(IsFinite)->capture_default_str();
-  simulate->add_option("--source-concurrency", o.source_concurrency, "operations that the source serves at a time")->check(CLI::PositiveNumber)->check(IsFinite)->capture_default_str();
-  simulate->add_option("--goal,--target", o.goal, "how much RAM (with this SSD), how much SSD (with each RAM) for so much of the best speed?")->type_name("PERCENT");
+  simulate->add_option("--node", o.node, "which of them is simulated: 0 to nodes - 1")->check(IsWhole(0, UINT32_MAX))->capture_default_str();
+  simulate->add_option("--seed", o.seed, "of the order and the sizes, and of policies that draw")->check(IsWhole(0, UINT64_MAX))->capture_default_str();
+  simulate->add_option("--step-us", o.step_us, "what the accelerator takes per sample")->check(IsReal(0, kAny))->capture_default_str();
+  simulate->add_option("--readers", o.readers, "worker processes")->check(IsAbove0)->capture_default_str();
+  simulate->add_option("--ssd-bandwidth", o.ssd_bandwidth, "bytes per second")->check(IsSize("2GB"))->capture_default_str();
+  simulate->add_option("--source-bandwidth", o.source_bandwidth, "bytes per second")->check(IsSize("500MB"))->capture_default_str();
+  simulate->add_option("--source-latency-ms", o.source_latency_ms, "of one operation")->type_name("MS")->check(IsReal(0, kAny))->capture_default_str();
+  simulate->add_option("--source-concurrency", o.source_concurrency, "operations that the source serves at a time")->check(IsAbove0)->capture_default_str();
+  simulate->add_option("--goal,--target", o.goal, "how much RAM (with this SSD), how much SSD (with each RAM) for so much of the best speed (1% to 100%)?")->type_name("PERCENT")->check(IsGoal);
   simulate->add_option("--svg", o.svg, "draw the curves into this file; - is stdout, in place of the table");
   simulate->add_option("--html", o.html, "curves and table as a page, into this file; - as with --svg");
   simulate->footer("  tierctl simulate --nodes 16 --epochs 90 --ram 3.125%,6.25%,12.5% --html curves.html\n  tierctl simulate trace.csv -p lru,belady --goal 90%");
@@ -301,6 +276,17 @@ std::string Lack(const Command& command) {
   if (command.verb == "prefetch" && !named) return "prefetch: name paths, or a list with -f";
   if (command.verb == "policy try" && command.value.empty() && (command.stop || !command.parameters.empty())) return "policy try: --stop and --parameters are of a policy; name it";
   if (command.plan.batch_drop_last && command.plan.batch_size == 0) return command.verb + ": --batch-drop-last needs --batch-size";
+  return "";
+}
+
+// What is wrong with the job that `simulate` is to make up, or that there is one beside a trace.
+std::string WrongJob(const CLI::App& simulate, const SimulateOptions& o) {
+  constexpr std::array kOfJob = {"--samples", "--size", "--sigma", "--order", "--epochs", "--nodes", "--node"};
+  for (const char* option : kOfJob) {
+    if (!o.trace.empty() && simulate.count(option) != 0) return std::string("simulate: ") + option + " is of a job that is made up; the trace \"" + o.trace + "\" says it itself";
+  }
+  if (o.nodes > o.samples) return "simulate: --nodes: " + std::to_string(o.nodes) + " nodes share " + std::to_string(o.samples) + " samples (--samples)";
+  if (o.node >= o.nodes) return "simulate: --node: \"" + std::to_string(o.node) + "\" is no whole number from 0 to " + std::to_string(o.nodes - 1) + ", with --nodes " + std::to_string(o.nodes);
   return "";
 }
 
@@ -353,7 +339,9 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
     parsed.text = CompletionScript(app, shell);
     return parsed;
   }
-  if (const std::string lack = Lack(command); !lack.empty()) {
+  std::string lack = Lack(command);
+  if (command.verb == "simulate") lack = WrongJob(*app.get_subcommand("simulate"), command.simulate);
+  if (!lack.empty()) {
     parsed.exit_code = kExitUsage;
     parsed.complaint = lack + " (tierctl " + command.verb + " --help)";
     return parsed;

@@ -16,37 +16,17 @@ using simulate::Amount;
 using simulate::Outcome;
 using simulate::Study;
 
-// The first word that is not what it should be goes to *wrong, with what it is not.
-void NoteWrong(const std::string& text, const char* what, std::string* wrong) {
-  if (wrong->empty()) *wrong = "\"" + text + "\" is " + what;
-}
+// Texts that the command line was checked for (cli_checks.h).
+Amount AmountOf(const std::string& text) { return simulate::ParseAmount(text).value_or(Amount{}); }
 
-Amount AmountOf(const std::string& text, std::string* wrong) {
-  const std::optional<Amount> amount = simulate::ParseAmount(text);
-  if (!amount) NoteWrong(text, "neither a size nor a share", wrong);
-  return amount.value_or(Amount{});
-}
+// "95%" or "95": a share of 1; "": 0.
+double GoalOf(const std::string& text) { return text.empty() ? 0 : AmountOf(text.ends_with('%') ? text : text + '%').bytes; }
 
-// Of a sample, or per second: not 0, and no share of anything.
-double SizeOf(const std::string& text, std::string* wrong) {
-  const Amount amount = simulate::ParseAmount(text).value_or(Amount{});
-  if (amount.share || amount.bytes <= 0) NoteWrong(text, "no size above 0", wrong);
-  return amount.bytes;
-}
-
-// "95%" or "95": a share of 1.
-double GoalOf(const std::string& text, std::string* wrong) {
-  if (text.empty()) return 0;
-  const std::optional<Amount> amount = simulate::ParseAmount(text.ends_with('%') ? text : text + '%');
-  if (!amount || amount->bytes < 0.01 || amount->bytes > 1) NoteWrong(text, "neither a size nor a share", wrong);
-  return amount.value_or(Amount{}).bytes;
-}
-
-Study StudyOf(const SimulateOptions& options, std::string* wrong) {
+Study StudyOf(const SimulateOptions& options) {
   Study study;
   study.trace = options.trace;
   study.job.samples = options.samples;
-  study.job.bytes_mean = SizeOf(options.size, wrong);
+  study.job.bytes_mean = AmountOf(options.size).bytes;
   study.job.bytes_sigma = options.sigma;
   study.job.seed = options.seed;
   study.job.nodes = options.nodes;
@@ -54,19 +34,19 @@ Study StudyOf(const SimulateOptions& options, std::string* wrong) {
   study.job.epochs = options.epochs;
   study.job.order = options.order;
   study.policies = options.policies;
-  for (const std::string& text : options.ram) study.capacities.push_back(AmountOf(text, wrong));
-  study.ssd = AmountOf(options.ssd, wrong);
+  for (const std::string& text : options.ram) study.capacities.push_back(AmountOf(text));
+  study.ssd = AmountOf(options.ssd);
   study.skip = options.skip;
   study.lookahead = options.lookahead;
   study.seeded = options.mode == "seeded";
-  study.goal = GoalOf(options.goal, wrong);
+  study.goal = GoalOf(options.goal);
   study.speeds.step_seconds = options.step_us * 1e-6;
   study.speeds.readers = options.readers;
   tierd::sim::Device& ssd = study.speeds.devices[1];
   tierd::sim::Device& source = study.speeds.devices[2];
-  ssd.bandwidth = SizeOf(options.ssd_bandwidth, wrong);
+  ssd.bandwidth = AmountOf(options.ssd_bandwidth).bytes;
   ssd.stream_bandwidth = std::min(ssd.stream_bandwidth, ssd.bandwidth);
-  source.bandwidth = SizeOf(options.source_bandwidth, wrong);
+  source.bandwidth = AmountOf(options.source_bandwidth).bytes;
   source.stream_bandwidth = source.bandwidth;
   source.latency_seconds = options.source_latency_ms * 1e-3;
   source.concurrency = options.source_concurrency;
@@ -155,9 +135,7 @@ int FailUsage(Context& context, const std::string& why) { return context.output.
 
 int Simulate(Context& context) {
   const SimulateOptions& options = context.command.simulate;
-  std::string wrong;
-  const Study study = StudyOf(options, &wrong);
-  if (!wrong.empty()) return FailUsage(context, wrong);
+  const Study study = StudyOf(options);
   const int pictures = (options.svg == "-") + (options.html == "-");
   if (pictures + context.output.json() > 1) return FailUsage(context, "one thing goes to stdout: --json, --svg - or --html -");
   const tierd::Result<Outcome> outcome = simulate::Compute(study);

@@ -96,11 +96,7 @@ int TraceStart(Context& context) {
   json body = BodyFor(context.command);
   const std::string& file = context.command.output_file;
   body["path"] = file.starts_with('/') ? file : context.working_directory + "/" + file;
-  if (!context.command.most.empty()) {
-    const auto most = tierd::config::ParseSize(context.command.most);
-    if (!most || *most == 0) return context.output.Fail(kExitUsage, "\"" + context.command.most + "\" is no size, such as 10 GB");
-    body["most_bytes"] = *most;
-  }
+  if (!context.command.most.empty()) body["most_bytes"] = tierd::config::ParseSize(context.command.most).value_or(0);
   const Answer answer = context.client.Post("/v1/trace", body);
   return answer.ok() ? PrintTrace(context, answer.body) : context.output.Fail(answer);
 }

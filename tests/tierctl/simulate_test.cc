@@ -164,6 +164,19 @@ TEST_F(SimulateVerb, SaysThatEveryEpochCounts) {
   EXPECT_THAT(RunTierctl({"simulate", "-n", "100", "--epochs", "2", "-p", "lru"}).err, ::testing::Not(HasSubstr("--skip")));
 }
 
+// Whoever says what the job is like beside a trace would think that it was simulated. (--seed is also that of policies that draw.)
+TEST_F(SimulateVerb, ATraceIsTheJob) {
+  std::ofstream(dir_ + "/t.csv") << "object,bytes\na,10\nb,10\n";
+  const std::vector<std::pair<std::string, std::string>> options = {{"-n", "100"}, {"--epochs", "3"}, {"--order", "same"}, {"--nodes", "2"}, {"--node", "0"}, {"--sigma", "1"}, {"--size", "1MB"}};
+  for (const auto& [name, value] : options) {
+    const Ran ran = RunTierctl({"simulate", dir_ + "/t.csv", name, value});
+    EXPECT_EQ(ran.exit_code, 64) << name;
+    EXPECT_EQ(ran.out, "");
+    EXPECT_THAT(ran.err, HasSubstr((name == "-n" ? "--samples" : name) + " is of a job that is made up; the trace"));
+  }
+  EXPECT_EQ(RunTierctl({"simulate", dir_ + "/t.csv", "--seed", "7", "-p", "random", "--skip", "0", "--ram", "50%", "--readers", "2"}).exit_code, 0);
+}
+
 TEST_F(SimulateVerb, SaysWhatIsWrong) {
   const struct {
     std::vector<std::string> arguments;
@@ -172,16 +185,30 @@ TEST_F(SimulateVerb, SaysWhatIsWrong) {
   } rows[] = {
       {{"simulate", "-p", "nothing"}, 64, "no policy is named \"nothing\""},
       {{"simulate", "-p", "/no/such.so"}, 1, "/no/such.so"},
-      {{"simulate", "--ram", "much"}, 64, "\"much\" is neither a size nor a share"},
-      {{"simulate", "--goal", "fast"}, 64, "\"fast\" is neither a size nor a share"},
-      {{"simulate", "--goal", "101%"}, 64, "\"101%\" is neither a size nor a share"},
+      {{"simulate", "--ram", "much"}, 64, "--ram: \"much\" is neither a size nor a share, such as 40GB or 25%"},
+      {{"simulate", "--ram", "12"}, 64, "--ram: \"12\" is neither a size nor a share: a unit is missing, e.g. 12GB or 12%"},
+      {{"simulate", "--ram", "25%,12"}, 64, "--ram: \"12\" is neither"},
+      {{"simulate", "--ssd", "7.5"}, 64, "--ssd: \"7.5\" is neither a size nor a share: a unit is missing, e.g. 7.5GB or 7.5%"},
+      {{"simulate", "--goal", "fast"}, 64, "--goal: \"fast\" is no share of the best speed from 1% to 100%, such as 95%"},
+      {{"simulate", "--goal", "101%"}, 64, "--goal: \"101%\" is no share"},
+      {{"simulate", "--goal", "0"}, 64, "--goal: \"0\" is no share"},
       {{"simulate", "--mode", "told"}, 64, "--mode"},
-      {{"simulate", "--nodes", "4", "--node", "4"}, 64, "node 4 of 4"},
-      {{"simulate", "--order", "backwards"}, 64, "backwards"},
-      {{"simulate", "--sigma", "5"}, 64, "sigma is 0 to 4"},
-      {{"simulate", "--source-bandwidth", "0"}, 64, "\"0\" is no size"},
-      {{"simulate", "--ssd-bandwidth", "5%"}, 64, "\"5%\" is no size"},
-      {{"simulate", "--size", "0"}, 64, "\"0\" is no size"},
+      {{"simulate", "--nodes", "4", "--node", "4"}, 64, "--node: \"4\" is no whole number from 0 to 3, with --nodes 4"},
+      {{"simulate", "-n", "3", "--nodes", "4"}, 64, "--nodes: 4 nodes share 3 samples"},
+      {{"simulate", "--node", "-1"}, 64, "--node: \"-1\" is no whole number from 0"},
+      {{"simulate", "--seed", "x"}, 64, "--seed: \"x\" is no whole number from 0"},
+      {{"simulate", "--order", "backwards"}, 64, "--order: backwards not in {distributed,same,sequential,replacement}"},
+      {{"simulate", "--sigma", "5"}, 64, "--sigma: \"5\" is no number from 0 to 4"},
+      {{"simulate", "--step-us", "-1"}, 64, "--step-us: \"-1\" is no number of 0 or more"},
+      {{"simulate", "--readers", "0"}, 64, "--readers: \"0\" is no number above 0"},
+      {{"simulate", "--source-concurrency", "inf"}, 64, "--source-concurrency: \"inf\" is no number above 0"},
+      {{"simulate", "--source-bandwidth", "0"}, 64, "--source-bandwidth: \"0\" is no size above 0, such as 500MB"},
+      {{"simulate", "--ssd-bandwidth", "1"}, 64, "--ssd-bandwidth: \"1\" is no size above 0: a unit is missing, such as in 2GB"},
+      {{"simulate", "--ssd-bandwidth", "5%"}, 64, "--ssd-bandwidth: \"5%\" is no size above 0, such as 2GB"},
+      {{"simulate", "--size", "0"}, 64, "--size: \"0\" is no size above 0"},
+      {{"simulate", "--size", "5"}, 64, "--size: \"5\" is no size above 0 and at most 1 TB: a unit is missing, such as in 110KB"},
+      {{"simulate", "--size", "2TB"}, 64, "--size: \"2TB\" is no size above 0 and at most 1 TB"},
+      {{"trace", "start", "/x.trc", "--most", "1"}, 64, "--most: \"1\" is no size above 0: a unit is missing, such as in 10GB"},
       {{"simulate", "--skip", "12"}, 64, "--skip 12 leaves none of 12 epochs"},
       {{"simulate", dir_ + "/absent"}, 1, "absent"},
       {{"simulate", dir_}, 1, "cannot be read"},
