@@ -6,6 +6,7 @@
 #include <memory>
 #include <string_view>
 
+#include "policies/orders/plan.h"
 #include "tierctl/cli_checks.h"
 #include "tierctl/cli_completion.h"
 #include "tierctl/cli_usage.h"
@@ -66,7 +67,7 @@ void AddLookingVerbs(CLI::App& app, Command& command) {
 void AddWatchingVerbs(CLI::App& app, Command& command) {
   CLI::App* top = Verb(app, "top", "reads, tiers, sources and jobs, live; q ends it", command);
   top->add_option("-d,--delay", command.interval_s, "seconds between two looks")->check(CLI::Range(0.1, 3600.0))->check(IsFinite)->type_name("SECONDS");
-  top->add_option("-n,--count", command.count, "looks to take; default: until q")->type_name("NUMBER");
+  top->add_option("-n,--count", command.count, "looks to take; default: until q")->type_name("NUMBER")->check(IsWhole(0, UINT32_MAX));
   top->add_flag("-b,--batch", command.batch, "one screen after the other, as where stdout is no terminal");
   top->footer("  tierctl top\n  tierctl top -b -n 2 -d 10      rates of ten seconds, as text");
   CLI::App* metrics = Verb(app, "metrics", "the metrics of the daemon in the text format of Prometheus", command);
@@ -118,15 +119,17 @@ void AddTrace(CLI::App& app, Command& command) {
   stop->footer("  tierctl trace stop imagenet\n  tierctl simulate /tmp/epoch.trc");
 }
 
+constexpr std::uint64_t kLargestPid = 1 << 22;  // of any Linux
+
 void AddPlanOptions(CLI::App* verb, PlanOptions& o, bool recipe) {
   verb->add_option("list", o.list, "the samples in the order of their indices: a file with a path a line (or NUL after each), or a directory as ImageFolder takes it")->required()->type_name("LIST")->check(IsName);
   verb->add_flag("--keep", o.keep, "also when nobody has read by it for ten minutes");
-  verb->add_option("--process", o.process, "until this process ends")->type_name("PID");
+  verb->add_option("--process", o.process, "until this process ends")->type_name("PID")->check(IsWhole(1, kLargestPid));
   if (!recipe) return;
-  verb->add_option("--epoch", o.epoch, "number of the first epoch to come")->capture_default_str();
-  verb->add_option("--epochs", o.epochs, "how many epochs from there on; default: not known");
-  verb->add_option("--position", o.position, "samples of the first of them that have been read already")->capture_default_str();
-  verb->add_option("--batch-size", o.batch_size, "with --batch-drop-last: the DataLoader's");
+  verb->add_option("--epoch", o.epoch, "number of the first epoch to come")->check(IsWhole(0, tierd::orders::kMaxEpoch))->capture_default_str();
+  verb->add_option("--epochs", o.epochs, "how many epochs from there on, 1 or more; default: not known")->check(IsWhole(1, tierd::orders::kMaxEpoch));
+  verb->add_option("--position", o.position, "samples of the first of them that have been read already: 0 to all that this rank reads")->check(IsWhole(0, tierd::orders::kMaxSamples))->capture_default_str();
+  verb->add_option("--batch-size", o.batch_size, "with --batch-drop-last: the DataLoader's")->check(IsWhole(1, tierd::orders::kMaxSamples));
   verb->add_flag("--batch-drop-last", o.batch_drop_last, "the DataLoader leaves out the last batch if it is not whole");
 }
 
@@ -136,9 +139,9 @@ void AddPlan(CLI::App& app, Command& command) {
   plan->fallthrough()->require_subcommand(1);
   CLI::App* distributed = Verb(*plan, "torch-distributed", "the order of PyTorch's DistributedSampler, for one rank on this node", command);
   AddPlanOptions(distributed, o, true);
-  distributed->add_option("--seed", o.seed, "of the sampler")->capture_default_str();
-  distributed->add_option("--world", o.world, "num_replicas")->capture_default_str();
-  distributed->add_option("--rank", o.rank, "which of them")->capture_default_str();
+  distributed->add_option("--seed", o.seed, "of the sampler")->check(IsSeed)->capture_default_str();
+  distributed->add_option("--world", o.world, "num_replicas, 1 or more")->check(IsWhole(1, tierd::orders::kMaxWorld))->capture_default_str();
+  distributed->add_option("--rank", o.rank, "which of them: 0 to world - 1")->check(IsWhole(0, tierd::orders::kMaxWorld - 1))->capture_default_str();
   distributed->add_flag("--drop-last", o.drop_last, "the sampler's drop_last");
   distributed->add_flag("--no-shuffle", o.no_shuffle, "the sampler's shuffle=False");
   distributed->add_flag("--no-set-epoch", o.no_set_epoch, "the program does not call set_epoch: each epoch has the order of the first");
@@ -270,12 +273,17 @@ int EndOfOptions(int argc, const char* const* argv) {
   return end;
 }
 
+std::string NotBelow(std::uint64_t number, std::uint64_t all, const std::string& option) {
+  return "\"" + std::to_string(number) + "\" is no whole number from 0 to " + std::to_string(all - 1) + ", with " + option + " " + std::to_string(all);
+}
+
 // What a command line lacks of which each part is right; "": nothing. (CLI11's needs() would stand in the help and the man pages as part of the option's name.)
 std::string Lack(const Command& command) {
   const bool named = !command.paths.empty() || !command.list_file.empty();
   if (command.verb == "prefetch" && !named) return "prefetch: name paths, or a list with -f";
   if (command.verb == "policy try" && command.value.empty() && (command.stop || !command.parameters.empty())) return "policy try: --stop and --parameters are of a policy; name it";
   if (command.plan.batch_drop_last && command.plan.batch_size == 0) return command.verb + ": --batch-drop-last needs --batch-size";
+  if (command.plan.rank >= command.plan.world) return command.verb + ": --rank: " + NotBelow(command.plan.rank, command.plan.world, "--world");
   return "";
 }
 
@@ -286,7 +294,7 @@ std::string WrongJob(const CLI::App& simulate, const SimulateOptions& o) {
     if (!o.trace.empty() && simulate.count(option) != 0) return std::string("simulate: ") + option + " is of a job that is made up; the trace \"" + o.trace + "\" says it itself";
   }
   if (o.nodes > o.samples) return "simulate: --nodes: " + std::to_string(o.nodes) + " nodes share " + std::to_string(o.samples) + " samples (--samples)";
-  if (o.node >= o.nodes) return "simulate: --node: \"" + std::to_string(o.node) + "\" is no whole number from 0 to " + std::to_string(o.nodes - 1) + ", with --nodes " + std::to_string(o.nodes);
+  if (o.node >= o.nodes) return "simulate: --node: " + NotBelow(o.node, o.nodes, "--nodes");
   return "";
 }
 

@@ -11,6 +11,7 @@
 
 #include "policies/orders/file_list.h"
 #include "policies/orders/plan.h"
+#include "policies/orders/plan_orders.h"
 #include "tierctl/paths.h"
 #include "tierctl/verbs.h"
 
@@ -123,6 +124,16 @@ Result<std::string> LeaveList(const std::vector<std::string>& samples, const std
   return failed;
 }
 
+// Samples that the consumer reads in a whole epoch.
+std::uint64_t ReadsOf(tierd::orders::Plan plan) {
+  plan.position = 0;
+  plan.epochs.reset();
+  tierd::Result<tierd::orders::PlanOrders> orders = tierd::orders::PlanOrders::Create(plan);
+  std::vector<std::uint32_t> order;
+  if (orders.ok()) orders->Next(&order);
+  return order.size();
+}
+
 }  // namespace
 
 int PlanTell(Context& context) {
@@ -133,7 +144,14 @@ int PlanTell(Context& context) {
   if (!samples.ok()) return context.output.Fail(kExitError, samples.status().message());
   if (!plan->contains("samples")) (*plan)["samples"] = samples->size();
   const Result<tierd::orders::Plan> sound = tierd::orders::ParsePlan(plan->dump());
-  if (!sound.ok()) return context.output.Fail(kExitUsage, "plan: " + sound.status().message());
+  if (!sound.ok()) return context.output.Fail(kExitUsage, sound.status().message());
+  if (context.command.verb != "plan tell" && options.position != 0) {
+    const std::uint64_t reads = ReadsOf(*sound);
+    if (options.position > reads) {
+      return context.output.Fail(kExitUsage, context.command.verb + ": --position: \"" + std::to_string(options.position) + "\" is no whole number from 0 to " + std::to_string(reads) +
+                                                 ", what this reader has of an epoch of " + Plural(samples->size(), "sample"));
+    }
+  }
   const Answer status = context.client.Get("/v1/status");
   if (!status.ok()) return context.output.Fail(status);
   const std::string directory = TextOf(status.body, "runtime_directory");

@@ -6,8 +6,6 @@
 namespace tierd::orders {
 namespace {
 
-constexpr std::uint64_t kMaxWorld = 1ull << 31;
-constexpr std::uint64_t kMaxEpoch = 1ull << 40;
 constexpr std::uint32_t kMaxSkip = 64;
 
 bool IsDigest(std::string_view text) {

@@ -75,6 +75,8 @@ struct Plan {
 };
 
 inline constexpr std::uint64_t kMaxSamples = 1ull << 30;
+inline constexpr std::uint64_t kMaxWorld = 1ull << 31;
+inline constexpr std::uint64_t kMaxEpoch = 1ull << 40;
 inline constexpr std::size_t kMaxPlanBytes = 64 << 10;  // of a document
 
 // kInvalid names the field that is missing or out of range.

@@ -144,6 +144,52 @@ TEST(PlanVerb, RemovesWhatItCan) {
   EXPECT_THAT(fake.Asked(), ElementsAre("DELETE /v1/plans/1", "DELETE /v1/plans/999", "DELETE /v1/plans/2"));
 }
 
+// Nothing is told, and nothing asked, of what cannot be: 64, with the option and its range.
+TEST(PlanVerb, RefusesWhatIsOutOfRange) {
+  FakeControl fake;
+  const std::string list = fake.directory() + "/list.txt";
+  std::ofstream(list) << "/x/a\n/x/b\n/x/c\n/x/d\n/x/e\n";
+  const struct {
+    std::vector<std::string> options;
+    std::string said;
+  } rows[] = {{{"--epochs", "0"}, "--epochs: \"0\" is no whole number from 1 to 1099511627776"},
+              {{"--epoch", "-1"}, "--epoch: \"-1\" is no whole number from 0"},
+              {{"--process", "0"}, "--process: \"0\" is no whole number from 1"},
+              {{"--batch-size", "0"}, "--batch-size: \"0\" is no whole number from 1"},
+              {{"--seed", "x"}, "--seed: \"x\" is no whole number of 64 bits"},
+              {{"--world", "0"}, "--world: \"0\" is no whole number from 1"},
+              {{"--rank", "4", "--world", "4"}, "--rank: \"4\" is no whole number from 0 to 3, with --world 4"},
+              {{"--rank", "1"}, "--rank: \"1\" is no whole number from 0 to 0, with --world 1"},
+              {{"--position", "1099511627776"}, "--position: \"1099511627776\" is no whole number from 0"},
+              {{"--position", "4", "--world", "2"}, "--position: \"4\" is no whole number from 0 to 3, what this reader has of an epoch of 5 samples"}};
+  for (const auto& row : rows) {
+    std::vector<std::string> arguments{"--socket", fake.socket(), "plan", "torch-distributed"};
+    arguments.insert(arguments.end(), row.options.begin(), row.options.end());
+    arguments.push_back(list);
+    const Ran ran = RunTierctl(arguments);
+    EXPECT_EQ(ran.exit_code, 64) << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr(row.said));
+  }
+  const std::string document = fake.directory() + "/plan.json";
+  std::ofstream(document) << R"({"tierd_plan": 1, "kind": "torch.distributed", "world": 4, "rank": 4})";
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "plan", "tell", document, list}).err, "tierctl: plan: rank is missing or out of range\n");
+  EXPECT_THAT(fake.Asked(), ElementsAre());
+}
+
+TEST(PlanVerb, TellsOfTheLastPosition) {
+  FakeControl fake;
+  const std::string list = fake.directory() + "/list.txt";
+  std::ofstream(list) << "/x/a\n/x/b\n/x/c\n/x/d\n/x/e\n";
+  fake.Reply("GET /v1/status", {{"runtime_directory", fake.directory()}});
+  fake.Reply("POST /v1/plans", {{"plan", 3}});
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "plan", "torch-distributed", "--world", "2", "--position", "3", "--epochs", "1", "--seed", "-7", "--process", "1", list});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  const json plan = fake.Requests()[1].body["plan"];
+  EXPECT_EQ(plan["position"], 3);
+  EXPECT_EQ(plan["epochs"], 1);
+  EXPECT_EQ(plan["seed"], -7);
+}
+
 TEST(VerifyVerb, ManyPathsBecomeSeveralJobsAndOneSum) {
   FakeControl fake;
   std::vector<std::string> command{"--socket", fake.socket(), "verify"};
