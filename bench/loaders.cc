@@ -295,7 +295,7 @@ void OnTheRig(Bench& bench, const std::string& id, void (*measure)(Bench&)) {
 
 int main(int argc, char** argv) {
   Bench bench(argc, argv);
-  ::setenv("TIERD_CONFIG", "none", 1);
+  ::setenv("XDG_CONFIG_HOME", (bench.directory() + "/config").c_str(), 1);
   ::setenv("OMP_NUM_THREADS", "1", 1);
   ::setenv("PYTHONDONTWRITEBYTECODE", "1", 1);
   ::setenv("TMPDIR", bench.directory().c_str(), 1);

@@ -224,7 +224,7 @@ void MeasureOutside(Bench& bench) {
 
 int main(int argc, char** argv) {
   Bench bench(argc, argv);
-  ::setenv("TIERD_CONFIG", "none", 1);
+  ::setenv("XDG_CONFIG_HOME", (bench.directory() + "/config").c_str(), 1);
   ::setenv("TMPDIR", bench.directory().c_str(), 1);
   const Setting settings[] = {
       {"110k", "4,000 files of ~108 KB", {.files = 4000, .dirs = 10, .size = {.mean = 108e3, .sigma = 0.4}, .seed = 1}, 4, {1.5, 1.3}, 1.5},

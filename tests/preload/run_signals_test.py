@@ -33,7 +33,7 @@ class SignalsTest(unittest.TestCase):
         self.base = pathlib.Path(tempfile.mkdtemp(prefix="tierd-signals-"))
         self.addCleanup(lambda: self.assertTrue(eventually(self.is_removed)))
         (self.base / "source").mkdir()
-        self.environment = {**os.environ, "TMPDIR": str(self.base), "TIERD_CONFIG": "none", "XDG_RUNTIME_DIR": str(self.base / "none")}
+        self.environment = {**os.environ, "TMPDIR": str(self.base), "XDG_CONFIG_HOME": str(self.base / "config"), "XDG_RUNTIME_DIR": str(self.base / "none")}
 
     def is_removed(self):
         """A daemon whose wrapper was killed ends some seconds later, and writes until then."""

@@ -196,8 +196,7 @@ TEST_F(RunTest, TheSummarySaysWhyThereWasNoCache) {
 
 // With no option that asks for tiers of its own: either would take a daemon of the user's, and none is.
 TEST_F(RunTest, TwoRunsDoNotMeet) {
-  Write(scratch_.path() + "/tierd.toml", "[ram]\ncapacity = \"64 MiB\"\n");
-  job_.environment.emplace_back("TIERD_CONFIG", scratch_.path() + "/tierd.toml");
+  Write(scratch_.path() + "/config/tierd/tierd.toml", "[ram]\ncapacity = \"64 MiB\"\n");
   const std::string script = "echo $TIERD_SOCKET; cat " + source_ + "/file > /dev/null; sleep 0.3";
   const std::string one = std::string(TIERCTL_BINARY) + " run -q --source " + source_ + " -- sh -c '" + script + "'";
   const JobResult both = RunShell(one + " & " + one + " & wait", job_);

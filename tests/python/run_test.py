@@ -34,7 +34,7 @@ class RunTest(unittest.TestCase):
 
     def run_job(self, *options, script=SCRIPT, arguments=()):
         report = self.base / "report.json"
-        environment = {**os.environ, "TMPDIR": str(self.base), "TIERD_CONFIG": "none", "XDG_RUNTIME_DIR": str(self.base / "none"), "OMP_NUM_THREADS": "1"}
+        environment = {**os.environ, "TMPDIR": str(self.base), "XDG_CONFIG_HOME": str(self.base / "config"), "XDG_RUNTIME_DIR": str(self.base / "none"), "OMP_NUM_THREADS": "1"}
         environment.pop("TIERD_SOCKET", None)
         subprocess.run([self.tierctl, "run", "--source", self.base / "source", "--ram", "64 MiB", "--report", report, *options, "--", sys.executable, "-c", script, self.base / "source", *arguments],
                        env=environment, timeout=120, check=True)

@@ -83,7 +83,7 @@ TEST_F(RunVerb, WrongOptionsAreSaidBeforeTheCommandBegins) {
   std::ofstream{file} << "no directory";
   const std::vector<std::vector<std::string>> wrong{{"--ram", "banana"}, {"--ram", "1 MiB"}, {"--policy", "nope"}, {"--policy", "/a/path"}, {"--ssd", file}, {"--ssd", std::string(5'000, 'x')}};
   for (const std::vector<std::string>& option : wrong) {
-    const Ran ran = RunTierctl({"run", option[0], option[1], "--", "touch", begun}, {"TIERD_CONFIG=none", "HOME=" + fake_.directory()});
+    const Ran ran = RunTierctl({"run", option[0], option[1], "--", "touch", begun}, {"HOME=" + fake_.directory(), "XDG_CONFIG_HOME="});
     EXPECT_EQ(ran.exit_code, 64) << option[1];
     EXPECT_THAT(ran.err, HasSubstr("run: " + option[0] + ": ")) << option[1];
     EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
@@ -97,13 +97,26 @@ TEST_F(RunVerb, WrongOptionsAreSaidBeforeTheCommandBegins) {
 TEST_F(RunVerb, APolicyOfTheUsersOwnIsNotJudged) {
   const std::string policies = fake_.directory() + "/config/tierd/policies";
   std::filesystem::create_directories(policies);
-  const std::vector<std::string> environment{"TIERD_CONFIG=none", "TIERD_BINARY=/bin/false", "XDG_CONFIG_HOME=" + fake_.directory() + "/config", "TMPDIR=" + fake_.directory()};
+  const std::vector<std::string> environment{"TIERD_BINARY=/bin/false", "XDG_CONFIG_HOME=" + fake_.directory() + "/config", "TMPDIR=" + fake_.directory()};
   const std::vector<std::string> run{"run", "-q", "--policy", "mine", "--", "true"};
   EXPECT_EQ(RunTierctl(run, environment).exit_code, 64);
   std::ofstream{policies + "/mine.so"};
   const Ran ran = RunTierctl(run, environment);
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_THAT(ran.err, HasSubstr("without a cache"));
+}
+
+// What the daemon reads is what is looked at: the file that it finds, whatever else the environment says.
+TEST_F(RunVerb, PoliciesAreLookedForWhereTheDaemonDoes) {
+  const std::string home = fake_.directory() + "/config/tierd", policies = fake_.directory() + "/policies";
+  std::filesystem::create_directories(home);
+  std::filesystem::create_directories(policies);
+  std::ofstream{policies + "/mine.so"};
+  const std::vector<std::string> environment{"TIERD_CONFIG=none", "TIERD_BINARY=/bin/false", "XDG_CONFIG_HOME=" + fake_.directory() + "/config", "TMPDIR=" + fake_.directory()};
+  const std::vector<std::string> run{"run", "-q", "--policy", "mine", "--", "true"};
+  EXPECT_EQ(RunTierctl(run, environment).exit_code, 64);
+  std::ofstream{home + "/tierd.toml"} << "[policy]\ndirectory = \"" << policies << "\"\n";
+  EXPECT_EQ(RunTierctl(run, environment).exit_code, 0);
 }
 
 }  // namespace

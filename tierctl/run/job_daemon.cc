@@ -68,10 +68,7 @@ void KeepOnly(const std::vector<int>& kept) {
   ::dup2(out, 1);
   ::dup2(out, 2);
   KeepOnly(kept);
-  // Nor does it keep a file system busy. All names it got are absolute, but for this one.
-  if (const char* config = ::getenv("TIERD_CONFIG"); config != nullptr && *config != '/') {
-    if (char* const absolute = ::realpath(config, nullptr)) ::setenv("TIERD_CONFIG", absolute, 1);
-  }
+  // Nor does it keep a file system busy. All names it got are absolute.
   if (::chdir("/") != 0) ::_exit(126);
   sigset_t none;
   sigemptyset(&none);

@@ -17,8 +17,7 @@ std::optional<std::string> Given(const std::string& text) { return text.empty() 
 
 // True also where the configuration cannot be read: what is wrong there the daemon says.
 bool MayHaveOwnPolicies(const GetEnvironment& environment) {
-  const std::string named = environment("TIERD_CONFIG").value_or("");
-  const std::string file = named.empty() ? Config::FindFile(environment) : named == "none" ? "" : named;
+  const std::string file = Config::FindFile(environment);
   auto config = file.empty() ? tierd::Result<Config>(Config::Defaults()) : Config::Load(file);
   if (!config.ok()) return true;
   tierd::config::HostFacts host;
