@@ -120,7 +120,8 @@ Result<config::Config> LoadConfig(const CommandLine& line) {
   config::Config config = config::Config::Defaults();
   if (!file.empty()) {
     auto loaded = config::Config::Load(file);
-    if (!loaded.ok()) return loaded.status();
+    // A file that was named and is not there is a wrong option.
+    if (!loaded.ok()) return loaded.status().code() == Code::kNotFound ? Status(Code::kInvalid, loaded.status().message()) : loaded.status();
     config = std::move(loaded).value();
   }
   if (Status status = config.ApplyEnvironment(environment); !status.ok()) return status;

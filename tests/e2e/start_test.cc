@@ -61,7 +61,7 @@ TEST_F(StartTest, SaysInOneLineWhatIsWrong) {
       {"unknown key", {"--source", "SRC", "--ssd", "off", "--set", "ram.capacty=1 GiB"}, 64, "capacity"},
       {"ill-typed", {"--source", "SRC", "--ssd", "off", "--ram", "lots"}, 64, "lots"},
       {"unknown option", {"--sauce", "SRC"}, 64, "sauce"},
-      {"no such file", {"--config", "TMP/none.toml"}, 1, "none.toml"},
+      {"no such file", {"--config", "TMP/none.toml"}, 64, "none.toml"},
       {"unknown key in a file", {"--config", "TMP/key.toml"}, 64, "key.toml:2: "},
       {"ill-typed in a file", {"--config", "TMP/type.toml"}, 64, "type.toml:5: "},
       {"unknown policy in a file", {"--config", "TMP/policy.toml"}, 64, "policy.toml:3: "},
