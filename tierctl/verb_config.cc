@@ -44,7 +44,7 @@ int ConfigGet(Context& context) {
   }
   if (wanted.empty()) {
     const std::string near = tierd::config::Nearest(context.command.key, keys);
-    return context.output.Fail(kExitError, "unknown key " + context.command.key + (near.empty() ? "" : "; did you mean " + near + "?"));
+    return context.output.Fail(kExitError, "unknown key " + context.command.key + (near.empty() ? "; tierctl config get lists them" : "; did you mean " + near + "?"));
   }
   if (context.output.json()) {
     context.output.PrintJson({{"file", answer.body.value("file", json())}, {"values", wanted}});

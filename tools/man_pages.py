@@ -64,15 +64,24 @@ def listed(text, heading):
     return rows
 
 
+RANGE = r":(?:FLOAT|U?INT) in \[(\S+) - (\S+)\]"
+
+
+def limited(term, about):
+    """What an option means, with the range that CLI11 puts into its name."""
+    limits = re.search(RANGE, term)
+    return f"{about}; {limits[1]} to {limits[2]}" if limits else about
+
+
 def shape(term):
     """CLI11's way to write an option, in that of a man page."""
-    term = re.sub(r":(FLOAT|UINT) in \[.*?\]", "", term)
+    term = re.sub(RANGE, "", term)
     term = re.sub(r"\bTEXT:\{([^}]*)\}", lambda m: m[1].replace(",", "|"), term)
     return re.sub(r"^(-\w),(--)", r"\1, \2", term).replace(" TEXT", " VALUE").replace(" UINT", " NUMBER")
 
 
 def options(text, skip=()):
-    return "\n".join(tagged(shape(term), about) for term, about in listed(text, "Options") if not any(s in term for s in skip))
+    return "\n".join(tagged(shape(term), limited(term, about)) for term, about in listed(text, "Options") if not any(s in term for s in skip))
 
 
 # ---- the pages ------------------------------------------------------------------------------------------------------------------
@@ -93,16 +102,17 @@ Without options and without a configuration file the sources are all mounted net
 directory that it finds. Once it is ready it says in one line on stdout where its sockets, metrics and tiers are.""")),
         ("OPTIONS", options(text)),
         ("CONFIGURATION", prose("""
-The first of: the file of `--config`, ~/.config/tierd/tierd.toml, /etc/tierd/tierd.toml; then the environment; then the options. See tierd.toml(5). A file with a mistake is
+The first of: the file of `--config`, ~/.config/tierd/tierd.toml (where XDG_CONFIG_HOME is set, that directory in place of ~/.config), /etc/tierd/tierd.toml; then the environment; then the options. See tierd.toml(5). A file with a mistake is
 refused with its line and a suggestion, at the start and at a reload; a refused reload changes nothing.""")),
         ("SIGNALS", ".TP\n.B SIGTERM, SIGINT\nEnds: what is on its way to the SSD is written, within 1.5 s.\n.TP\n.B SIGHUP\nReads the configuration again, as tierctl config reload."),
         ("ENVIRONMENT", "\n".join(tagged(*row) for row in [
             ("TIERD_SOCKET", "Path of the socket, as --socket."),
             ("XDG_RUNTIME_DIR", "Sockets are in its directory tierd, else in /tmp/tierd-UID."),
+            ("XDG_CONFIG_HOME", "In place of ~/.config: tierd/tierd.toml and tierd/policies are looked for in it, if it is an absolute path."),
             ("CACHE_DIRECTORY, XDG_CACHE_HOME, HOME", "Where a place for the SSD tier is looked for, in this order, then /var/tmp/tierd-UID."),
             ("NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID", "Set by systemd(1): ready, reloading and stopping are told to it, and signs of life from the loop, four in the time that it allows."),
         ])),
-        ("EXIT STATUS", ".TP\n.B 0\nended by a signal that asks for it\n.TP\n.B 1\ncannot start, for the reason said in one line\n.TP\n.B 64\nwrong option or configuration\n.TP\n.B 75\nanother file system was mounted where a source is: start it again"),
+        ("EXIT STATUS", ".TP\n.B 0\nended by a signal that asks for it\n.TP\n.B 1\ncannot start, for the reason said in one line\n.TP\n.B 64\nwrong option or configuration, or no file where \\-\\-config says\n.TP\n.B 75\nanother file system was mounted where a source is: start it again"),
         ("FILES", "\n".join(tagged(*row) for row in [
             ("tierd.sock, control.sock", "In the runtime directory (0700): clients, and tierctl(1) or curl --unix-socket."),
             ("SSD directory", "Region files and an index; ours alone (0700). May be removed while tierd does not run."),
@@ -143,17 +153,24 @@ relative.""")),
         ("OPTIONS", options(helped(program, "--help"))),
         ("VERBS", "\n".join(v for v in verbs if v)),
         ("ENVIRONMENT", "\n".join(tagged(*row) for row in [
-            ("TIERD_SOCKET", "The daemon's socket, or its control socket."),
+            ("TIERD_SOCKET", "The daemon's socket, or its control socket; no directory."),
             ("TIERD_DISABLE", "1: tierctl run runs the command as if tierd were not there."),
             ("SLURM_TMPDIR, TMPDIR", "Where tierctl run puts the SSD tier."),
         ])),
-        ("EXIT STATUS", EXIT + "\n.PP\nrun ends as its command does."),
+        ("EXIT STATUS", EXIT + "\n.PP\nrun ends as its command does. version says its own version without a daemon, too, and ends with 0."),
         ("SEE ALSO", prose("tierd(8), tierd.toml(5), tierd-metrics(7)")),
     ])
 
 
-def tierd_toml_5(_build):
-    """Keys are the lines `#key = default   # text` of config/tierd.toml below their [section]."""
+def wanted(build, key):
+    """What the daemon says that a key takes, if that is a range."""
+    told = subprocess.run([str(build / "tierd/tierd"), "--config", "none", "--set", f"{key}=?", "--check-config"], capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin"}).stderr
+    kind = re.search(r" wants (a \w+ .*\bof \d.*), not \"", told)
+    return kind[1] if kind else ""
+
+
+def tierd_toml_5(build):
+    """Keys are the lines `#key = default   # text` of config/tierd.toml below their [section]; ranges are what the daemon says of a wrong value."""
     sections, section, notes = {}, "", []
     for line in (ROOT / "config/tierd.toml").read_text().splitlines():
         table = re.match(r"#?(\[+\w+\]+) *(?:# (.*))?$", line)
@@ -173,9 +190,11 @@ def tierd_toml_5(_build):
         for key, default, text in keys:
             reload = text.startswith("(r) ")
             text = text[4:] if reload else text
-            body.append(tagged(f"{key} = {default}", text[:1].upper() + text[1:].rstrip(".") + "." + (" Takes effect at a reload." if reload else "")))
+            kind = wanted(build, ".".join(filter(None, [name.strip("[]"), key])))
+            text = text[:1].upper() + text[1:].rstrip(".") + "." + (f" {kind[:1].upper() + kind[1:]}." if kind else "")
+            body.append(tagged(f"{key} = {default}", text + (" Takes effect at a reload." if reload else "")))
     return page("tierd.toml", 5, "configuration of tierd", [
-        ("SYNOPSIS", prose("~/.config/tierd/tierd.toml, /etc/tierd/tierd.toml")),
+        ("SYNOPSIS", prose("$XDG_CONFIG_HOME/tierd/tierd.toml (~/.config/tierd/tierd.toml where that is not set), /etc/tierd/tierd.toml")),
         ("DESCRIPTION", prose("""
 TOML. Every key is optional; what follows shows the defaults. Sizes are text such as "800 GB" (kB, MB, GB, TB: powers of 1000) or "4 MiB" (KiB, MiB, GiB, TiB, and K, M, G, T as in Slurm's --mem: powers of 1024), times such as "60s", "500ms", "2h". An unknown key is an error that names
 the line and the key that was probably meant. `tierd --check-config` looks for mistakes, `tierd --print-config` shows what is in effect and where it came from,

@@ -92,6 +92,15 @@ TEST(Resolve, DefaultsOnAnOrdinaryMachine) {
   EXPECT_EQ(resolved->here.at("ssd.capacity"), "50.0 GiB of 100 GiB free");
 }
 
+// As the specification of XDG_CONFIG_HOME has it, and as the file itself is looked for.
+TEST(Resolve, ARelativeConfigHomeIsNone) {
+  HostFacts host = Host();
+  host.xdg_config_home = "/etc/mine";
+  EXPECT_EQ(PolicyDirectory(Config::Defaults(), host), "/etc/mine/tierd/policies");
+  host.xdg_config_home = "mine";
+  EXPECT_EQ(PolicyDirectory(Config::Defaults(), host), "/home/u/.config/tierd/policies");
+}
+
 TEST(Resolve, WithoutRuntimeDirectoryOfTheSession) {
   HostFacts host = Host();
   host.xdg_runtime_dir.clear();

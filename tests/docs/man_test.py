@@ -57,6 +57,13 @@ class Man(unittest.TestCase):
         for option in set(re.findall(r'(?:add_option|add_flag)\("(?:-\w,)?(--[a-z-]+)"', code)):
             self.assertIn(option, tierctl)
 
+    def test_every_range(self):
+        text = page("tierd.toml.5")
+        kinds = [kind.replace('\\"', '"') for kind in re.findall(r'[\w>]\("(a \w+(?: [a-z ]+)? of \d(?:[^"\\]|\\.)*)"', (ROOT / "tierd/config/keys.cc").read_text())]
+        self.assertGreater(len(kinds), 12)
+        for kind in kinds:
+            self.assertIn(kind[1:], text)
+
     def test_every_key(self):
         text = page("tierd.toml.5")
         keys = re.findall(r'table\.Add\("(\w+)"', (ROOT / "tierd/config/keys.cc").read_text())

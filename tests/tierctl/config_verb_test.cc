@@ -29,6 +29,7 @@ TEST(ConfigVerb, GetOneSomeAll) {
   const Ran unknown = RunTierctl({"--socket", fake.socket(), "config", "get", "ram.capactiy"});
   EXPECT_EQ(unknown.exit_code, 1);
   EXPECT_EQ(unknown.err, "tierctl: unknown key ram.capactiy; did you mean ram.capacity?\n");
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "config", "get", "nope"}).err, "tierctl: unknown key nope; tierctl config get lists them\n");
 }
 
 TEST(ConfigVerb, WhatWaitsForARestartIsNotCurrent) {

@@ -120,7 +120,7 @@ std::string PolicyDirectory(const Config& config, const HostFacts& host) {
   const std::string& named = config.settings().policy.directory;
   if (named == "off") return "";
   if (named != "auto") return named;
-  const std::string base = !host.xdg_config_home.empty() ? host.xdg_config_home : host.home.empty() ? "" : host.home + "/.config";
+  const std::string base = host.xdg_config_home.starts_with('/') ? host.xdg_config_home : host.home.empty() ? "" : host.home + "/.config";
   return base.empty() ? "" : base + "/tierd/policies";
 }
 
