@@ -304,7 +304,7 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
   Parsed parsed;
   Command command;
   CLI::App app("Asks and directs tierd, the node-local cache for training data.", "tierctl");
-  app.add_option("--socket", command.socket, "the daemon's socket; default: $TIERD_SOCKET, $XDG_RUNTIME_DIR/tierd, /tmp/tierd-UID")->check(IsName);
+  app.add_option("--socket", command.socket, "the daemon's socket, or the directory that it is in; default: $TIERD_SOCKET (a socket), $XDG_RUNTIME_DIR/tierd, /tmp/tierd-UID")->check(IsName);
   app.add_flag("--json", command.json, "answer as JSON on stdout (run: --report)");
   app.set_version_flag("--version", "tierctl " TIERD_VERSION);
   app.require_subcommand(1);

@@ -38,13 +38,22 @@ bool IsClientSocket(const std::string& path) {
   return errno == EPROTOTYPE || (errno == ECONNREFUSED && NameOf(path) == "tierd.sock");
 }
 
+bool IsDirectory(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
+}
+
 std::string ControlOf(const std::string& path) { return IsClientSocket(path) ? BesideOf(path) : path; }
 
 }  // namespace
 
 tierd::Result<std::string> FindControlSocket(const std::string& option, const tierd::config::GetEnvironment& environment, std::uint32_t uid) {
+  if (!option.empty() && IsDirectory(option)) return option + (option.ends_with('/') ? "" : "/") + "control.sock";
   if (!option.empty()) return ControlOf(option);
-  if (const auto socket = environment("TIERD_SOCKET")) return ControlOf(*socket);
+  if (const auto socket = environment("TIERD_SOCKET")) {
+    if (IsDirectory(*socket)) return Status(Code::kInvalid, "$TIERD_SOCKET names a directory, " + *socket + ", for which programs find no daemon: the socket in it is tierd.sock");
+    return ControlOf(*socket);
+  }
   if (const auto runtime = environment("XDG_RUNTIME_DIR"); runtime && runtime->starts_with('/')) return *runtime + "/tierd/control.sock";
   const std::string directory = "/tmp/tierd-" + std::to_string(uid);
   struct stat info {};

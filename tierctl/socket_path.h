@@ -9,9 +9,9 @@
 
 namespace tierctl {
 
-// `option`: what --socket said, "" if it was not given: the path of the daemon's socket or of its control socket. Both it and $TIERD_SOCKET may name the
+// `option`: what --socket said, "" if it was not given: the path of the daemon's socket, of its control socket or of the directory of both. Both it and $TIERD_SOCKET may name the
 // clients' socket (of SOCK_SEQPACKET): the control socket is then control.sock beside it.
-// kPermission: the directory in /tmp is not ours alone (planted).
+// kInvalid: $TIERD_SOCKET names a directory, which libtier does not take. kPermission: the directory in /tmp is not ours alone (planted).
 tierd::Result<std::string> FindControlSocket(const std::string& option, const tierd::config::GetEnvironment& environment, std::uint32_t uid);
 
 // Where clients connect to the daemon that answers at `control`: what `option` or $TIERD_SOCKET names if that is a clients' socket, else the usual name beside it.

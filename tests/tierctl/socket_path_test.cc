@@ -39,6 +39,17 @@ TEST(SocketPath, AClientsSocketOfAnyNameLeadsToTheControlSocketBesideIt) {
   EXPECT_EQ(*FindControlSocket(fake.socket(), With("", ""), 7), fake.socket());
 }
 
+TEST(SocketPath, ADirectoryStandsForTheSocketInIt) {
+  const FakeControl fake;
+  EXPECT_EQ(*FindControlSocket(fake.directory(), With("", ""), 7), fake.socket());
+  EXPECT_EQ(*FindControlSocket(fake.directory() + "/", With("", ""), 7), fake.socket());
+  EXPECT_EQ(ClientSocketOf(fake.socket(), fake.directory(), With("", "")), fake.directory() + "/tierd.sock");
+  // libtier would not find it.
+  const auto found = FindControlSocket("", With("TIERD_SOCKET", fake.directory()), 7);
+  EXPECT_EQ(found.status().code(), tierd::Code::kInvalid);
+  EXPECT_NE(found.status().message().find("$TIERD_SOCKET names a directory, " + fake.directory()), std::string::npos);
+}
+
 TEST(SocketPath, PlantedDirectoryIsNotEntered) {
   // A uid that nobody has, so that the directory below is not anybody's.
   const std::uint32_t uid = 3'999'000'000u + static_cast<std::uint32_t>(::getpid());
