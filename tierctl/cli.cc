@@ -128,7 +128,7 @@ void AddPlanOptions(CLI::App* verb, PlanOptions& o, bool recipe) {
   if (!recipe) return;
   verb->add_option("--epoch", o.epoch, "number of the first epoch to come")->check(IsWhole(0, tierd::orders::kMaxEpoch))->capture_default_str();
   verb->add_option("--epochs", o.epochs, "how many epochs from there on, 1 or more; default: not known")->check(IsWhole(1, tierd::orders::kMaxEpoch));
-  verb->add_option("--position", o.position, "samples of the first of them that have been read already: 0 to all that this rank reads")->check(IsWhole(0, tierd::orders::kMaxSamples))->capture_default_str();
+  verb->add_option("--position", o.position, "samples of the first of them that have been read already: 0 to all that this reader has in an epoch")->check(IsWhole(0, tierd::orders::kMaxSamples))->capture_default_str();
   verb->add_option("--batch-size", o.batch_size, "with --batch-drop-last: the DataLoader's")->check(IsWhole(1, tierd::orders::kMaxSamples));
   verb->add_flag("--batch-drop-last", o.batch_drop_last, "the DataLoader leaves out the last batch if it is not whole");
 }
