@@ -281,6 +281,52 @@ TEST_F(ForesightTest, NoMoreIsBroughtAheadAtATimeThanKeepsTheSourceBusy) {
   EXPECT_TRUE(RunUntil([&] { return std::all_of(names_.begin(), names_.end(), [&](const std::string& name) { return InRam(name); }); }));
 }
 
+// Files of many sizes, some 80 MB, beside a RAM tier of 32 MiB: what is free there is in pieces.
+class UnequalTest : public PlanTest {
+ protected:
+  UnequalTest() {
+    std::mt19937 random(1);
+    std::lognormal_distribution<double> bytes(11.4, .5);
+    for (const std::string& name : names_) {
+      const auto size = static_cast<std::size_t>(bytes(random));
+      std::filesystem::resize_file(tree_.path() + "/" + name, size);
+      all_bytes_ += size;
+    }
+    source_options().ahead = true;
+    source_options().policy = "belady";
+    options_.ram.capacity_bytes = 32 << 20;
+  }
+  ~UnequalTest() override { StopEngine(); }
+
+  std::uint64_t all_bytes_ = 0;
+};
+
+// Nobody leaves for what is used later, be there bytes enough in all.
+TEST_F(UnequalTest, WhileNobodyReadsRamIsFilledOnce) {
+  StartEngine();
+  ASSERT_TRUE(Tell(PlanOf(), List()).ok());
+  ASSERT_TRUE(RunUntil([&] { return unit().bytes_read > 25 << 20; }));
+  RunUntil([] { return false; }, 3000);
+  EXPECT_LT(unit().bytes_read, 36 << 20) << "read again and again";
+}
+
+TEST_F(UnequalTest, NoMoreIsReadThanWithoutAPlan) {
+  StartEngine();
+  const orders::Plan plan = PlanOf(1, 0, 3);
+  ASSERT_TRUE(Tell(plan, List()).ok());
+  ASSERT_TRUE(RunUntil([&] { return unit().bytes_read > 25 << 20; }));
+  std::uint64_t read_by_readers = 0;  // who are sent to the source
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    for (const std::uint32_t sample : OrderOf(plan, epoch)) {
+      if (Fetch(names_[sample]).status() != abi::FetchStatus::kFrame) read_by_readers += std::filesystem::file_size(tree_.path() + "/" + names_[sample]);
+      Read(sample);
+      if (sample % 8 == 0) Settle();
+    }
+  }
+  EXPECT_LT(unit().bytes_read + read_by_readers, 3 * all_bytes_ * 85 / 100) << "a third and more of it stays";
+  EXPECT_GT(engine().counters().ahead_used, 100u) << "and ahead of its reader";
+}
+
 TEST_F(ForesightTest, WhatIsNoPlanOfThisSourceIsRefused) {
   StartWithSpy();
   orders::Plan plan = PlanOf();

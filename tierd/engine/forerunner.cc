@@ -59,7 +59,7 @@ void Forerunner::BringWanted(std::int64_t now_ns) {
     const ObjectRecord& record = parts_.catalogue.object(object);
     if (asked_.contains(candidates[i].id)) continue;
     if (Full(record.bytes)) break;
-    const std::uint64_t free = parts_.placement.FreeForResidents();
+    const std::uint64_t free = parts_.placement.HasPlace(record.bytes) ? parts_.placement.FreeForResidents() : 0;
     const std::uint64_t room = free - std::min(free, bytes_under_way_);
     if (record.bytes > room) {
       if (candidates[i].due_ns > now_ns + LeadNs()) break;

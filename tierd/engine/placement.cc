@@ -52,13 +52,18 @@ std::uint64_t Placement::AheadReserve() const {
   return std::min(resident / resident_objects_[kRam] * frames, resident / 256);
 }
 
-std::uint64_t Placement::FreeForResidents() const {
+std::uint64_t Placement::MemoryToCome() const {
   const std::uint64_t budget = ram_.budget();
-  const std::uint64_t to_come = budget > ram_.segment_bytes() ? budget - ram_.segment_bytes() : 0;
-  const std::uint64_t free = ram_.free_bytes() + to_come;
+  return budget > ram_.segment_bytes() ? budget - ram_.segment_bytes() : 0;
+}
+
+std::uint64_t Placement::FreeForResidents() const {
+  const std::uint64_t free = ram_.free_bytes() + MemoryToCome();
   const std::uint64_t reserve = TransitReserve() + AheadReserve();
   return free > reserve ? free - reserve : 0;
 }
+
+bool Placement::HasPlace(std::uint64_t bytes) const { return MemoryToCome() >= bytes || ram_.HasPlace(bytes); }
 
 // `spared`: so many bytes have to stay free beside it.
 ram::FrameId Placement::TryAllocate(ObjectId object, std::uint32_t payload_bytes, std::uint64_t spared) {
@@ -101,8 +106,8 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
   }
   options.may_evict &= !options.little;
   if (options.may_evict && free < bytes) free += OthersMayYield(unit);
-  const bool admitted = listing || unit.policy.Admit(kRam, Raw(object), free, options.may_transit ? TIERD_FOR_READER : TIERD_AHEAD);
-  if (admitted) {
+  const auto admits = [&](std::uint64_t room) { return listing || unit.policy.Admit(kRam, Raw(object), room, options.may_transit ? TIERD_FOR_READER : TIERD_AHEAD); };
+  if (admits(free)) {
     const std::uint64_t spared = TransitReserve() + (options.may_evict ? 0 : AheadReserve());
     ram::FrameId frame = TryAllocate(object, bytes, spared);
     if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
@@ -110,7 +115,11 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
     frame = TryAllocate(object, bytes, spared);
     if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
     if (MemoryIsComing()) return {Outcome::kWait};
-    if (options.may_evict && MakeRoom(unit, bytes)) {
+    // What is free in pieces that are too small is no room: others would have to leave, and whether they should is for the policy to say.
+    const bool in_pieces = options.may_evict && FreeForResidents() >= bytes;
+    if (in_pieces && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, bytes, spared);
+    if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
+    if (options.may_evict && (!in_pieces || admits(OthersMayYield(unit))) && MakeRoom(unit, bytes)) {
       frame = TryAllocate(object, bytes, spared);
       if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, bytes, spared);
       // Enough in all, but in pieces that cannot be joined: as much again has to go.
