@@ -90,6 +90,13 @@ TEST_F(RunSummaryTest, WhatTheDaemonOfTheJobCountedCountsToo) {
   EXPECT_EQ(Summary(facts_)["reads"]["source"]["bytes"], 100'000);
 }
 
+TEST_F(RunSummaryTest, TellsWhereTheSourceGaveMoreThanWasServed) {
+  facts_.after = StatusOf(200, 100, 60 << 20);
+  EXPECT_EQ(Line(5).find("more than was served"), std::string::npos) << Line(5);
+  facts_.after = StatusOf(200, 100, 6'000'000'000);
+  EXPECT_EQ(Line(5), "tierd: the source gave 5.59 GiB more than was served: files were brought that nobody read, or of which a part was read; a larger --ram or --ssd keeps them");
+}
+
 // A daemon that was there before, and serves others: only the growth counts, and what the job's own processes say about reads.
 TEST_F(RunSummaryTest, OfASharedDaemon) {
   facts_.own_daemon = false;

@@ -179,6 +179,8 @@ std::string AdviceOnOutside(const json& summary) {
   return what + " below no source: if that is data, add its directory (--source)";
 }
 
+constexpr std::uint64_t kLittleMore = 64 << 20;  // what warm-up may have begun
+
 // The one thing most worth doing.
 std::string Advice(const JobFacts& facts, const json& summary) {
   const json& reads = Part(summary, "reads");
@@ -212,6 +214,8 @@ std::string Advice(const JobFacts& facts, const json& summary) {
   if (part("bypass") > all / 4) return "a good part was read around the cache: a larger --ram or --ssd holds more";
   if (const std::uint64_t own = NumberOf(Part(summary, "source_uses"), "mmap"), mappings = own + NumberOf(summary, "maps"); own > mappings / 4)
     return std::to_string(own) + " of " + Plural(mappings, "mapping") + " showed the source's own file, and what is read so is not counted: the cache shows what is mapped for reading alone (torch.load(mmap=True) and safetensors may write), within the file, 64 chunks and a quarter of --ram at most";
+  if (const std::uint64_t given = NumberOf(summary, "source_read_bytes"), served = all - part("bypass"); facts.own_daemon && given > served + served / 4 + kLittleMore)
+    return "the source gave " + tierd::config::HumanSize(given - served) + " more than was served: files were brought that nobody read, or of which a part was read; a larger --ram or --ssd keeps them";
   if (part("ssd") > all / 2) return "most came from the SSD: a larger --ram is faster";
   if (part("source") > all / 2) return "most was read for the first time: a second epoch, or tierctl prefetch before the first, is faster";
   return "nothing to improve here";
