@@ -29,7 +29,8 @@ Waited ReadBeside(SsdAccount& account, int reads, double source_ns, double share
   Waited waited;
   std::bernoulli_distribution stalls(share);
   for (int i = 0; i < reads; ++i) {
-    if (account.MayRead(source_ns)) {
+    account.Pay(source_ns);
+    if (account.has_credit()) {
       const double ns = stalls(random) ? stall_ns : 200e3;
       account.Took(ns, source_ns);
       waited.ns += ns;
@@ -63,6 +64,14 @@ TEST(SsdAccount, WhoHasServedWellMayStallForAMoment) {
   EXPECT_EQ(ReadBeside(account, 1000, 5e6, 0, 0, random).passed, 0);
   EXPECT_EQ(ReadBeside(account, 3, 5e6, 1, 490e6, random).passed, 0) << "a second in all, and the read that uses it up";
   EXPECT_GT(ReadBeside(account, 1000, 5e6, 1, 490e6, random).passed, 990);
+}
+
+TEST(SsdAccount, ARequestThatWaitsPaysOnce) {
+  SsdAccount account;
+  account.Took(100e6, 5e6);
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(account.has_credit());
+  for (int i = 0; i < 152; ++i) account.Pay(5e6);
+  EXPECT_TRUE(account.has_credit());
 }
 
 TEST(SsdAccount, WhoHasRecoveredServesAgain) {

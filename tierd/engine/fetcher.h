@@ -31,7 +31,6 @@
 #include "tierd/engine/requests.h"
 #include "tierd/engine/retry_list.h"
 #include "tierd/engine/service_pace.h"
-#include "tierd/engine/ssd_account.h"
 #include "tierd/engine/staging.h"
 #include "tierd/engine/waiter.h"
 #include "tierd/engine/workers.h"
@@ -208,7 +207,7 @@ class Fetcher {
   bool IsFilling(FileId file) const;
   void RunFill(SourceUnit& unit, const FillPtr& fill);
   bool FillFromSsd(SourceUnit& unit, const FillPtr& fill);
-  bool SsdIsSlower(const SourceUnit& unit, const Fill& fill);
+  static bool SsdIsSlower(SourceUnit& unit, Fill& fill, std::uint32_t bytes);
   bool HungFramesFull() const { return hung_bytes_ > 0 && hung_bytes_ >= placement_.ram_capacity() / 8; }
   void FillFromSource(SourceUnit& unit, const FillPtr& fill);
   bool JoinNeighbour(const FillPtr& fill);
@@ -286,7 +285,6 @@ class Fetcher {
   const std::shared_ptr<StagingPool> staging_ = std::make_shared<StagingPool>();  // owners: see there
   ServicePace ssd_pace_;
   std::int64_t no_transit_until_ns_ = 0;  // a wait for a frame that passes through was in vain
-  SsdAccount ssd_account_;
   InvalidationLog invalidations_;
   std::size_t hung_frames_ = 0;
   std::uint64_t hung_bytes_ = 0;

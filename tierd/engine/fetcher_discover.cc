@@ -30,7 +30,7 @@ std::size_t GuessBytes(const SourceUnit& unit) {
 // Whether bytes that nobody knows yet could find a frame. Where they could not, reading them would be in vain: the client reads them itself.
 bool MayFindFrame(const Placement& placement, SourceUnit& unit, std::uint64_t bytes) {
   std::uint32_t victim = 0;
-  return placement.has_ssd() || placement.FreeForResidents() >= bytes || unit.policy.Victims(TIERD_TIER_RAM, bytes, {&victim, 1}) != 0 || placement.OthersMayYield(unit) >= bytes;
+  return placement.has_ssd() || (placement.FreeForResidents() >= bytes && placement.HasPlace(bytes)) || unit.policy.Victims(TIERD_TIER_RAM, bytes, {&victim, 1}) != 0 || placement.OthersMayYield(unit) >= bytes;
 }
 
 }  // namespace

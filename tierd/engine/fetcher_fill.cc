@@ -122,10 +122,12 @@ void Fetcher::ReleaseMemory(const FillPtr& fill) {
 }
 
 // F08: a reader waits, and what the SSD may cost readers is used up.
-bool Fetcher::SsdIsSlower(const SourceUnit& unit, const Fill& fill) {
+bool Fetcher::SsdIsSlower(SourceUnit& unit, Fill& fill, std::uint32_t bytes) {
   if (fill.priority != source::Priority::kDemand || unit.reader->state() != source::SourceState::kUp) return false;
-  const std::uint32_t bytes = fill.part.bytes != 0 ? fill.part.bytes : catalogue_.object(fill.object).bytes;
-  return !ssd_account_.MayRead(unit.pace.PerRequestNs(bytes));
+  SsdAccount& account = unit.ssd_accounts[ServicePace::ClassOf(bytes)];
+  if (!fill.has_paid) account.Pay(unit.pace.PerRequestNs(bytes));
+  fill.has_paid = true;
+  return !account.has_credit();
 }
 
 bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
@@ -134,7 +136,7 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
     Fail(fill, abi::Fallback::kSourceSlow, BringOutcome::kCached);  // it is on SSD: a prefetch has what it asked for
     return true;
   }
-  if (SsdIsSlower(unit, *fill)) {
+  if (SsdIsSlower(unit, *fill, fill->part.bytes != 0 ? fill->part.bytes : catalogue_.object(fill->object).bytes)) {
     ++counters_.ssd_slow_bypass;
     fill->skip_ssd = true;
     return false;
@@ -157,7 +159,7 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
   fill->read_from = record.ssd;
   const Status status = parts ? ssd_->ReadParts(record.ssd, expected, fill->part, dest, done, on_hung) : ssd_->Read(record.ssd, expected, dest, done, read_class, on_hung);
   if (status.ok()) {
-    fill->timing = {ssd_pace_.Begin(), parts ? fill->part.bytes : record.bytes, clock_.PreciseNs()};
+    fill->timing = read_class == ssd::ReadClass::kForeground ? Timing{ssd_pace_.Begin(), parts ? fill->part.bytes : record.bytes, clock_.PreciseNs()} : Timing{};
     return true;
   }
   if (status.code() == Code::kNotFound && !fill->orphan) placement_.EvictSsd(fill->object, EvictCause::kDamaged);
@@ -167,8 +169,10 @@ bool Fetcher::FillFromSsd(SourceUnit& unit, const FillPtr& fill) {
 }
 
 void Fetcher::OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadResult& result) {
-  const double took_ns = ssd_pace_.End(fill->timing.depth, fill->timing.bytes, clock_.PreciseNs() - fill->timing.begun_ns);
-  if (fill->priority == source::Priority::kDemand) ssd_account_.Took(took_ns, unit.pace.PerRequestNs(fill->timing.bytes));
+  if (const Timing& timing = fill->timing; timing.depth != 0) {
+    const double took_ns = ssd_pace_.End(timing.depth, timing.bytes, clock_.PreciseNs() - timing.begun_ns);
+    if (result.outcome == ssd::ReadOutcome::kOk) unit.ssd_accounts[ServicePace::ClassOf(timing.bytes)].Took(took_ns, unit.pace.PerRequestNs(timing.bytes));
+  }
   EndHung(*fill);
   if (fill->orphan) return ReleaseMemory(fill);
   if (fill->part.bytes != 0) return OnPartsRead(unit, fill, result);

@@ -71,7 +71,8 @@ struct Fetcher::Fill {
   std::size_t head = 0;     // bytes that are in the frame already (discovery's read)
   std::uint64_t generation = 0;  // of the dataset when the bytes were asked for
   std::weak_ptr<SourceRead> read;  // while the source is asked
-  Timing timing;                 // of a read of the SSD
+  Timing timing;                 // of a read of the SSD that somebody waits for; depth 0: of none
+  bool has_paid = false;         // into the SsdAccount
   std::uint64_t hung_bytes = 0;  // of its frame, while late
   // Where the bytes go: a frame, or a staging buffer for the SSD tier alone.
   Placement::Grant grant;

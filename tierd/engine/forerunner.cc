@@ -12,6 +12,8 @@ constexpr std::size_t kBroughtPerTurn = 128;
 constexpr std::size_t kMostWaiting = 1 << 16;
 constexpr std::int64_t kMs = 1'000'000;
 constexpr std::int64_t kAskEveryNs = kMs;           // the policy, while nothing it wants can be brought
+constexpr std::int64_t kAfterNoPlaceNs = 100 * kMs;  // what found none in what is free, without others leaving
+constexpr std::int64_t kAfterNoRoomNs = 5 * kMs;     // nor with others leaving: their places may be in use, or apart
 constexpr std::int64_t kAfterFailureNs = 100 * kMs;  // the source refuses, or hangs
 constexpr std::int64_t kAskForSsdEveryNs = 50 * kMs;
 constexpr std::int64_t kAfterSsdFailureNs = 1000 * kMs;       // doubled each time: what the SSD does not take is not read from the source again and again
@@ -39,7 +41,7 @@ void Forerunner::BringUndeclared() {
   const std::uint64_t mean = parts_.unit.MeanFileBytes();
   const auto bytes = static_cast<std::uint32_t>(std::min<std::uint64_t>(mean == 0 ? kUsualBytes : mean, parts_.unit.options.chunk_bytes));
   for (std::size_t i = 0; i < kBroughtPerTurn && !Full(bytes); ++i) {
-    if (parts_.placement.FreeForResidents() < bytes_under_way_ + bytes) return;
+    if (parts_.placement.FreeForResidents() < bytes_under_way_ + bytes || !parts_.placement.HasPlace(bytes)) return;
     FileId file = kNoFile;
     std::string path;
     if (!parts_.foresight.TakeUndeclared(&path, &file)) return;
@@ -59,16 +61,20 @@ void Forerunner::BringWanted(std::int64_t now_ns) {
     const ObjectRecord& record = parts_.catalogue.object(object);
     if (asked_.contains(candidates[i].id)) continue;
     if (Full(record.bytes)) break;
-    const std::uint64_t free = parts_.placement.HasPlace(record.bytes) ? parts_.placement.FreeForResidents() : 0;
+    const bool doubtful = no_place_bytes_ != 0 && record.bytes >= no_place_bytes_;
+    const std::uint64_t free = doubtful && now_ns < no_place_until_ns_ ? 0 : parts_.placement.FreeForResidents();
     const std::uint64_t room = free - std::min(free, bytes_under_way_);
-    if (record.bytes > room) {
-      if (candidates[i].due_ns > now_ns + LeadNs()) break;
-      if (waiting_bytes_ + bytes_under_way_ + record.bytes > parts_.placement.ram_resident_bytes() / 4) break;
+    const bool fits = record.bytes <= room;
+    if (fits && doubtful && under_way_ != 0) break;  // one tries
+    if (!fits) {
+      if (candidates[i].due_ns > now_ns + LeadNs() || now_ns < leave_again_ns_) break;
+      const std::uint64_t waits = waiting_bytes_ + bytes_under_way_;
+      if (waits != 0 && waits + record.bytes > parts_.placement.ram_resident_bytes() / 4) break;
     }
     if (!parts_.unit.policy.Admit(TIERD_TIER_RAM, candidates[i].id, room, TIERD_AHEAD)) break;  // what comes behind it is used later still
     ++brought;
     asked_.insert(candidates[i].id);
-    Bring(parts_.catalogue.PathOf(record.file), record.chunk, record.bytes, Into::kRam);
+    Bring(parts_.catalogue.PathOf(record.file), record.chunk, record.bytes, fits ? Into::kFreeRam : Into::kRam);
   }
   if (brought == 0 && !FillSsd(now_ns)) again_ns_ = now_ns + kAskEveryNs;
 }
@@ -118,11 +124,15 @@ void Forerunner::OnBrought(std::uint32_t chunk, std::uint32_t bytes, Into into, 
   if (under_way_ == 0) asked_.clear();  // of objects that are gone by now
   const std::int64_t now_ns = parts_.clock.PreciseNs();
   if (into == Into::kSsd) NoteSsdTook(result.outcome == BringOutcome::kCached);
-  if (result.outcome != BringOutcome::kCached) {
-    again_ns_ = parts_.clock.MonotonicNs() + (result.outcome == BringOutcome::kFailed ? kAfterFailureNs : kAskEveryNs);
+  const bool failed = result.outcome == BringOutcome::kFailed;
+  // Of what is on the SSD it is said that it is cached, be there a frame or not.
+  if (failed || result.outcome != BringOutcome::kCached || (into != Into::kSsd && object != kNoObject && !parts_.placement.InRam(object))) {
+    if (!failed) NoteNoRoom(bytes, into);
+    again_ns_ = parts_.clock.MonotonicNs() + (failed ? kAfterFailureNs : kAskEveryNs);
     return;
   }
   parts_.wake();
+  if (into == Into::kFreeRam && bytes >= no_place_bytes_) no_place_bytes_ = 0;
   if (into == Into::kSsd) return;
   took_ns_ += (static_cast<double>(now_ns - begun_ns) - took_ns_) / 32;
   // Not what a reader was waiting for by the time it came: that is late, and read.
@@ -131,6 +141,14 @@ void Forerunner::OnBrought(std::uint32_t chunk, std::uint32_t bytes, Into into, 
   const std::uint32_t size = parts_.catalogue.object(object).bytes;
   if (waiting_.insert_or_assign(Raw(object), Brought{parts_.clock.MonotonicNs(), size}).second) waiting_bytes_ += size;
   else if (parts_.placement.OnSsd(object)) parts_.counters.prefetch_unused_bytes += size;  // it had left, and came again
+}
+
+void Forerunner::NoteNoRoom(std::uint32_t bytes, Into into) {
+  const std::int64_t now_ns = parts_.clock.MonotonicNs();
+  if (into == Into::kRam) leave_again_ns_ = now_ns + kAfterNoRoomNs;
+  if (into != Into::kFreeRam) return;
+  no_place_bytes_ = no_place_bytes_ == 0 ? bytes : std::min(no_place_bytes_, bytes);
+  no_place_until_ns_ = now_ns + kAfterNoPlaceNs;
 }
 
 // Of those that were under way together the first one that was refused counts.

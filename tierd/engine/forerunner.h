@@ -69,6 +69,7 @@ class Forerunner {
   bool FillSsd(std::int64_t now_ns);
   void Bring(std::string path, std::uint32_t chunk, std::uint32_t bytes, Into into);
   void OnBrought(std::uint32_t chunk, std::uint32_t bytes, Into into, std::int64_t begun_ns, const BringResult& result);
+  void NoteNoRoom(std::uint32_t bytes, Into into);
   void NoteSsdTook(bool took);
   std::int64_t LeadNs() const;
 
@@ -81,6 +82,9 @@ class Forerunner {
   std::uint64_t waiting_bytes_ = 0;
   double took_ns_ = 0;                                    // a bring, smoothed
   std::int64_t again_ns_ = 0;                             // nothing is brought before
+  std::uint32_t no_place_bytes_ = 0;                      // what is free is in pieces: of so many bytes and more nothing found a place lately; 0: all did
+  std::int64_t no_place_until_ns_ = 0;                    // and is not tried before
+  std::int64_t leave_again_ns_ = 0;                       // nobody leaves for others before
   std::int64_t ssd_again_ns_ = 0;                         // nor to the SSD
   std::int64_t ssd_pause_ns_ = 1'000'000'000;             // when it next refuses something
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // shared with what is under way

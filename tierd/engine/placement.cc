@@ -53,8 +53,9 @@ std::uint64_t Placement::AheadReserve() const {
 }
 
 std::uint64_t Placement::MemoryToCome() const {
-  const std::uint64_t budget = ram_.budget();
-  return budget > ram_.segment_bytes() ? budget - ram_.segment_bytes() : 0;
+  const std::uint64_t has = ram_.segment_bytes() + ram_.lingering_bytes();
+  if (!segment_under_way_ && segments_leaving_ == 0 && !CanGrow()) return 0;
+  return ram_.budget() > has ? ram_.budget() - has : 0;
 }
 
 std::uint64_t Placement::FreeForResidents() const {
@@ -117,8 +118,11 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
     if (MemoryIsComing()) return {Outcome::kWait};
     // What is free in pieces that are too small is no room: others would have to leave, and whether they should is for the policy to say.
     const bool in_pieces = options.may_evict && FreeForResidents() >= bytes;
-    if (in_pieces && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, bytes, spared);
-    if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
+    if (in_pieces) {
+      ram_.CompactStep(bytes);
+      frame = TryAllocate(object, bytes, spared);  // also where that could gain nothing: a reserve may be used then
+      if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
+    }
     if (options.may_evict && (!in_pieces || admits(OthersMayYield(unit))) && MakeRoom(unit, bytes)) {
       frame = TryAllocate(object, bytes, spared);
       if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, bytes, spared);

@@ -158,7 +158,7 @@ class Placement final : public ssd::SsdOwner {
 
   // Bytes that could still enter a tier without anybody leaving: for warm-up and prefetch.
   std::uint64_t FreeForResidents() const;
-  // Whether RAM has a place for an object of so many bytes: what is free may be in pieces that it does not fit in.
+  // Whether RAM surely has a place for so many bytes: what is free may be in pieces that they do not fit in.
   bool HasPlace(std::uint64_t bytes) const;
   std::uint64_t SsdFree() const { return ssd_ == nullptr ? 0 : ssd_->FreeBytes(); }
   std::uint64_t ssd_capacity() const { return ssd_ == nullptr ? 0 : ssd_->status().capacity_bytes; }

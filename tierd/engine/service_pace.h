@@ -25,13 +25,15 @@ class ServicePace {
   // 0: not known.
   double PerRequestNs(std::uint64_t bytes) const { return mean_ns_[ClassOf(bytes)]; }
 
- private:
-  static std::size_t ClassOf(std::uint64_t bytes) {
+  static constexpr std::size_t kClasses = 4;
+  static constexpr std::size_t ClassOf(std::uint64_t bytes) {
     if (bytes <= 64u << 10) return 0;
     if (bytes <= 512u << 10) return 1;
     return bytes <= 2u << 20 ? 2 : 3;
   }
-  std::array<double, 4> mean_ns_{};
+
+ private:
+  std::array<double, kClasses> mean_ns_{};
   std::uint32_t under_way_ = 0;
 };
 

@@ -2,6 +2,7 @@
 // placement and jobs. Owner: Engine. Loop thread only.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "tierd/engine/options.h"
 #include "tierd/engine/policy_seat.h"
 #include "tierd/engine/service_pace.h"
+#include "tierd/engine/ssd_account.h"
 #include "tierd/engine/walked_trees.h"
 #include "tierd/engine/warmup.h"
 #include "tierd/source/listing_memory.h"
@@ -42,6 +44,7 @@ struct SourceUnit {
   source::ReadAhead read_ahead{source::ReadAheadOptions{}};
   source::ListingMemory listings{source::ListingMemoryOptions{}};
   ServicePace pace;
+  std::array<SsdAccount, ServicePace::kClasses> ssd_accounts{};
   WarmupTrigger warmup;
   EpochCounter epochs;
   std::unique_ptr<AccessWatch> watch;

@@ -1,11 +1,11 @@
 // F08: whether a reader goes to the SSD tier or past it, to the source: an account of the time that the SSD has saved readers and cost them.
 //
 // A read of the SSD that took less than one of the source takes pays in what it has saved; a slow one (IsSlow) takes out what it took more. Each read that a reader waits for, wherever it
-// goes, pays in kShare of what the source takes. While nothing is left, readers go to the source. So, however a device stalls (always, now and then, for a moment), readers wait
-// for at most 1 + kShare times what the source alone takes them, kMostNs and the reads that were under way when the account was used up. Neither credit nor debt goes beyond kMostNs,
+// goes, pays in kShare of what the source takes. While nothing is left, readers go to the source. So, however a device stalls (always, now and then, for a moment), its slow reads
+// cost readers at most kShare of what the source alone takes them, kMostNs and the reads that were under way when the account was used up. Neither credit nor debt goes beyond kMostNs,
 // the most that a reader waits for the SSD (F07): a device that has served well for long may stall for a second in all before it is passed by, and is looked at again after at most
-// kMostNs / kShare of reads of the source.
-// Pure; owner: Fetcher; loop thread only.
+// kMostNs / kShare of reads of the source. One for each source and size class: none pays for what another loses. Times are of one request among those that are under way with it.
+// Pure; owner: SourceUnit; loop thread only.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,10 @@ class SsdAccount {
   static constexpr double kShare = 1.0 / 8;
   static constexpr double kMostNs = 1e9;
 
-  // A reader waits for a read of which the source takes `source_ns` (0: not known); whether the SSD may be asked.
-  bool MayRead(double source_ns) {
-    Add(kShare * AtLeast(source_ns));
-    return balance_ns_ >= 0;
-  }
+  // A reader waits for a read of which the source takes `source_ns` (0: not known). Once for each.
+  void Pay(double source_ns) { Add(kShare * AtLeast(source_ns)); }
+  // Whether the SSD may be asked.
+  bool has_credit() const { return balance_ns_ >= 0; }
   // It was, and took so long.
   void Took(double ssd_ns, double source_ns) {
     const bool slow = IsSlow(ssd_ns, source_ns);

@@ -101,7 +101,7 @@ class RamTier final : private FrameMover {
   // way. kEnough: Allocate finds room now. kMore: call again. kNothing: evict. Who asks again although nothing came free since kNothing gets it without a
   // look, but for one in as many as there are tens of sessions: leases may have gone.
   Compactor::Outcome CompactStep(std::uint64_t wanted, std::uint64_t budget_bytes = kCompactQuantumBytes);
-  // Whether Allocate finds room for that many bytes, at any alignment, without any of this.
+  // Whether Allocate surely finds room for that many bytes, at any alignment, without any of this. (It may find some where this says no: a hole of just that size, a reserve.)
   bool HasPlace(std::uint64_t bytes) const { return compactor_.HasRoom(Compactor::RoomFor(bytes)); }
   // Whether background quanta are worth it: no surplus for a largest frame although >= 10 % is free and the last try had not said kNothing.
   bool WantsCompaction() const;
