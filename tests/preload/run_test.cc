@@ -184,6 +184,18 @@ TEST_F(RunTest, ANewlineInTmpdirCostsNoCache) {
 }
 
 // The line at the start has scrolled away by the end of the job.
+// Whatever the daemon's threads leave of a limit of processes (ulimit -u): none, one, or enough.
+TEST_F(RunTest, WhereThereMayBeNoSecondProcessTheCommandStillRuns) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root to become a user who has no other process";
+  const std::string as_other = "setpriv --reuid=65531 --clear-groups prlimit --nproc=";
+  if (RunShell(as_other + "64 test -x " + TIERCTL_BINARY, job_).code != 0) GTEST_SKIP() << "the build is not open to other users";
+  for (int most = 8; most <= 16; ++most) {
+    const JobResult result = RunShell(as_other + std::to_string(most) + " " + TIERCTL_BINARY + " run -q --source " + source_ + " -- echo done", job_);
+    EXPECT_EQ(result.code, 0) << most << result.output;
+    EXPECT_NE(result.output.find("done\n"), std::string::npos) << most << result.output;
+  }
+}
+
 TEST_F(RunTest, TheSummarySaysWhyThereWasNoCache) {
   const std::string typo = scratch_.path() + "/typo";
   const JobResult result = RunJob({TIERCTL_BINARY, "run", "--source", typo, "--ram", "64 MiB", "--", "echo", "worked"}, job_);

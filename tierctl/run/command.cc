@@ -104,8 +104,11 @@ Ended RunCommand(const CommandLine& line, const ChildSignal& child_signal) {
     ::_exit(BecomeCommand(line));
   }
   if (pid < 0) {
-    std::fprintf(stderr, "tierctl: run: no process: %s\n", std::strerror(errno));
-    return {126, 0};
+    // The cache never keeps a job from running: where there may be no second process there is this one.
+    std::fprintf(stderr, "tierctl: run: no second process (%s; see ulimit -u): the command takes this one's place, and there is no summary\n", std::strerror(errno));
+    child_signal.Restore();
+    ::sigprocmask(SIG_SETMASK, &before, nullptr);
+    return {BecomeCommand(line), 0};
   }
   Witness witness;
   for (;;) {
