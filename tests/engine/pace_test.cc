@@ -68,7 +68,7 @@ TEST(SsdAccount, WhoHasServedWellMayStallForAMoment) {
 
 TEST(SsdAccount, ARequestThatWaitsPaysOnce) {
   SsdAccount account;
-  account.Took(100e6, 5e6);
+  account.Took(1.1e9, 5e6);
   for (int i = 0; i < 1000; ++i) EXPECT_FALSE(account.has_credit());
   for (int i = 0; i < 152; ++i) account.Pay(5e6);
   EXPECT_TRUE(account.has_credit());

@@ -90,6 +90,18 @@ TEST_F(RunSummaryTest, WhatTheDaemonOfTheJobCountedCountsToo) {
   EXPECT_EQ(Summary(facts_)["reads"]["source"]["bytes"], 100'000);
 }
 
+// What libtier sends to the source it opens there, and counts as a read.
+TEST_F(RunSummaryTest, AFewReadsOfManyThatFoundNoRoomAreFew) {
+  facts_.own_daemon = true;
+  facts_.reports["opened"] = 10;
+  facts_.reports["real_opens"] = {{"not_cached", 40}};
+  facts_.after["reads"]["bypass"] = Read(41, 41'000);
+  facts_.after["fallback"] = {{"no_frame", 41}};
+  EXPECT_EQ(Line(5), "tierd: nothing to improve here");
+  facts_.after["reads"]["bypass"] = Read(4, 4'000);
+  EXPECT_NE(Line(5).find("40 of 50 opens found no room"), std::string::npos) << Line(5);
+}
+
 TEST_F(RunSummaryTest, TellsWhereTheSourceGaveMoreThanWasServed) {
   facts_.after = StatusOf(200, 100, 60 << 20);
   EXPECT_EQ(Line(5).find("more than was served"), std::string::npos) << Line(5);

@@ -149,7 +149,9 @@ std::string AdviceOnRoom(const JobFacts& facts, const json& summary) {
   const std::uint64_t no_frame = NumberOf(fallback, "no_frame"), others = NumberOf(fallback, "no_daemon") + NumberOf(fallback, "timeout");
   const bool reported = NumberOf(summary, "processes") > 0;
   const std::uint64_t refused = std::min(no_frame, reported ? NumberOf(Part(summary, "real_opens"), "not_cached") : RealOpens(summary));
-  const std::uint64_t all = reported ? NumberOf(summary, "opened") + Sum(Part(summary, "real_opens")) : SumOf(Part(summary, "reads"), "count") + refused;
+  const json& reads = Part(summary, "reads");
+  if (reported && NumberOf(Part(reads, "bypass"), "count") >= refused && refused <= SumOf(reads, "count") / 4) return "";  // the library's own opens: each is a read, too
+  const std::uint64_t all = reported ? NumberOf(summary, "opened") + Sum(Part(summary, "real_opens")) : SumOf(reads, "count") + refused;
   if (refused <= all / 4 || refused <= others) return "";
   const std::string what = (reported ? std::to_string(refused) + " of " + Plural(all, "open") : Plural(refused, "open") + ", beside " + Plural(all - refused, "read") + " that " + (all - refused == 1 ? "was" : "were") + " counted,") +
                            " found no room in the cache";

@@ -35,7 +35,7 @@ class SsdAccount {
   static constexpr double AtLeast(double source_ns) { return source_ns == 0 ? 1e6 : std::max(source_ns, 100e3); }
   void Add(double ns) { balance_ns_ = std::clamp(balance_ns_ + ns, -kMostNs, kMostNs); }
 
-  double balance_ns_ = 0;
+  double balance_ns_ = kMostNs;  // what is new is trusted
 };
 
 }  // namespace tierd::engine
