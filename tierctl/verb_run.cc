@@ -162,6 +162,7 @@ class Job {
   void Tell() {
     facts_.reports = report_.empty() ? json::object() : run::AddUpReports(report_);
     if (!socket_.empty()) facts_.after = AskStatus();
+    if (daemon_) facts_.daemon_signal = daemon_->KilledBy();
     if (options_.report.empty()) {
       if (!options_.quiet) ::dprintf(STDERR_FILENO, "%s", run::SummaryText(run::Summary(facts_)).c_str());
       return;

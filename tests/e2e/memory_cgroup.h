@@ -53,9 +53,9 @@ class MemoryCgroup {
     return 0;
   }
   // A program that enters the cgroup and becomes tierd: for DaemonProcess::Options::binary.
-  std::string Launcher(const std::string& directory, const std::string& tierd, int oom_score_adj) const {
+  std::string Launcher(const std::string& directory, const std::string& tierd) const {
     const std::string script = directory + "/tierd-in-cgroup";
-    std::ofstream(script) << "#!/bin/sh\necho $$ > " << path_ << "/cgroup.procs || exit 1\necho " << oom_score_adj << " > /proc/self/oom_score_adj\nexec " << tierd << " \"$@\"\n";
+    std::ofstream(script) << "#!/bin/sh\necho $$ > " << path_ << "/cgroup.procs || exit 1\nexec " << tierd << " \"$@\"\n";
     std::filesystem::permissions(script, std::filesystem::perms::owner_all);
     return script;
   }

@@ -2,6 +2,7 @@
 #include "tierctl/run/summary.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <sstream>
@@ -256,6 +257,25 @@ TEST_F(RunSummaryTest, SaysThatTheJobDidNotFindTheDaemon) {
   EXPECT_EQ(Line(5), "tierd: the daemon was not always there (no_daemon 2): see its log");
   facts_.own_daemon = true;
   EXPECT_EQ(Line(5), "tierd: the daemon was not always there (no_daemon 2): see its log with --keep");
+}
+
+// The job's own daemon was killed: by the kernel, where memory ran out.
+TEST_F(RunSummaryTest, SaysThatTheDaemonWasKilled) {
+  facts_.after = nullptr;
+  facts_.daemon_signal = SIGKILL;
+  EXPECT_EQ(Line(2), "tierd: the source gave tierd what is not known for 293 KiB served");
+  EXPECT_TRUE(Summary(facts_)["source_read_bytes"].is_null());
+  EXPECT_TRUE(Summary(facts_)["source_saved_bytes"].is_null());
+  EXPECT_EQ(Line(5), "tierd: the daemon was killed while the job ran (signal 9): what was read later is the source's; where memory runs out the kernel ends the daemon first: a smaller --ram, or more memory for the job");
+  facts_.daemon_signal = SIGSEGV;
+  EXPECT_EQ(Line(5), "tierd: the daemon was killed while the job ran (signal 11): what was read later is the source's; see its log with --keep");
+  facts_.daemon_signal = facts_.signal_number = SIGKILL;
+  facts_.reports = {{"processes", 0}};
+  const std::string text = SummaryText(Summary(facts_));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 6) << text;
+  EXPECT_EQ(Line(0).find("tierd: what was read is not known: no process reported, and the daemon is gone; "), 0) << Line(0);
+  EXPECT_EQ(Line(4), "tierd: descriptors made real: not known");
+  EXPECT_EQ(Line(5), "tierd: the daemon was killed while the job ran (signal 9), and so was the job; where memory runs out the kernel ends the daemon first: a smaller --ram, or more memory for the job");
 }
 
 }  // namespace

@@ -115,11 +115,18 @@ Result<JobDaemon> JobDaemon::Start(const std::string& binary, const DaemonOption
   return Status(Code::kIo, "tierd was not ready within 30 s; its log: " + log);
 }
 
+bool JobDaemon::HasEnded() {
+  if (!ended_) ended_ = ::waitpid(pid_, &wait_status_, WNOHANG) != 0;
+  return ended_;
+}
+
+int JobDaemon::KilledBy() { return HasEnded() && WIFSIGNALED(wait_status_) ? WTERMSIG(wait_status_) : 0; }
+
 bool JobDaemon::LetGo() {
   lifeline_ = UniqueFd();
   bool noticed = false;
   for (int waited = 0; waited < (noticed ? kEndMs : kNoticeMs); waited += kStepMs) {
-    if (::waitpid(pid_, nullptr, WNOHANG) != 0) return true;
+    if (HasEnded()) return true;
     // Else processes of the job are still there, and it stays for them.
     noticed = noticed || ReadLog(log_).find("tierd lifeline ended") != std::string::npos;
     ::usleep(kStepMs * 1000);

@@ -27,11 +27,18 @@ class JobDaemon {
 
   // To be inherited by the command: not close-on-exec, at a number that programs do not use themselves.
   int lifeline() const { return lifeline_.get(); }
+  // The signal that has ended it; 0: none.
+  int KilledBy();
   // Lets go of our end, and waits a little for it to end. False: processes of the job are still there.
   bool LetGo();
 
  private:
+  // Whether it has ended; its wait status is in wait_status_ then.
+  bool HasEnded();
+
   pid_t pid_ = -1;
+  bool ended_ = false;
+  int wait_status_ = 0;
   std::string log_;
   tierd::UniqueFd lifeline_;
 };

@@ -1,5 +1,7 @@
 #include "tierctl/run/summary.h"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
@@ -71,6 +73,9 @@ std::uint64_t SourceBytes(const json& status) {
   for (const json& source : ListOf(status, "sources")) bytes += NumberOf(source, "read_bytes");
   return bytes;
 }
+
+// There was a daemon, and it could not be asked at the end.
+bool IsGone(const JobFacts& facts) { return !facts.before.is_null() && facts.after.is_null(); }
 
 // By a signal, or so says what waited for it: timeout (124), a shell, srun.
 bool IsKilled(std::uint64_t exit_code) { return exit_code == 124 || exit_code > 128; }
@@ -183,6 +188,14 @@ std::string AdviceOnOutside(const json& summary) {
 
 constexpr std::uint64_t kLittleMore = 64 << 20;  // what warm-up may have begun
 
+// Of a daemon of the job's own that was killed.
+std::string AdviceOnKilled(const JobFacts& facts) {
+  const std::string what = "the daemon was killed while the job ran (signal " + std::to_string(facts.daemon_signal) + ")";
+  if (facts.daemon_signal != SIGKILL) return what + ": what was read later is the source's; see its log with --keep";
+  return what + (facts.signal_number == SIGKILL ? ", and so was the job" : ": what was read later is the source's") +
+         "; where memory runs out the kernel ends the daemon first: a smaller --ram, or more memory for the job";
+}
+
 // The one thing most worth doing.
 std::string Advice(const JobFacts& facts, const json& summary) {
   const json& reads = Part(summary, "reads");
@@ -191,6 +204,7 @@ std::string Advice(const JobFacts& facts, const json& summary) {
   const auto part = [&reads](const char* origin) { return NumberOf(Part(reads, origin), "bytes"); };
   if (!facts.without.empty()) return "without a cache: " + facts.without + "; all was read from the source";
   if (facts.before.is_null()) return "there was no daemon: all was read from the source";
+  if (facts.daemon_signal != 0) return AdviceOnKilled(facts);
   const json& fallback = Part(summary, "fallback");
   const std::uint64_t missed = NumberOf(fallback, "no_daemon");
   const std::string times = missed > 0 ? " (no_daemon " + std::to_string(missed) + ")" : "";
@@ -315,8 +329,8 @@ json Summary(const JobFacts& facts) {
   const std::uint64_t earlier = SourceBytes(facts.before), later = SourceBytes(facts.after);
   const std::uint64_t given = later >= earlier ? later - earlier : later;
   const std::uint64_t served = SumOf(summary["reads"], "bytes") - NumberOf(summary["reads"]["bypass"], "bytes");
-  summary["source_read_bytes"] = given;
-  summary["source_saved_bytes"] = served > given ? served - given : 0;
+  summary["source_read_bytes"] = IsGone(facts) ? json() : json(given);
+  summary["source_saved_bytes"] = IsGone(facts) ? json() : json(served > given ? served - given : 0);
   summary["daemon"] = facts.after;
   summary["advice"] = Advice(facts, summary);
   return summary;
@@ -333,11 +347,18 @@ std::string SummaryText(const json& summary) {
   for (const Origin& origin : kOrigins) bytes[origin.name] = NumberOf(Part(reads, origin.name), "bytes");
   std::string text;
   const auto line = [&text](const std::string& words) { text += "tierd: " + words + "\n"; };
+  const bool is_known = !summary.at("source_read_bytes").is_null();
+  if (!is_known && NumberOf(summary, "processes") == 0) {  // of those who could tell nobody is left
+    line("what was read is not known: no process reported, and the daemon is gone; " + Span(RealOf(summary, "seconds")));
+    for (const char* what : {"epochs", "what the source gave tierd", "around the cache", "descriptors made real"}) line(std::string(what) + ": not known");
+    line(TextOf(summary, "advice"));
+    return text;
+  }
   line(HumanSize(all) + " in " + Plural(SumOf(reads, "count"), "read") + " of " + Readers(summary) + ", " + Span(RealOf(summary, "seconds")) +
        "; bytes: " + Shares(bytes) + (most_counted ? "" : "; not counted: what was read through " + Plural(real, "open") + " of the source's own files"));
   line(EpochText(ListOf(summary, "epochs")) + (most_counted || ListOf(summary, "epochs").empty() ? "" : " (of what was counted)"));
-  line("the source gave tierd " + HumanSize(NumberOf(summary, "source_read_bytes")) + " for " + HumanSize(all - NumberOf(bytes, "bypass")) + " served: " +
-       (saved > 0 ? HumanSize(saved) + " saved" : std::string("nothing saved yet")));
+  line("the source gave tierd " + (is_known ? HumanSize(NumberOf(summary, "source_read_bytes")) : "what is not known") + " for " + HumanSize(all - NumberOf(bytes, "bypass")) + " served" +
+       (!is_known ? "" : ": " + (saved > 0 ? HumanSize(saved) + " saved" : std::string("nothing saved yet"))));
   line("around the cache: " + Around(summary) + "; real from the start: " + Listed(Part(summary, "real_opens")) +
        "; the source's own file used for: " + Listed(Part(summary, "source_uses")));
   line("descriptors made real: " + Listed(Part(summary, "conversions")) + "; answered from the index: " + std::to_string(NumberOf(summary, "stats")) + " stat, " +

@@ -21,6 +21,7 @@ struct JobFacts {
   double seconds = 0;
   int exit_code = 0;
   int signal_number = 0;     // that ended the command; else 0
+  int daemon_signal = 0;     // that ended the job's own daemon; else 0
 };
 
 nlohmann::json Summary(const JobFacts& facts);
