@@ -13,7 +13,7 @@ namespace tierd {
 Mailbox::Mailbox() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { TIERD_CHECK(fd_.valid()); }
 
 bool Mailbox::Post(Job job) {
-  auto letter = std::make_unique<Letter>(std::move(job));
+  std::unique_ptr<Letter> letter(new Letter{std::move(job)});
   ++posting_;
   const bool open = !closed_;
   if (open) {

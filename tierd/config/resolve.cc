@@ -125,8 +125,8 @@ std::string PolicyDirectory(const Config& config, const HostFacts& host) {
 }
 
 std::uint64_t AutoMinAvailableBytes(std::uint64_t memory) {
-  constexpr std::uint64_t kUsual = engine::RamOptions{}.min_available_bytes;
-  return memory == 0 ? kUsual : std::min(kUsual, memory / 8);
+  const std::uint64_t usual = engine::RamOptions{}.min_available_bytes;
+  return memory == 0 ? usual : std::min(usual, memory / 8);
 }
 
 std::uint64_t AutoRamBytes(std::uint64_t memory, std::uint64_t room, std::uint64_t min_available) {
