@@ -8,6 +8,9 @@
 #endif
 
 namespace tierd::policies {
+namespace {
+constexpr std::uint32_t kLeastFound = 16;  // uses that say where the readers are, however small the window is
+}
 
 inline unsigned Timeline::MarkedIn(const std::uint32_t* block, std::uint32_t tier) {
 #ifdef __SSE2__
@@ -161,15 +164,50 @@ bool Timeline::Consume(std::uint32_t id) {
   if (!IsKnown(id) || !objects_[id].planned) return false;
   const std::uint64_t slot = Whole(objects_[id].next);
   // Readers do not run a window ahead of a use that is still to come: most of a window behind it has been, so it will not come.
-  while (slot >= floor_ + window_ && 4 * ahead_ >= std::uint64_t{3} * window_) {
-    ++missed_;
-    Pass(IdAt(floor_), kVoid);
-    AdvanceFloor();
-  }
-  if (slot >= floor_ + window_) return false;
+  while (slot >= floor_ + window_ && 4 * ahead_ >= std::uint64_t{3} * window_) GiveUpFirst();
+  if (slot >= floor_ + window_) return FoundBy(id, slot);
+  beyond_votes_ -= beyond_votes_ > 0 ? 1 : 0;
   Pass(id, kConsumed);
   ++ahead_;
   if (slot == floor_) AdvanceFloor();
+  return true;
+}
+
+void Timeline::GiveUpFirst() {
+  ++missed_;
+  Pass(IdAt(floor_), kVoid);
+  AdvanceFloor();
+}
+
+bool Timeline::FoundBy(std::uint32_t id, std::uint64_t slot) {
+  const std::uint32_t half = window_ / 2;
+  if (beyond_votes_ == 0) {
+    for (const std::uint32_t other : beyond_) objects_[other].beyond = 0;
+    beyond_.clear();
+    beyond_at_ = slot;
+  }
+  if (objects_[id].beyond != 0) return false;
+  if (slot + half < beyond_at_ || slot >= beyond_at_ + half) {
+    --beyond_votes_;
+    return false;
+  }
+  objects_[id].beyond = 1;
+  beyond_.push_back(id);
+  if (++beyond_votes_ < std::max(half, kLeastFound)) return false;
+  std::uint64_t first = slot;
+  for (const std::uint32_t other : beyond_) {
+    if (objects_[other].planned != 0) first = std::min(first, Whole(objects_[other].next));
+  }
+  while (floor_ < first) GiveUpFirst();
+  for (const std::uint32_t other : beyond_) {
+    objects_[other].beyond = 0;
+    if (objects_[other].planned == 0 || Whole(objects_[other].next) >= floor_ + window_) continue;
+    Pass(other, kConsumed);
+    ++ahead_;
+  }
+  beyond_.clear();
+  beyond_votes_ = 0;
+  AdvanceFloor();
   return true;
 }
 

@@ -8,7 +8,8 @@
 // without a look at its object.
 //
 // Accesses may come out of order: an object's use is consumed at its own next slot, if that is less than `window` slots ahead of the
-// first one not consumed; an access further off was not planned and changes nothing. Slots that are passed by a window are given up.
+// first one not consumed; an access further off was not planned and changes nothing. Slots that are passed by a window are given up. So are those
+// before the place further on where most of the latest uses lie: nobody told of the ones before, or they were too fast to be followed.
 //
 // Owner: one policy instance. One thread at a time. Every call is O(1) amortised but where it says otherwise.
 #pragma once
@@ -123,7 +124,8 @@ class Timeline {
     std::uint32_t : 1;
     std::uint32_t following : 29 = 0; // the use after the next, if there are `more`
     std::uint32_t more : 1 = 0;
-    std::uint32_t : 2;
+    std::uint32_t beyond : 1 = 0;     // is in beyond_
+    std::uint32_t : 1;
     std::uint32_t bytes = 0;          // saturates
   };
   static_assert(sizeof(Object) == 16);
@@ -140,6 +142,9 @@ class Timeline {
   // The object's next use is over, its slot becomes `left`: goes on to the following one.
   void Pass(std::uint32_t id, std::uint32_t left);
   void AdvanceFloor();
+  void GiveUpFirst();
+  // A use beyond the window, as the object's next: whether the readers are there by now. Then it and the other uses of the kind have been consumed.
+  bool FoundBy(std::uint32_t id, std::uint64_t slot);
   void SetIdlePlace(std::uint32_t tier, std::uint32_t id, std::size_t place);
 
   PagedArray<Object> objects_;
@@ -151,6 +156,11 @@ class Timeline {
   std::uint64_t end_ = 0;
   std::uint64_t ahead_ = 0;                           // consumed slots from floor_ on
   std::uint64_t missed_ = 0;
+  // Where the majority of the latest uses lies (R. Boyer and J. Moore, "MJRTY: a fast majority vote algorithm", 1991), if not in the window: the candidate, the
+  // votes for it, less those against it, and who was used there, each once.
+  std::uint64_t beyond_at_ = 0;
+  std::uint32_t beyond_votes_ = 0;
+  std::vector<std::uint32_t> beyond_;
   std::uint32_t window_ = 64;
   std::uint32_t smallest_ = UINT32_MAX;               // sizes ever known: where they are all alike, none is looked up
   std::uint32_t largest_ = 0;

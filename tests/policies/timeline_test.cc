@@ -104,6 +104,46 @@ TEST(Timeline, AUseThatDoesNotComeIsGivenUpAfterAWindow) {
   EXPECT_FALSE(timeline.Consume(50)) << "more than a window ahead";
 }
 
+// Nobody heard of the uses before: most of a window is still to come, as far as the timeline knows, and always will be.
+TEST(Timeline, GoesToWhereTheReadersAre) {
+  Timeline timeline;
+  std::vector<std::uint32_t> ids;
+  for (std::uint32_t id = 0; id < 1000; ++id) timeline.Know(id, 1), ids.push_back(id);
+  timeline.SetWindow(100);
+  for (int epoch = 0; epoch < 2; ++epoch) timeline.Append(ids);
+  for (std::uint32_t id = 0; id < 10; ++id) EXPECT_TRUE(timeline.Consume(id));
+  std::uint32_t id = 400;
+  for (int i = 0; i < 49; ++i) EXPECT_FALSE(timeline.Consume(id++));
+  EXPECT_EQ(timeline.now(), 10u);
+  EXPECT_FALSE(timeline.Consume(id - 1)) << "the same once more says nothing";
+  EXPECT_TRUE(timeline.Consume(id++));
+  EXPECT_EQ(timeline.now(), 450u) << "those that were refused have been consumed";
+  EXPECT_EQ(timeline.NextUse(420, false), 1420u);
+  EXPECT_EQ(timeline.missed(), 390u);
+  for (; id < 1000; ++id) EXPECT_TRUE(timeline.Consume(id));
+  for (id = 0; id < 1000; ++id) EXPECT_TRUE(timeline.Consume(id));
+  EXPECT_TRUE(timeline.empty());
+}
+
+// Others read too, in an order of their own: while the plan is followed, and while its readers pause.
+TEST(Timeline, StaysWhereThePlansReadersAre) {
+  Timeline timeline;
+  std::vector<std::uint32_t> ids, others;
+  for (std::uint32_t id = 0; id < 1000; ++id) timeline.Know(id, 1), ids.push_back(id), others.push_back(id);
+  std::shuffle(others.begin(), others.end(), std::mt19937(3));
+  timeline.SetWindow(100);
+  timeline.Append(ids);
+  std::shuffle(ids.begin(), ids.end(), std::mt19937(4));
+  timeline.Append(ids);
+  for (const std::uint32_t id : others) timeline.Consume(id);
+  EXPECT_LT(timeline.now(), 300u);
+  const std::uint64_t before = timeline.missed();
+  for (auto id = static_cast<std::uint32_t>(timeline.now()); id < 1000; ++id) timeline.Consume(id), timeline.Consume(others[id]);
+  EXPECT_GE(timeline.now(), 900u);
+  EXPECT_LT(timeline.now(), 1100u);
+  EXPECT_LE(timeline.missed() - before, 100u);
+}
+
 TEST(Timeline, TheFirstUseMayBeOfOneThatIsForgotten) {
   Timeline timeline;
   std::vector<std::uint32_t> ids;
