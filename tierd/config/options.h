@@ -41,7 +41,7 @@ struct RamSettings {
 struct SsdSettings {
   std::string directory = "auto";  // "auto", "off" or an absolute path
   Amount capacity;
-  std::uint64_t region_bytes = engine::SsdOptions{}.region_bytes;
+  std::uint64_t region_bytes = 16 << 20;  // of payload: the region itself is a little larger (Resolve)
   std::uint64_t min_free_bytes = engine::SsdOptions{}.min_free_bytes;
   std::uint64_t min_free_inodes = engine::SsdOptions{}.min_free_inodes;
   engine::EngineChoice engine = engine::EngineChoice::kAuto;

@@ -11,6 +11,7 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kPageStep = 2 * kMiB;
 constexpr std::uint64_t kLeastRam = 16 * kMiB;
 constexpr std::uint64_t kLeastRegions = 4;
+constexpr std::uint64_t kMostRegionBytes = 256 << 20;
 
 std::uint64_t Share(std::uint64_t of, double percent) { return static_cast<std::uint64_t>(static_cast<double>(of) * percent / 100); }
 
@@ -65,6 +66,9 @@ void ResolveRam(const RamSettings& ram, const HostFacts& host, Resolved& out) {
   }
 }
 
+// Whole chunks fill it, with their headers and the table of contents: of 16 MiB and not a byte more, four chunks of 4 MiB would leave a quarter empty.
+std::uint64_t RegionBytes(const SsdSettings& ssd) { return std::min(ssd.region_bytes + ssd.region_bytes / 64, kMostRegionBytes); }
+
 std::uint64_t SsdCapacity(const SsdSettings& ssd, const CacheDirectory& directory, bool named) {
   switch (ssd.capacity.kind) {
     case Amount::Kind::kBytes: return ssd.capacity.bytes;
@@ -80,7 +84,7 @@ Status Judge(const SsdSettings& ssd, const CacheDirectory& directory, std::uint6
   for (const auto& source : settings.sources) {
     if (IsAtOrBelow(directory.path, source.path)) return Status(Code::kInvalid, directory.path + " lies inside the source " + source.path);
   }
-  const std::uint64_t least = kLeastRegions * ssd.region_bytes;
+  const std::uint64_t least = kLeastRegions * RegionBytes(ssd);
   const std::uint64_t room = AutoSsdBytes(directory.free_bytes, directory.held_bytes, ssd.min_free_bytes, true);
   if (capacity >= least && room >= least) return Status::Ok();
   return Status(Code::kNoSpace, directory.path + ": " + HumanSize(directory.free_bytes) + " free, too little for " + HumanSize(least) + " beside ssd.min_free = " + FormatSize(ssd.min_free_bytes));
@@ -89,7 +93,7 @@ Status Judge(const SsdSettings& ssd, const CacheDirectory& directory, std::uint6
 Status ResolveSsd(const Config& config, const HostFacts& host, Resolved& out) {
   const SsdSettings& ssd = config.settings().ssd;
   engine::SsdOptions& options = out.engine.ssd;
-  options.region_bytes = ssd.region_bytes;
+  options.region_bytes = RegionBytes(ssd);
   options.min_free_bytes = ssd.min_free_bytes;
   options.min_free_inodes = ssd.min_free_inodes;
   options.engine = ssd.engine;
@@ -104,7 +108,7 @@ Status ResolveSsd(const Config& config, const HostFacts& host, Resolved& out) {
       continue;
     }
     options.directory = directory.path;
-    options.capacity_bytes = capacity - capacity % ssd.region_bytes;
+    options.capacity_bytes = capacity - capacity % options.region_bytes;
     if (!named) out.here["ssd.directory"] = directory.path;
     if (ssd.capacity.kind != Amount::Kind::kBytes) out.here["ssd.capacity"] = HumanSize(options.capacity_bytes) + " of " + HumanSize(directory.free_bytes) + " free";
     return Status::Ok();

@@ -52,7 +52,7 @@ struct RamOptions {
 struct SsdOptions {
   std::string directory;               // "" = no SSD tier
   std::uint64_t capacity_bytes = std::uint64_t{16} << 30;
-  std::uint64_t region_bytes = 16 << 20;
+  std::uint64_t region_bytes = (16 << 20) + (256 << 10);  // ssd::SsdOptions says why a little more
   std::uint64_t min_free_bytes = std::uint64_t{1} << 30;
   std::uint64_t min_free_inodes = 1000;
   EngineChoice engine = EngineChoice::kAuto;
