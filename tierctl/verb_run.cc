@@ -121,9 +121,14 @@ class Job {
     line_.environment.emplace_back("TIERD_SOCKET", socket_);
     facts_.before = AskStatus();
     std::string roots;
+    const auto add = [&roots](const std::string& root) {
+      if (!root.empty() && root.find(':') == std::string::npos) roots += (roots.empty() ? "" : ":") + root;
+    };
     for (const json& source : ListOf(facts_.before, "sources")) {
       const std::string root = PathOf(source);
-      if (root.find(':') == std::string::npos) roots += (roots.empty() ? "" : ":") + root;
+      add(root);
+      std::error_code unknown;
+      if (const std::string own = std::filesystem::canonical(root, unknown).string(); own != root) add(own);  // as a working directory is called
     }
     // What the user chose stays; what a run around this one set is replaced.
     const auto prefix = environment_("TIERD_PREFIX");

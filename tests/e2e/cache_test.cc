@@ -111,6 +111,21 @@ TEST_P(CacheTest, ServesTheSsdTierAfterRestartAndAfterKill) {
   }
 }
 
+// Four chunks to a region, with their headers: of 256 MiB a region at most stays empty.
+TEST_P(CacheTest, LargeFilesFillTheSsdTier) {
+  constexpr std::uint64_t kChunks = 56, kChunk = 4 << 20;
+  const std::string large = source + "/large";
+  Write(large, "");
+  ASSERT_EQ(::truncate(large.c_str(), kChunks * kChunk), 0);
+  auto options = Options();
+  options.ssd_capacity = "256 MiB";
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  EXPECT_EQ(daemon.Prefetch(source, "ssd")["files_verified"], 1);
+  const auto ssd = daemon.Status()["tiers"]["ssd"];
+  EXPECT_EQ(ssd["objects"], kChunks) << ssd;
+  EXPECT_LE(ssd["capacity_bytes"], 256 << 20) << ssd;
+}
+
 TEST_P(CacheTest, StaysRightUnderEvictionForEachPolicy) {
   constexpr int kFiles = 300;  // 90 MB through 16 MiB of RAM, no SSD
   MakeFiles(kFiles, 300'000);
@@ -196,6 +211,26 @@ TEST_P(CacheTest, GivesWhatTheFileSystemGivesForOddFiles) {
   }
   // Through a link inside the source the second read is a hit.
   EXPECT_EQ(Get(client.get(), source + "/inside").origin, static_cast<std::uint32_t>(TIER_FROM_RAM));
+}
+
+// A working directory is called by the name behind the link.
+TEST_P(CacheTest, ServesBothNamesOfARootThatIsALink) {
+  MakeFiles(2, 5000);
+  const std::string link = scratch.path() + "/link", own = Path(0), by_link = link + own.substr(source.size());
+  std::filesystem::create_directory_symlink(source, link);
+  auto options = Options();
+  options.source = link;
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  Client client(daemon.socket());
+  EXPECT_EQ(Get(client.get(), by_link).origin, static_cast<std::uint32_t>(TIER_FROM_SOURCE));
+  EXPECT_EQ(Get(client.get(), own).origin, static_cast<std::uint32_t>(TIER_FROM_RAM));
+  EXPECT_EQ(Get(client.get(), own).bytes, Content(own, 5000));
+  EXPECT_EQ(SourceReads(daemon), 5000u);
+  Write(own, Content(own, 5000, 2));
+  const char* const changed = own.c_str();
+  EXPECT_GE(tier_invalidate(client.get(), &changed, 1, 0), 0);
+  EXPECT_EQ(Get(client.get(), by_link).bytes, Content(own, 5000, 2));
+  EXPECT_EQ(SourceReads(daemon), 10'000u);
 }
 
 // Whoever has looked at them before.

@@ -28,6 +28,17 @@ TEST_F(RunTest, ServesACommandAndLeavesNothing) {
   EXPECT_TRUE(LeftOver().empty());
 }
 
+TEST_F(RunTest, ServesBothNamesOfASourceThatIsALink) {
+  const std::string report = scratch_.path() + "/report.json", link = scratch_.path() + "/link";
+  fs::create_directory_symlink(source_, link);
+  const std::string command = "cat " + source_ + "/file | wc -c; cd " + link + " && cat file | wc -c; cat " + link + "/file | wc -c";
+  const JobResult result = RunJob({TIERCTL_BINARY, "run", "--source", link, "--report", report, "--", "/bin/sh", "-c", command}, job_);
+  EXPECT_EQ(result.output, "100000\n100000\n100000\n");
+  const auto document = ReadJson(report);
+  EXPECT_EQ(document["opened"], 3) << document;
+  EXPECT_EQ(document["source_read_bytes"], 100'000) << document;
+}
+
 TEST_F(RunTest, SaysSixLinesOnStderr) {
   const JobResult result = RunShell(std::string(TIERCTL_BINARY) + " run --source " + source_ + " -- cat " + source_ + "/file 2>&1 >/dev/null", job_);
   EXPECT_EQ(result.code, 0);

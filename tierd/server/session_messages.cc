@@ -83,7 +83,7 @@ bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std
   welcome.monotonic_coarse_ns = now;
   welcome.index_bytes = engine_.index().shared_bytes();
   welcome.session_bytes = ram::SessionPage::kBytes;
-  welcome.source_count = static_cast<std::uint32_t>(engine_.sources().size());
+  welcome.source_count = static_cast<std::uint32_t>(SourceNames().size());
   welcome.page_kind = static_cast<std::uint32_t>(engine_.placement().page_kind());
   MessageWriter writer(abi::MessageType::kWelcome);
   writer.Add(welcome);
@@ -94,12 +94,24 @@ bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std
   return SendSources(session);
 }
 
+// Each source by the name it was given, and where a link leads there by its own, too: a working directory has that one. What lies in another source by its text is that one's.
+std::vector<SessionHub::SourceName> SessionHub::SourceNames() const {
+  std::vector<SourceName> names;
+  for (const auto& unit : engine_.sources()) {
+    names.push_back({unit.get(), &unit->source->root()});
+    const std::string& own = unit->source->canonical_root();
+    std::string rest;
+    if (own != unit->source->root() && engine_.Locate(own, &rest) == unit.get()) names.push_back({unit.get(), &own});
+  }
+  return names;
+}
+
 bool SessionHub::SendSources(Session& session) {
   if (engine_.sources().empty()) return true;
   MessageWriter writer(abi::MessageType::kSources);
-  for (const auto& unit : engine_.sources()) {
+  for (const auto& [unit, name] : SourceNames()) {
     abi::SourceEntry entry{};
-    const std::string& root = unit->source->root();
+    const std::string& root = *name;
     entry.entry_bytes = static_cast<std::uint32_t>(abi::PadTo8(sizeof entry + root.size()));
     entry.source_id = unit->wire_id;
     entry.root_dev = unit->source->root_stat().dev;
