@@ -37,12 +37,22 @@ TEST_F(Probe, MeasuresBoth) {
   EXPECT_NE(choice.reason.find("against threads"), std::string::npos);
 }
 
+// A first start: neither the directory nor the one above is there.
+TEST_F(Probe, MeasuresWhereTheDirectoryWillBeMade) {
+  if (!HasUring()) GTEST_SKIP() << "no io_uring";
+  probe.directory += "/none/below";
+  const EngineChoice choice = ChooseEngine(probe);
+  probe.directory.resize(probe.directory.size() - std::string("/none/below").size());
+  if (choice.reason.starts_with("not measured: a file without a name")) GTEST_SKIP() << choice.reason;
+  EXPECT_NE(choice.reason.find("against threads"), std::string::npos) << choice.reason;
+}
+
 TEST_F(Probe, WhereNothingCanBeMeasuredItIsIoUring) {
   if (!HasUring()) GTEST_SKIP() << "no io_uring";
   probe.max_ms = 0;
   EXPECT_EQ(ChooseEngine(probe).kind, EngineKind::kUring);
   EngineProbe nowhere = probe;
-  nowhere.directory += "/none/below";
+  nowhere.directory = "/proc/none/below";
   const EngineChoice choice = ChooseEngine(nowhere);
   EXPECT_EQ(choice.kind, EngineKind::kUring);
   EXPECT_EQ(choice.reason.find("not measured: "), 0u) << choice.reason;

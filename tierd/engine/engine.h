@@ -121,6 +121,7 @@ class Engine {
   // A handler of the loop that is none of the engine's runs until this goes.
   LoopLag::Handler CountHandler(const char* name) { return LoopLag::Handler(lag_, name); }
   const std::string& ssd_note() const { return ssd_note_; }
+  const std::string& ssd_engine_reason() const { return ssd_engine_reason_; }  // "": it was told
   // The source and relative path of an absolute path, by the roots as they were given, else by their names behind links; null if it is below none. Any thread, behind Start.
   SourceUnit* Locate(std::string_view absolute, std::string* relative);
   // Everything known at or below a path, in slices (Sweeps::Start).
@@ -284,6 +285,7 @@ class Engine {
   static constexpr int kForgottenAtOnce = 8192;  // a second
   std::deque<PerhapsGone> perhaps_gone_;
   std::string ssd_note_;
+  std::string ssd_engine_reason_;
   bool recovering_ = false;
   bool turn_scheduled_ = false;
   struct Pending {

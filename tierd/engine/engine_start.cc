@@ -191,11 +191,10 @@ Status Engine::OpenSsd() {
   }
   io::EngineOptions io_options{.depth = 256, .workers = 32, .max_replacements = 32};
   std::optional<io::EngineKind> kind = ForcedEngine(options_.ssd.engine);
-  std::string chosen;
   if (!kind) {
     const io::EngineChoice choice = io::ChooseEngine({.directory = options_.ssd.directory, .engine = io_options});
     kind = choice.kind;
-    chosen = std::string("ssd engine=") + (choice.kind == io::EngineKind::kUring ? "io_uring" : "threads") + " reason=\"" + choice.reason + "\"";
+    ssd_engine_reason_ = choice.reason;
   }
   io_options.faults = options_.ssd_faults;
   auto io = io::MakeEngine(*kind, io_options);
@@ -211,7 +210,7 @@ Status Engine::OpenSsd() {
   auto tier = ssd::SsdTier::Open(ssd_options, *ssd_io_, clock_, *placement_);
   if (!tier.ok()) return tier.status();
   ssd_ = std::move(tier).value();
-  if (!chosen.empty()) Log(chosen);
+  if (!ssd_engine_reason_.empty()) Log(std::string("ssd engine=") + ssd_engine_name() + " reason=\"" + ssd_engine_reason_ + "\"");
   ssd_note_ = ssd_->note();
   if (!ssd_note_.empty()) Log("ssd note=\"" + ssd_note_ + "\"");
   return Status::Ok();

@@ -90,7 +90,9 @@ EngineChoice Otherwise(EngineKind kind, std::string why) {
 Result<UniqueFd> MakeFile(const EngineProbe& probe) {
   constexpr int kFlags = O_TMPFILE | O_RDWR | O_DIRECT | O_CLOEXEC;
   UniqueFd file(::open(probe.directory.c_str(), kFlags, 0600));
-  if (!file.valid() && errno == ENOENT) file.Reset(::open(probe.directory.substr(0, probe.directory.rfind('/')).c_str(), kFlags, 0600));  // where it will be made
+  // Or where it will be made.
+  for (std::size_t end = probe.directory.rfind('/'); !file.valid() && errno == ENOENT && end != 0 && end != std::string::npos; end = probe.directory.rfind('/', end - 1))
+    file.Reset(::open(probe.directory.substr(0, end).c_str(), kFlags, 0600));
   if (!file.valid()) return Status::FromErrno(errno, "a file without a name in " + probe.directory);
   AlignedBuffer bytes(probe.reads * probe.read_bytes);
   if (bytes.empty()) return Status(Code::kNoSpace, "no memory");

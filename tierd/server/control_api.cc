@@ -312,7 +312,7 @@ ControlApi::Response ControlApi::Doctor() {
     const ssd::SsdStatus status = ssd->status();
     const bool sound = status.health == ssd::SsdHealth::kHealthy && status.writable;
     add("daemon.ssd", sound ? "ok" : "fail",
-        std::string(ssd::SsdHealthName(status.health)) + ", " + engine_.ssd_engine_name() + ", " + (status.direct_io ? "O_DIRECT" : "buffered") + ", " +
+        std::string(ssd::SsdHealthName(status.health)) + ", " + engine_.ssd_engine_name() + (engine_.ssd_engine_reason().empty() ? "" : " (" + engine_.ssd_engine_reason() + ")") + ", " + (status.direct_io ? "O_DIRECT" : "buffered") + ", " +
             std::to_string(status.record_alignment) + "-byte alignment, mean read " + std::to_string(status.read_latency_ns / 1000) + " us",
         sound ? "" : "check the device and the kernel log; the cache may be moved by ssd.directory");
   } else {
