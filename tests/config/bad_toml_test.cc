@@ -21,6 +21,7 @@ const Row kRows[] = {
     {"unknown key, nothing near", "[ram]\nxyzzy = 1\n", {"t:2: unknown key ram.xyzzy"}},
     {"key of another section", "[ram]\nmetrics_address = \"off\"\n", {"t:2: unknown key ram.metrics_address; metrics_address belongs into [daemon]"}},
     {"key of a source at the top", "ttl = \"60s\"\n", {"t:1: unknown key ttl; ttl belongs into [[source]]"}},
+    {"unknown section of a source", "[[sorce]]\npath = \"/x\"\n", {"t:1: unknown section [sorce]; did you mean [[source]]?"}},
     {"unknown section", "[rams]\ncapacity = 3\n", {"t:1: unknown section [rams]; did you mean [ram]?"}},
     {"unknown section, nothing near", "[kubernetes]\n", {"t:1: unknown section [kubernetes]; there are source, daemon, ram, ssd, policy, limits"}},
     {"one bracket", "[source]\npath = \"/x\"\n", {"t:1: a source is written [[source]], with two brackets: there may be several"}},

@@ -148,7 +148,7 @@ void CheckPolicies(const Config& config, const policies::Registry& policies, std
     for (const std::string& name : names) all += (all.empty() ? "" : ", ") + name;
     const std::string near = Nearest(source.policy, names);
     problems.push_back(config.Where("source." + source.name + ".policy") + "source.policy: there is no policy \"" + source.policy + "\"; " +
-                       (near.empty() ? "" : "did you mean \"" + near + "\"? ") + "There are: " + all);
+                       (near.empty() ? "there are: " : "did you mean \"" + near + "\"? There are: ") + all);
   }
 }
 

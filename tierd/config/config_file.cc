@@ -94,7 +94,7 @@ class FileInterpreter {
     if (std::find(sections.begin(), sections.end(), table.name) == sections.end()) {
       known_[t] = false;
       const std::string near = Nearest(table.name, sections);
-      Problem(table.line, "unknown section [" + table.name + "]" + (near.empty() ? "; there are source, daemon, ram, ssd, policy, limits" : "; did you mean [" + near + "]?"));
+      Problem(table.line, "unknown section [" + table.name + "]" + (near.empty() ? "; there are source, daemon, ram, ssd, policy, limits" : "; did you mean " + (near == "source" ? "[[source]]" : "[" + near + "]") + "?"));
     } else if (table.name == "source" && !table.is_array_element) {
       known_[t] = false;
       Problem(table.line, "a source is written [[source]], with two brackets: there may be several");
