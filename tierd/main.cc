@@ -23,6 +23,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include "policies/registry.h"
 #include "tierd/base/clock.h"
@@ -377,6 +378,10 @@ int main(int argc, char** argv) {
   // Third-party code may throw (allocation, spdlog, Asio): the daemon then ends with one line, and clients go on with the source.
   try {
     return tierd::Main(argc, argv);
+  } catch (const std::system_error& error) {
+    const bool refused = error.code() == std::errc::resource_unavailable_try_again;
+    std::fprintf(stderr, refused ? "tierd: no thread: %s; raise the limit of processes (ulimit -u)\n" : "tierd: %s\n", error.what());
+    return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tierd: %s\n", error.what());
     return 1;

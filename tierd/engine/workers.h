@@ -6,15 +6,18 @@
 #pragma once
 
 #include <boost/asio/bind_allocator.hpp>
+#include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/thread_pool.hpp>
 
 #include <functional>
 #include <memory>
 #include <optional>
+#include <system_error>
+#include <thread>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "tierd/base/status.h"
 #include "tierd/engine/loop_lag.h"
@@ -25,16 +28,26 @@ namespace tierd::engine {
 class Workers {
  public:
   // `lag`, which outlives this, counts what second halves keep the loop for.
-  Workers(boost::asio::io_context& loop, unsigned threads, LoopLag* lag = nullptr) : loop_(loop), lag_(lag), pool_(threads), alive_(std::make_shared<bool>(true)) {}
+  Workers(boost::asio::io_context& loop, unsigned threads, LoopLag* lag = nullptr) : loop_(loop), lag_(lag), wanted_(threads), alive_(std::make_shared<bool>(true)) {}
   ~Workers() { Stop(); }
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
+  // Once; jobs given before wait for it. kNoSpace if not all threads can be had. (asio::thread_pool waits for ever for those that it got.)
+  Status Start() {
+    try {
+      while (threads_.size() < wanted_) threads_.emplace_back([this] { pool_.run(); });
+    } catch (const std::system_error& error) {
+      return Status(Code::kNoSpace, "no thread for the workers: " + error.code().message() + "; raise the limit of processes (ulimit -u)");
+    }
+    return Status::Ok();
+  }
   // Drops what has not begun and waits for the jobs that run. Idempotent.
   void Stop() {
     *alive_ = false;
     pool_.stop();
-    pool_.join();
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
   }
 
   // `work` returns a value (move-only is fine); `then` gets it on the loop thread, unless this object is gone by then. Where memory runs out in `work`,
@@ -84,7 +97,10 @@ class Workers {
 
   boost::asio::io_context& loop_;
   LoopLag* const lag_;
-  boost::asio::thread_pool pool_;
+  const unsigned wanted_;
+  boost::asio::io_context pool_;
+  const boost::asio::executor_work_guard<boost::asio::io_context::executor_type> open_{pool_.get_executor()};
+  std::vector<std::thread> threads_;
   std::shared_ptr<bool> alive_;  // shared with jobs under way: written and read on the loop thread only
 };
 
