@@ -30,12 +30,12 @@ class FakeEngine final : public io::IoEngine {
     io::StatCallback done;
   };
 
-  explicit FakeEngine(const char* label) : label_(label), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
+  explicit FakeEngine(const char* engine_name) : label(engine_name), event_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
   ~FakeEngine() override {
     if (on_destroy) on_destroy();
   }
 
-  const char* name() const override { return label_; }
+  const char* name() const override { return label; }
   int event_fd() const override { return event_.get(); }
   void SubmitFileRead(io::FileReadRequest request, io::FileReadCallback done) override {
     order.push_back(request.path);
@@ -94,13 +94,13 @@ class FakeEngine final : public io::IoEngine {
   std::function<void()> on_destroy;
   std::size_t compensated = 0;
   std::size_t flushes = 0;
+  const char* label;
 
  private:
   void Signal() {
     const std::uint64_t one = 1;
     (void)!::write(event_.get(), &one, sizeof one);
   }
-  const char* label_;
   UniqueFd event_;
   std::deque<std::function<void()>> ended_;
 };

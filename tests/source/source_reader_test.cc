@@ -344,6 +344,16 @@ TEST_F(ReaderTest, StopEndsEverythingOnce) {
   EXPECT_EQ(heard_["later"].result.error, ReadError::kStopped);
 }
 
+TEST_F(ReaderTest, TellsOfAnEngineThatBecameThreads) {
+  SourceOptions options;
+  options.engine = io::EngineKind::kUring;
+  Open(options);
+  EXPECT_STREQ(reader_->counters().engine, "io_uring");
+  engine(io::EngineKind::kUring).label = "threads";
+  EXPECT_STREQ(reader_->counters().engine, "threads");
+  EXPECT_TRUE(reader_->Report().starts_with(std::string("engine threads (") + io::kNoWorkers)) << reader_->Report();
+}
+
 TEST_F(ReaderTest, TakesThreadsWhereUringIsRefused) {
   refused_ = io::EngineKind::kUring;
   Open(SourceOptions());

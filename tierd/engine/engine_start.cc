@@ -153,6 +153,7 @@ Status Engine::Start(ReplySink& replies) {
   }
   index_->Heartbeat(clock_.MonotonicNs());
   if (Status status = heart_.Start(); !status.ok()) return status;
+  TellStates(clock_.MonotonicNs());
   ArmTimer();
   return Status::Ok();
 }

@@ -377,6 +377,12 @@ void Engine::TellStates(std::int64_t now_ns) {
   tell("ram", ram_state(), "ok");
   if (ssd_ != nullptr && !recovering_) tell("ssd", ssd_state(), "ok");
   for (const auto& unit : sources_) tell("source name=" + unit->options.name, source::SourceStateName(unit->reader->counters().state), "up");
+  // What the first look finds, at the start, is taken for granted.
+  const auto tell_engine = [&](const std::string& subject, std::string_view engine, const std::string& why) {
+    if (const std::string line = state_log_.Look(subject, engine, engine, now_ns); !line.empty()) Log(line + " reason=\"" + why + "\"");
+  };
+  if (ssd_ != nullptr) tell_engine("ssd engine", ssd_io_->name(), io::kNoWorkers);
+  for (const auto& unit : sources_) tell_engine("source engine name=" + unit->options.name, unit->reader->counters().engine, unit->reader->Report());
   if (lag_.late.times == 0 || (late_logged_ns_ != 0 && now_ns - late_logged_ns_ < StateLog::kAgainNs)) return;
   late_logged_ns_ = now_ns;
   const LoopLag::Late late = std::exchange(lag_.late, LoopLag::Late());

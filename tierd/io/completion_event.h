@@ -1,6 +1,7 @@
 // The eventfd by which an engine says that completions wait. Guards itself (the kernel does).
 #pragma once
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 
@@ -14,6 +15,8 @@ namespace tierd::io {
 class CompletionEvent {
  public:
   CompletionEvent() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)), error_(fd_.valid() ? 0 : errno) {}
+  // The same event as that of descriptor `other`, by a descriptor of its own.
+  explicit CompletionEvent(int other) : fd_(::fcntl(other, F_DUPFD_CLOEXEC, 0)), error_(fd_.valid() ? 0 : errno) {}
 
   bool valid() const { return fd_.valid(); }
   int error() const { return error_; }

@@ -104,7 +104,7 @@ class IoEngine {
  public:
   virtual ~IoEngine() = default;
 
-  // "io_uring" or "threads": a metric label.
+  // "io_uring" or "threads", whoever does the work now: a metric label. io_uring becomes threads for good where the kernel has no workers for it (kNoWorkers).
   virtual const char* name() const = 0;
   // Readable (eventfd) when completions wait for Poll(). Constant for the engine's life.
   virtual int event_fd() const = 0;
@@ -155,6 +155,9 @@ struct EngineOptions {
 };
 
 enum class EngineKind : std::uint8_t { kUring, kThreads };
+
+// Why an io_uring engine has become one of threads. Requests end with EAGAIN, at once, while there are no threads either.
+inline constexpr const char* kNoWorkers = "the kernel starts no workers for io_uring: ulimit -u, or the pids limit of a cgroup";
 
 // Builds an engine for the calling thread (a ring belongs to the thread that made it). kUring fails with kUnsupported (naming the reason: ENOSYS, EPERM by seccomp, missing operation) where io_uring cannot be
 // used; the caller then takes kThreads, which works everywhere.

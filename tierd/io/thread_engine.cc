@@ -64,7 +64,7 @@ struct ThreadEngine::Request {
 
 // The loop takes no lock that a worker holds: one that was put off its processor just then would keep it waiting for milliseconds (measured, with 64 of them on two processors).
 struct ThreadEngine::State {
-  State() { ::sem_init(&wake, 0, 0); }
+  explicit State(int event_fd) : event(event_fd < 0 ? CompletionEvent() : CompletionEvent(event_fd)) { ::sem_init(&wake, 0, 0); }
   ~State() { ::sem_destroy(&wake); }
   State(const State&) = delete;
   State& operator=(const State&) = delete;
@@ -118,8 +118,8 @@ struct ThreadEngine::State {
   bool HasWork() const { return !queue.empty() || !sent.empty() || stop; }  // under the mutex
 };
 
-Result<std::unique_ptr<IoEngine>> ThreadEngine::Create(const EngineOptions& options) {
-  std::unique_ptr<ThreadEngine> engine(new ThreadEngine(options));
+Result<std::unique_ptr<IoEngine>> ThreadEngine::Create(const EngineOptions& options, int event_fd) {
+  std::unique_ptr<ThreadEngine> engine(new ThreadEngine(options, event_fd));
   if (!engine->state_->event.valid()) return Status::FromErrno(engine->state_->event.error(), "eventfd for the I/O threads");
   // One worker at least, so that requests always progress however few threads the system grants later.
   engine->state_->live = 1;
@@ -127,7 +127,7 @@ Result<std::unique_ptr<IoEngine>> ThreadEngine::Create(const EngineOptions& opti
   return Result<std::unique_ptr<IoEngine>>(std::move(engine));
 }
 
-ThreadEngine::ThreadEngine(const EngineOptions& options) : options_(options), state_(std::make_shared<State>()) {
+ThreadEngine::ThreadEngine(const EngineOptions& options, int event_fd) : options_(options), state_(std::make_shared<State>(event_fd)) {
   state_->context.faults = options.faults;
   state_->context.has_openat2 = ProbeOpenat2();
   state_->limit = options.workers;

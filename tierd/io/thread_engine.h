@@ -15,8 +15,8 @@ namespace tierd::io {
 
 class ThreadEngine final : public IoEngine {
  public:
-  // Fails with kNoSpace if not even one thread or the eventfd can be had.
-  static Result<std::unique_ptr<IoEngine>> Create(const EngineOptions& options);
+  // Fails with kNoSpace if not even one thread or the eventfd can be had. `event_fd` >= 0: the eventfd to signal, of an engine that this one works for.
+  static Result<std::unique_ptr<IoEngine>> Create(const EngineOptions& options, int event_fd = -1);
   ~ThreadEngine() override;
 
   const char* name() const override { return "threads"; }
@@ -37,7 +37,7 @@ class ThreadEngine final : public IoEngine {
   struct Request;
   struct State;
 
-  explicit ThreadEngine(const EngineOptions& options);
+  ThreadEngine(const EngineOptions& options, int event_fd);
   Request* NewRequest();
   void SubmitTransfer(Request* request, int fd, std::span<const iovec> iov, std::uint64_t offset, IoCallback done);
   // Whether ready_ has a request, taking over what the workers have done if needed.

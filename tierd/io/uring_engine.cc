@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
 #include <limits>
+#include <new>
 #include <utility>
 
 #include "tierd/base/check.h"
 #include "tierd/io/engine_faults.h"
+#include "tierd/io/thread_engine.h"
 
 namespace tierd::io {
 namespace {
@@ -69,6 +72,7 @@ Status UringEngine::SetUp() {
 
 UringEngine::~UringEngine() {
   if (share_ == nullptr) return;  // SetUp failed
+  threads_.reset();
   context_.stopping = true;
   pool_.ForEach([](UringRequest& request) {
     request.file_done = nullptr;
@@ -150,6 +154,7 @@ std::size_t UringEngine::extra() const { return std::min<std::size_t>(compensate
 
 void UringEngine::StartWaiting() {
   for (std::size_t n = resuming_.size(); n > 0; --n) Send(resuming_.Pop());
+  if (no_workers_) HandOverWaiting();
   const std::size_t total = options_.depth + extra();
   const std::size_t files = options_.workers + extra();
   while (!waiting_transfers_.empty() && transfers_in_kernel_ + files_in_kernel_ < total) {
@@ -179,16 +184,19 @@ void UringEngine::Send(UringRequest* request) {
 void UringEngine::SubmitRings() {
   const bool transfers = transfers_->Submit();
   const bool files = files_->Submit();
+  if (threads_ != nullptr) threads_->Flush();
   // What remains needs another turn, which no completion may announce.
-  if (!transfers || !files || !resuming_.empty()) event_.Signal();
+  if (!transfers || !files || !resuming_.empty() || !refused_.empty()) event_.Signal();
 }
 
 std::size_t UringEngine::Poll(std::size_t budget) {
   event_.Clear();
   std::size_t ran = 0;
   try {
-    ran = TakeFrom(*transfers_, budget);
+    if (threads_ != nullptr) ran = threads_->Poll(budget);  // first, as it clears the event again
+    ran += TakeFrom(*transfers_, budget - ran);
     ran += TakeFrom(*files_, budget - ran);
+    ran += EndRefused(budget - ran);
   } catch (...) {
     event_.Signal();  // nothing else announces what is left of the batch
     throw;
@@ -220,8 +228,71 @@ bool UringEngine::OnCompletion(const UringRing::Completion& completion) {
     Send(request);
     return false;
   }
+  LeaveKernel(request);
+  if (request->WasCancelled() && !context_.stopping) {
+    no_workers_ = true;
+    if (!request->IsTransfer()) waiting_files_.Push(request);
+    else if (!HasThreads() || !HandOver(request)) refused_.Push(request);
+    return false;
+  }
   Complete(request);
   return true;
+}
+
+bool UringEngine::HasThreads() {
+  if (threads_ != nullptr) return true;
+  Result<std::unique_ptr<IoEngine>> made = ThreadEngine::Create(options_, event_.fd());
+  if (made.ok()) threads_ = std::move(made).value();
+  return made.ok();
+}
+
+void UringEngine::HandOverWaiting() {
+  if (waiting_files_.empty() && waiting_transfers_.empty()) return;
+  // Each file read would be cancelled; a transfer seldom blocks.
+  if (!HasThreads()) return refused_.Append(&waiting_files_);
+  for (RequestQueue<UringRequest>* const waiting : {&waiting_files_, &waiting_transfers_}) {
+    while (!waiting->empty()) {
+      UringRequest* const request = waiting->Pop();
+      if (!HandOver(request)) refused_.Push(request);
+    }
+  }
+}
+
+// From its beginning, but for what a transfer has moved. False: no memory.
+bool UringEngine::HandOver(UringRequest* request) {
+  try {
+    switch (request->kind) {
+      case UringRequest::Kind::kFileRead: threads_->SubmitFileRead(request->file, request->file_done); break;
+      case UringRequest::Kind::kStat: threads_->SubmitStat(request->stat, request->stat_done); break;
+      case UringRequest::Kind::kReadv:
+      case UringRequest::Kind::kWritev: {
+        const auto submit = request->kind == UringRequest::Kind::kReadv ? &IoEngine::SubmitReadv : &IoEngine::SubmitWritev;
+        IoCallback done = [done = request->io_done, before = request->bytes](IoResult result) { done({result.error, before + result.bytes}); };
+        (threads_.get()->*submit)(request->fd, request->rest, request->offset + request->bytes, std::move(done));
+        break;
+      }
+    }
+  } catch (const std::bad_alloc&) {
+    return false;
+  }
+  request->file_done = nullptr;
+  request->stat_done = nullptr;
+  request->io_done = nullptr;
+  request->file.rest.reset();
+  pool_.Give(request);
+  --counters_.submitted;  // it counts there
+  return true;
+}
+
+std::size_t UringEngine::EndRefused(std::size_t budget) {
+  std::size_t ran = 0;
+  for (; ran < budget && !refused_.empty(); ++ran) {
+    UringRequest* const request = refused_.Pop();
+    request->file_result.error = request->stat_result.error = EAGAIN;
+    request->io_result = {EAGAIN, request->bytes};
+    Complete(request);
+  }
+  return ran;
 }
 
 std::size_t UringEngine::Wait(int timeout_ms, std::size_t budget) {
@@ -236,11 +307,7 @@ std::size_t UringEngine::Wait(int timeout_ms, std::size_t budget) {
   }
 }
 
-void UringEngine::Complete(UringRequest* request) {
-  ++counters_.completed;
-  counters_.system_calls += request->counts.system_calls;
-  counters_.short_continued += request->counts.short_continued;
-  counters_.retried += request->counts.retried;
+void UringEngine::LeaveKernel(UringRequest* request) {
   request->started_ns = 0;
   if (std::exchange(request->compensated, false)) {
     --compensated_;
@@ -252,6 +319,13 @@ void UringEngine::Complete(UringRequest* request) {
     --files_in_kernel_;
     slots_.Give(std::exchange(request->slot, nullptr));
   }
+}
+
+void UringEngine::Complete(UringRequest* request) {
+  ++counters_.completed;
+  counters_.system_calls += request->counts.system_calls;
+  counters_.short_continued += request->counts.short_continued;
+  counters_.retried += request->counts.retried;
   // The request is free before the callback runs, which may submit. There is no callback when the engine is being destroyed.
   switch (request->kind) {
     case UringRequest::Kind::kFileRead: {
@@ -284,7 +358,7 @@ std::size_t UringEngine::OlderThan(std::int64_t age_ns) const {
   const std::int64_t before = CoarseNs() - age_ns;
   std::size_t count = 0;
   pool_.ForEach([&](const UringRequest& request) { count += request.started_ns != 0 && request.started_ns < before; });
-  return count;
+  return count + (threads_ ? threads_->OlderThan(age_ns) : 0);
 }
 
 void UringEngine::CompensateHung(std::size_t count) {
@@ -292,6 +366,7 @@ void UringEngine::CompensateHung(std::size_t count) {
   pool_.ForEach([&](UringRequest& request) {
     if (request.started_ns != 0 && !request.compensated) running.emplace_back(request.started_ns, &request);
   });
+  if (threads_ != nullptr && count > running.size()) threads_->CompensateHung(count - running.size());
   count = std::min(count, running.size());
   std::partial_sort(running.begin(), running.begin() + static_cast<std::ptrdiff_t>(count), running.end());
   for (std::size_t i = 0; i < count; ++i) running[i].second->compensated = true;
@@ -311,6 +386,13 @@ void UringEngine::SetWorkerLimit() {
 EngineCounters UringEngine::counters() const {
   EngineCounters all = counters_;
   all.system_calls += transfers_->enters() + files_->enters();
+  if (threads_ == nullptr) return all;
+  const EngineCounters theirs = threads_->counters();
+  all.submitted += theirs.submitted;
+  all.completed += theirs.completed;
+  all.system_calls += theirs.system_calls;
+  all.short_continued += theirs.short_continued;
+  all.retried += theirs.retried;
   return all;
 }
 

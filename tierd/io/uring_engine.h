@@ -3,7 +3,8 @@
 // goes on step by step, with the descriptor held open until its last step is done.
 //
 // Two rings, because the best way to be told of completions differs (RingStyle), joined by one eventfd. The loop thread calls
-// nothing here that can block: what does is done by the kernel's io-wq workers.
+// nothing here that can block: what does is done by the kernel's io-wq workers. Where it can start none (ulimit -u) it cancels; a pool of threads then
+// does what was cancelled and all that comes behind.
 #pragma once
 
 #include <array>
@@ -24,7 +25,7 @@ class UringEngine final : public IoEngine {
   static Result<std::unique_ptr<IoEngine>> Create(const EngineOptions& options);
   ~UringEngine() override;
 
-  const char* name() const override { return "io_uring"; }
+  const char* name() const override { return no_workers_ ? "threads" : "io_uring"; }
   int event_fd() const override { return event_.fd(); }
   void SubmitFileRead(FileReadRequest request, FileReadCallback done) override;
   void SubmitStat(StatRequest request, StatCallback done) override;
@@ -33,7 +34,7 @@ class UringEngine final : public IoEngine {
   void Flush() override;
   std::size_t Poll(std::size_t budget) override;
   std::size_t Wait(int timeout_ms, std::size_t budget) override;
-  std::size_t in_flight() const override { return counters_.submitted - counters_.completed; }
+  std::size_t in_flight() const override { return counters_.submitted - counters_.completed + (threads_ ? threads_->in_flight() : 0); }
   std::size_t OlderThan(std::int64_t age_ns) const override;
   void CompensateHung(std::size_t count) override;
   EngineCounters counters() const override;
@@ -53,7 +54,12 @@ class UringEngine final : public IoEngine {
   std::size_t TakeFrom(UringRing& ring, std::size_t budget);
   // True if it ended the request.
   bool OnCompletion(const UringRing::Completion& completion);
+  void LeaveKernel(UringRequest* request);
   void Complete(UringRequest* request);
+  bool HasThreads();
+  void HandOverWaiting();
+  bool HandOver(UringRequest* request);
+  std::size_t EndRefused(std::size_t budget);
   void SetWorkerLimit();
 
   UringRing& RingOf(const UringRequest& request) { return request.IsTransfer() ? *transfers_ : *files_; }
@@ -73,6 +79,9 @@ class UringEngine final : public IoEngine {
   RequestQueue<UringRequest> waiting_transfers_;
   RequestQueue<UringRequest> waiting_files_;
   RequestQueue<UringRequest> resuming_;  // have a slot, found no room in the ring for their next entries
+  RequestQueue<UringRequest> refused_;   // neither workers nor threads
+  bool no_workers_ = false;
+  std::unique_ptr<IoEngine> threads_;  // signals event_
   std::size_t transfers_in_kernel_ = 0;
   std::size_t files_in_kernel_ = 0;
   std::size_t compensated_ = 0;

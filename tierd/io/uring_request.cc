@@ -194,12 +194,23 @@ bool UringRequest::Advance(UringContext& context) {
       [[fallthrough]];
     case Stage::kClose:
     case Stage::kEnded:
-      // Linux frees the number whatever close says.
+      // Linux frees the number whatever close says; one that was cancelled has said nothing. Nothing was written, so there is little to wait for.
+      if (stage == Stage::kClose && ResultOf(Step::kClose) == -ECANCELED) ::close(fd);
       fd = -1;
       file_result.error = error;
       return Go(Stage::kEnded);
   }
   return true;
+}
+
+bool UringRequest::WasCancelled() const {
+  switch (kind) {
+    case Kind::kFileRead: return file_result.error == ECANCELED;
+    case Kind::kStat: return stat_result.error == ECANCELED;
+    case Kind::kReadv:
+    case Kind::kWritev: return io_result.error == ECANCELED;
+  }
+  return false;
 }
 
 bool UringRequest::Go(Stage to) {

@@ -67,6 +67,8 @@ struct alignas(64) UringRequest {
   bool TakeResult(Step step, long result, UringContext& context);
   // Decides from the results what comes next; true if the request has ended, else Prepare is due.
   bool Advance(UringContext& context);
+  // Of one that has ended: the kernel gave it up. It does that where a step may block and there is no io-wq worker for it, nor could one be started.
+  bool WasCancelled() const;
 
   static UringRequest* Of(std::uint64_t user_data) { return reinterpret_cast<UringRequest*>(user_data & ~std::uint64_t{63}); }
   static Step StepOf(std::uint64_t user_data) { return static_cast<Step>((user_data & 63) >> 1); }

@@ -128,6 +128,7 @@ class SourceReaderImpl final : public SourceReader {
 
   // Engines.
   Status MakeEngine(io::EngineKind kind);
+  const char* EngineInUse() const;
   io::IoEngine& EngineFor(io::EngineKind kind) { return *engines_[static_cast<std::size_t>(kind)]; }
   void MaybeStartTrial();
   void RetireIdleEngine();

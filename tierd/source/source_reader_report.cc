@@ -1,5 +1,6 @@
 // What a source reader tells people: names, counters, the line for `doctor`.
 #include <cstdio>
+#include <string_view>
 
 #include "tierd/source/source_reader_impl.h"
 
@@ -35,14 +36,17 @@ SourceCounters SourceReaderImpl::counters() const {
   copy.window = window_.size();
   copy.window_cuts = window_.cuts();
   copy.state = state();
-  copy.engine = EngineKindName(trial_.current());
+  copy.engine = EngineInUse();
   return copy;
 }
 
+const char* SourceReaderImpl::EngineInUse() const { return engines_[static_cast<std::size_t>(trial_.current())]->name(); }
+
 std::string SourceReaderImpl::Report() const {
   char text[256];
-  std::snprintf(text, sizeof text, "engine %s (%s), window %u of %u..%u, O_DIRECT %s", EngineKindName(trial_.current()),
-                trial_.Report().c_str(), window_.size(), options_.window_min, options_.window_max,
+  const bool lost_workers = std::string_view(EngineInUse()) != EngineKindName(trial_.current());
+  std::snprintf(text, sizeof text, "engine %s (%s), window %u of %u..%u, O_DIRECT %s", EngineInUse(),
+                lost_workers ? io::kNoWorkers : trial_.Report().c_str(), window_.size(), options_.window_min, options_.window_max,
                 options_.direct && source_->direct_alignment() != 0 && !direct_refused_ ? "for large files" : "off");
   std::string line = text;
   if (const auto offset = stamps_.offset_ns(); offset && *offset < 0) {
