@@ -75,9 +75,17 @@ bool HasPart(const abi::FetchReply& reply, abi::FetchPart part, std::uint64_t le
   return reply.length <= length && end <= length && reply.begin <= part.begin && std::uint64_t{part.begin} + part.bytes <= end;
 }
 
+abi::Fallback ReasonOfError(int error) {
+  switch (error) {
+    case EACCES: case EPERM: return abi::Fallback::kPermission;
+    case ENOENT: case ENOTDIR: case ELOOP: case ESTALE: return abi::Fallback::kChanged;
+    case ETIMEDOUT: return abi::Fallback::kSourceSlow;
+    default: return abi::Fallback::kDegraded;
+  }
+}
+
 abi::Fallback ReasonOf(const abi::FetchReply& reply) {
-  if (static_cast<abi::FetchStatus>(reply.status) == abi::FetchStatus::kError)
-    return reply.sys_errno == EACCES || reply.sys_errno == EPERM ? abi::Fallback::kPermission : abi::Fallback::kChanged;
+  if (static_cast<abi::FetchStatus>(reply.status) == abi::FetchStatus::kError) return ReasonOfError(reply.sys_errno);
   return reply.reason > 0 && reply.reason < abi::kFallbacks ? static_cast<abi::Fallback>(reply.reason) : abi::Fallback::kNoFrame;
 }
 

@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "client_lib/abi/layout.h"
 #include "tests/e2e/daemon_process.h"
 #include "tests/e2e/reading.h"
 #include "tests/pfs_sim/rig.h"
@@ -63,6 +64,29 @@ TEST_F(SourceFaultTest, ErrorsAreThoseOfADirectReadAndAreNeverCached) {  // F40
       EXPECT_EQ(Get(client.get(), Path(i)).origin, static_cast<std::uint32_t>(TIER_FROM_RAM)) << rule;
       ++i;
     }
+  }
+}
+
+TEST_F(SourceFaultTest, WhatTheDaemonAloneMeetsIsCountedByItsError) {  // C4
+  const std::pair<const char*, abi::Fallback> cases[] = {{"EIO", abi::Fallback::kDegraded}, {"EAGAIN", abi::Fallback::kDegraded}, {"EACCES", abi::Fallback::kPermission},
+                                                         {"ENOENT", abi::Fallback::kChanged}, {"ETIMEDOUT", abi::Fallback::kSourceSlow}};
+  MakeBacking(std::size(cases), 5000);
+  ASSERT_TRUE(StartDaemon()) << daemon.output();
+  Client client(daemon.socket());
+  tier_statistics expected{};
+  for (int i = 0; const auto& [error, reason] : cases) {
+    // The engine opens again after EAGAIN, 64 times.
+    const int times = std::string(error) == "EAGAIN" ? 65 : 1;
+    rig->Control("fault add op=open path=f" + std::to_string(i) + " errno=" + error + " count=" + std::to_string(times));
+    const Got got = Get(client.get(), Path(i));
+    EXPECT_EQ(got.bytes, Content(Path(i), 5000)) << error;
+    rig->Control("fault clear");
+    ++expected.fallback[static_cast<std::size_t>(reason)];
+    tier_statistics stats{};
+    stats.size = sizeof stats;
+    ASSERT_EQ(tier_stats(client.get(), &stats), 0);
+    for (std::uint32_t at = 0; at < TIER_FALLBACKS; ++at) EXPECT_EQ(stats.fallback[at], expected.fallback[at]) << error << " " << tier_fallback_name(at);
+    ++i;
   }
 }
 
