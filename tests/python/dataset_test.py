@@ -142,10 +142,23 @@ class DatasetTest(rig.DaemonTest):
         self.assertEqual(ByLoader(self.root).__getitems__([0, 1]), [((8, 8), 0), ((8, 8), 0)])
 
     def test_attributes_are_torchvisions(self):
-        from torchvision.datasets import DatasetFolder as TheirDatasetFolder
+        from torchvision.datasets import DatasetFolder as TheirDatasetFolder, ImageFolder as TheirImageFolder
+        from torchvision.transforms import Compose
 
         for extensions in ("g", (".png", ".jpg"), [".png", ".jpg"]):
             self.assertEqual(DatasetFolder(self.root, extensions=extensions).samples, TheirDatasetFolder(self.root, str, tuple(extensions)).samples)
+        class More(ImageFolder):
+            def extra_repr(self):
+                return "Split: train\nKept: all"
+
+        class TheirMore(TheirImageFolder):
+            extra_repr = More.extra_repr
+
+        TheirMore.__name__ = "More"
+        several = Compose([to_array, torch.nn.Identity()])
+        for options in ({}, dict(transform=several), dict(target_transform=torch.nn.Identity()), dict(transform=to_array, target_transform=several)):
+            self.assertEqual(repr(ImageFolder(self.root, **options)), repr(TheirImageFolder(self.root, **options)))
+            self.assertEqual(repr(More(self.root, **options)), repr(TheirMore(self.root, **options)))
         folder = pickle.loads(pickle.dumps(ImageFolder(self.root)))
         self.assertEqual((folder.loader(folder.samples[0][0]).size, folder.transforms), ((8, 8), None))
         folder.loader, folder.target_transform = os.path.basename, str

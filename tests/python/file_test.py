@@ -4,6 +4,7 @@ import gc
 import io
 import os
 import random
+import subprocess
 import tarfile
 import threading
 import unittest
@@ -13,6 +14,7 @@ import h5py
 import numpy as np
 import rig
 import tierd
+import torch
 from PIL import Image
 
 
@@ -109,6 +111,33 @@ class FileTest(rig.DaemonTest):
                     self.assertEqual(self.outcome(ours, *call), self.outcome(real, *call))
         for buffering in (1.5, "1", None):
             self.assertRaises(TypeError, tierd.open, self.lines, buffering=buffering)
+
+    def test_without_a_descriptor_libraries_read_by_it(self):
+        """What finds a descriptor reads the source's own file; np.fromfile and subprocess cannot do without one."""
+        tif = str(self.rig.source / "a.tif")
+        Image.fromarray(np.arange(65536, dtype=np.uint8).reshape(256, 256)).save(tif, compression="tiff_lzw")
+        torch.save({"x": torch.arange(50_000)}, str(self.rig.source / "old.pt"), _use_new_zipfile_serialization=False)
+        tierd.read(tif)
+        before = sum(tierd.stats().bytes.values())
+        with tierd.open(tif) as file, Image.open(file) as image:
+            self.assertEqual(np.asarray(image)[255, 255], 255)
+        with tierd.open(self.rig.source / "old.pt") as file:
+            self.assertEqual(int(torch.load(file)["x"].sum()), 50_000 * 49_999 // 2)
+        self.assertGreaterEqual(sum(tierd.stats().bytes.values()) - before, os.path.getsize(tif) + os.path.getsize(self.rig.source / "old.pt"))
+        with tierd.open(self.small) as file:
+            self.assertRaises(io.UnsupportedOperation, np.fromfile, file, np.uint8)
+            self.assertRaises(io.UnsupportedOperation, subprocess.run, ["cat"], stdin=file)
+            self.assertEqual(file.read(), rig.content("small", 10_000))
+        np.testing.assert_array_equal(np.frombuffer(tierd.view(self.small), np.uint8), np.fromfile(self.small, np.uint8))
+
+    def test_detach(self):
+        for file in (open(self.lines, "rb"), tierd.open(self.lines)):
+            self.assertEqual(file.readline(), b"one\n")
+            with file.detach() as raw:
+                for call in (file.read, file.close, file.detach):
+                    self.assertRaises(ValueError, call)
+                raw.seek(4)
+                self.assertEqual(raw.read(), b"two\n\nfour")
 
     def test_handles_are_given_back(self):
         tierd.read(self.small)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import tarfile
 import zipfile
-from typing import IO, BinaryIO
+from typing import IO, BinaryIO, Union
 
 import tierd
 
@@ -29,6 +29,16 @@ def kinds(path: str, buffering: int) -> tuple[tierd.TierFile, tierd.RawTierFile,
     raw: tierd.RawTierFile = tierd.open(path, buffering=0)
     either: BinaryIO = tierd.open(path, "rb", buffering)
     return buffered, raw, either, buffered.raw
+
+
+def batch(paths: list[str]) -> tuple[list[memoryview], list[Union[memoryview, OSError]]]:
+    sizes = [view.nbytes for view in tierd.get_batch(paths)]
+    views: list[memoryview] = tierd.get_batch(paths[:len(sizes)], errors="raise")
+    for each in tierd.get_batch(paths, errors="return"):
+        if isinstance(each, OSError):
+            raise each
+        views.append(each)
+    return views, tierd.get_batch(paths, errors="return")
 
 
 def view(path: str) -> memoryview:

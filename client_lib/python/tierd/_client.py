@@ -181,7 +181,13 @@ class Client:
             raise error_of(result, path)
         self._warm = view.origin == 0
 
-    def get_batch(self, paths: Iterable[PathLike], *, errors: Literal["raise", "return"] = "raise") -> list[Any]:
+    @overload
+    def get_batch(self, paths: Iterable[PathLike], *, errors: Literal["raise"] = ...) -> list[memoryview]: ...
+
+    @overload
+    def get_batch(self, paths: Iterable[PathLike], *, errors: Literal["return"]) -> list[Union[memoryview, OSError]]: ...
+
+    def get_batch(self, paths: Iterable[PathLike], *, errors: Literal["raise", "return"] = "raise") -> Any:
         """A view of each file, in the order of `paths`, with one wait for all that are not in RAM: the daemon brings them up in parallel.
 
         errors="raise": the OSError of the first path that cannot be read; "return": it stands in that path's place.
@@ -223,7 +229,7 @@ class Client:
     def open(self, path: PathLike, mode: str = "rb", buffering: int = -1) -> Union[TierFile, RawTierFile]:
         """A binary file object for reading: seek, readinto, iteration, `with`. `buffering`: bytes of its buffer, -1: 64 KiB, 0: none (an io.RawIOBase).
 
-        Bound to the version the file has now (see RawTierFile). Errors as of open(); ValueError for another mode than "rb": tierd never writes.
+        Bound to the version the file has now, and without a descriptor (see RawTierFile). Errors as of open(); ValueError for another mode than "rb": tierd never writes.
         """
         if mode not in ("rb", "br"):
             raise ValueError(f"tierd opens files for reading only: mode {mode!r}")

@@ -1,4 +1,4 @@
-"""tierd.open: a file of the cache as a normal binary file object."""
+"""tierd.open: a file of the cache as a binary file object; it has no descriptor."""
 
 from __future__ import annotations
 
@@ -164,13 +164,14 @@ class RawTierFile(_RawIOBase):
 class TierFile(_BufferedIOBase):
     """What tierd.open gives: an io.BufferedReader over a RawTierFile (`raw`) in everything but its type.
 
-    NumPy takes every io.BufferedReader for a file with a descriptor and would read behind the cache's back. The methods are those of the C object itself: no layer between.
+    Neither is it a file with a descriptor, which NumPy takes every io.BufferedReader for: what finds one (NumPy, PIL of TIFF, torch.load of the old format) reads behind the cache's back,
+    and nobody counts it. The methods are those of the C object itself: no layer between.
     """
 
     def __init__(self, raw: RawTierFile, buffer_bytes: int) -> None:
         self.raw = raw
         self._buffered = buffered = io.BufferedReader(raw, buffer_bytes)
-        for name in ("read", "read1", "readinto", "readinto1", "readline", "readlines", "peek", "seek", "tell", "flush", "readable", "seekable", "writable", "isatty", "fileno"):
+        for name in ("read", "read1", "readinto", "readinto1", "readline", "readlines", "peek", "seek", "tell", "flush", "readable", "seekable", "writable", "isatty", "fileno", "detach"):
             setattr(self, name, getattr(buffered, name))
         self.name = raw.name
         self.mode = raw.mode

@@ -108,6 +108,21 @@ class DatasetFolder(Dataset[Any]):
     def __len__(self) -> int:
         return len(self.samples)
 
+    def __repr__(self) -> str:
+        """As torchvision's, with what extra_repr says."""
+        body = [f"Number of datapoints: {len(self)}", f"Root location: {self.root}", *self.extra_repr().splitlines()]
+        if self.transforms is not None:
+            body.append("StandardTransform")
+        lines = [f"Dataset {type(self).__name__}", *("    " + line for line in body)]
+        for head, transform in (("Transform: ", self.transform), ("Target transform: ", self.target_transform)):
+            if transform is not None:
+                lines.append(head + repr(transform).replace("\n", "\n" + " " * len(head)))
+        return "\n".join(lines)
+
+    def extra_repr(self) -> str:
+        """More lines of repr(): for subclasses."""
+        return ""
+
     def _decoded(self, path: str) -> Any:
         return self.decode(client().view(path))
 
