@@ -80,7 +80,7 @@ void AttrFromFacts(const FileFacts& facts, std::uint64_t dev, tier_attr& attr) {
   attr.uid = facts.attrs.uid;
   attr.gid = facts.attrs.gid;
   attr.blksize = facts.attrs.blksize != 0 ? facts.attrs.blksize : kDefaultBlock;
-  attr.blocks = (facts.size + 511) / 512;
+  attr.blocks = facts.kind == abi::SlotKind::kSymlink ? 0 : (facts.size + 4095) / 4096 * 8;  // a link lies in its inode
   attr.atime_ns = facts.mtime_ns;
   attr.mtime_ns = facts.mtime_ns;
   attr.ctime_ns = facts.ctime_ns;

@@ -195,6 +195,7 @@ class ReadTest(rig.DaemonTest):
         real, ours = os.stat(path), tierd.stat(path)
         for field in ("st_mode", "st_ino", "st_dev", "st_uid", "st_gid", "st_size", "st_mtime_ns", "st_ctime_ns"):
             self.assertEqual(getattr(ours, field), getattr(real, field), field)
+        self.assertEqual(ours.st_blocks, (ours.st_size + 4095) // 4096 * 8)  # as under tierctl run
         dice = random.Random(1)
         for n in range(300):  # to the last bit, and some times have more of them than a float
             os.utime(path, ns=(0, 1_700_000_000_000_000_000 + dice.randrange(10**17)))

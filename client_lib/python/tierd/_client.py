@@ -242,8 +242,8 @@ class Client:
     # -- metadata -------------------------------------------------------------------------------------------------------------------
 
     def stat(self, path: PathLike, *, follow_symlinks: bool = True) -> os.stat_result:
-        """As os.stat, from the shared index where it knows the path (st_atime is then the mtime; st_rdev is 0, of devices too). That a file is missing is always asked of
-        the source."""
+        """As os.stat, from the shared index where it knows the path (st_atime is then the mtime, st_blocks what the size takes in blocks of 4 KiB; st_rdev is 0, of devices too).
+        That a file is missing is always asked of the source."""
         attr = _library.Attr(size=ctypes.sizeof(_library.Attr))
         self._call("stat", path, attr, 0 if follow_symlinks else _library.NOFOLLOW)
         times = (attr.atime_ns, attr.mtime_ns, attr.ctime_ns)
