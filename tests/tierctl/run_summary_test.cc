@@ -110,6 +110,40 @@ TEST_F(RunSummaryTest, TellsWhereTheSourceGaveMoreThanWasServed) {
   EXPECT_EQ(Line(5), "tierd: the source gave 5.59 GiB more than was served: files were brought that nobody read, or of which a part was read; a larger --ram or --ssd keeps them");
 }
 
+// RAM had most of it when it was asked for, and the source had given all of it just before.
+TEST_F(RunSummaryTest, WhatWasBroughtAheadIsNotSaved) {
+  const auto served = [this](std::uint64_t ram, std::uint64_t ssd, std::uint64_t source, std::uint64_t given, const json& epochs) {
+    facts_.reports["bytes"] = {{"ram", ram}, {"ssd", ssd}, {"source", source}};
+    facts_.after = StatusOf(0, 0, given, epochs);
+  };
+  const std::string note = " (most was brought just ahead of its first read)", advice = "most was read for the first time";
+  served(248'000'000, 0, 2'000'000, 250'000'000, json::array({Epoch(73, 0, 27)}));
+  EXPECT_TRUE(Line(0).ends_with("; bytes: ram 99.2%, first read 0.8%" + note)) << Line(0);
+  EXPECT_EQ(Summary(facts_)["reads"]["ram"]["bytes"], 248'000'000);
+  EXPECT_NE(Line(5).find(advice), std::string::npos) << Line(5);
+  const std::string text = SummaryText(Summary(facts_));
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 6) << text;
+  served(48'000'000, 0, 202'000'000, 250'000'000, json::array({Epoch(20, 0, 80)}));
+  EXPECT_EQ(Line(0).find(note), std::string::npos) << Line(0);
+  EXPECT_NE(Line(5).find(advice), std::string::npos) << Line(5);
+  // Two epochs, and what was brought beside them.
+  served(498'000'000, 0, 2'000'000, 270'000'000, json::array({Epoch(73, 0, 27), Epoch(100, 0, 0)}));
+  EXPECT_EQ(Line(0).find(note), std::string::npos) << Line(0);
+  EXPECT_EQ(Line(5), "tierd: nothing to improve here");
+  // Little was read three times, more was brought.
+  served(3'000'000, 0, 0, 60'000'000, json::array({Epoch(100, 0, 0), Epoch(100, 0, 0), Epoch(100, 0, 0)}));
+  EXPECT_EQ(Line(0).find(note), std::string::npos) << Line(0);
+  EXPECT_EQ(Line(5), "tierd: nothing to improve here");
+  // Files were opened and not read.
+  served(0, 0, 0, 60'000'000, json::array());
+  EXPECT_EQ(Line(5), "tierd: nothing to improve here");
+  // Of a daemon that others use too nobody knows whom the source gave it for.
+  facts_.own_daemon = false;
+  served(248'000'000, 0, 2'000'000, 250'000'000, json::array());
+  EXPECT_EQ(Line(0).find(note), std::string::npos) << Line(0);
+  EXPECT_EQ(Line(5), "tierd: nothing to improve here");
+}
+
 // A daemon that was there before, and serves others: only the growth counts, and what the job's own processes say about reads.
 TEST_F(RunSummaryTest, OfASharedDaemon) {
   facts_.own_daemon = false;

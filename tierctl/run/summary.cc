@@ -188,6 +188,15 @@ std::string AdviceOnOutside(const json& summary) {
 
 constexpr std::uint64_t kLittleMore = 64 << 20;  // what warm-up may have begun
 
+// A read's origin is where its bytes were when they were asked for: of what is read for the first time most may have been brought just before. So it goes by what the source gave: more than two thirds of what
+// was served, since two epochs take half of it and what is brought beside them. In a third epoch (`epochs` counts those that have begun) more has been read before.
+bool IsMostNew(const json& summary) {
+  const json& reads = Part(summary, "reads");
+  const std::uint64_t served = SumOf(reads, "bytes") - NumberOf(Part(reads, "bypass"), "bytes");
+  if (NumberOf(Part(reads, "source"), "bytes") > served / 2) return true;
+  return served > 0 && FlagOf(summary, "own_daemon") && ListOf(summary, "epochs").size() <= 2 && NumberOf(summary, "source_read_bytes") > served - served / 3;
+}
+
 // Of a daemon of the job's own that was killed.
 std::string AdviceOnKilled(const JobFacts& facts) {
   const std::string what = "the daemon was killed while the job ran (signal " + std::to_string(facts.daemon_signal) + ")";
@@ -233,7 +242,7 @@ std::string Advice(const JobFacts& facts, const json& summary) {
   if (const std::uint64_t given = NumberOf(summary, "source_read_bytes"), served = all - part("bypass"); facts.own_daemon && given > served + served / 4 + kLittleMore)
     return "the source gave " + tierd::config::HumanSize(given - served) + " more than was served: files were brought that nobody read, or of which a part was read; a larger --ram or --ssd keeps them";
   if (part("ssd") > all / 2) return "most came from the SSD: a larger --ram is faster";
-  if (part("source") > all / 2) return "most was read for the first time: a second epoch, or tierctl prefetch before the first, is faster";
+  if (IsMostNew(summary)) return "most was read for the first time: a second epoch, or tierctl prefetch before the first, is faster";
   return "nothing to improve here";
 }
 
@@ -354,8 +363,11 @@ std::string SummaryText(const json& summary) {
     line(TextOf(summary, "advice"));
     return text;
   }
+  // Where one would take what is in RAM now for what was saved.
+  const std::uint64_t kept = NumberOf(bytes, "ram") + NumberOf(bytes, "ssd");
+  const bool ahead = kept > NumberOf(bytes, "source") && IsMostNew(summary);
   line(HumanSize(all) + " in " + Plural(SumOf(reads, "count"), "read") + " of " + Readers(summary) + ", " + Span(RealOf(summary, "seconds")) +
-       "; bytes: " + Shares(bytes) + (most_counted ? "" : "; not counted: what was read through " + Plural(real, "open") + " of the source's own files"));
+       "; bytes: " + Shares(bytes) + (ahead ? " (most was brought just ahead of its first read)" : "") + (most_counted ? "" : "; not counted: what was read through " + Plural(real, "open") + " of the source's own files"));
   line(EpochText(ListOf(summary, "epochs")) + (most_counted || ListOf(summary, "epochs").empty() ? "" : " (of what was counted)"));
   line("the source gave tierd " + (is_known ? HumanSize(NumberOf(summary, "source_read_bytes")) : "what is not known") + " for " + HumanSize(all - NumberOf(bytes, "bypass")) + " served" +
        (!is_known ? "" : ": " + (saved > 0 ? HumanSize(saved) + " saved" : std::string("nothing saved yet"))));
