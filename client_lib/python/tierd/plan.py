@@ -125,6 +125,13 @@ class Plan:
         # Drawn even when nothing of it is used: the next epoch starts behind it.
         return order + source.randperm(self.samples)[:self.draws % self.samples]
 
+    @property
+    def order_draws(self) -> int:
+        """Of torch.random: how many 32-bit numbers the order of an epoch takes from the generator."""
+        if self.shared:
+            return 2
+        return self.draws if self.replacement else (self.draws // self.samples + 1) * (self.samples - 1)
+
     def _block(self, _: Type[Draws]) -> Iterator[list[int]]:
         while True:
             yield list(self._shard(self.rank))

@@ -14,11 +14,10 @@ from typing import Any, Callable, Optional, Sequence, Union
 from torch.utils.data import ConcatDataset, Subset
 
 from .. import Client, client
-from .._mt19937 import Draws
-from ..plan import Plan, digest_of
-from ._draws import TorchDraws
+from ..plan import Plan, Start, digest_of
+from ._draws import behind
 from ._prefetch import Lookahead, start
-from ._sampler import plan_from, source_of
+from ._sampler import draws_from_process, plan_from, source_of
 from ._telling import Telling
 from ._watch import unwatch, watch
 
@@ -35,8 +34,10 @@ def announce(loader_or_sampler: Any, dataset: Any, *, epochs: Optional[int] = No
     interrupted; a program that iterates over them anyway needs nothing.
 
     Where the order of the epochs to come is certain (sequential, distributed, a generator of its own), the daemon is told the plan: its policy then keeps what is read soonest, and
-    it brings ahead what is not there. Of a RandomSampler without a generator it is told when the first epoch begins, for all epochs; if something else has drawn from the process's
-    generator by the time that a later one begins, then each epoch when it begins. It compares what is read with the plan by itself, and does without it where they differ; the plan ends with this process.
+    it brings ahead what is not there. Of a RandomSampler that draws from the process's generator (None, torch.default_generator) it is told when the first epoch begins, for all
+    epochs; if something else has drawn from that by the time that a later one begins, then each epoch when it begins. A generator of its own that does not stand where it was told
+    to, as an epoch was cut short or something else draws from it, is counted (`mismatches`): what is to come is told anew, from the second time on each epoch when it begins. The
+    daemon compares what is read with the plan by itself, and does without it where they differ; the plan ends with this process.
     Beside that, a background thread of this process has the daemon prefetch the files in the order of their use, at most `window` samples ahead of what the loader has
     asked for; before the first epoch, and over the end of one into the next, where the order is certain by then. The order of an epoch is computed again when it begins,
     from the state that the sampler draws from, and compared with each index; a difference ends the look-ahead for that epoch (`mismatches`).
@@ -80,15 +81,18 @@ class Announcement:
         self._next_seed = plan.seed + plan.epoch
         self._set_epoch = True
         self._begun: Optional[Callable[[Any], None]] = None  # the newest epoch
-        self._foretold: Optional[Draws] = None  # the process's generator as it will be when the next order is drawn, if nobody else draws
-        self._alone = True
+        self._of_process = draws_from_process(source.sampler)
+        self._foretold: Optional[Start] = None  # of torch.random, told: where its generator will stand when the next order is drawn, if nobody else draws
+        self._doubts = 0  # how often it stood elsewhere
         self._lookahead = Lookahead(window)
         self._telling = Telling(self._lookahead, paths.count, paths.of, of_client)
         earlier = getattr(source.sampler, "_tierd_watcher", None)
         if earlier is not None:
             earlier.stop()
         try:
-            if not plan.shared:
+            if not self._of_process:
+                if plan.start is not None:
+                    self._foretold = behind(plan.start, 2 * plan.skip_first)
                 self._lookahead.foresee(plan, position)
                 self._telling.tell(told)
             start(self._lookahead, paths.of, of_client)
@@ -118,7 +122,7 @@ class Announcement:
 
     @property
     def mismatches(self) -> int:
-        """Epochs in which the sampler gave another index than was computed."""
+        """Epochs in which the sampler gave another index than was computed, or for which a generator of its own stood elsewhere than was told."""
         return self._lookahead.mismatches
 
     @property
@@ -167,31 +171,37 @@ class Announcement:
             foretold = seed == self._next_seed
             self._next_seed = seed + (1 if self._set_epoch else 0)
         skip, self._position = self._position, 0
+        self._source = replace(self._source, skip_first=self._source.skip_later)  # persistent workers have their seed
         now = replace(plan, epochs=self._epochs_left, position=skip)
-        if plan.shared:
-            self._tell_shared(now)
+        if plan.start is not None:
+            self._tell_drawn(now, plan.start)
         elif foretold:
             self._telling.stands_at(now)
         else:  # set_epoch was not called, or went on to another one
             self._telling.tell(now)
         if self._epochs_left is not None:
             self._epochs_left -= 1
-        certain = not plan.shared and self._epochs_left != 0
+        certain = not self._of_process and self._alone and self._epochs_left != 0
         return self._lookahead.begin(plan, certain, skip)
 
-    def _tell_shared(self, plan: Plan) -> None:
-        """Of the process's generator the epoch that begins is certain, and those behind it if nobody draws in between: as long as nobody has, that is what is told."""
-        assert plan.start is not None
-        draws = plan.start.draws(TorchDraws)
-        seed = draws.random63()
-        foretold, self._foretold = self._foretold, draws
-        if foretold is not None and self._alone:
-            for _ in range(plan.skip_later):
-                foretold.random63()
-            self._alone = foretold.random63() == seed
-            if self._alone:
-                return self._telling.stands_at(plan)
-        self._telling.tell(plan if self._alone else replace(plan, epochs=1))
+    @property
+    def _alone(self) -> bool:
+        """Nobody else seems to draw from its generator. Its own may once be elsewhere: after a look at the first batch."""
+        return self._doubts < (1 if self._of_process else 2)
+
+    def _tell_drawn(self, plan: Plan, stands: Start) -> None:
+        """Of a generator the epoch that begins is certain, and those behind it if nobody else draws in between: as long as nobody has, that is what is told."""
+        foretold, self._foretold = self._foretold, None
+        if foretold is not None and foretold != stands:
+            self._doubts += 1
+            if not self._of_process:
+                self._lookahead.mismatches += 1
+        if self._alone:
+            self._foretold = behind(stands, plan.order_draws + 2 * plan.skip_later)
+        if foretold == stands:
+            self._telling.stands_at(plan)
+        else:
+            self._telling.tell(plan if self._alone else replace(plan, epochs=1))
 
     def epoch_ends(self, begun: Callable[[Any], None]) -> None:
         if self._epochs_left == 0 and begun is self._begun and os.getpid() == self._process:

@@ -52,3 +52,15 @@ class TorchDraws:
 
     def randperm(self, n: int) -> list[int]:
         return torch.randperm(n, generator=self._generator).tolist()
+
+
+_AT_ONCE = 1 << 20  # bytes
+
+
+def behind(start: Start, count: int) -> Start:
+    """Where a generator that stands at `start` stands when `count` 32-bit numbers have been drawn from it. A small part of what it takes to draw an order."""
+    generator = start.draws(TorchDraws)._generator  # type: ignore[attr-defined]
+    while count > 0:
+        torch.empty(min(count, _AT_ONCE), dtype=torch.uint8).random_(generator=generator)  # one number each
+        count -= _AT_ONCE
+    return start_of(generator.get_state())

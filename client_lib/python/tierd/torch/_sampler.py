@@ -33,13 +33,24 @@ def _same_iter(thing: Any, of: type) -> bool:
     return isinstance(thing, of) and plain_type(thing).__iter__ is of.__iter__  # type: ignore[attr-defined]
 
 
+def _generator_of(loader_or_sampler: Any) -> torch.Generator:
+    """None is another name of the process's."""
+    generator: Optional[torch.Generator] = getattr(loader_or_sampler, "generator", None)
+    return torch.default_generator if generator is None else generator
+
+
+def draws_from_process(sampler: Any) -> bool:
+    """Others draw from its generator, too."""
+    return isinstance(sampler, RandomSampler) and _generator_of(sampler) is torch.default_generator
+
+
 def source_of(loader_or_sampler: Any) -> Source:
     """TypeError, which names it, for a sampler whose order nobody here can tell."""
     if isinstance(loader_or_sampler, DataLoader):
         loader = loader_or_sampler
         inner = source_of(loader.sampler if loader.batch_sampler is None else loader.batch_sampler)
         # The loader draws a seed for its workers from its generator whenever it makes an iterator; persistent workers have one iterator for all epochs.
-        drawn = 1 if getattr(inner.sampler, "generator", None) is loader.generator else 0
+        drawn = 1 if _generator_of(inner.sampler) is _generator_of(loader) else 0
         kept = loader.persistent_workers and loader.num_workers > 0
         made = kept and getattr(loader, "_iterator", None) is not None
         return replace(inner, skip_first=0 if made else drawn, skip_later=0 if kept else drawn)
@@ -55,8 +66,8 @@ def source_of(loader_or_sampler: Any) -> Source:
 def plan_of(loader_or_sampler: Any, *, epochs: Optional[int] = None, position: int = 0, list_sha256: Optional[str] = None) -> Plan:
     """The plan of what a DataLoader, BatchSampler or sampler will give from its next iterator on. Read-only.
 
-    A RandomSampler without a generator of its own takes its seeds from the process's generator: the plan (`shared`) then holds only if nobody else draws from it
-    in between. TypeError for other samplers, ValueError for an empty data set.
+    A RandomSampler without a generator of its own takes its seeds from the process's generator (`shared`), one that was given torch.default_generator its orders: the plan then
+    holds only if nobody else draws from that in between. TypeError for other samplers, ValueError for an empty data set.
     """
     return plan_from(source_of(loader_or_sampler), epochs=epochs, position=position, list_sha256=list_sha256)
 
