@@ -169,7 +169,7 @@ void MeasurePattern(Bench& bench, const Pattern& pattern) {
   if (!WarmByPattern(bench, pattern, directory)) return bench.Fail(id + ": not all is served from RAM");
   bench.SetPages(daemon->pages());
   const std::string command = std::string(kPython) + "patterns " + pattern.kind + " " + directory + " " + std::to_string(pattern.epochs);
-  const std::string what = std::string(pattern.what) + ", DataLoader with 2 forked workers, RAM hits: ";
+  const std::string what = std::string(pattern.what) + ", DataLoader with 2 forked workers, RAM hits of an immutable set: ";
   if (bench.WantsAny({id + ".rate", id + ".cpu"}) && !MeasureSpeed(bench, id, what, command)) return;
   if (!bench.Wants(id + ".calls")) return;
   const auto calls = [&](bool preloaded) { return [&, preloaded] { return CallsPerSample(bench, preloaded, pattern, directory); }; };
