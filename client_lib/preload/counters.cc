@@ -8,6 +8,7 @@
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/room.h"
+#include "client_lib/src/file_limit.h"
 #include "tier/tier.h"
 
 namespace tierd::preload {
@@ -132,7 +133,10 @@ void WriteReport() {
   if (!line.complete()) return;
   const int fd = raw::Open(AT_FDCWD, process.report, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return;
-  (void)raw::Write(fd, line.text(), line.bytes());  // one write: lines of several processes do not mix
+  // One write: lines of several processes do not mix. Under a limit of file sizes a line that does not fit is left out.
+  struct stat st;
+  const bool fits = raw::Stat(fd, st) == 0 && (!S_ISREG(st.st_mode) || static_cast<std::uint64_t>(st.st_size) + line.bytes() <= client::FileSizeLimit());
+  if (fits) (void)client::WriteWithinLimit(fd, line.text(), line.bytes());
   raw::Close(fd);
 }
 

@@ -14,6 +14,7 @@
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/room.h"
 #include "client_lib/preload/slow_path.h"
+#include "client_lib/src/file_limit.h"
 #include "client_lib/src/finish.h"
 #include "client_lib/src/thread_state.h"
 #include "client_lib/src/views.h"
@@ -39,9 +40,10 @@ class MemoryFile {
   MemoryFile(const MemoryFile&) = delete;
   MemoryFile& operator=(const MemoryFile&) = delete;
 
+  // Not past a limit of file sizes.
   bool Append(const std::byte* data, std::uint64_t bytes) {
     while (bytes > 0) {
-      const ssize_t put = fd_ < 0 ? -1 : raw::Write(fd_, data, bytes);
+      const ssize_t put = fd_ < 0 ? -1 : client::WriteWithinLimit(fd_, data, bytes);
       if (put <= 0) return false;
       data += put;
       bytes -= static_cast<std::uint64_t>(put);

@@ -13,6 +13,7 @@
 #include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/src/file_limit.h"
 
 namespace tierd::preload {
 namespace {
@@ -46,7 +47,7 @@ int OpenSource(const Description& d, const char* path, Version version) {
   return -ESTALE;
 }
 
-// The leased bytes in a file of memory, read-only and sealed.
+// The leased bytes in a file of memory, read-only and sealed; not past a limit of file sizes.
 int CopyToMemory(Description& d, CopyUse use) {
   const int writable = WithReserve([] {
     return static_cast<int>(raw::Call(SYS_memfd_create, raw::Address("tierd-copy"), MFD_CLOEXEC | MFD_ALLOW_SEALING));
@@ -57,7 +58,7 @@ int CopyToMemory(Description& d, CopyUse use) {
   bool good = buffer > 0 || buffer < -4095;
   for (std::uint64_t at = 0; good && at < d.size();) {
     const ssize_t got = ReadCached(d, reinterpret_cast<void*>(buffer), kPiece, at);
-    good = got > 0 && raw::Write(writable, reinterpret_cast<void*>(buffer), static_cast<std::size_t>(got)) == got;
+    good = got > 0 && client::WriteWithinLimit(writable, reinterpret_cast<void*>(buffer), static_cast<std::size_t>(got)) == got;
     at += good ? static_cast<std::uint64_t>(got) : 0;
   }
   if (buffer > 0 || buffer < -4095) raw::Call(SYS_munmap, buffer, kPiece);
@@ -123,7 +124,7 @@ bool Convert(Description& d, const char* path, Conversion why, Version version =
   const int fd = RealDescriptor(d, opened, copies ? CopyUse::kShared : CopyUse::kAlone);
   if (fd < 0) {
     GiveWordBack(d, word);
-    if (copies) return Convert(d, path, why, version, false);  // no memory for it: the source, then
+    if (copies) return Convert(d, path, why, version, false);  // no memory for it, or a limit of file sizes: the source, then
     Count(Conversion::kFailed);
     return false;
   }

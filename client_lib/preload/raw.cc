@@ -35,10 +35,6 @@ ssize_t Pread(int fd, void* buffer, std::size_t count, std::int64_t offset) {
   return Retry([&] { return Call(SYS_pread64, fd, Address(buffer), static_cast<long>(count), offset); });
 }
 
-ssize_t Write(int fd, const void* buffer, std::size_t count) {
-  return Retry([&] { return Call(SYS_write, fd, Address(buffer), static_cast<long>(count)); });
-}
-
 int DupFrom(int fd, int lowest) { return static_cast<int>(Call(SYS_fcntl, fd, F_DUPFD_CLOEXEC, lowest)); }
 
 int Dup3(int from, int to, int flags) {

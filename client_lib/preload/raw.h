@@ -44,7 +44,6 @@ int Open(int directory, const char* path, int flags, unsigned mode = 0);  // O_L
 int Close(int fd);
 int Stat(int fd, struct stat& st);
 ssize_t Pread(int fd, void* buffer, std::size_t count, std::int64_t offset);   // EINTR retried
-ssize_t Write(int fd, const void* buffer, std::size_t count);                  // EINTR retried
 int DupFrom(int fd, int lowest);                                               // close-on-exec
 int Dup3(int from, int to, int flags);                                         // EBUSY, EINTR retried
 ssize_t ReadLink(const char* path, char* text, std::size_t room);

@@ -8,6 +8,8 @@
 
 #include <cstring>
 
+#include "client_lib/src/file_limit.h"
+
 namespace tierd::client {
 namespace {
 
@@ -68,7 +70,7 @@ void Log(const Settings& settings, const char* format, ...) {
   used += more;
   if (static_cast<std::size_t>(used) > sizeof line - 2) used = sizeof line - 2;
   line[used] = '\n';
-  (void)!::write(STDERR_FILENO, line, static_cast<std::size_t>(used) + 1);
+  (void)WriteWithinLimit(STDERR_FILENO, line, static_cast<std::size_t>(used) + 1);
 }
 
 }  // namespace tierd::client

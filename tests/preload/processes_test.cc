@@ -96,6 +96,33 @@ TEST_F(PreloadProcessesTest, HaveWhatTheyLeaveThemselvesOfTheAddressSpace) {
   EXPECT_EQ(served.report.value("opened", 0u), 2u) << served.report.dump();
 }
 
+// Under a limit of file sizes, which counts for memory, too (limited.c).
+TEST_F(PreloadProcessesTest, WriteNothingPastTheirLimit) {
+  Both("old", Words(0, 100'000));
+  Both("old.large", Words(0, (std::size_t{4} << 20) + 128));
+  const timespec long_ago[2] = {{1'500'000'000, 0}, {1'500'000'000, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, Of("old").c_str(), long_ago, 0), 0);
+  daemon_.Prefetch(source_);
+  const struct {
+    const char* check;
+    unsigned opened, maps, source_maps, memory_copies, forked;
+  } cases[] = {{"none", 3, 0, 3, 0, 0}, {"some", 3, 1, 2, 0, 0},      {"enough", 3, 3, 0, 0, 0}, {"forked", 1, 0, 0, 0, 1}, {"forked_enough", 1, 0, 0, 1, 1},
+               {"ends", 0, 0, 0, 0, 0}, {"ends_near", 0, 0, 0, 0, 0}, {"ends_enough", 1, 0, 0, 0, 0}};
+  for (const auto& c : cases) {
+    SCOPED_TRACE(c.check);
+    const JobResult bare = RunJob({PRELOAD_LIMITED, Twin("old"), c.check}, bare_);
+    EXPECT_EQ(bare.code, 0) << "bare: " << bare.output;
+    const JobResult served = RunJob({PRELOAD_LIMITED, Of("old"), c.check}, job_);
+    EXPECT_EQ(served.code, 0) << served.output;
+    EXPECT_EQ(served.report.value("opened", 0u), c.opened) << served.report.dump();
+    EXPECT_EQ(served.report.value("maps", 0u), c.maps) << served.report.dump();
+    EXPECT_EQ(served.Of("source_uses", "mmap"), c.source_maps) << served.report.dump();
+    EXPECT_EQ(served.report.value("memory_copies", 0u), c.memory_copies) << served.report.dump();
+    EXPECT_EQ(served.Of("conversions", "fork"), c.forked) << served.report.dump();
+    EXPECT_EQ(served.Sum("conversions"), c.forked) << served.report.dump();
+  }
+}
+
 // By every name that the library exports (rare.c).
 TEST_F(PreloadProcessesTest, MayMakeRareCalls) {
   Both("numbers.words", "12 34\n");
