@@ -3,7 +3,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -56,7 +58,7 @@ class Job {
     UseWhatIsThere() || StartOwn();
     Prepare();
     const auto began = std::chrono::steady_clock::now();
-    const run::Ended ended = run::RunCommand(line_, child_signal_);
+    const run::Ended ended = run::RunCommand(line_, own_signals_);
     facts_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     facts_.exit_code = ended.exit_code;
     facts_.signal_number = ended.signal_number;
@@ -107,9 +109,10 @@ class Job {
   }
 
   // The cache never keeps a job from running.
-  bool Without(const std::string& why) {
+  bool Without(std::string why) {
+    if (why.find(std::strerror(EFBIG)) != std::string::npos) why += " (see ulimit -f)";
     context_.output.Message("run: without a cache: " + why);
-    facts_.without = why;
+    facts_.without = std::move(why);
     return false;
   }
 
@@ -185,7 +188,7 @@ class Job {
   Context& context_;
   const RunOptions& options_;
   const GetEnvironment environment_;
-  const run::ChildSignal child_signal_;
+  const run::OwnSignals own_signals_;
   std::vector<std::string> sources_;
   run::DaemonOptions daemon_options_;
   std::string socket_;   // that clients connect to; "": no cache

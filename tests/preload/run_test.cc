@@ -214,6 +214,30 @@ TEST_F(RunTest, WhereThereMayBeNoSecondProcessTheCommandStillRuns) {
   }
 }
 
+// What is said goes through a pipe: a file would have the limit, too.
+TEST_F(RunTest, UnderALimitOfFileSizesTheCommandRuns) {
+  const auto under_none = [&](const std::string& before, const std::string& options, const std::string& command) {
+    const std::string line = before + TIERCTL_BINARY + " run --source " + source_ + " --ram '64 MiB' " + options + " -- sh -c '" + command + "'";
+    return RunShell("(ulimit -f 0; " + line + "; echo code $?) 2>&1 | cat", job_).output;
+  };
+  const std::string plain = under_none("", "", "cat " + source_ + "/file | wc -c");
+  EXPECT_NE(plain.find("100000\n"), std::string::npos) << plain;
+  EXPECT_NE(plain.find("code 0\n"), std::string::npos) << plain;
+  EXPECT_NE(plain.find("(see ulimit -f); all was read from the source"), std::string::npos) << plain;
+  const std::string killed = under_none("", "-q", "kill -XFSZ $$; exit 9");
+  EXPECT_NE(killed.find("code 153\n"), std::string::npos) << killed;
+  const std::string ignored = under_none("trap \"\" XFSZ; ", "-q", "kill -XFSZ $$; exit 9");
+  EXPECT_NE(ignored.find("code 9\n"), std::string::npos) << ignored;
+  EXPECT_TRUE(LeftOver().empty());
+}
+
+TEST_F(RunTest, WhatAProcessMayNotReportIsMissing) {
+  const std::string report = scratch_.path() + "/report.json", read = "cat " + source_ + "/file > /dev/null";
+  const JobResult result = RunIt({"--report", report}, {"/bin/bash", "-c", read + "; ulimit -f 0; " + read});
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_EQ(ReadJson(report)["opened"], 1);
+}
+
 TEST_F(RunTest, TheSummarySaysWhyThereWasNoCache) {
   const std::string typo = scratch_.path() + "/typo";
   const JobResult result = RunJob({TIERCTL_BINARY, "run", "--source", typo, "--ram", "64 MiB", "--", "echo", "worked"}, job_);

@@ -66,15 +66,11 @@ void HoldStandardStreams() {
   if (fd > STDERR_FILENO) ::close(fd);
 }
 
-ChildSignal::ChildSignal() {
-  struct sigaction plain {}, before {};
-  plain.sa_handler = SIG_DFL;
-  ::sigaction(SIGCHLD, &plain, &before);
-  ignored_ = before.sa_handler == SIG_IGN;
-}
+OwnSignals::OwnSignals() : child_ignored_(::signal(SIGCHLD, SIG_DFL) == SIG_IGN), limit_ignored_(::signal(SIGXFSZ, SIG_IGN) == SIG_IGN) {}
 
-void ChildSignal::Restore() const {
-  if (ignored_) ::signal(SIGCHLD, SIG_IGN);
+void OwnSignals::Restore() const {
+  if (child_ignored_) ::signal(SIGCHLD, SIG_IGN);
+  if (!limit_ignored_) ::signal(SIGXFSZ, SIG_DFL);
 }
 
 int BecomeCommand(const CommandLine& line) {
@@ -89,7 +85,7 @@ int BecomeCommand(const CommandLine& line) {
   return error == ENOENT || error == ENOTDIR ? 127 : 126;
 }
 
-Ended RunCommand(const CommandLine& line, const ChildSignal& child_signal) {
+Ended RunCommand(const CommandLine& line, const OwnSignals& own_signals) {
   sigset_t watched;
   sigset_t before;
   sigemptyset(&watched);
@@ -99,14 +95,14 @@ Ended RunCommand(const CommandLine& line, const ChildSignal& child_signal) {
   std::fflush(nullptr);
   const pid_t pid = ::fork();
   if (pid == 0) {
-    child_signal.Restore();
+    own_signals.Restore();
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     ::_exit(BecomeCommand(line));
   }
   if (pid < 0) {
     // The cache never keeps a job from running: where there may be no second process there is this one.
     std::fprintf(stderr, "tierctl: run: no second process (%s; see ulimit -u): the command takes this one's place, and there is no summary\n", std::strerror(errno));
-    child_signal.Restore();
+    own_signals.Restore();
     ::sigprocmask(SIG_SETMASK, &before, nullptr);
     return {BecomeCommand(line), 0};
   }

@@ -23,17 +23,19 @@ struct CommandLine {
   int inherited_fd = -1;                                            // left open in it; -1: none
 };
 
-// SIGCHLD as we need it, from the first child on: who starts us may have it ignored, and then no child could be waited for. The command gets it back as it was.
-class ChildSignal {
+// Signals as we need them, from the first child and the first file on. The command gets them back as they were.
+// SIGCHLD comes: who starts us may have it ignored, and then no child could be waited for. SIGXFSZ does not: a file that may grow no further (ulimit -f) is an error, not the end.
+class OwnSignals {
  public:
-  ChildSignal();
+  OwnSignals();
   void Restore() const;
 
  private:
-  bool ignored_ = false;
+  bool child_ignored_ = false;
+  bool limit_ignored_ = false;
 };
 
-Ended RunCommand(const CommandLine& line, const ChildSignal& child_signal);
+Ended RunCommand(const CommandLine& line, const OwnSignals& own_signals);
 
 // Ends this process by the signal that ended the command, without a second core dump.
 [[noreturn]] void EndBySignal(int signal_number);

@@ -159,8 +159,9 @@ std::optional<LockedDirectory> MakeIn(const std::string& base, std::uint32_t uid
       failure = std::strerror(errno);
       return std::nullopt;
     }
+    errno = 0;
     if (auto locked = Lock(path, host)) return locked;
-    failure = "no lock in " + path;
+    failure = errno != 0 ? std::string("no lock: ") + std::strerror(errno) : "no lock in " + path;
     RemoveTree(path);
   }
   return std::nullopt;
