@@ -40,4 +40,13 @@ int OpenOurs(const char* path, int flags);
 // True for descriptors that the wrappers emulate. In a vfork child none is: all are real by then.
 inline bool Emulate(int fd) { return IsOurs(fd) && vfork_depth == 0; }
 
+// A call that takes no regular file: the kernel refuses the placeholder behind a number of ours as no descriptor (EBADF), and would have said `error` of the file. Of all others
+// nothing comes after the call: a return more behind a system call is what costs.
+template <typename Call>
+inline auto RefuseAsFile(int fd, int error, Call call) {
+  if (!Emulate(fd)) [[likely]] return call();
+  const auto result = call();
+  return result < 0 && errno == EBADF ? Result(static_cast<decltype(call())>(-error)) : result;
+}
+
 }  // namespace tierd::preload

@@ -168,13 +168,14 @@ TIERD_EXPORT(char*, mkdtemp, char* pattern) {
 }
 // A socket's name is an entry of a directory.
 TIERD_EXPORT(int, bind, int fd, const sockaddr* address, socklen_t bytes) {
+  const auto real = [=] { return RefuseAsFile(fd, ENOTSOCK, [=] { return Next_bind()(fd, address, bytes); }); };
   const auto* const local = reinterpret_cast<const sockaddr_un*>(address);
   if (address == nullptr || bytes <= offsetof(sockaddr_un, sun_path) + 1 || address->sa_family != AF_UNIX || local->sun_path[0] == '\0')
-    return Next_bind()(fd, address, bytes);
+    return real();
   char path[sizeof local->sun_path + 1] = {};
   const std::size_t room = bytes - offsetof(sockaddr_un, sun_path);
   std::memcpy(path, local->sun_path, room < sizeof local->sun_path ? room : sizeof local->sun_path);
-  return ChangeName(AT_FDCWD, path, Changes::kEntry, [&] { return Next_bind()(fd, address, bytes); });
+  return ChangeName(AT_FDCWD, path, Changes::kEntry, real);
 }
 TIERD_EXPORT(int, mknod, const char* path, mode_t mode, dev_t device) {
   return ChangeName(AT_FDCWD, path, Changes::kEntry, [&] { return Next_mknod()(path, mode, device); });

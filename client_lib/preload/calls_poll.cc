@@ -144,12 +144,14 @@ TIERD_EXPORT(int, pselect, int count, fd_set* read, fd_set* write, fd_set* excep
 }
 
 TIERD_EXPORT(int, epoll_ctl, int epoll, int operation, int fd, epoll_event* event) {
-  return Emulate(fd) ? Result(-EPERM) : Next_epoll_ctl()(epoll, operation, fd, event);
+  if (Emulate(fd)) return Result(-EPERM);
+  if (Emulate(epoll)) [[unlikely]] (void)Materialise(epoll, Conversion::kSyscall);  // what is said of it depends on `fd`
+  return Next_epoll_ctl()(epoll, operation, fd, event);
 }
 
 TIERD_EXPORT(int, inotify_add_watch, int fd, const char* path, std::uint32_t events) {
   RealIfNamed(path);
-  const int watch = Next_inotify_add_watch()(fd, path, events);
+  const int watch = RefuseAsFile(fd, EINVAL, [=] { return Next_inotify_add_watch()(fd, path, events); });
   if (watch >= 0) ReadFromSource(path, (events & IN_DONT_FOLLOW) != 0 ? Changes::kEntry : Changes::kTarget);
   return watch;
 }

@@ -1,5 +1,5 @@
-// Calls on a descriptor that only the source's file can answer and that readers hardly ever make: it becomes real first, then libc goes on. Terminal questions, and
-// those for a socket's names, are answered at once: a regular file is none.
+// Calls on a descriptor that only the source's file can answer and that readers hardly ever make: it becomes real first, then libc goes on. isatty is answered at once:
+// a regular file is none.
 #include <aio.h>
 #include <fcntl.h>
 #include <linux/fs.h>
@@ -10,7 +10,6 @@
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/time.h>
-#include <termios.h>
 
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/calls.h"
@@ -41,7 +40,6 @@ using namespace tierd::preload;
 #define TIERD_PACK(...) (__VA_ARGS__)
 
 TIERD_NEXT(int, isatty, int)
-TIERD_NEXT(int, tcgetattr, int, termios*)
 TIERD_NEXT(int, ioctl, int, unsigned long, ...)
 TIERD_NEXT(int, fstatfs, int, struct statfs*)
 TIERD_NEXT(int, fstatvfs, int, struct statvfs*)
@@ -57,8 +55,6 @@ TIERD_NEXT(int, ttyname_r, int, char*, size_t)
 TIERD_NEXT(char*, ttyname, int)
 TIERD_NEXT(pid_t, tcgetpgrp, int)
 TIERD_NEXT(int, getsockopt, int, int, int, void*, socklen_t*)
-TIERD_NEXT(int, getsockname, int, sockaddr*, socklen_t*)
-TIERD_NEXT(int, getpeername, int, sockaddr*, socklen_t*)
 TIERD_NEXT(int, name_to_handle_at, int, const char*, file_handle*, int*, int)
 TIERD_NEXT(int, aio_read, aiocb*)
 TIERD_NEXT(int, lio_listio, int, aiocb* const*, int, sigevent*)
@@ -91,11 +87,6 @@ TIERD_EXPORT(int, isatty, int fd) {
   errno = ENOTTY;
   return 0;
 }
-
-TIERD_EXPORT(int, tcgetattr, int fd, termios* settings) { return Emulate(fd) ? Result(-ENOTTY) : Next_tcgetattr()(fd, settings); }
-
-TIERD_EXPORT(int, getsockname, int fd, sockaddr* address, socklen_t* bytes) { return Emulate(fd) ? Result(-ENOTSOCK) : Next_getsockname()(fd, address, bytes); }
-TIERD_EXPORT(int, getpeername, int fd, sockaddr* address, socklen_t* bytes) { return Emulate(fd) ? Result(-ENOTSOCK) : Next_getpeername()(fd, address, bytes); }
 
 // ---- ioctl -----------------------------------------------------------------------------------------------------------------
 

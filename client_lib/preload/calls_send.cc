@@ -68,20 +68,20 @@ TIERD_EXPORT(ssize_t, vmsplice, int fd, const iovec* parts, size_t count, unsign
 
 TIERD_EXPORT(ssize_t, send, int fd, const void* bytes, size_t count, int flags) {
   BeforeSending(bytes, count, flags);
-  return Next_send()(fd, bytes, count, flags);
+  return RefuseAsFile(fd, ENOTSOCK, [&] { return Next_send()(fd, bytes, count, flags); });
 }
 
 TIERD_EXPORT(ssize_t, sendto, int fd, const void* bytes, size_t count, int flags, const sockaddr* to, socklen_t room) {
   BeforeSending(bytes, count, flags);
-  return Next_sendto()(fd, bytes, count, flags, to, room);
+  return RefuseAsFile(fd, ENOTSOCK, [&] { return Next_sendto()(fd, bytes, count, flags, to, room); });
 }
 
 TIERD_EXPORT(ssize_t, sendmsg, int fd, const msghdr* message, int flags) {
   BeforeSending(message, flags);
-  return Next_sendmsg()(fd, message, flags);
+  return RefuseAsFile(fd, ENOTSOCK, [&] { return Next_sendmsg()(fd, message, flags); });
 }
 
 TIERD_EXPORT(int, sendmmsg, int fd, mmsghdr* messages, unsigned count, int flags) {
   for (unsigned i = 0; i < count; ++i) BeforeSending(&messages[i].msg_hdr, flags);
-  return Next_sendmmsg()(fd, messages, count, flags);
+  return RefuseAsFile(fd, ENOTSOCK, [&] { return Next_sendmmsg()(fd, messages, count, flags); });
 }

@@ -7,6 +7,7 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -95,6 +96,17 @@ static int check_wide(void) { /* converts five */
   return 0;
 }
 
+static int check_received(void) {
+  FUNCTION(__recv_chk, ssize_t, int, void *, size_t, size_t, int);
+  FUNCTION(__recvfrom_chk, ssize_t, int, void *, size_t, size_t, int, void *, void *);
+  char text[4];
+  int ends[2], fd = open(path, O_RDONLY);
+  CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0 && send(ends[0], "ab", 2, 0) == 2);
+  CHECK(__recv_chk(ends[1], text, 1, sizeof text, 0) == 1 && text[0] == 'a' && __recvfrom_chk(ends[1], text, 1, sizeof text, 0, NULL, NULL) == 1 && text[0] == 'b');
+  CHECK(__recv_chk(fd, text, 1, sizeof text, 0) == -1 && errno == ENOTSOCK && __recvfrom_chk(fd, text, 1, sizeof text, 0, NULL, NULL) == -1 && errno == ENOTSOCK);
+  return close(ends[0]) | close(ends[1]) | close(fd);
+}
+
 /* Which libc 2.38 and later has. */
 static int check_wide_c23(void) { /* converts two, if there are such names */
   int major = 0, minor = 0, one = 0;
@@ -157,7 +169,7 @@ static int check_viewed(void) { /* converts three */
 }
 
 int main(int argc, char **argv) {
-  static const struct check checks[] = {{"listed", check_listed}, {"named", check_named}, {"wide", check_wide}, {"wide_c23", check_wide_c23}, {"loaded", check_loaded}, {"entered", check_entered}, {"viewed", check_viewed}};
+  static const struct check checks[] = {{"listed", check_listed}, {"named", check_named}, {"wide", check_wide}, {"wide_c23", check_wide_c23}, {"received", check_received}, {"loaded", check_loaded}, {"entered", check_entered}, {"viewed", check_viewed}};
   if (argc < 3) return 64;
   path = argv[1], directory = argv[2];
   return RUN_CHECKS(checks, argc, argv, 3);

@@ -132,6 +132,8 @@ TEST_F(PreloadProcessesTest, MayMakeRareCalls) {
     std::vector<std::pair<const char*, unsigned>> conversions;
     unsigned opened;
   } cases[] = {{"asked", {}, 1},
+               {"refused", {{"syscall", 1}}, 1},
+               {"used", {}, 0},
                {"real_first", {{"attributes", 10}}, 10},
                {"changes", {}, 0},
                {"wide", {{"stdio", 9}}, 9},
@@ -223,7 +225,8 @@ TEST_F(PreloadProcessesTest, MayLookUpWhatTheyCall) {
     const char* reason;
     unsigned conversions;
     unsigned opened;
-  } cases[] = {{"listed", "", 0, 0}, {"named", "fcntl", 1, 1}, {"wide", "stdio", 5, 5}, {"wide_c23", "stdio", c23, c23}, {"loaded", "", 0, 0}, {"entered", "io_uring", 5, 5}, {"viewed", "changed", 3, 4}};
+  } cases[] = {{"listed", "", 0, 0}, {"named", "fcntl", 1, 1}, {"wide", "stdio", 5, 5}, {"wide_c23", "stdio", c23, c23}, {"received", "", 0, 1},
+               {"loaded", "", 0, 0}, {"entered", "io_uring", 5, 5}, {"viewed", "changed", 3, 4}};
   for (const auto& c : cases) {
     SCOPED_TRACE(c.check);
     const JobResult bare = RunJob({PRELOAD_EXPORTS, Twin("numbers"), Twin("names"), c.check}, bare_);

@@ -6,14 +6,21 @@
 #include <pty.h>
 #include <sched.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
+#include <sys/fanotify.h>
+#include <sys/inotify.h>
 #include <sys/sendfile.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/time.h>
+#include <sys/timerfd.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <sys/xattr.h>
 #include <termios.h>
@@ -35,18 +42,116 @@ static int check_asked(void) {
   struct statfs64 fs64;
   struct statvfs vfs;
   struct statvfs64 vfs64;
-  struct termios terminal;
   char names[100], value[10];
   int fd = open_one();
   CHECK(fstatfs(fd, &fs) == 0 && fs.f_bsize > 0 && fstatfs64(fd, &fs64) == 0 && fs64.f_type == fs.f_type);
   CHECK(fstatvfs(fd, &vfs) == 0 && vfs.f_namemax > 0 && fstatvfs64(fd, &vfs64) == 0 && vfs64.f_namemax == vfs.f_namemax);
   CHECK(fpathconf(fd, _PC_NAME_MAX) > 100);
   CHECK(fgetxattr(fd, "user.none", value, sizeof value) == -1 && (errno == ENODATA || errno == ENOTSUP) && flistxattr(fd, names, sizeof names) >= 0);
-  CHECK(tcgetattr(fd, &terminal) == -1 && errno == ENOTTY);
-  struct sockaddr_storage address;
-  socklen_t bytes = sizeof address;
-  CHECK(getsockname(fd, (struct sockaddr *)&address, &bytes) == -1 && errno == ENOTSOCK && getpeername(fd, (struct sockaddr *)&address, &bytes) == -1 && errno == ENOTSOCK);
   return close(fd);
+}
+
+/* A file is no socket, terminal or timer, and is told so. */
+#define REFUSED(error, expression) CHECK((errno = 0, (expression)) == -1 && errno == (error))
+static int check_refused(void) { /* converts it at last */
+  struct sockaddr_un address = {.sun_family = AF_UNIX}, named = {.sun_family = AF_UNIX, .sun_path = "no/such/directory/name"};
+  struct sockaddr_storage from;
+  socklen_t bytes = sizeof from;
+  struct termios terminal = {0};
+  struct itimerspec time = {{0}};
+  struct epoll_event event = {.events = EPOLLIN};
+  struct timespec now = {0};
+  struct mmsghdr many = {{0}};
+  struct msghdr message = {0};
+  sigset_t none;
+  char buffer[16];
+  int one = 1, pipe_ends[2], fd = open_one();
+  struct sockaddr *to = (struct sockaddr *)&address;
+  sigemptyset(&none);
+  REFUSED(ENOTSOCK, send(fd, buffer, 1, 0));
+  REFUSED(ENOTSOCK, sendto(fd, buffer, 1, 0, to, sizeof address));
+  REFUSED(ENOTSOCK, sendmsg(fd, &message, 0));
+  REFUSED(ENOTSOCK, sendmmsg(fd, &many, 1, 0));
+  REFUSED(ENOTSOCK, recv(fd, buffer, 1, 0));
+  REFUSED(ENOTSOCK, recvfrom(fd, buffer, 1, 0, (struct sockaddr *)&from, &bytes));
+  REFUSED(ENOTSOCK, recvmsg(fd, &message, 0));
+  REFUSED(ENOTSOCK, recvmmsg(fd, &many, 1, 0, &now));
+  REFUSED(ENOTSOCK, setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &one, sizeof one));
+  REFUSED(ENOTSOCK, getsockname(fd, (struct sockaddr *)&from, &bytes));
+  REFUSED(ENOTSOCK, getpeername(fd, (struct sockaddr *)&from, &bytes));
+  REFUSED(ENOTSOCK, shutdown(fd, SHUT_RD));
+  REFUSED(ENOTSOCK, listen(fd, 1));
+  REFUSED(ENOTSOCK, accept(fd, NULL, NULL));
+  REFUSED(ENOTSOCK, accept4(fd, NULL, NULL, SOCK_CLOEXEC));
+  REFUSED(ENOTSOCK, connect(fd, to, sizeof address));
+  REFUSED(ENOTSOCK, bind(fd, to, sizeof address));
+  REFUSED(ENOTSOCK, bind(fd, (struct sockaddr *)&named, sizeof named));
+  REFUSED(ENOTTY, tcgetattr(fd, &terminal));
+  REFUSED(ENOTTY, tcsetattr(fd, TCSANOW, &terminal));
+  REFUSED(EINVAL, tcsetattr(fd, 77, &terminal));
+  REFUSED(ENOTTY, tcflush(fd, TCIFLUSH));
+  REFUSED(ENOTTY, tcdrain(fd));
+  REFUSED(ENOTTY, tcflow(fd, TCOON));
+  REFUSED(ENOTTY, tcsendbreak(fd, 0));
+  REFUSED(ENOTTY, tcgetsid(fd));
+  REFUSED(ENOTTY, tcsetpgrp(fd, getpgrp()));
+  REFUSED(ENOTTY, sockatmark(fd));
+  REFUSED(EINVAL, epoll_wait(fd, &event, 1, 0));
+  REFUSED(EINVAL, epoll_pwait(fd, &event, 1, 0, &none));
+  REFUSED(EINVAL, timerfd_settime(fd, 0, &time, NULL));
+  REFUSED(EINVAL, timerfd_gettime(fd, &time));
+  REFUSED(EINVAL, signalfd(fd, &none, 0));
+  REFUSED(EINVAL, inotify_add_watch(fd, "/", IN_MODIFY));
+  REFUSED(EINVAL, inotify_rm_watch(fd, 1));
+  REFUSED(EINVAL, fanotify_mark(fd, FAN_MARK_ADD, FAN_OPEN, AT_FDCWD, "/"));
+  CHECK(isfdtype(fd, S_IFREG) == 1 && isfdtype(fd, S_IFSOCK) == 0);
+  REFUSED(EBADF, recv(-1, buffer, 1, 0));
+  REFUSED(EBADF, tcdrain(-1));
+  CHECK(isfdtype(-1, S_IFREG) == -1);
+  CHECK(read(fd, buffer, 4) == 4 && lseek(fd, 0, SEEK_CUR) == 4);
+  REFUSED(EBADF, epoll_ctl(fd, EPOLL_CTL_ADD, -1, &event));
+  CHECK(pipe(pipe_ends) == 0);
+  REFUSED(EINVAL, epoll_ctl(fd, EPOLL_CTL_ADD, pipe_ends[0], &event));
+  CHECK(read(fd, buffer, 4) == 4 && lseek(fd, 0, SEEK_CUR) == 8);
+  return close(pipe_ends[0]) | close(pipe_ends[1]) | close(fd);
+}
+
+/* The same calls of what they are made for. */
+static int check_used(void) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "\0tierd rare.c"};
+  socklen_t bytes = offsetof(struct sockaddr_un, sun_path) + sizeof "tierd rare.c", room = sizeof address;
+  struct itimerspec time = {.it_value = {.tv_nsec = 1}};
+  struct epoll_event event = {.events = EPOLLIN, .data = {.u32 = 7}};
+  struct termios settings;
+  char buffer[16] = "";
+  struct iovec part = {buffer, sizeof buffer};
+  struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+  struct mmsghdr many = {.msg_hdr = message};
+  uint64_t ticks = 0;
+  sigset_t signals;
+  int one = 1, terminal, side, heard = socket(AF_UNIX, SOCK_STREAM, 0), near = socket(AF_UNIX, SOCK_STREAM, 0), far;
+  struct sockaddr *name = (struct sockaddr *)&address;
+  snprintf(address.sun_path + 1, sizeof address.sun_path - 1, "tierd %d", (int)getpid());
+  CHECK(bind(heard, name, bytes) == 0 && listen(heard, 2) == 0 && connect(near, name, bytes) == 0 && isfdtype(near, S_IFSOCK) == 1);
+  CHECK((far = accept4(heard, NULL, NULL, SOCK_CLOEXEC)) >= 0 && setsockopt(far, SOL_SOCKET, SO_PASSCRED, &one, sizeof one) == 0);
+  CHECK(getsockname(far, name, &room) == 0 && room == bytes && (room = sizeof address, getpeername(near, name, &room)) == 0 && room == bytes);
+  CHECK(send(near, "12345", 5, 0) == 5 && sockatmark(far) == 0);
+  CHECK(recv(far, buffer, 1, 0) == 1 && buffer[0] == '1' && recvfrom(far, buffer, 1, 0, NULL, NULL) == 1 && buffer[0] == '2');
+  part.iov_len = 1;
+  CHECK(recvmsg(far, &message, 0) == 1 && buffer[0] == '3' && recvmmsg(far, &many, 1, MSG_DONTWAIT, NULL) == 1 && many.msg_len == 1 && buffer[0] == '4');
+  CHECK(shutdown(near, SHUT_WR) == 0 && recv(far, buffer, 9, 0) == 1 && recv(far, buffer, 9, 0) == 0 && close(near) == 0 && close(far) == 0);
+  CHECK((near = socket(AF_UNIX, SOCK_STREAM, 0)) >= 0 && connect(near, (getsockname(heard, name, &bytes), name), bytes) == 0 && (far = accept(heard, NULL, NULL)) >= 0);
+  CHECK(close(near) == 0 && close(far) == 0 && close(heard) == 0);
+  int timer = timerfd_create(CLOCK_MONOTONIC, 0), waits = epoll_create1(0), watch = inotify_init1(IN_NONBLOCK), number;
+  CHECK(epoll_ctl(waits, EPOLL_CTL_ADD, timer, &event) == 0 && epoll_wait(waits, &event, 1, 0) == 0);
+  CHECK(timerfd_settime(timer, 0, &time, NULL) == 0 && epoll_wait(waits, &event, 1, -1) == 1 && event.data.u32 == 7 && epoll_pwait(waits, &event, 1, -1, NULL) == 1);
+  CHECK(read(timer, &ticks, 8) == 8 && ticks == 1 && timerfd_gettime(timer, &time) == 0 && time.it_value.tv_nsec == 0 && close(timer) == 0 && close(waits) == 0);
+  CHECK((number = inotify_add_watch(watch, "/", IN_MODIFY)) >= 0 && inotify_rm_watch(watch, number) == 0 && inotify_rm_watch(watch, number) == -1 && close(watch) == 0);
+  sigemptyset(&signals);
+  CHECK((number = signalfd(-1, &signals, 0)) >= 0 && signalfd(number, &signals, 0) == number && close(number) == 0);
+  CHECK(openpty(&terminal, &side, NULL, NULL, NULL) == 0 && tcgetattr(side, &settings) == 0 && tcsetattr(side, TCSANOW, &settings) == 0 && tcflush(side, TCIFLUSH) == 0);
+  CHECK(tcdrain(side) == 0 && tcflow(side, TCOON) == 0 && tcsendbreak(side, 0) == 0 && tcsetpgrp(side, getpgrp()) == -1 && errno == ENOTTY);
+  return close(terminal) | close(side);
 }
 
 /* Each converts a descriptor. */
@@ -306,7 +411,7 @@ static int check_shared_numbers(void) { /* one */
 }
 
 int main(int argc, char **argv) {
-  static const struct check checks[] = {{"asked", check_asked}, {"real_first", check_real_first}, {"changes", check_changes}, {"wide", check_wide},
+  static const struct check checks[] = {{"asked", check_asked}, {"refused", check_refused}, {"used", check_used}, {"real_first", check_real_first}, {"changes", check_changes}, {"wide", check_wide},
                                         {"executed", check_executed}, {"other_names", check_other_names}, {"counted", check_counted}, {"shared_numbers", check_shared_numbers}};
   if (argc < 3) return 64;
   self = argv[0], path = argv[1];
