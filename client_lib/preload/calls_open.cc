@@ -77,7 +77,8 @@ __attribute__((noinline)) int TryCached(int directory, const char* path, int fla
 __attribute__((noinline)) int CachedIfServed(int directory, const char* path, int flags, NotServed& not_served) {
   CancellationPoint();
   if ((flags & ~kServed) != 0 || !MayMakeDescriptors()) {
-    not_served.why = (flags & ~kServed) != 0 ? RealOpen::kFlags : RealOpen::kMode;
+    // Through what O_PATH and O_DIRECTORY open no byte of a file is read.
+    if ((flags & (O_PATH | O_DIRECTORY)) == 0) not_served.why = (flags & ~kServed) != 0 ? RealOpen::kFlags : RealOpen::kMode;
     return -1;
   }
   const tierd::client::KeepErrno keep;

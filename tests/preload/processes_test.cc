@@ -134,6 +134,7 @@ TEST_F(PreloadProcessesTest, MayMakeRareCalls) {
   } cases[] = {{"asked", {}, 1},
                {"refused", {{"syscall", 1}}, 1},
                {"used", {}, 0},
+               {"looked_at", {}, 0},
                {"real_first", {{"attributes", 10}}, 10},
                {"changes", {}, 0},
                {"wide", {{"stdio", 9}}, 9},
@@ -154,6 +155,7 @@ TEST_F(PreloadProcessesTest, MayMakeRareCalls) {
     }
     EXPECT_EQ(served.Sum("conversions"), all) << served.report.dump();
     EXPECT_EQ(served.report.value("opened", 0u), c.opened) << served.report.dump();
+    EXPECT_EQ(std::string(c.check) == "looked_at" ? served.Sum("real_opens") : 0, 0u) << served.report.dump();
   }
 }
 

@@ -154,6 +154,13 @@ static int check_used(void) {
   return close(terminal) | close(side);
 }
 
+/* Nothing can be read through these. */
+static int check_looked_at(void) {
+  char directory[4096];
+  snprintf(directory, sizeof directory, "%.*s", (int)(strrchr(path, '/') - path), path);
+  return close(open(path, O_PATH)) | close(open(directory, O_PATH | O_DIRECTORY)) | close(open(directory, O_RDONLY | O_DIRECTORY));
+}
+
 /* Each converts a descriptor. */
 #define ON_ONE(expression)                                     \
   do {                                                         \
@@ -411,7 +418,7 @@ static int check_shared_numbers(void) { /* one */
 }
 
 int main(int argc, char **argv) {
-  static const struct check checks[] = {{"asked", check_asked}, {"refused", check_refused}, {"used", check_used}, {"real_first", check_real_first}, {"changes", check_changes}, {"wide", check_wide},
+  static const struct check checks[] = {{"asked", check_asked}, {"refused", check_refused}, {"used", check_used}, {"looked_at", check_looked_at}, {"real_first", check_real_first}, {"changes", check_changes}, {"wide", check_wide},
                                         {"executed", check_executed}, {"other_names", check_other_names}, {"counted", check_counted}, {"shared_numbers", check_shared_numbers}};
   if (argc < 3) return 64;
   self = argv[0], path = argv[1];
