@@ -186,6 +186,14 @@ void RaiseFileLimit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
+// What it opens before the first client comes, that client's, and a few.
+Status EnoughDescriptors() {
+  constexpr rlim_t kFewest = 64;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kFewest) return Status::Ok();
+  return Status(Code::kIo, "too few descriptors: the limit of open files (ulimit -n) is " + std::to_string(limit.rlim_cur) + ", and " + std::to_string(kFewest) + " are needed");
+}
+
 // The table of descriptors grows now: beside threads the kernel makes whoever needs its growth, the loop, wait for a grace period (some 10 ms).
 void GrowDescriptorTable() {
   constexpr rlim_t kSlots = 4096;  // of 8 bytes
@@ -355,6 +363,7 @@ int Main(int argc, char** argv) {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // under a limit of file sizes (ulimit -f) a region that does not fit is an error, not the end
   RaiseFileLimit();
+  if (Status status = EnoughDescriptors(); !status.ok()) return Complain(status);
   GrowDescriptorTable();
   GoFirstWhenMemoryIsOut();
   spdlog::set_default_logger(spdlog::stderr_logger_st("tierd"));
@@ -379,8 +388,8 @@ int main(int argc, char** argv) {
   try {
     return tierd::Main(argc, argv);
   } catch (const std::system_error& error) {
-    const bool refused = error.code() == std::errc::resource_unavailable_try_again;
-    std::fprintf(stderr, refused ? "tierd: no thread: %s; raise the limit of processes (ulimit -u)\n" : "tierd: %s\n", error.what());
+    const bool no_thread = error.code() == std::errc::resource_unavailable_try_again;
+    std::fprintf(stderr, "tierd: %s%s%s\n", no_thread ? "no further thread: " : "", error.what(), no_thread ? " (see ulimit -u, -d and -v)" : "");
     return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tierd: %s\n", error.what());

@@ -238,6 +238,13 @@ TEST_F(RunTest, WhatAProcessMayNotReportIsMissing) {
   EXPECT_EQ(ReadJson(report)["opened"], 1);
 }
 
+TEST_F(RunTest, TooFewDescriptorsAreSaidToBe) {
+  const JobResult result = RunShell(std::string("ulimit -n 16; ") + TIERCTL_BINARY + " run --source " + source_ + " --ram '64 MiB' -- echo worked", job_);
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_NE(result.output.find("worked\n"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("the limit of open files (ulimit -n) is 16"), std::string::npos) << result.output;
+}
+
 TEST_F(RunTest, TheSummarySaysWhyThereWasNoCache) {
   const std::string typo = scratch_.path() + "/typo";
   const JobResult result = RunJob({TIERCTL_BINARY, "run", "--source", typo, "--ram", "64 MiB", "--", "echo", "worked"}, job_);
