@@ -389,7 +389,7 @@ int main(int argc, char** argv) {
     return tierd::Main(argc, argv);
   } catch (const std::system_error& error) {
     const bool no_thread = error.code() == std::errc::resource_unavailable_try_again;
-    std::fprintf(stderr, "tierd: %s%s%s\n", no_thread ? "no further thread: " : "", error.what(), no_thread ? " (see ulimit -u, -d and -v)" : "");
+    std::fprintf(stderr, "tierd: %s%s%s\n", no_thread ? "no further thread: " : "", error.what(), no_thread ? "; raise the limit of processes (ulimit -u), or of memory (ulimit -d, -v)" : "");
     return 1;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tierd: %s\n", error.what());
