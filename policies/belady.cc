@@ -45,6 +45,7 @@ struct Belady {
   std::int64_t last_ns = 0;
   double interval_ns = 0;         // between accesses, smoothed
   double unplanned = 0;           // share of the latest accesses
+  std::uint64_t found = 0;        // of the timeline, as the costs know it
   Announced announced;
 
   auto Sizes() const {
@@ -52,6 +53,14 @@ struct Belady {
   }
   bool Follows() const { return !timeline.empty() && unplanned < kTolerated; }
   bool Weighs() const { return operation_bytes > 0 && !timeline.alike(); }
+  // Next uses of many residents are other ones. O(objects), once for each time that the readers were found elsewhere.
+  void NoteFound() {
+    if (operation_bytes == 0 || found == timeline.found()) return;
+    found = timeline.found();
+    for (std::uint32_t id = 0; id < timeline.limit(); ++id) {
+      if (timeline.IsKnown(id)) NoteUse(id);
+    }
+  }
   // The next use of a resident is another one.
   void NoteUse(std::uint32_t id) {
     if (operation_bytes == 0) return;
@@ -96,6 +105,7 @@ void Accessed(void* p, const tierd_access* access) {
   self.disuse.Read(access->id, access->time_ns);
   if (self.timeline.empty()) return;  // no plan: nothing that is read is in it, or not
   const bool planned = self.timeline.Consume(access->id);
+  self.NoteFound();
   self.unplanned += ((planned ? 0.0 : 1.0) - self.unplanned) * kMemory;
   if (!planned) return;
   self.NoteUse(access->id);

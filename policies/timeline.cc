@@ -9,6 +9,7 @@
 
 namespace tierd::policies {
 namespace {
+constexpr int kGivenUpAtOnce = 256;          // slots, of some 0.1 us
 constexpr std::uint32_t kLeastFound = 16;  // uses that say where the readers are, however small the window is
 }
 
@@ -161,11 +162,14 @@ void Timeline::Pass(std::uint32_t id, std::uint32_t left) {
 }
 
 bool Timeline::Consume(std::uint32_t id) {
-  if (!IsKnown(id) || !objects_[id].planned) return false;
+  if (floor_ < found_at_) GiveUpTowardsFound();
+  if (!IsKnown(id)) return false;
+  while (objects_[id].planned && Whole(objects_[id].next) < found_at_) ++missed_, Pass(id, kVoid);
+  if (!objects_[id].planned) return false;
   const std::uint64_t slot = Whole(objects_[id].next);
   // Readers do not run a window ahead of a use that is still to come: most of a window behind it has been, so it will not come.
-  while (slot >= floor_ + window_ && 4 * ahead_ >= std::uint64_t{3} * window_) GiveUpFirst();
-  if (slot >= floor_ + window_) return FoundBy(id, slot);
+  while (floor_ >= found_at_ && slot >= floor_ + window_ && 4 * ahead_ >= std::uint64_t{3} * window_) GiveUpFirst();
+  if (slot >= now() + window_) return FoundBy(id, slot);
   beyond_votes_ -= beyond_votes_ > 0 ? 1 : 0;
   Pass(id, kConsumed);
   ++ahead_;
@@ -179,8 +183,14 @@ void Timeline::GiveUpFirst() {
   AdvanceFloor();
 }
 
+void Timeline::GiveUpTowardsFound() {
+  AdvanceFloor();
+  for (int i = 0; i < kGivenUpAtOnce && floor_ < found_at_; ++i) GiveUpFirst();
+  if (floor_ >= found_at_) ++found_;
+}
+
 bool Timeline::FoundBy(std::uint32_t id, std::uint64_t slot) {
-  const std::uint32_t half = window_ / 2;
+  const std::uint32_t half = std::max(window_ / 2, 1u);
   if (beyond_votes_ == 0) {
     for (const std::uint32_t other : beyond_) objects_[other].beyond = 0;
     beyond_.clear();
@@ -194,20 +204,21 @@ bool Timeline::FoundBy(std::uint32_t id, std::uint64_t slot) {
   objects_[id].beyond = 1;
   beyond_.push_back(id);
   if (++beyond_votes_ < std::max(half, kLeastFound)) return false;
-  std::uint64_t first = slot;
+  // Who was forgotten meanwhile has no mark any more.
+  found_at_ = slot;
   for (const std::uint32_t other : beyond_) {
-    if (objects_[other].planned != 0) first = std::min(first, Whole(objects_[other].next));
+    if (objects_[other].beyond != 0 && objects_[other].planned != 0) found_at_ = std::min(found_at_, Whole(objects_[other].next));
   }
-  while (floor_ < first) GiveUpFirst();
   for (const std::uint32_t other : beyond_) {
+    const bool still = objects_[other].beyond != 0;
     objects_[other].beyond = 0;
-    if (objects_[other].planned == 0 || Whole(objects_[other].next) >= floor_ + window_) continue;
+    if (!still || objects_[other].planned == 0 || Whole(objects_[other].next) >= found_at_ + window_) continue;
     Pass(other, kConsumed);
     ++ahead_;
   }
   beyond_.clear();
   beyond_votes_ = 0;
-  AdvanceFloor();
+  GiveUpTowardsFound();
   return true;
 }
 
@@ -226,7 +237,7 @@ void Timeline::AdvanceFloor() {
 std::uint64_t Timeline::NextUse(std::uint32_t id, bool after_this) const {
   if (!IsKnown(id) || !objects_[id].planned) return kNever;
   const std::uint64_t slot = Whole(objects_[id].next);
-  if (!after_this || slot - floor_ >= window_) return slot;
+  if (!after_this || slot - now() >= window_) return slot;
   return objects_[id].more ? Whole(objects_[id].following) : kNever;
 }
 

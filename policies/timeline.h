@@ -9,7 +9,8 @@
 //
 // Accesses may come out of order: an object's use is consumed at its own next slot, if that is less than `window` slots ahead of the
 // first one not consumed; an access further off was not planned and changes nothing. Slots that are passed by a window are given up. So are those
-// before the place further on where most of the latest uses lie: nobody told of the ones before, or they were too fast to be followed.
+// before the place further on where most of the latest uses lie: nobody told of the ones before, or they were too fast to be followed. These go in slices,
+// a few with each access.
 //
 // Owner: one policy instance. One thread at a time. Every call is O(1) amortised but where it says otherwise.
 #pragma once
@@ -62,11 +63,14 @@ class Timeline {
   // The object was used. False: that was not planned.
   bool Consume(std::uint32_t id);
 
-  // First slot not consumed, and the one behind the last.
-  std::uint64_t now() const { return floor_; }
+  // First slot not consumed (or found to be where the readers are), and the one behind the last.
+  std::uint64_t now() const { return floor_ < found_at_ ? found_at_ : floor_; }
   std::uint64_t end() const { return end_; }
   bool empty() const { return floor_ == end_; }
   std::uint64_t missed() const { return missed_; }
+  // How often the readers were found further on; the uses before that place are given up by then, so that many objects have another next one.
+  std::uint64_t found() const { return found_; }
+  std::uint32_t limit() const { return static_cast<std::uint32_t>(objects_.Limit()); }  // ids are below it
 
   // Slot of the object's next use; with after_this of the one after a use that is due now (less than a window away). kNever if none is known.
   std::uint64_t NextUse(std::uint32_t id, bool after_this) const;
@@ -143,6 +147,7 @@ class Timeline {
   void Pass(std::uint32_t id, std::uint32_t left);
   void AdvanceFloor();
   void GiveUpFirst();
+  void GiveUpTowardsFound();
   // A use beyond the window, as the object's next: whether the readers are there by now. Then it and the other uses of the kind have been consumed.
   bool FoundBy(std::uint32_t id, std::uint64_t slot);
   void SetIdlePlace(std::uint32_t tier, std::uint32_t id, std::size_t place);
@@ -161,6 +166,8 @@ class Timeline {
   std::uint64_t beyond_at_ = 0;
   std::uint32_t beyond_votes_ = 0;
   std::vector<std::uint32_t> beyond_;
+  std::uint64_t found_at_ = 0;                        // slots below it are given up by and by
+  std::uint64_t found_ = 0;
   std::uint32_t window_ = 64;
   std::uint32_t smallest_ = UINT32_MAX;               // sizes ever known: where they are all alike, none is looked up
   std::uint32_t largest_ = 0;

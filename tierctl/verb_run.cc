@@ -127,12 +127,9 @@ class Job {
     const auto add = [&roots](const std::string& root) {
       if (!root.empty() && root.find(':') == std::string::npos) roots += (roots.empty() ? "" : ":") + root;
     };
-    for (const json& source : ListOf(facts_.before, "sources")) {
-      const std::string root = PathOf(source);
-      add(root);
-      std::error_code unknown;
-      if (const std::string own = std::filesystem::canonical(root, unknown).string(); own != root) add(own);  // as a working directory is called
-    }
+    for (const json& source : ListOf(facts_.before, "sources")) add(PathOf(source));
+    for (const json& source : ListOf(facts_.before, "sources"))
+      for (const json& name : ListOf(source, "other_names")) add(PathOf(name));
     // What the user chose stays; what a run around this one set is replaced.
     const auto prefix = environment_("TIERD_PREFIX");
     if ((!prefix || prefix == environment_("TIERD_RUN_PREFIX")) && !roots.empty()) {

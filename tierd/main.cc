@@ -281,7 +281,9 @@ class Daemon {
     std::vector<RootWatch::Root> roots;
     std::chrono::milliseconds bound = kRootsBound;
     for (const auto& unit : engine_.sources()) {
-      roots.push_back({unit->source->root(), unit->source->root_stat().dev, unit->source->root_stat().ino});
+      for (const std::string& name : {unit->source->root(), engine_.OtherName(*unit)}) {
+        if (!name.empty()) roots.push_back({name, unit->source->root_stat().dev, unit->source->root_stat().ino});
+      }
       const abi::Staleness staleness = unit->options.staleness;
       if (staleness != abi::Staleness::kImmutable) bound = std::min(bound, std::chrono::milliseconds(staleness == abi::Staleness::kTtl ? unit->options.ttl_ms : 0));
     }

@@ -85,7 +85,8 @@ TEST_F(SourceFaultTest, WhatTheDaemonAloneMeetsIsCountedByItsError) {  // C4
     tier_statistics stats{};
     stats.size = sizeof stats;
     ASSERT_EQ(tier_stats(client.get(), &stats), 0);
-    for (std::uint32_t at = 0; at < TIER_FALLBACKS; ++at) EXPECT_EQ(stats.fallback[at], expected.fallback[at]) << error << " " << tier_fallback_name(at);
+    for (const auto at : {abi::Fallback::kDegraded, abi::Fallback::kPermission, abi::Fallback::kChanged, abi::Fallback::kSourceSlow})
+      EXPECT_EQ(stats.fallback[static_cast<std::size_t>(at)], expected.fallback[static_cast<std::size_t>(at)]) << error << " " << tier_fallback_name(static_cast<std::uint32_t>(at));
     ++i;
   }
 }

@@ -109,7 +109,7 @@ TEST_F(TierTest, FreezeKeepsWhatCameFirstAndPassesTheRestThrough) {
 // As long as all of it does not fit on the SSD, what is in RAM is not copied there; an SSD that has become larger takes it.
 TEST_F(TierTest, FreezeCopiesWhatRamHoldsOnceTheSsdHoldsAll) {
   UseSsd();
-  options_.ssd.capacity_bytes = 64 << 20;
+  options_.ssd.capacity_bytes = 4 * options_.ssd.region_bytes;
   source_options().policy = "freeze";
   const auto names = MakeFiles(300, 400'000);  // 120 MB
   StartEngine();
@@ -117,8 +117,8 @@ TEST_F(TierTest, FreezeCopiesWhatRamHoldsOnceTheSsdHoldsAll) {
   (void)Fetch(names[0]);
   EXPECT_TRUE(InRam(names[0]));
   EXPECT_FALSE(OnSsd(names[0]));
-  engine().ssd()->SetCapacity(160 << 20);
-  ASSERT_TRUE(RunUntil([&] { return engine().ssd()->status().capacity_bytes == 160u << 20; }));
+  engine().ssd()->SetCapacity(10 * options_.ssd.region_bytes);
+  ASSERT_TRUE(RunUntil([&] { return engine().ssd()->status().capacity_bytes == 10 * options_.ssd.region_bytes; }));
   RunUntil([] { return false; }, 1500);  // a tick, once a second
   (void)Fetch(names[1]);
   EXPECT_TRUE(InRam(names[1]));

@@ -117,12 +117,52 @@ TEST(Timeline, GoesToWhereTheReadersAre) {
   EXPECT_EQ(timeline.now(), 10u);
   EXPECT_FALSE(timeline.Consume(id - 1)) << "the same once more says nothing";
   EXPECT_TRUE(timeline.Consume(id++));
-  EXPECT_EQ(timeline.now(), 450u) << "those that were refused have been consumed";
-  EXPECT_EQ(timeline.NextUse(420, false), 1420u);
+  EXPECT_EQ(timeline.now(), 400u);
+  EXPECT_EQ(timeline.NextUse(420, false), 1420u) << "those that were refused have been consumed";
+  EXPECT_EQ(timeline.found(), 0u) << "not all before is given up yet";
+  EXPECT_TRUE(timeline.Consume(id++));
+  EXPECT_EQ(timeline.now(), 451u);
+  EXPECT_EQ(timeline.found(), 1u);
+  EXPECT_EQ(timeline.NextUse(399, false), 1399u);
   EXPECT_EQ(timeline.missed(), 390u);
   for (; id < 1000; ++id) EXPECT_TRUE(timeline.Consume(id));
   for (id = 0; id < 1000; ++id) EXPECT_TRUE(timeline.Consume(id));
   EXPECT_TRUE(timeline.empty());
+}
+
+// Windows as small as can be, objects that are forgotten and come again under the same id, windows that change: votes stay votes.
+TEST(Timeline, LooksForReadersWhateverElseHappens) {
+  std::mt19937 random(7);
+  for (const std::uint32_t window : {1u, 2u, 3u, 17u, 40u}) {
+    Timeline timeline;
+    std::vector<std::uint32_t> ids;
+    for (std::uint32_t id = 0; id < 500; ++id) timeline.Know(id, 1), ids.push_back(id);
+    timeline.SetWindow(window);
+    for (int epoch = 0; epoch < 40; ++epoch) {
+      std::shuffle(ids.begin(), ids.end(), random);
+      timeline.Append(ids);
+      for (std::size_t i = random() % 400; i < ids.size(); ++i) {
+        if (random() % 16 == 0) timeline.SetWindow(1 + random() % 60);
+        if (random() % 8 == 0) {
+          const std::uint32_t gone = ids[random() % ids.size()];
+          timeline.Forget(gone);
+          timeline.Know(gone, 1);
+          timeline.Append({&gone, 1});
+        }
+        timeline.Consume(ids[i]);
+        ASSERT_LE(timeline.now(), timeline.end());
+      }
+    }
+    for (std::uint32_t id = 0; id < 500; ++id) {
+      const std::uint64_t next = timeline.NextUse(id, false);
+      EXPECT_TRUE(next == Timeline::kNever || next < timeline.end());
+    }
+    timeline.Withdraw();
+    EXPECT_TRUE(timeline.empty());
+    const std::uint32_t again[] = {1, 2};
+    timeline.Append(again);
+    EXPECT_EQ(timeline.Consume(1), true);
+  }
 }
 
 // Others read too, in an order of their own: while the plan is followed, and while its readers pause.

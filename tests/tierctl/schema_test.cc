@@ -18,7 +18,7 @@ json StatusJson() {
   const json read = {{"count", 1}, {"bytes", 2}};
   const json ram = {{"state", "ok"}, {"capacity_bytes", 10}, {"allowed_bytes", 8}, {"used_bytes", 5}, {"allocated_bytes", 6}, {"limbo_bytes", 0}, {"objects", 3}, {"pinned_bytes", 0},
                     {"pages", "tmpfs_huge"}, {"pages_reason", "x"}, {"bound_by", "node"}};
-  const json source = {{"name", "d"}, {"path", "/d"}, {"fs", "ext4"}, {"state", "up"}, {"staleness", "ttl"}, {"ttl_s", 60.0}, {"policy", "freeze"}, {"mode", "seeded"}, {"plans", 1}, {"observation", ""}, {"same_orders", 0}, {"engine", "io_uring"}, {"window", 64},
+  const json source = {{"name", "d"}, {"path", "/d"}, {"other_names", json::array()}, {"fs", "ext4"}, {"state", "up"}, {"staleness", "ttl"}, {"ttl_s", 60.0}, {"policy", "freeze"}, {"mode", "seeded"}, {"plans", 1}, {"observation", ""}, {"same_orders", 0}, {"engine", "io_uring"}, {"window", 64},
                        {"in_flight", 1}, {"queued", 0}, {"hung", 2}, {"files", 3}, {"requests", 4}, {"read_bytes", 5}, {"epochs", {{{"files", 3}, {"reads", {{"ram", 1}, {"ssd", 0}, {"source", 2}}}}}},
                        {"regret", {{"source_bytes", 0}, {"least_bytes", 0}, {"regret_bytes", 0}, {"share", 1.0}, {"judged_reads", 0}, {"judged_misses", 0}, {"least_misses", 0}, {"epochs", json::array()}}},
                        {"tried", json::array()}, {"trace", nullptr}};

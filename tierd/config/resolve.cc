@@ -11,7 +11,8 @@ constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kPageStep = 2 * kMiB;
 constexpr std::uint64_t kLeastRam = 16 * kMiB;
 constexpr std::uint64_t kLeastRegions = 4;
-constexpr std::uint64_t kMostRegionBytes = 256 << 20;
+constexpr std::uint64_t kMostRegionBytes = 256 * kMiB;
+constexpr std::uint64_t kRegionStep = 64 << 10;
 
 std::uint64_t Share(std::uint64_t of, double percent) { return static_cast<std::uint64_t>(static_cast<double>(of) * percent / 100); }
 
@@ -66,8 +67,12 @@ void ResolveRam(const RamSettings& ram, const HostFacts& host, Resolved& out) {
   }
 }
 
-// Whole chunks fill it, with their headers and the table of contents: of 16 MiB and not a byte more, four chunks of 4 MiB would leave a quarter empty.
-std::uint64_t RegionBytes(const SsdSettings& ssd) { return std::min(ssd.region_bytes + ssd.region_bytes / 64, kMostRegionBytes); }
+// Whole chunks fill it, with their headers and the table of contents: of 16 MiB and not a byte more, four chunks of 4 MiB would leave a quarter empty. Four regions fit into the
+// least capacity, though.
+std::uint64_t RegionBytes(const SsdSettings& ssd, std::uint64_t capacity) {
+  const std::uint64_t most = std::min(kMostRegionBytes, capacity / kLeastRegions);
+  return std::max(ssd.region_bytes, std::min(ssd.region_bytes + ssd.region_bytes / 64, most - most % kRegionStep));
+}
 
 std::uint64_t SsdCapacity(const SsdSettings& ssd, const CacheDirectory& directory, bool named) {
   switch (ssd.capacity.kind) {
@@ -84,7 +89,7 @@ Status Judge(const SsdSettings& ssd, const CacheDirectory& directory, std::uint6
   for (const auto& source : settings.sources) {
     if (IsAtOrBelow(directory.path, source.path)) return Status(Code::kInvalid, directory.path + " lies inside the source " + source.path);
   }
-  const std::uint64_t least = kLeastRegions * RegionBytes(ssd);
+  const std::uint64_t least = kLeastRegions * ssd.region_bytes;
   const std::uint64_t room = AutoSsdBytes(directory.free_bytes, directory.held_bytes, ssd.min_free_bytes, true);
   if (capacity >= least && room >= least) return Status::Ok();
   return Status(Code::kNoSpace, directory.path + ": " + HumanSize(directory.free_bytes) + " free, too little for " + HumanSize(least) + " beside ssd.min_free = " + FormatSize(ssd.min_free_bytes));
@@ -93,7 +98,7 @@ Status Judge(const SsdSettings& ssd, const CacheDirectory& directory, std::uint6
 Status ResolveSsd(const Config& config, const HostFacts& host, Resolved& out) {
   const SsdSettings& ssd = config.settings().ssd;
   engine::SsdOptions& options = out.engine.ssd;
-  options.region_bytes = RegionBytes(ssd);
+  options.region_bytes = ssd.region_bytes;
   options.min_free_bytes = ssd.min_free_bytes;
   options.min_free_inodes = ssd.min_free_inodes;
   options.engine = ssd.engine;
@@ -108,7 +113,8 @@ Status ResolveSsd(const Config& config, const HostFacts& host, Resolved& out) {
       continue;
     }
     options.directory = directory.path;
-    options.capacity_bytes = capacity - capacity % options.region_bytes;
+    options.capacity_bytes = capacity;
+    options.region_bytes = RegionBytes(ssd, capacity);
     if (!named) out.here["ssd.directory"] = directory.path;
     if (ssd.capacity.kind != Amount::Kind::kBytes) out.here["ssd.capacity"] = HumanSize(options.capacity_bytes) + " of " + HumanSize(directory.free_bytes) + " free";
     return Status::Ok();

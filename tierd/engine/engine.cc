@@ -47,6 +47,12 @@ SourceUnit* Engine::Locate(std::string_view absolute, std::string* relative) {
   return best;
 }
 
+std::string Engine::OtherName(const SourceUnit& unit) {
+  const std::string& own = unit.source->canonical_root();
+  std::string rest;
+  return own != unit.source->root() && Locate(own, &rest) == &unit ? own : "";
+}
+
 bool Engine::Prefetch(std::vector<Jobs::Item> items, bool pin) {
   return jobs_->Prefetch(std::move(items), {.ssd_only = false, .pin = pin, .evict = true}) != 0;
 }

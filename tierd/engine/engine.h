@@ -124,6 +124,8 @@ class Engine {
   const std::string& ssd_engine_reason() const { return ssd_engine_reason_; }  // "": it was told
   // The source and relative path of an absolute path, by the roots as they were given, else by their names behind links; null if it is below none. Any thread, behind Start.
   SourceUnit* Locate(std::string_view absolute, std::string* relative);
+  // The name behind the links of its root, where it has one of its own, and that is in no other source by its text; else "". Clients find it by both. Any thread, behind Start.
+  std::string OtherName(const SourceUnit& unit);
   // Everything known at or below a path, in slices (Sweeps::Start).
   void Sweep(Sweeps::Request request);
   std::uint64_t KnownFiles(const SourceUnit& unit) const { return catalogue_->files_of(unit.index); }

@@ -241,9 +241,11 @@ bool UringEngine::OnCompletion(const UringRing::Completion& completion) {
 
 bool UringEngine::HasThreads() {
   if (threads_ != nullptr) return true;
-  Result<std::unique_ptr<IoEngine>> made = ThreadEngine::Create(options_, event_.fd());
-  if (made.ok()) threads_ = std::move(made).value();
-  return made.ok();
+  try {
+    if (Result<std::unique_ptr<IoEngine>> made = ThreadEngine::Create(options_, event_.fd()); made.ok()) threads_ = std::move(made).value();
+  } catch (const std::bad_alloc&) {
+  }
+  return threads_ != nullptr;
 }
 
 void UringEngine::HandOverWaiting() {

@@ -231,12 +231,15 @@ ControlApi::Json ControlApi::TierJson() {
 }
 
 ControlApi::Json ControlApi::SourceJson(const engine::SourceUnit& unit) const {
+  Json others = Json::array();
+  if (const std::string other = engine_.OtherName(unit); !other.empty()) PutPath(others.emplace_back(Json::object()), other);
   const source::SourceCounters counters = unit.reader->counters();
   std::uint64_t requests = 0;
   for (const std::uint64_t sent : counters.sent) requests += sent;
   std::uint64_t queued = 0;
   for (const std::uint64_t waiting : counters.queued) queued += waiting;
   Json json{{"name", unit.options.name},
+            {"other_names", std::move(others)},
             {"fs", unit.source->fs().name},
             {"state", source::SourceStateName(counters.state)},
             {"staleness", kStalenessNames[static_cast<std::size_t>(unit.options.staleness)]},

@@ -83,12 +83,8 @@ class SessionHub final : public engine::ReplySink {
   void Bring(Session& session, std::vector<engine::Jobs::Item> items, const std::vector<std::uint64_t>& request_ids, bool pin);
   bool OnGetSegment(Session& session, std::span<const std::byte> datagram);
   bool OnGetIndex(Session& session, std::span<const std::byte> datagram);
-  struct SourceName {
-    const engine::SourceUnit* unit;
-    const std::string* root;
-  };
-  std::vector<SourceName> SourceNames() const;
-  bool SendSources(Session& session);
+  // The finished message; no entry, nothing to send.
+  std::span<const std::byte> WriteSources(MessageWriter& writer);
   bool Refuse(Session& session, std::uint32_t reason, const char* text);
   bool Send(Session& session, std::span<const std::byte> datagram, std::span<const int> fds = {});
   bool Enqueue(Session& session, std::span<const std::byte> datagram, std::span<const int> fds);

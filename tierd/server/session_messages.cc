@@ -83,7 +83,9 @@ bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std
   welcome.monotonic_coarse_ns = now;
   welcome.index_bytes = engine_.index().shared_bytes();
   welcome.session_bytes = ram::SessionPage::kBytes;
-  welcome.source_count = static_cast<std::uint32_t>(SourceNames().size());
+  MessageWriter sources(abi::MessageType::kSources);
+  const std::span<const std::byte> said = WriteSources(sources);
+  welcome.source_count = sources.count();
   welcome.page_kind = static_cast<std::uint32_t>(engine_.placement().page_kind());
   MessageWriter writer(abi::MessageType::kWelcome);
   writer.Add(welcome);
@@ -91,38 +93,29 @@ bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std
   if (!Send(session, writer.Finish(), fds)) return false;
   session.page.CloseFile();
   session.welcomed = true;
-  return SendSources(session);
+  return sources.count() == 0 || Send(session, said);
 }
 
-// Each source by the name it was given, and where a link leads there by its own, too: a working directory has that one. What lies in another source by its text is that one's.
-std::vector<SessionHub::SourceName> SessionHub::SourceNames() const {
-  std::vector<SourceName> names;
-  for (const auto& unit : engine_.sources()) {
-    names.push_back({unit.get(), &unit->source->root()});
-    const std::string& own = unit->source->canonical_root();
-    std::string rest;
-    if (own != unit->source->root() && engine_.Locate(own, &rest) == unit.get()) names.push_back({unit.get(), &own});
-  }
-  return names;
-}
-
-bool SessionHub::SendSources(Session& session) {
-  if (engine_.sources().empty()) return true;
-  MessageWriter writer(abi::MessageType::kSources);
-  for (const auto& [unit, name] : SourceNames()) {
+// Each source by the name it was given and, as long as there is room, by that behind links: a working directory has that one.
+std::span<const std::byte> SessionHub::WriteSources(MessageWriter& writer) {
+  const auto add = [&writer](const engine::SourceUnit& unit, const std::string& root) {
     abi::SourceEntry entry{};
-    const std::string& root = *name;
     entry.entry_bytes = static_cast<std::uint32_t>(abi::PadTo8(sizeof entry + root.size()));
-    entry.source_id = unit->wire_id;
-    entry.root_dev = unit->source->root_stat().dev;
-    entry.root_ino = unit->source->root_stat().ino;
-    entry.chunk_bytes = unit->options.chunk_bytes;
-    entry.staleness = static_cast<std::uint8_t>(unit->options.staleness);
+    entry.source_id = unit.wire_id;
+    entry.root_dev = unit.source->root_stat().dev;
+    entry.root_ino = unit.source->root_stat().ino;
+    entry.chunk_bytes = unit.options.chunk_bytes;
+    entry.staleness = static_cast<std::uint8_t>(unit.options.staleness);
     entry.path_bytes = static_cast<std::uint16_t>(root.size());
-    entry.ttl_ms = unit->options.ttl_ms;
+    entry.ttl_ms = unit.options.ttl_ms;
     writer.Add(entry, root);
+  };
+  for (const auto& unit : engine_.sources()) add(*unit, unit->source->root());
+  for (const auto& unit : engine_.sources()) {
+    const std::string other = engine_.OtherName(*unit);
+    if (!other.empty() && writer.bytes() + sizeof(abi::SourceEntry) + abi::PadTo8(other.size()) <= abi::kMaxMessageBytes) add(*unit, other);
   }
-  return Send(session, writer.Finish());
+  return writer.Finish();
 }
 
 bool SessionHub::OnFetch(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram) {
