@@ -100,7 +100,6 @@ class ToldTest(unittest.TestCase):
                     self.assertEqual(next(daemon.orders), order)
                 self.assertEqual((told.mismatches, daemon.epochs), (mismatches, said))
 
-
     def test_how_many_numbers_an_order_takes(self):
         for samples, more in ((1, {}), (2, {}), (700, {}), (700, dict(num_samples=7)), (700, dict(num_samples=2000)), (700, dict(replacement=True, num_samples=64)),
                               (700, dict(replacement=True, num_samples=65)), (1_500_000, {})):

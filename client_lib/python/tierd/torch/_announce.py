@@ -122,7 +122,7 @@ class Announcement:
 
     @property
     def mismatches(self) -> int:
-        """Epochs in which the sampler gave another index than was computed, or for which a generator of its own stood elsewhere than was told."""
+        """Epochs in which the sampler gave another index than was computed, or for which a generator of its own stood elsewhere than was told (the first two of these: from then on no epoch is told before it begins)."""
         return self._lookahead.mismatches
 
     @property
