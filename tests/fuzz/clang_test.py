@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""clang_test.py BUILD: clang, which makes libFuzzer programs of the targets (TIERD_FUZZ), understands every one of them. Exit 77: no clang here."""
+"""clang_test.py BUILD: clang, which makes libFuzzer programs of the targets (TIERD_FUZZ), understands every one of them, and the libraries that all stand on. Exit 77: no clang here."""
 import concurrent.futures
 import json
 import os
@@ -31,9 +31,11 @@ def main():
         return 77
     here = os.path.realpath(os.path.dirname(__file__))
     with open(os.path.join(sys.argv[1], "compile_commands.json"), encoding="utf-8") as file:
-        targets = {entry["file"]: entry for entry in json.load(file) if os.path.dirname(os.path.realpath(entry["file"])) == here}
+        libraries = [os.path.join(here, "../../tierd", name) for name in ("base", "config")]
+        directories = {os.path.realpath(directory) for directory in (here, *libraries)}
+        targets = {entry["file"]: entry for entry in json.load(file) if os.path.dirname(os.path.realpath(entry["file"])) in directories}
     targets = {name: entry for name, entry in targets.items() if os.path.basename(name) not in ("replay_main.cc", "make_seeds.cc")}  # not of that build
-    assert targets, "no targets in compile_commands.json"
+    assert any("fuzz" in name for name in targets) and any("mailbox" in name for name in targets), "no targets in compile_commands.json"
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         done = dict(zip(targets, pool.map(lambda entry: check(compiler, entry), targets.values())))
     for name, ran in done.items():
