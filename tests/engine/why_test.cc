@@ -128,13 +128,14 @@ TEST_F(WhyTest, OfTiersThatMayHoldAnotherNumberOfBytes) {
   SpyPolicy next;
   unit().policy.Begin(next.Instance());
   engine().placement().SetRamCapacity(32 << 20);
-  engine().ssd()->SetCapacity(256 << 20);
+  const std::uint64_t ssd = 16 * options_.ssd.region_bytes;
+  engine().ssd()->SetCapacity(ssd);
   engine().placement().Tick();  // as once in a second or two; a turn of the loop might seat the successor before
   EXPECT_EQ(spy_.capacity_bytes[TIERD_TIER_RAM], 32u << 20);
-  EXPECT_EQ(spy_.capacity_bytes[TIERD_TIER_SSD], 256u << 20);
+  EXPECT_EQ(spy_.capacity_bytes[TIERD_TIER_SSD], ssd);
   EXPECT_TRUE(std::equal(next.capacity_bytes, next.capacity_bytes + TIERD_POLICY_TIERS, spy_.capacity_bytes));
   EXPECT_EQ(engine().placement().told_capacity(TIERD_TIER_RAM), 32u << 20) << "what one that comes later begins with";
-  EXPECT_EQ(engine().placement().told_capacity(TIERD_TIER_SSD), 256u << 20);
+  EXPECT_EQ(engine().placement().told_capacity(TIERD_TIER_SSD), ssd);
 }
 
 TEST_F(WhyTest, OfEpochsThatHaveBegun) {
