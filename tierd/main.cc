@@ -361,6 +361,7 @@ int Main(int argc, char** argv) {
   if (line.print_config) return PrintConfig(*config, checked, resolved);
   if (!resolved.ok()) return Complain(resolved.status());
   if (line.check_config) return CheckStart(*config, *resolved);
+  GoFirstWhenMemoryIsOut();     // while the files of /proc/self are still ours
   ::prctl(PR_SET_DUMPABLE, 0);  // segments must not be reopened through /proc by another process of the user (HAZARDS 2.8)
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // under a limit of file sizes (ulimit -f) a region that does not fit is an error, not the end

@@ -123,7 +123,7 @@ Result<std::unique_ptr<IoEngine>> ThreadEngine::Create(const EngineOptions& opti
   if (!engine->state_->event.valid()) return Status::FromErrno(engine->state_->event.error(), "eventfd for the I/O threads");
   // One worker at least, so that requests always progress however few threads the system grants later.
   engine->state_->live = 1;
-  if (!StartWorker(engine->state_)) return Status(Code::kNoSpace, "no I/O thread can be started");
+  if (!StartWorker(engine->state_)) return Status(Code::kNoSpace, "no I/O thread can be started; raise the limit of processes (ulimit -u)");
   return Result<std::unique_ptr<IoEngine>>(std::move(engine));
 }
 
