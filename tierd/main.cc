@@ -203,7 +203,7 @@ void GrowDescriptorTable() {
   const UniqueFd high(::fcntl(any.get(), F_DUPFD_CLOEXEC, static_cast<int>(std::min(limit.rlim_cur, kSlots)) - 1));
 }
 
-// Where memory runs out at once, before the RAM tier could give way, the kernel ends the cache and not the job beside it (F17): anybody may raise this for himself.
+// Where memory runs out at once, before the RAM tier could give way, the kernel ends the cache first, and not the job beside it (F17): anybody may raise this for himself.
 void GoFirstWhenMemoryIsOut() {
   constexpr std::string_view kMost = "1000";
   const UniqueFd fd(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC));
@@ -368,7 +368,6 @@ int Main(int argc, char** argv) {
   RaiseFileLimit();
   if (Status status = EnoughDescriptors(); !status.ok()) return Complain(status);
   GrowDescriptorTable();
-  GoFirstWhenMemoryIsOut();
   spdlog::set_default_logger(spdlog::stderr_logger_st("tierd"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
   spdlog::set_level(SpdlogLevel(resolved->log_level));
