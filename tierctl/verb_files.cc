@@ -22,17 +22,23 @@ std::string EntryLine(const Output& output, const json& entry) {
   return line + name + "\n";
 }
 
+struct Listing {
+  std::string opening;  // what is printed before all entries, and not before the daemon has named one
+  bool first = true;    // no entry has been printed
+};
+
 // Writes one page; with JSON the entries follow one another in one array that List opens and closes.
-void PrintEntries(Context& context, const json& page, bool* first) {
+void PrintEntries(Context& context, const json& page, Listing* listing) {
   for (const json& entry : ListOf(page, "entries")) {
+    context.output.Print(std::exchange(listing->opening, ""));
     if (context.output.json()) {
-      context.output.Print((*first ? "\n" : ",\n") + entry.dump(-1, ' ', false, json::error_handler_t::replace));
+      context.output.Print((listing->first ? "\n" : ",\n") + entry.dump(-1, ' ', false, json::error_handler_t::replace));
     } else if (context.command.null_separated) {
       context.output.Print(PathOf(entry) + std::string(1, '\0'));
     } else {
       context.output.Print(EntryLine(context.output, entry));
     }
-    *first = false;
+    listing->first = false;
   }
 }
 
@@ -43,11 +49,6 @@ Answer OrAbsent(Answer answer, const std::string& path) {
   return answer;
 }
 
-struct Listing {
-  std::string opening;  // what is printed before all entries, and not before the daemon has said something
-  bool first = true;    // no entry has been printed
-};
-
 // All pages of one path.
 Answer ListPath(Context& context, const std::string& path, Listing* listing, bool* walked) {
   std::string after;
@@ -56,8 +57,7 @@ Answer ListPath(Context& context, const std::string& path, Listing* listing, boo
     Answer page = context.client.GetPath("/v1/files", path, std::string("&limit=1000") + (context.command.recursive ? "&recursive=1" : "") +
                                                                 (after.empty() ? "" : "&after=" + PercentEncoded(after)));
     if (!page.ok()) return page;
-    context.output.Print(std::exchange(listing->opening, ""));
-    PrintEntries(context, page.body, &listing->first);
+    PrintEntries(context, page.body, listing);
     none = none && ListOf(page.body, "entries").empty();
     *walked = FlagOf(page.body, "walked");
     const std::string next = TextOf(page.body, "next");

@@ -72,17 +72,21 @@ std::string Shortfall(const JobSum& sum) {
   return sum.first_error.empty() ? text : text + " First: " + sum.first_error;
 }
 
-int Report(Context& context, const std::vector<json>& jobs, double elapsed_s) {
+json Document(const std::vector<json>& jobs, const JobSum& sum, bool complete) {
+  return {{"jobs", jobs},
+          {"files_expected", sum.files_expected},
+          {"files_verified", sum.files_verified},
+          {"bytes_verified", sum.bytes_verified},
+          {"elapsed_s", sum.elapsed_s},
+          {"complete", complete}};
+}
+
+int Report(Context& context, const std::vector<json>& jobs, double elapsed_s, bool refused) {
   JobSum sum;
   for (const json& job : jobs) sum.Add(job);
   sum.elapsed_s = std::max(sum.elapsed_s, elapsed_s);
   if (context.output.json()) {
-    context.output.PrintJson({{"jobs", jobs},
-                              {"files_expected", sum.files_expected},
-                              {"files_verified", sum.files_verified},
-                              {"bytes_verified", sum.bytes_verified},
-                              {"elapsed_s", sum.elapsed_s},
-                              {"complete", sum.complete()}});
+    context.output.PrintJson(Document(jobs, sum, sum.complete() && !refused));
   } else {
     context.output.Print(Summary(sum) + "\n");
   }
@@ -143,7 +147,10 @@ int Prefetch(Context& context) {
     return started;
   });
   if (!sent.ok()) return context.output.Fail(sent);
-  if (ids.empty() && order.refused()) return order.ExitCode(false);
+  if (ids.empty() && order.refused()) {
+    if (context.output.json()) context.output.PrintJson(context.command.wait ? Document({}, {}, false) : json{{"jobs", json::array()}});
+    return order.ExitCode(false);
+  }
   if (!context.command.wait) {
     if (context.output.json()) context.output.PrintJson({{"jobs", ids}});
     for (const std::uint64_t id : ids) {
@@ -156,7 +163,7 @@ int Prefetch(Context& context) {
   const Answer watched = WatchJobs(context.client, context.output, {ids.begin() + static_cast<std::ptrdiff_t>(jobs.size()), ids.end()}, &rest);
   if (!watched.ok()) return context.output.Fail(watched);
   for (json& job : rest) jobs.push_back(std::move(job));
-  const int reported = Report(context, jobs, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  const int reported = Report(context, jobs, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), order.refused());
   return reported != kExitOk ? reported : order.ExitCode(true);
 }
 

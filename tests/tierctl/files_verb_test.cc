@@ -49,6 +49,15 @@ TEST(ListVerb, SaysWhatIsNotKnown) {
   EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "ls", "/usr"}).err, "tierctl: /usr: not all of it is known yet; tierctl du /usr lists it\n");
 }
 
+TEST(ListVerb, NothingThereHasNoHeading) {
+  FakeControl fake;
+  fake.Reply("GET /v1/files", Page({}, nullptr));
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "ls", "/nothing/there"});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_EQ(ran.out, "");
+  EXPECT_EQ(ran.err, "tierctl: /nothing/there: No such file or directory\n");
+}
+
 TEST(ListVerb, JsonIsWholeWhateverTheDaemonSays) {
   FakeControl fake;
   fake.ReplyError("GET /v1/files", 404, "outside", "/x is below no source");

@@ -84,6 +84,18 @@ TEST(PrefetchVerb, ListsComeFromFilesAndStdin) {
   EXPECT_EQ(missing.err, "tierctl: " + fake.directory() + "/none: No such file or directory\n");
 }
 
+TEST(PrefetchVerb, NothingThereIsADocumentToo) {
+  FakeControl fake;
+  fake.Reply("GET /v1/du", {{"files", 0}});
+  const Ran started = RunTierctl({"--socket", fake.socket(), "prefetch", "--json", "/nothing/there"});
+  EXPECT_EQ(started.exit_code, 1);
+  EXPECT_EQ(json::parse(started.out), json({{"jobs", json::array()}}));
+  const Ran waited = RunTierctl({"--socket", fake.socket(), "prefetch", "--json", "--wait", "/nothing/there"});
+  EXPECT_EQ(waited.exit_code, 1);
+  EXPECT_EQ(waited.err, "tierctl: /nothing/there: No such file or directory\n");
+  EXPECT_EQ(json::parse(waited.out)["complete"], false);
+}
+
 TEST(PrefetchVerb, LongListsBecomeSeveralJobs) {
   FakeControl fake;
   for (int id = 1; id <= 3; ++id) {
