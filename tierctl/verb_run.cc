@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 #include <utility>
 
 #include "tierctl/paths.h"
@@ -118,6 +119,7 @@ class Job {
 
   void Prepare() {
     facts_.preload = !options_.no_preload;
+    if (options_.no_preload) LeaveOutPreload();
     rlimit space;
     facts_.limited_space = ::getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY;
     if (socket_.empty()) return;
@@ -148,6 +150,22 @@ class Job {
     report_ = MakeReport();
     if (!report_.empty()) line_.environment.emplace_back("TIERD_REPORT", report_);
     if (options_.real_fds) line_.environment.emplace_back("TIERD_REAL_FDS", "1");
+  }
+
+  // A run around this one has set it up.
+  void LeaveOutPreload() {
+    std::string others;
+    std::istringstream libraries(environment_("LD_PRELOAD").value_or(""));
+    bool ours = false;
+    for (std::string library; std::getline(libraries, library, ':');) {
+      const bool is_ours = library.ends_with("/libtier_preload.so");
+      ours |= is_ours;
+      if (!is_ours && !library.empty()) others += (others.empty() ? "" : ":") + library;
+    }
+    if (!ours) return;
+    if (others.empty()) line_.removed.push_back("LD_PRELOAD");
+    else line_.environment.emplace_back("LD_PRELOAD", others);
+    line_.removed.push_back("TIERD_REPORT");
   }
 
   // An empty file for the lines of the job's processes; "": there can be none.
@@ -203,7 +221,7 @@ class Job {
 int Run(Context& context) {
   run::HoldStandardStreams();
   const GetEnvironment environment = tierd::config::ProcessEnvironment();
-  if (IsOn(environment("TIERD_DISABLE"))) return run::BecomeCommand({context.command.run.arguments, {}, -1});
+  if (IsOn(environment("TIERD_DISABLE"))) return run::BecomeCommand({context.command.run.arguments, {}, {}, -1});
   return Job(context, environment).Run();
 }
 

@@ -117,9 +117,27 @@ TEST_F(RunTest, PassesExitCodesAndSignalsThrough) {
   EXPECT_EQ(RunJob({TIERCTL_BINARY, "run"}, job_).code, 64);
   EXPECT_EQ(RunJob({TIERCTL_BINARY, "run", "--sauce", "x", "--", "true"}, job_).code, 64);
   // What reaches only the wrapper is passed on.
-  const JobResult passed = RunIt({"-q"}, {"/bin/sh", "-c", "trap 'exit 9' TERM; kill -TERM $PPID; while :; do sleep 0.05; done"});
+  const JobResult passed = RunIt({"-q"}, {"/bin/sh", "-c", "trap 'exit 9' TERM; (kill -TERM $PPID; exit) & while :; do sleep 0.05; done"});
   EXPECT_EQ(passed.code, 9) << passed.output;
   EXPECT_TRUE(LeftOver().empty());
+}
+
+// The wrapper is no parent of its own: a launcher that waits for its worker's word gets it.
+TEST_F(RunTest, WhatTheCommandSendsToItsParentReachesTheLauncher) {
+  const std::string launcher = R"(trap 'echo heard; exit 5' USR1; ")" TIERCTL_BINARY R"(" run -q -- sh -c 'trap "echo hit itself" USR1; kill -USR1 $PPID; sleep 1' & while :; do sleep 0.05; done)";
+  const JobResult result = RunJob({"/bin/sh", "-c", launcher}, job_);
+  EXPECT_EQ(result.output, "heard\n");
+  EXPECT_EQ(result.code, 5);
+}
+
+// The summary is for whoever reads it; a pipe that nobody reads any more is no failure of the command.
+TEST_F(RunTest, AClosedPipeForTheSummaryChangesNothing) {
+  const std::string pipe = R"(set -o pipefail; ")" TIERCTL_BINARY R"(" run -- sh -c 'echo ready; exec >&- 2>&-; sleep 1; exit 3' 2>&1 | head -1; echo ${PIPESTATUS[0]})";
+  EXPECT_EQ(RunJob({"/bin/bash", "-c", pipe}, job_).output, "ready\n3\n");
+  EXPECT_TRUE(LeftOver().empty());
+  // The command's own writes end it as ever.
+  const std::string writer = R"(")" TIERCTL_BINARY R"(" run -q -- sh -c 'while :; do echo y; done' | head -1; echo ${PIPESTATUS[0]})";
+  EXPECT_EQ(RunJob({"/bin/bash", "-c", writer}, job_).output, "y\n141\n");
 }
 
 TEST_F(RunTest, DisabledIsAsIfItWereNotThere) {
@@ -127,6 +145,13 @@ TEST_F(RunTest, DisabledIsAsIfItWereNotThere) {
   const JobResult result = RunIt({}, {"/bin/sh", "-c", "echo [$LD_PRELOAD$TIERD_SOCKET]; exit 3"});
   EXPECT_EQ(result.output, "[]\n");
   EXPECT_EQ(result.code, 3);
+}
+
+TEST_F(RunTest, WithoutPreloadInsideARunWithIt) {
+  const std::string inner = R"(")" TIERCTL_BINARY R"(" run -q --no-preload -- sh -c 'echo [$LD_PRELOAD$TIERD_REPORT]; test -S $TIERD_SOCKET')";
+  EXPECT_EQ(RunIt({"-q"}, {"/bin/sh", "-c", inner}).output, "[]\n");
+  job_.environment.emplace_back("LD_PRELOAD", "libc.so.6");
+  EXPECT_EQ(RunIt({"-q"}, {"/bin/sh", "-c", inner}).output, "[libc.so.6]\n");
 }
 
 TEST_F(RunTest, WithoutPreloadOnlySetsTheEnvironment) {

@@ -66,14 +66,17 @@ void HoldStandardStreams() {
   if (fd > STDERR_FILENO) ::close(fd);
 }
 
-OwnSignals::OwnSignals() : child_ignored_(::signal(SIGCHLD, SIG_DFL) == SIG_IGN), limit_ignored_(::signal(SIGXFSZ, SIG_IGN) == SIG_IGN) {}
+OwnSignals::OwnSignals()
+    : child_ignored_(::signal(SIGCHLD, SIG_DFL) == SIG_IGN), limit_ignored_(::signal(SIGXFSZ, SIG_IGN) == SIG_IGN), pipe_ignored_(::signal(SIGPIPE, SIG_IGN) == SIG_IGN) {}
 
 void OwnSignals::Restore() const {
   if (child_ignored_) ::signal(SIGCHLD, SIG_IGN);
   if (!limit_ignored_) ::signal(SIGXFSZ, SIG_DFL);
+  if (!pipe_ignored_) ::signal(SIGPIPE, SIG_DFL);
 }
 
 int BecomeCommand(const CommandLine& line) {
+  for (const char* const name : line.removed) ::unsetenv(name);
   for (const auto& [name, value] : line.environment) ::setenv(name.c_str(), value.c_str(), 1);
   if (line.inherited_fd >= 0) ::fcntl(line.inherited_fd, F_SETFD, 0);
   std::vector<char*> argv;
@@ -111,7 +114,8 @@ Ended RunCommand(const CommandLine& line, const OwnSignals& own_signals) {
     siginfo_t info{};
     if (::sigwaitinfo(&watched, &info) < 0) continue;
     if (info.si_signo != SIGCHLD) {
-      if (IsSent(info) && !HasIt(pid, info.si_signo, witness)) PassOn(pid, info);
+      // What the command sends to its parent is for ours.
+      if (IsSent(info) && !HasIt(pid, info.si_signo, witness)) PassOn(info.si_pid == pid ? ::getppid() : pid, info);
       continue;
     }
     int status = 0;

@@ -1,4 +1,5 @@
-// Runs the command of `tierctl run` as if the wrapper were not there: same terminal, same process group; signals that only we get are passed on (witness.h); a stop from
+// Runs the command of `tierctl run` as if the wrapper were not there: same terminal, same process group; signals that only we get are passed on (witness.h), those of the command
+// itself to our parent, which it takes for its own; a stop from
 // the terminal stops us too; and we end as it ended.
 #pragma once
 
@@ -20,11 +21,13 @@ void HoldStandardStreams();
 struct CommandLine {
   std::vector<std::string> arguments;                               // the program first, looked for in PATH
   std::vector<std::pair<std::string, std::string>> environment;     // added to ours
+  std::vector<const char*> removed;                                 // names in ours that it has not
   int inherited_fd = -1;                                            // left open in it; -1: none
 };
 
 // Signals as we need them, from the first child and the first file on. The command gets them back as they were.
-// SIGCHLD comes: who starts us may have it ignored, and then no child could be waited for. SIGXFSZ does not: a file that may grow no further (ulimit -f) is an error, not the end.
+// SIGCHLD comes: who starts us may have it ignored, and then no child could be waited for. SIGXFSZ and SIGPIPE do not: a file that may grow no further (ulimit -f), or a summary that
+// nobody reads any more, is an error, not the end.
 class OwnSignals {
  public:
   OwnSignals();
@@ -33,6 +36,7 @@ class OwnSignals {
  private:
   bool child_ignored_ = false;
   bool limit_ignored_ = false;
+  bool pipe_ignored_ = false;
 };
 
 Ended RunCommand(const CommandLine& line, const OwnSignals& own_signals);
