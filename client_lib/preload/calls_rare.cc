@@ -3,6 +3,7 @@
 #include <aio.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <linux/loop.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -131,6 +132,16 @@ int CloneSource(unsigned long request, void* argument) {
   return request == FICLONERANGE && argument != nullptr ? static_cast<int>(static_cast<file_clone_range*>(argument)->src_fd) : -1;
 }
 
+// What is to lie behind a loop device: its descriptor; -1: it is another request.
+int LoopFile(unsigned long request, void* argument) {
+  switch (request) {
+    case LOOP_SET_FD:
+    case LOOP_CHANGE_FD: return static_cast<int>(reinterpret_cast<long>(argument));
+    case LOOP_CONFIGURE: return argument != nullptr ? static_cast<int>(static_cast<const loop_config*>(argument)->fd) : -1;
+    default: return -1;
+  }
+}
+
 // Cloning across file systems is refused without asking the source.
 int CloneFromOurs(int to, int from, unsigned long request, void* argument) {
   int source = -1;
@@ -163,6 +174,10 @@ TIERD_EXPORT(int, ioctl, int fd, unsigned long request, ...) {
   if (const int from = CloneSource(request, argument); from >= 0) [[unlikely]] {
     if (Emulate(from)) return CloneFromOurs(fd, from, request, argument);
     (void)MakeFile(from);
+  }
+  if (const int file = LoopFile(request, argument); file >= 0) [[unlikely]] {
+    if (Emulate(file)) (void)Materialise(file, Conversion::kIoctl);
+    (void)MakeFile(file);
   }
   if (IsOfFile(request)) {
     if (const int error = MakeFile(fd); error != 0) return Result(error);

@@ -10,8 +10,10 @@
 // Any thread, signal handlers too. No lock, no allocation.
 #pragma once
 
+#include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 
 #include <atomic>
 #include <cstdint>
@@ -148,7 +150,8 @@ std::uint32_t TakeNumbers(Description& description, Visit visit) {
   for (int fd = 0; fd < kTable; ++fd) {
     const std::uint32_t entry = table[fd].load(std::memory_order_acquire);
     if (entry == 0 || (entry & ~kCloseOnExec) != wanted || !visit(fd, (entry & kCloseOnExec) != 0)) continue;
-    table[fd].store(0, std::memory_order_release);
+    const std::uint32_t last = table[fd].exchange(0, std::memory_order_acq_rel);
+    if (((last ^ entry) & kCloseOnExec) != 0) raw::Call(SYS_fcntl, fd, F_SETFD, (last & kCloseOnExec) != 0 ? FD_CLOEXEC : 0);  // F_SETFD meanwhile
     ++taken;
   }
   return taken;

@@ -132,6 +132,7 @@ TEST_F(PreloadProcessesTest, MayMakeRareCalls) {
     std::vector<std::pair<const char*, unsigned>> conversions;
     unsigned opened;
   } cases[] = {{"asked", {}, 1},
+               {"looped", {{"ioctl", 3}}, 3},
                {"refused", {{"syscall", 1}}, 1},
                {"used", {}, 0},
                {"looked_at", {}, 0},

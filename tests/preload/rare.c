@@ -3,6 +3,7 @@
 #include <aio.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/loop.h>
 #include <pty.h>
 #include <sched.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <sys/epoll.h>
 #include <sys/fanotify.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -28,6 +30,7 @@
 #include <utime.h>
 #include <wchar.h>
 
+#include "tests/preload/by_hand.h"
 #include "tests/preload/check.h"
 
 extern char **environ;
@@ -417,8 +420,23 @@ static int check_shared_numbers(void) { /* one */
   return 0;
 }
 
+/* What lies behind a loop device is named by its number: the kernel is to find the file there, whatever it says of this device. */
+static int check_looped(void) { /* three */
+  int other = open("/dev/null", O_RDWR);
+  for (int way = 0; way < 3; ++way) {
+    char bytes[4];
+    struct loop_config config = {0};
+    int fd = open_one(), request[] = {LOOP_SET_FD, LOOP_CHANGE_FD, LOOP_CONFIGURE};
+    config.fd = (unsigned)fd;
+    CHECK(other >= 0 && fd >= 0 && (way == 2 ? ioctl(other, LOOP_CONFIGURE, &config) : ioctl(other, request[way], fd)) == -1 && errno == ENOTTY);
+    CHECK(by_hand(SYS_pread64, fd, (long)bytes, sizeof bytes, 0, 0, 0) == sizeof bytes && close(fd) == 0);
+  }
+  CHECK(ioctl(other, LOOP_CONFIGURE, NULL) == -1);
+  return close(other);
+}
+
 int main(int argc, char **argv) {
-  static const struct check checks[] = {{"asked", check_asked}, {"refused", check_refused}, {"used", check_used}, {"looked_at", check_looked_at}, {"real_first", check_real_first}, {"changes", check_changes}, {"wide", check_wide},
+  static const struct check checks[] = {{"asked", check_asked}, {"looped", check_looped}, {"refused", check_refused}, {"used", check_used}, {"looked_at", check_looked_at}, {"real_first", check_real_first}, {"changes", check_changes}, {"wide", check_wide},
                                         {"executed", check_executed}, {"other_names", check_other_names}, {"counted", check_counted}, {"shared_numbers", check_shared_numbers}};
   if (argc < 3) return 64;
   self = argv[0], path = argv[1];
