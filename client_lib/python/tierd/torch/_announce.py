@@ -165,7 +165,8 @@ class Announcement:
             seed = plan.seed + plan.epoch
             self._set_epoch = seed != self._last_seed
             if not self._set_epoch:
-                warnings.warn("DistributedSampler gives the same order as in the epoch before: call its set_epoch(epoch) before each epoch", RuntimeWarning, stacklevel=5)
+                with contextlib.suppress(Warning):  # `-W error`
+                    warnings.warn("DistributedSampler gives the same order as in the epoch before: call its set_epoch(epoch) before each epoch", RuntimeWarning, stacklevel=5)
             self._last_seed = seed
             plan = replace(plan, set_epoch=self._set_epoch)
             foretold = seed == self._next_seed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 import threading
@@ -108,7 +109,8 @@ class Lookahead:
             first, self.stopped = not self.stopped, True
         self.stop()
         if first:
-            warnings.warn(f"tierd.torch.announce has ended, the order is not told any more: {error!r}", RuntimeWarning, stacklevel=4)
+            with contextlib.suppress(Warning):  # `-W error`
+                warnings.warn(f"tierd.torch.announce has ended, the order is not told any more: {error!r}", RuntimeWarning, stacklevel=4)
 
     # -- the prefetching thread
 
