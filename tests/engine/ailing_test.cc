@@ -50,6 +50,43 @@ TEST_F(AilingTest, GetsWhatItMissedOnceItIsWell) {
   EXPECT_TRUE(RunUntil([&] { return std::all_of(names.begin(), names.end(), [&](const std::string& name) { return OnSsd(name); }); }));
 }
 
+// A device that does not answer for some seconds is one that has much to write: what is prefetched to it comes later, and all of it.
+TEST_F(AilingTest, APrefetchOutlastsAStall) {
+  for (const bool ssd_only : {true, false}) {
+    options_.ram.capacity_bytes = ssd_only ? 64 << 20 : 2 << 20;
+    options_.ram.segment_bytes = 2 << 20;
+    const auto names = MakeFiles(100, 400'000);
+    StartEngine();
+    ssd_io_.Hold(io::Step::kWritev);
+    const std::uint64_t job = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = ssd_only});
+    ASSERT_TRUE(RunUntil([&] { return engine().ssd()->health() == ssd::SsdHealth::kDegraded; }));
+    (void)HandlersIn(300);
+    EXPECT_EQ(engine().jobs().Find(job)->files_no_room, 0u);
+    ssd_io_.Release();
+    const JobStatus status = WaitForJob(job);
+    EXPECT_EQ(status.state, JobState::kDone) << status.error;
+    EXPECT_EQ(status.files_done, names.size());
+    EXPECT_EQ(status.files_no_room, 0u);
+    StopEngine();
+    std::filesystem::remove_all(options_.ssd.directory);
+  }
+}
+
+// Nor is it waited for without end.
+TEST_F(AilingTest, APrefetchGivesUpOnALongStall) {
+  const auto names = MakeFiles(100, 400'000);
+  StartEngine();
+  ssd_io_.Hold(io::Step::kWritev);
+  const std::uint64_t job = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true});
+  ASSERT_TRUE(RunUntil([&] { return engine().ssd()->health() == ssd::SsdHealth::kDegraded; }));
+  (void)HandlersIn(100);
+  clock_.ahead_ns += 61'000'000'000;
+  ASSERT_TRUE(RunUntil([&] { return engine().jobs().Find(job)->files_no_room != 0; }));
+  EXPECT_NE(engine().jobs().Find(job)->error.find("does not answer"), std::string::npos);
+  ssd_io_.Release();
+  EXPECT_EQ(WaitForJob(job).state, JobState::kPartial);
+}
+
 TEST_F(AilingTest, APrefetchDoesNotWaitForIt) {
   (void)MakeFiles(20, 4096);
   StartEngine();

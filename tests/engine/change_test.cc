@@ -42,6 +42,27 @@ TEST_F(ChangeTest, RewrittenDuringTheReadIsReadAgain) {  // F41
   EXPECT_TRUE(FetchLater(name).bytes == Bytes(name, 40'000, 2));
 }
 
+// Deadlines do not count the time for which the machine was suspended.
+TEST_F(ChangeTest, RewrittenWhileTheMachineSleptIsReadAgain) {
+  source_options().ttl_ms = 3'600'000;
+  const std::string changed = Write("changed", Bytes("changed", 40'000, 1)), same = Write("same", Bytes("same", 40'000, 1));
+  StartEngine();
+  ASSERT_TRUE(Fetch(changed).bytes == Bytes(changed, 40'000, 1) && Fetch(same).bytes == Bytes(same, 40'000, 1));
+  const auto expired = [&](const std::string& name) { return engine().catalogue().DeadlineOf(FileOf(name)) == abi::kDeadlineExpired; };
+  ASSERT_FALSE(expired(changed) || expired(same));
+  Rewrite(changed, Bytes(changed, 40'000, 2));
+  clock_.asleep_ns += 900'000'000;  // no more than a machine stands still for other reasons
+  RunUntil([] { return false; }, 1500);
+  EXPECT_FALSE(expired(changed));
+  clock_.asleep_ns += 100'000'000;
+  ASSERT_TRUE(RunUntil([&] { return expired(changed) && expired(same); }));
+  EXPECT_TRUE(Fetch(changed).bytes == Bytes(changed, 40'000, 2));
+  const std::uint64_t read = unit().reader->counters().bytes_read;
+  EXPECT_EQ(Fetch(same).tier(), abi::Tier::kRam) << "asked about, and not read again";
+  EXPECT_EQ(unit().reader->counters().bytes_read, read);
+  EXPECT_FALSE(expired(same));
+}
+
 TEST_F(ChangeTest, RewrittenBetweenStatAndReadIsReadAgain) {  // F41
   const std::string name = Write("file", Bytes("file", 40'000, 1));
   StartEngine();

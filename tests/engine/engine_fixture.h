@@ -70,7 +70,9 @@ class ForwardClock final : public Clock {
   std::int64_t MonotonicNs() const override { return system_.MonotonicNs() + ahead_ns; }
   std::int64_t RealtimeNs() const override { return system_.RealtimeNs() + ahead_ns; }
   std::int64_t PreciseNs() const override { return system_.PreciseNs() + ahead_ns; }
+  std::int64_t AsleepNs() const override { return asleep_ns; }
   std::atomic<std::int64_t> ahead_ns = 0;
+  std::atomic<std::int64_t> asleep_ns = 5'000'000'000;
 
  private:
   SystemClock system_;

@@ -53,6 +53,34 @@ class TwoSourcesTest : public EngineTest {
   source::TempTree other_tree_;
 };
 
+// Names that wait for a source that hangs keep neither the walks of other jobs waiting, of whatever source, nor the processor busy.
+TEST_F(TwoSourcesTest, AJobThatStandsStopsNoOther) {
+  for (SourceOptions& source : options_.sources) source.policy = "lru";
+  StartEngine();
+  engine().jobs().set_most_names(1);
+  const std::size_t files = 8 * Jobs::kNamesOfJob;
+  for (std::size_t i = 0; i < files; ++i) tree_.Write("d" + std::to_string(i % 800) + "/" + std::to_string(i), "");
+  tree_.Write("few/file", "1");
+  other_tree_.Write("few/file", "1");
+  source_io_.Hold(io::Step::kOpen);
+  const std::uint64_t stands = engine().jobs().Prefetch({{&one(), ""}}, {});
+  ASSERT_TRUE(RunUntil([&] { return engine().jobs().names_waiting() > Jobs::kNamesOfJob; }));
+  HandlersIn(300);  // what was under way comes still
+  const std::size_t waiting = engine().jobs().names_waiting();
+  EXPECT_TRUE(engine().jobs().Find(stands)->walking);
+  EXPECT_LT(waiting, files / 2) << "its walk rests";
+  EXPECT_LT(HandlersIn(500), 1000u) << "the loop comes with its ticks of 5 ms";
+  for (SourceUnit* source : {&one(), &other()}) {
+    const std::uint64_t walk = engine().jobs().Walk({{source, "few"}});
+    EXPECT_EQ(WaitForJob(walk).files_done, 1u);
+  }
+  EXPECT_EQ(engine().jobs().names_waiting(), waiting);
+  source_io_.Release();
+  const JobStatus status = WaitForJob(stands);
+  EXPECT_EQ(status.state, JobState::kDone) << status.error;
+  EXPECT_EQ(status.files_done, files + 1);
+}
+
 TEST_F(TwoSourcesTest, OneThatHasFilledTheTierLeavesHalfToAnother) {
   Start("lru");
   ReadAll(one(), 80);

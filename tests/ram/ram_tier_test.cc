@@ -114,6 +114,27 @@ TEST_F(RamTierTest, BytesBeyondThePayloadAreZero) {
   for (std::uint64_t i = 5000; i < 8192; ++i) ASSERT_EQ(tier->Data(frame)[i], std::byte{0});
 }
 
+// What was evicted by the million comes free some at a step, whoever asks (HAZARDS 5).
+TEST_F(RamTierTest, AStepFreesNoMoreThanItsShare) {
+  constexpr OwnerId kFrames = 60'000;
+  constexpr std::size_t kPerStep = 8192;
+  Start({.budget_bytes = 64 * kMiB, .segment_bytes = 16 * kMiB});
+  for (OwnerId owner = 0; owner < kFrames; ++owner) ASSERT_TRUE(Insert(owner, 784));
+  for (OwnerId owner = 0; owner < kFrames; ++owner) Evict(owner);
+  (void)tier->CompactStep(4 * kMiB);
+  EXPECT_GE(tier->limbo_frames(), kFrames - kPerStep);
+  tier->set_budget(16 * kMiB);
+  ASSERT_GT(tier->Shrink(tier->OverBudget()), 0u);
+  (void)tier->ShrinkStep(16);
+  EXPECT_GE(tier->limbo_frames(), kFrames - 2 * kPerStep);
+  for (int step = 0; step < 20 && tier->shrinking(); ++step) {
+    (void)tier->ShrinkStep(16);
+    while (auto segment = tier->TakeEmptySegment()) tier->SegmentDestroyed(segment->bytes());
+  }
+  EXPECT_FALSE(tier->shrinking());
+  for (OwnerId owner = 0; owner < 5; ++owner) EXPECT_TRUE(Insert(owner, 2 * kMiB));
+}
+
 TEST_F(RamTierTest, LargerThanTheLargestFrameIsNoFrame) {
   Start({.budget_bytes = 8 * kMiB, .segment_bytes = 8 * kMiB, .max_frame_bytes = kMiB});
   EXPECT_EQ(tier->Allocate(1, KeyOf(1), kMiB + 1), kNoFrame);

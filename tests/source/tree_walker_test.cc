@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <map>
 #include <set>
@@ -57,6 +58,72 @@ class TreeWalkerTest : public testing::Test {
   TempTree tree_;
   SystemClock clock_;
 };
+
+TEST_F(TreeWalkerTest, OneThatRestsKeepsNoOtherWaiting) {
+  constexpr int kDirectories = 100;
+  for (int i = 0; i < kDirectories; ++i) tree_.Write("large/" + std::to_string(i) + "/file", "1");
+  tree_.Write("small/file", "1");
+  WalkerOptions options;
+  options.threads = 2;
+  options.max_batches = 2;
+  TreeWalker walker(OpenSource(tree_.path()), clock_, options);
+  Seen large, small;
+  const WalkId resting = walker.Start(Request("large", &large));
+  walker.Rest(resting);
+  walker.Start(Request("small", &small));
+  Finish(&walker, small);
+  for (int i = 0; i < 20; ++i) walker.Poll(16);
+  EXPECT_EQ(large.done, 0);
+  EXPECT_LT(large.ended.size(), kDirectories / 2u) << "what was listed before it rested";
+  for (int i = 0; i < 20; ++i) {  // whoever comes to it between the two
+    walker.GoOn(resting);
+    walker.Rest(resting);
+    walker.Poll(1);
+  }
+  walker.GoOn(resting);
+  Finish(&walker, large);
+  EXPECT_EQ(large.totals.directories, kDirectories + 1u);
+  EXPECT_EQ(large.totals.files, std::uint64_t{kDirectories});
+  EXPECT_TRUE(large.totals.complete());
+}
+
+TEST_F(TreeWalkerTest, OneThatRestsCanBeCancelled) {
+  for (int i = 0; i < 20; ++i) tree_.Write(std::to_string(i) + "/file", "1");
+  TreeWalker walker(OpenSource(tree_.path()), clock_, WalkerOptions{});
+  Seen seen;
+  const WalkId resting = walker.Start(Request("", &seen));
+  walker.Rest(resting);
+  ::usleep(20'000);  // its root, or all, is put off
+  walker.Cancel(resting);
+  Finish(&walker, seen);
+  EXPECT_TRUE(seen.totals.cancelled);
+  walker.Rest(resting);
+  walker.GoOn(resting);
+}
+
+// A directory that is larger than a block rests in the middle of its names.
+TEST_F(TreeWalkerTest, ALargeDirectoryRestsToo) {
+  constexpr std::size_t kBlock = 65536;
+  constexpr std::size_t kNames = 2 * kBlock + 10;
+  const TempTree tree(TempTree::MemoryDir());
+  for (std::size_t i = 0; i < kNames; ++i) ASSERT_EQ(::symlink("nowhere", (tree / std::to_string(i)).c_str()), 0);
+  WalkerOptions options;
+  options.max_batches = 4;  // the loop has taken few of the first block
+  TreeWalker walker(OpenSource(tree.path()), clock_, options);
+  Seen seen;
+  const WalkId resting = walker.Start(Request("", &seen));
+  while (seen.entries.empty()) walker.Poll(1);
+  walker.Rest(resting);
+  for (int i = 0; i < 300; ++i) {
+    walker.Poll(16);
+    ::usleep(1000);
+  }
+  EXPECT_EQ(seen.done, 0);
+  EXPECT_EQ(seen.entries.size(), kBlock);
+  walker.GoOn(resting);
+  Finish(&walker, seen);
+  EXPECT_EQ(seen.entries.size(), kNames);
+}
 
 TEST_F(TreeWalkerTest, FindsEverythingOnceWithTypesAndHiddenNames) {
   tree_.Write("a", "1");

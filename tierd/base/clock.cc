@@ -14,5 +14,9 @@ std::int64_t Read(clockid_t id) {
 std::int64_t SystemClock::MonotonicNs() const { return Read(CLOCK_MONOTONIC_COARSE); }
 std::int64_t SystemClock::RealtimeNs() const { return Read(CLOCK_REALTIME); }
 std::int64_t SystemClock::PreciseNs() const { return Read(CLOCK_MONOTONIC); }
+std::int64_t SystemClock::AsleepNs() const {
+  const std::int64_t since_start = Read(CLOCK_BOOTTIME);  // first: a thread that is put off in between makes it less, not more
+  return since_start - Read(CLOCK_MONOTONIC);
+}
 
 }  // namespace tierd

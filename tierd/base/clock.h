@@ -14,6 +14,8 @@ class Clock {
   virtual std::int64_t RealtimeNs() const = 0;
   // CLOCK_MONOTONIC, full resolution: latencies.
   virtual std::int64_t PreciseNs() const = 0;
+  // For how long the machine has been suspended since it was started: none of the above but RealtimeNs counts that.
+  virtual std::int64_t AsleepNs() const { return 0; }
 };
 
 class SystemClock final : public Clock {
@@ -21,6 +23,7 @@ class SystemClock final : public Clock {
   std::int64_t MonotonicNs() const override;
   std::int64_t RealtimeNs() const override;
   std::int64_t PreciseNs() const override;
+  std::int64_t AsleepNs() const override;
 };
 
 // Stands still until told; for tests and the simulator.

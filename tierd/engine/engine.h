@@ -220,6 +220,7 @@ class Engine {
   void BeatForLoop();
   void EndTurnQuietly();
   void TellStates(std::int64_t now_ns);
+  void WakeUp(std::int64_t asleep_ns);
   void TrimAfterWork();
   void VoidDataset(SourceUnit& unit);
   AdviceDone ForgetAliases(SourceUnit& unit, AdviceDone done);
@@ -304,6 +305,7 @@ class Engine {
   bool stopping_ = false;
   bool worked_ = true;  // at the last look a job or the recovery was under way
   std::int64_t last_second_ns_ = 0;
+  std::int64_t asleep_ns_ = 0;           // Clock::AsleepNs that was heeded
   std::int64_t last_tenth_ns_ = 0;
   std::int64_t busy_until_ns_ = 0;
   std::uint64_t ring_entries_seen_ = 0;  // at the last tick

@@ -70,6 +70,7 @@ source::SourceOptions ReaderOptions(const SourceOptions& options, const source::
 Status Engine::Start(ReplySink& replies) {
   if (Status status = workers_.Start(); !status.ok()) return status;
   (void)KeepMemoryReserve();
+  asleep_ns_ = clock_.AsleepNs();
   if (::getrandom(instance_.data(), instance_.size(), 0) != static_cast<ssize_t>(instance_.size())) return Status::FromErrno(errno, "getrandom");
   if (options_.ram.pin_cap_bytes == 0) options_.ram.pin_cap_bytes = options_.ram.capacity_bytes / 4;
   pin_cap_bytes_ = options_.ram.pin_cap_bytes;

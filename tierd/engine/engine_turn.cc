@@ -138,7 +138,7 @@ bool Engine::DrainSources() {
   for (const auto& unit : sources_) {
     more |= drain(*unit->reader);
     more |= unit->walker->Poll(kWalkBatchesPerTurn) == kWalkBatchesPerTurn;
-    if (!jobs_->walks_paused()) more |= unit->job_walker->Poll(kWalkBatchesPerTurn) == kWalkBatchesPerTurn;
+    more |= unit->job_walker->Poll(kWalkBatchesPerTurn) == kWalkBatchesPerTurn;
     unit->resolver->Poll(kCompletionsPerTurn);
   }
   return more | fetcher_->has_landed();
@@ -319,6 +319,7 @@ void Engine::BeatForLoop() {
 void Engine::OnTimer() {
   const std::int64_t now = clock_.MonotonicNs();
   index_->Heartbeat(now);
+  if (const std::int64_t asleep = clock_.AsleepNs(); asleep - asleep_ns_ >= 1000 * kMs) WakeUp(asleep);
   for (const auto& watched : watched_) {
     if (!watched->rests) continue;
     Arm(*watched);
@@ -354,9 +355,31 @@ void Engine::OnTimer() {
     }
   }
   const bool foreseen = std::any_of(foresights_.begin(), foresights_.end(), [](const auto& foresight) { return !foresight->empty(); });
-  const bool work = failed_ || foreseen || Working() || placement_->backfilling() || index_->growing() || index_->WantsGrowth() || ram_->shrinking() || ram_->WantsCompaction();
+  const bool work = failed_ || foreseen || Working() || placement_->backfilling() || placement_->reclaiming() || index_->growing() || index_->WantsGrowth() || ram_->shrinking() || ram_->WantsCompaction();
   if (work) Turn();
   else EndTurnQuietly();
+}
+
+// Deadlines do not count the time for which the machine was suspended (HAZARDS 2.11), and others may have written meanwhile: of a source that may change each file is asked
+// about anew, and what was asked before proves nothing.
+void Engine::WakeUp(std::int64_t asleep_ns) {
+  Log("woke suspended_s=" + std::to_string((asleep_ns - asleep_ns_) / 1'000'000'000));
+  asleep_ns_ = asleep_ns;
+  for (const auto& unit : sources_) {
+    if (unit->options.staleness == abi::Staleness::kImmutable) continue;
+    unit->walked = WalkedTrees();
+    unit->links_doubted_ns = clock_.PreciseNs();
+    fetcher_->NoteInvalidation(*unit, "", true);
+    Sweep({.unit = unit.get(),
+           .path = "",
+           .visit =
+               [this](FileId file) {
+                 catalogue_->SetDeadline(file, abi::kDeadlineExpired);
+                 return false;
+               },
+           .done = [](bool, std::uint64_t) {},
+           .always = true});
+  }
 }
 
 const char* Engine::ram_state() const { return placement_->segment_failure().empty() ? "ok" : "degraded"; }
@@ -378,11 +401,11 @@ void Engine::TellStates(std::int64_t now_ns) {
   if (ssd_ != nullptr && !recovering_) tell("ssd", ssd_state(), "ok");
   for (const auto& unit : sources_) tell("source name=" + unit->options.name, source::SourceStateName(unit->reader->counters().state), "up");
   // What the first look finds, at the start, is taken for granted.
-  const auto tell_engine = [&](const std::string& subject, std::string_view engine, const std::string& why) {
-    if (const std::string line = state_log_.Look(subject, engine, engine, now_ns); !line.empty()) Log(line + " reason=\"" + why + "\"");
+  const auto tell_engine = [&](const std::string& subject, std::string_view engine, const auto& why) {
+    if (const std::string line = state_log_.Look(subject, engine, engine, now_ns); !line.empty()) Log(line + " reason=\"" + why() + "\"");
   };
-  if (ssd_ != nullptr) tell_engine("ssd engine", ssd_io_->name(), io::kNoWorkers);
-  for (const auto& unit : sources_) tell_engine("source engine name=" + unit->options.name, unit->reader->counters().engine, unit->reader->Report());
+  if (ssd_ != nullptr) tell_engine("ssd engine", ssd_io_->name(), [] { return io::kNoWorkers; });
+  for (const auto& unit : sources_) tell_engine("source engine name=" + unit->options.name, unit->reader->counters().engine, [&] { return unit->reader->Report(); });
   if (lag_.late.times == 0 || (late_logged_ns_ != 0 && now_ns - late_logged_ns_ < StateLog::kAgainNs)) return;
   late_logged_ns_ = now_ns;
   const LoopLag::Late late = std::exchange(lag_.late, LoopLag::Late());

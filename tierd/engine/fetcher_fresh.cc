@@ -294,7 +294,11 @@ bool Fetcher::Forget(SourceUnit& unit, FileId file) {
     if (placement_.InRam(object) || placement_.HasSsdRecord(object)) return false;
   }
   if (IsFilling(file)) return false;
-  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) unit.policy.ObjectForgotten(Raw(catalogue_.ObjectOf(file, chunk)));
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    const ObjectId object = catalogue_.ObjectOf(file, chunk);
+    placement_.ForgetPassed(object);
+    unit.policy.ObjectForgotten(Raw(object));
+  }
   catalogue_.Remove(file);
   return true;
 }

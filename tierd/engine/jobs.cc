@@ -14,8 +14,8 @@ constexpr std::size_t kMinAhead = 16;
 constexpr std::size_t kMaxAhead = 1536;
 constexpr std::size_t kPerTurn = 256;
 constexpr std::size_t kChunksAhead = 8;       // of one large file: two requests of four chunks
-constexpr std::size_t kQueueHigh = 100'000;   // names waiting before the walk pauses
 constexpr std::size_t kDroppedPerTurn = 4096;  // names of jobs that are over: below half a millisecond
+constexpr std::int64_t kSsdPatienceNs = 60'000'000'000;
 constexpr std::uint64_t kRefusalsToStop = 256;  // warm-up ends when the tiers have been full for so many files in a row
 }  // namespace
 
@@ -63,6 +63,13 @@ void Jobs::WalkItems(const JobPtr& job) {
   job->walks_under_way = job->items.size();
   job->next_item = 0;
   WalkSome(job);
+}
+
+// A source that hangs, or is slow, keeps the names of its jobs waiting, and those jobs' walks resting: no other job's.
+void Jobs::RestWalks(const JobPtr& job, std::size_t most_names) {
+  const bool rest = !job->over() && (!job->unplaced.empty() || job->queue.size() > (job->rests ? most_names / 2 : most_names));
+  if (std::exchange(job->rests, rest) == rest) return;
+  for (const auto& [unit, walk] : job->walks) rest ? unit->job_walker->Rest(walk) : unit->job_walker->GoOn(walk);
 }
 
 // Each is a request to the source or has to wait for others': some 1 us.
@@ -118,31 +125,29 @@ void Jobs::WalkItem(const JobPtr& job, const Item& item) {
 }
 
 bool Jobs::Pump() {
-  std::size_t queued = 0;
-  bool more = DropNames(), unplaced = false;
+  bool more = DropNames();
   std::vector<JobPtr> active;
   for (auto& [id, job] : jobs_) {
     if (!job->over()) active.push_back(job);
   }
+  const std::size_t most_names = std::max(kNamesOfJob, most_names_ / std::max<std::size_t>(active.size(), 1));
   for (const JobPtr& job : active) {
     const std::size_t before = job->queue.size();
     for (const std::shared_ptr<File>& file : std::exchange(job->paused, {})) {
       if (!file->in_turn) BringMore(job, file);
     }
     more |= !job->paused.empty();
-    if (job->walks_under_way != 0) Try(job, [&] { WalkSome(job); });
+    RestWalks(job, most_names);
+    if (job->walks_under_way != 0 && !job->rests) Try(job, [&] { WalkSome(job); });
     PumpJob(job);
     if (!job->over() && job->synced && !job->linked.empty()) VerifyLinked(job);
     if (job->synced) Try(job, [&] { MaybeEnd(job); });
     if (job->status.kind == JobKind::kPrefetch || job->status.kind == JobKind::kWarmup) MaybeVerify(job);
     more |= before - std::min(before, job->queue.size()) >= kPerTurn;
-    queued += job->queue.size();
-    unplaced |= !job->unplaced.empty();
     more |= job->status.kind == JobKind::kVerify && !job->over() && job->status.walking;
-    more |= job->walks_under_way != 0 && !job->over() && job->next_item < job->items.size();
+    more |= job->walks_under_way != 0 && !job->over() && !job->rests && job->next_item < job->items.size();
     more |= job->synced && !job->over() && (!job->linked.empty() || job->walks_under_way == 0);
   }
-  walks_paused_ = queued > kQueueHigh || unplaced;
   return more;
 }
 
@@ -180,6 +185,9 @@ void Jobs::PumpJob(const JobPtr& job) {
   if (job->status.kind == JobKind::kWalk) return PumpWalk(job);
   // Until the SSD index is read nothing can be written there: what is prefetched should survive a restart.
   if (job->warm_unit == nullptr && ssd_ != nullptr && ssd_->status().recovering) return;
+  const bool for_ssd = job->options.ssd_only || job->awaits_ssd;
+  if (for_ssd && SsdStalls()) return;
+  job->awaits_ssd = false;
   if (job->warm_unit != nullptr && !placement_.HasFrames()) return;  // nobody could be served what it brings
   if (job->warm_unit != nullptr && (job->refusals >= kRefusalsToStop || OutgrowsTiers(*job))) return End(job);
   const std::uint64_t mean = job->files_seen == 0 ? kBytesAhead / 64 : std::max<std::uint64_t>(1, job->bytes_seen / job->files_seen);
@@ -281,15 +289,29 @@ void Jobs::NoteRacy(const JobPtr& job, const File& file) {
   job->status.error = "the SSD takes no file that was written just before it was read: " + file.unit->options.path + "/" + file.path;
 }
 
+// Nothing is appended just now, and may be in a while: under a stream of writes many a device does not answer for seconds. One that goes on like that is not waited for.
+bool Jobs::SsdStalls() {
+  if (ssd_ == nullptr || ssd_->health() != ssd::SsdHealth::kDegraded) {
+    ssd_stalls_since_ns_ = 0;
+    return false;
+  }
+  const std::int64_t now_ns = clock_.MonotonicNs();
+  if (ssd_stalls_since_ns_ == 0) ssd_stalls_since_ns_ = now_ns;
+  return now_ns - ssd_stalls_since_ns_ < kSsdPatienceNs;
+}
+
 void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
   if (job->over()) return;  // what has become of it is said, and its names are dropped
   const bool led_to_other_kind = file->kind != Name::Kind::kFile && file->worst.outcome == BringOutcome::kFailed && file->worst.reason == abi::Fallback::kNotRegular;
   if (led_to_other_kind) return WalkBehind(job, file);
   --job->files_under_way;
   JobStatus& status = job->status;
-  const bool for_a_moment = file->worst.outcome == BringOutcome::kNoRoom && file->worst.reason == abi::Fallback::kNoFrame;  // staging buffers ran out, not regions
-  if (for_a_moment && job->options.ssd_only && job->requeued < 4 * status.files_total && placement_.SsdFree() > kBytesAhead) {
+  const bool no_room = file->worst.outcome == BringOutcome::kNoRoom;
+  const bool stalls = no_room && SsdStalls();
+  const bool for_a_moment = no_room && job->options.ssd_only && file->worst.reason == abi::Fallback::kNoFrame;  // staging buffers ran out, not regions
+  if ((for_a_moment || stalls) && job->requeued < 4 * status.files_total && placement_.SsdFree() > kBytesAhead) {
     ++job->requeued;
+    job->awaits_ssd |= stalls;
     job->queue.push_back({file->unit, file->name, file->kind});
     return;
   }
@@ -311,6 +333,7 @@ void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
       ++status.files_no_room;
       ++job->refusals;
       NoteRacy(job, *file);
+      if (ssd_ != nullptr && ssd_->health() != ssd::SsdHealth::kHealthy && job->status.error.empty()) job->status.error = "the SSD tier takes nothing: its device fails, or does not answer (tierctl status)";
       break;
     case BringOutcome::kFailed:
       Failed(job, *file);

@@ -52,6 +52,9 @@ class Jobs {
   Jobs(Catalogue& catalogue, Placement& placement, Fetcher& fetcher, SourceTable& sources, const Clock& clock);
   ~Jobs();
   void SetSsd(ssd::SsdTier* ssd) { ssd_ = ssd; }
+  // So many names may wait before walks rest, of all jobs together; each may have kNamesOfJob in any case.
+  static constexpr std::size_t kNames = 100'000, kNamesOfJob = 4096;
+  void set_most_names(std::size_t names) { most_names_ = names; }
 
   struct Item {
     SourceUnit* unit = nullptr;
@@ -85,8 +88,6 @@ class Jobs {
   bool idle() const { return running_ == 0 && !names_left_; }
   // Names of files that are still to be asked for, or, led to by links, to be looked at again. Those of a job that has ended go some at a turn.
   std::size_t names_waiting() const;
-  // Too many names wait: let the job walkers rest.
-  bool walks_paused() const { return walks_paused_; }
 
  private:
   struct Name;
@@ -104,7 +105,9 @@ class Jobs {
   void Abandon(const JobPtr& job);
   // A walk of each item, some in each turn.
   void WalkItems(const JobPtr& job);
+  bool SsdStalls();
   void WalkSome(const JobPtr& job);
+  void RestWalks(const JobPtr& job, std::size_t most_names);
   void StatTree(const JobPtr& job, const Item& item);
   void StatOne(const JobPtr& job, SourceUnit& unit, const std::string& path);
   void Observe(const JobPtr& job, Seen seen);
@@ -148,7 +151,8 @@ class Jobs {
   std::map<std::uint64_t, JobPtr> jobs_;
   std::uint64_t next_id_ = 1;
   std::size_t running_ = 0;
-  bool walks_paused_ = false;
+  std::size_t most_names_ = kNames;
+  std::int64_t ssd_stalls_since_ns_ = 0;  // 0: it does not
   bool names_left_ = false;  // of jobs that are over
 };
 

@@ -118,7 +118,7 @@ bool Jobs::Place(const JobPtr& job, const Seen& seen) {
   return observed != Fetcher::Observed::kLater;
 }
 
-// The index takes so many new names and then grows: what came meanwhile waits, and the walkers with it (walks_paused).
+// The index takes so many new names and then grows: what came meanwhile waits, and the walks of the job with it (RestWalks).
 void Jobs::Observe(const JobPtr& job, Seen seen) {
   if (!job->unplaced.empty() || !Place(job, seen)) job->unplaced.push_back(std::move(seen));
 }

@@ -61,8 +61,10 @@ struct Jobs::Job {
   std::size_t walks_under_way = 0;  // those of items to come, too
   std::size_t next_item = 0;        // its walk begins next
   std::vector<std::pair<SourceUnit*, source::WalkId>> walks;
+  bool rests = false;  // its walks do: it has found more than it may have waiting
   std::uint64_t refusals = 0;
   std::uint64_t requeued = 0;
+  bool awaits_ssd = false;  // some of its files found no room while the SSD stalled
   SourceUnit* warm_unit = nullptr;
   std::uint64_t bytes_seen = 0, files_seen = 0;
   std::deque<Seen> unplaced;      // walk: the index had no room for them yet

@@ -100,9 +100,9 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
   const std::uint32_t bytes = catalogue_.object(object).bytes;
   const bool listing = (catalogue_.object(object).flags & kObjectListing) != 0;
   std::uint64_t free = FreeForResidents();
-  // Without an SSD tier nothing is kept for what passes through: what has is free for who stays.
-  if (ssd_ == nullptr && free < bytes && ram_.limbo_frames() != 0) {
-    ram_.ReclaimLimbo(4096);
+  // Without an SSD tier nothing is kept for what passes through: what has is free for who stays. So is what left in numbers.
+  if (free < bytes && ram_.limbo_frames() > (ssd_ == nullptr ? 0 : kLimboPerTurn)) {
+    ram_.ReclaimLimbo(kLimboPerTurn);
     free = FreeForResidents();
   }
   options.may_evict &= !options.little;
@@ -112,7 +112,7 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
     const std::uint64_t spared = TransitReserve() + (options.may_evict ? 0 : AheadReserve());
     ram::FrameId frame = TryAllocate(object, bytes, spared);
     if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
-    ram_.ReclaimLimbo(4096);
+    ram_.ReclaimLimbo(kLimboPerTurn);
     frame = TryAllocate(object, bytes, spared);
     if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
     if (MemoryIsComing()) return {Outcome::kWait};
@@ -139,7 +139,7 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
   const std::uint32_t passing = part ? options.part_bytes : bytes;
   ram::FrameId frame = TryAllocate(object, passing, 0);
   if (frame == ram::kNoFrame) {
-    ram_.ReclaimLimbo(4096);
+    ram_.ReclaimLimbo(kLimboPerTurn);
     frame = TryAllocate(object, passing, 0);
   }
   if (frame == ram::kNoFrame && MemoryIsComing()) return {Outcome::kWait};
@@ -190,7 +190,7 @@ bool Placement::EvictNamed(SourceUnit& unit, std::uint64_t needed) {
       }
       if (InRam(victim)) EvictRam(victim, EvictCause::kCapacity);
     }
-    ram_.ReclaimLimbo(4096);
+    ram_.ReclaimLimbo(kLimboPerTurn);
   }
   return ram_.free_bytes() >= needed;
 }
@@ -207,7 +207,7 @@ void Placement::EvictSome(std::uint64_t bytes, MayLeave&& may_leave) {
     if ((catalogue_.object(object).flags & kObjectUsed) == 0 || !InRam(object) || IsPinned(object) || !may_leave(object)) continue;
     EvictRam(object, EvictCause::kCapacity);
   }
-  if (resident != resident_bytes_[kRam]) ram_.ReclaimLimbo(4096);
+  if (resident != resident_bytes_[kRam]) ram_.ReclaimLimbo(kLimboPerTurn);
 }
 
 // Readers of what the SSD tier has need more room at a time than the reserve: residents that the SSD tier has too leave for them, whatever the policy says of victims; a

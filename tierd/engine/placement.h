@@ -98,6 +98,8 @@ class Placement final : public ssd::SsdOwner {
   };
   // `wanted`: has it to have; 0 bytes: all.
   PassedFrame PassedOf(ObjectId object, ssd::PayloadRange wanted);
+  // Its record is about to go, and its number to another.
+  void ForgetPassed(ObjectId object) { passed_.erase(static_cast<std::uint32_t>(object)); }
   // For a reader that wants just `wanted` of the object now. Asked once for each such request.
   struct PartPlan {
     ssd::PayloadRange range;  // parts to read from the SSD tier, more of them each time while it reads on from where it was; 0 bytes: all of it
@@ -172,6 +174,8 @@ class Placement final : public ssd::SsdOwner {
   std::uint64_t ssd_resident_objects() const { return resident_objects_[1]; }
   std::uint64_t pinned_bytes(std::uint32_t tier) const { return pinned_bytes_[tier]; }
 
+  // What has left since the last look at all of it comes free some at a turn.
+  bool reclaiming() const { return limbo_looks_ != 0; }
   // Objects in RAM still wait to be copied to an SSD tier that can take them; one that ails is not waited for.
   bool backfilling() const { return backfill_wanted_ && !ssd_->ailing(); }
 
@@ -280,6 +284,8 @@ class Placement final : public ssd::SsdOwner {
   std::string page_reason_;
   std::string bound_by_;
   std::string segment_failure_;
+  static constexpr std::size_t kLimboPerTurn = 4096;  // frames
+  std::size_t limbo_looks_ = 0;          // that many of the limbo are still to be looked at since the last tick
   bool backfill_wanted_ = false;
   std::size_t backfill_position_ = 0;
   std::int64_t backfill_again_ns_ = 0;   // a refusal is not asked about before

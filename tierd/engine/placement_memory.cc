@@ -96,9 +96,14 @@ Status Placement::CreateFirstSegment() {
 
 bool Placement::Turn() {
   bool more = backfill_wanted_ && Backfill();
+  if (limbo_looks_ != 0) {
+    ram_.ReclaimLimbo(std::min(limbo_looks_, kLimboPerTurn));
+    limbo_looks_ -= std::min(limbo_looks_, kLimboPerTurn);
+    more |= limbo_looks_ != 0;
+  }
   if (ram_.shrinking()) {
     more |= LeaveClosedSegments(ram_.ShrinkStep(kVictimBatch));
-    ram_.ReclaimLimbo(4096);
+    ram_.ReclaimLimbo(kLimboPerTurn);
     if (auto segment = ram_.TakeEmptySegment()) {
       GiveBack(std::move(*segment));
       more = true;
@@ -233,7 +238,9 @@ void Placement::ApplyBudget(std::uint64_t bytes) {
 }
 
 void Placement::Tick() {
-  ram_.ReclaimLimbo(65536);
+  const std::size_t limbo = ram_.limbo_frames();
+  ram_.ReclaimLimbo(kLimboPerTurn);
+  limbo_looks_ = limbo - std::min(limbo, kLimboPerTurn);
   ram_.ReclaimLingering();
   if (!segment_failure_.empty() && !segment_under_way_ && !memory_is_tight_ && clock_.MonotonicNs() >= grow_again_ns_) {
     ApplyBudget(std::min(capacity_bytes_, allowed_bytes_));

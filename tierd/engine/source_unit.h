@@ -38,7 +38,7 @@ struct SourceUnit {
 
   std::unique_ptr<source::SourceReader> reader;
   std::unique_ptr<source::TreeWalker> walker;      // listings that a client waits for
-  std::unique_ptr<source::TreeWalker> job_walker;  // prefetch, warm-up, verification: may be paused
+  std::unique_ptr<source::TreeWalker> job_walker;  // prefetch, warm-up, verification
   std::unique_ptr<source::PathResolver> resolver;
   PolicySeat policy;
   source::ReadAhead read_ahead{source::ReadAheadOptions{}};

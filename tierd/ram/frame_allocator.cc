@@ -338,9 +338,9 @@ SegmentIndex FrameAllocator::AddSegment(std::uint64_t bytes) {
   while (at < segments_.size() && segments_[at].bytes != 0) ++at;
   if (at >= Raw(kNoSegment)) return kNoSegment;
   if (at == segments_.size()) segments_.emplace_back();
+  const FrameId first = NewBlock();  // where this fails for want of memory there is no segment
   segments_[at] = SegmentRecord{};
   segments_[at].bytes = bytes;
-  const FrameId first = NewBlock();
   block(first) = Block{0, 0, kNone, kNone, 0, 0, static_cast<std::uint16_t>(at), 0};
   segments_[at].first = first;
   MakeFree(first, FrameState::kGap);

@@ -12,6 +12,7 @@ namespace {
 constexpr std::uint64_t kHugePage = 2 << 20;
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kSmallestSegment = 64 << 10;
+constexpr std::size_t kLimboPerStep = 8192;  // frames looked at in a step, some 2 ms at the worst (HAZARDS 5); after a large eviction there are millions
 
 }  // namespace
 
@@ -125,16 +126,22 @@ Compactor::Outcome RamTier::CompactStep(std::uint64_t wanted, std::uint64_t budg
   // A gap takes no more than its own size before what left it is free again: with small gaps it needs several rounds to use up the quantum. Each costs a
   // scan, so not many where there are many sessions.
   const int rounds = scanner_.sessions() <= 32 ? 16 : 2;
+  std::size_t looks = kLimboPerStep;
+  const auto free_some = [&](const LeaseSet& leased) {
+    const std::size_t frames = std::min(looks, limbo_.size());
+    looks -= frames;
+    FreeLimbo(frames, leased);
+  };
   Compactor::Outcome outcome = Compactor::Outcome::kMore;
   for (int round = 0; round < rounds && outcome == Compactor::Outcome::kMore && compactor_.stats().bytes_moved < stop_at; ++round) {
     const LeaseSet& leased = scanner_.Scan();
-    FreeLimbo(limbo_.size(), leased);
+    free_some(leased);
     leased_ = &leased;
     outcome = compactor_.Step(wanted, stop_at - compactor_.stats().bytes_moved);
     leased_ = nullptr;
   }
   if (outcome == Compactor::Outcome::kMore) {
-    FreeLimbo(limbo_.size(), scanner_.Scan());
+    if (looks > 0) free_some(scanner_.Scan());
     if (compactor_.HasRoom(wanted)) outcome = Compactor::Outcome::kEnough;
   }
   compaction_useless_ = outcome == Compactor::Outcome::kNothing;
@@ -185,10 +192,10 @@ void RamTier::CancelSegment(SegmentTicket ticket) {
 
 void RamTier::AddSegment(SegmentTicket ticket, Segment segment) {
   TIERD_CHECK(ticket.bytes <= reserved_bytes_ && segment.bytes() == ticket.bytes);
-  reserved_bytes_ -= ticket.bytes;
+  segments_.resize(std::max(segments_.size(), allocator_.segment_slots() + std::size_t{1}));  // first: the allocator may not have a segment without memory
   const SegmentIndex index = allocator_.AddSegment(segment.bytes());
   TIERD_CHECK(index != kNoSegment);
-  if (segments_.size() <= Raw(index)) segments_.resize(Raw(index) + std::size_t{1});
+  reserved_bytes_ -= ticket.bytes;
   segments_[Raw(index)] = std::move(segment);
   ForgetUseless();
 }
@@ -239,7 +246,7 @@ void RamTier::CancelShrink() {
 std::vector<OwnerId> RamTier::ShrinkStep(std::size_t max_victims, std::uint64_t budget_bytes) {
   std::vector<OwnerId> victims;
   if (!shrinking()) return victims;
-  FreeLimbo(limbo_.size(), scanner_.Scan());
+  FreeLimbo(kLimboPerStep, scanner_.Scan());
   for (std::uint16_t i = 0; i < allocator_.segment_slots() && victims.size() < max_victims; ++i) {
     const SegmentIndex segment{i};
     if (!allocator_.in_use(segment) || !allocator_.closed(segment) || allocator_.frames_in(segment) == 0) continue;

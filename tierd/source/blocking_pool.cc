@@ -238,6 +238,16 @@ bool TaskContext::Draw(RequestBudget& budget, bool low_priority) {
   return rest_ns <= 0;
 }
 
+bool TaskContext::Rest() {
+  std::unique_lock lock(shared_->mutex);
+  if (shared_->stopping) return false;
+  shared_->workers[worker_].started_ns = 0;
+  shared_->tokens.wait_for(lock, std::chrono::nanoseconds(kLongestRestNs), [this] { return shared_->stopping.load(); });
+  if (shared_->stopping) return false;
+  shared_->workers[worker_].started_ns = shared_->clock->MonotonicNs();
+  return true;
+}
+
 void TaskContext::Submit(std::uint64_t tag, Task task) {
   const std::lock_guard lock(shared_->mutex);
   if (shared_->stopping) return;

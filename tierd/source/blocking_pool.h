@@ -71,6 +71,8 @@ class TaskContext {
   // Takes one request from `budget`. False: it allows none yet (the worker has rested for that, 100 ms at most, not counted as
   // hanging) or the pool is going away; ask again unless the work is given up.
   bool Draw(RequestBudget& budget, bool low_priority);
+  // Rests for 100 ms, not counted as hanging. False: the pool is going away.
+  bool Rest();
   // Adds a task; never blocks.
   void Submit(std::uint64_t tag, Task task);
   bool stopping() const;

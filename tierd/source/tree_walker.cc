@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <mutex>
 #include <new>
 #include <utility>
 
@@ -39,8 +40,13 @@ struct TreeWalker::Walk {
   bool recursive = true;
   bool with_stat = false;
   std::atomic<bool> cancelled{false};
-  std::atomic<std::size_t> tasks{0};  // waiting or running; the last one reports the end
+  std::atomic<std::size_t> tasks{0};  // waiting, running or put off; the last one reports the end
   std::atomic<std::uint64_t> lost{0};  // parts of the tree that there was no memory for
+
+  // Of one that rests.
+  std::atomic<bool> rests{false};
+  std::mutex mutex;
+  std::vector<std::string> put_off;  // under the mutex, which only workers take: directories that are listed when it goes on
 
   // Runs a part of a task. False: memory ran out; the walk goes on without it, and is not complete.
   template <typename Work>
@@ -68,6 +74,7 @@ struct TreeWalker::Active {
   WalkTotals totals;
   std::shared_ptr<Walk> walk;  // owners: the walker and the tasks of the walk
   bool ending = false;
+  bool to_return = false;  // it goes on, but nobody could be told to take what was put off
 };
 
 struct TreeWalker::Delivery {
@@ -87,12 +94,24 @@ class TreeWalker::Crawl {
   // The task that lists `path`; the caller has counted it in walk->tasks.
   Task ListTask(std::string path) const {
     return [crawl = *this, path = std::move(path)](TaskContext& context) {
-      crawl.walk_->Try([&] { crawl.List(context, path); });
-      crawl.EndTask(context);
+      bool put_off = false;
+      crawl.walk_->Try([&] {
+        put_off = crawl.PutsOff(path);
+        if (!put_off) crawl.List(context, path);
+      });
+      if (!put_off) crawl.EndTask(context);
+      else if (!crawl.walk_->rests) crawl.Return(context);  // it has gone on meanwhile, and whoever took what was put off may have come before this
     };
   }
 
+  // The task that gives the pool back what was put off. None of walk->tasks: those are counted.
+  Task ReturnTask() const {
+    return [crawl = *this](TaskContext& context) { crawl.Return(context); };
+  }
+
  private:
+  bool PutsOff(const std::string& path) const;
+  void Return(TaskContext& context) const;
   void List(TaskContext& context, const std::string& path) const;
   void ReadEntries(TaskContext& context, const std::shared_ptr<Directory>& directory) const;
   void EmitBlock(TaskContext& context, const std::shared_ptr<Directory>& directory, std::vector<WalkEntry> block) const;
@@ -113,6 +132,25 @@ class TreeWalker::Crawl {
   bool low_priority_;
   std::size_t batch_entries_;
 };
+
+bool TreeWalker::Crawl::PutsOff(const std::string& path) const {
+  if (!walk_->rests || walk_->cancelled) return false;
+  const std::lock_guard lock(walk_->mutex);
+  walk_->put_off.push_back(path);
+  return true;
+}
+
+// In the order in which they were put off: the pool takes the newest first.
+void TreeWalker::Crawl::Return(TaskContext& context) const {
+  std::vector<std::string> paths;
+  {
+    const std::lock_guard lock(walk_->mutex);
+    paths.swap(walk_->put_off);
+  }
+  for (; !paths.empty(); paths.pop_back()) {
+    if (!walk_->Try([&] { context.Submit(walk_->id, ListTask(std::move(paths.back()))); })) EndTask(context);
+  }
+}
 
 // Waits until the source may be asked for one thing more. False: the walk is given up.
 bool TreeWalker::Crawl::Ask(TaskContext& context) const {
@@ -190,6 +228,7 @@ void TreeWalker::Crawl::ReadEntries(TaskContext& context, const std::shared_ptr<
     if (block.size() < kSortBlock) continue;
     EmitBlock(context, directory, std::move(block));
     block.clear();
+    while (walk_->rests && !Given(context)) (void)context.Rest();
   }
   EmitBlock(context, directory, std::move(block));
 }
@@ -321,6 +360,27 @@ void TreeWalker::Cancel(WalkId id) {
   if (found == walks_.end()) return;
   found->second->walk->cancelled = true;
   found->second->totals.cancelled = true;
+  GoOn(id);  // so that it comes to its end
+}
+
+void TreeWalker::Rest(WalkId id) {
+  const auto found = walks_.find(static_cast<std::uint64_t>(id));
+  if (found != walks_.end()) found->second->walk->rests = true;
+}
+
+void TreeWalker::GoOn(WalkId id) {
+  const auto found = walks_.find(static_cast<std::uint64_t>(id));
+  if (found == walks_.end() || !found->second->walk->rests.exchange(false)) return;
+  Return(found->first, *found->second);
+}
+
+// A worker does it: they may be many.
+void TreeWalker::Return(std::uint64_t id, Active& active) {
+  active.to_return = true;
+  try {
+    active.to_return = !pool_.Submit(id, Crawl(this, active.walk).ReturnTask()).ok();
+  } catch (const std::bad_alloc&) {
+  }
 }
 
 void TreeWalker::Deliver(std::uint64_t id, const Delivery& delivery) {
@@ -366,6 +426,9 @@ std::size_t TreeWalker::Poll(std::size_t budget) { return pool_.Poll(budget); }
 
 void TreeWalker::Tick(std::int64_t now_ns) {
   pool_.Tick(now_ns);
+  for (auto& [id, active] : walks_) {
+    if (active->to_return) Return(id, *active);
+  }
   if (pool_.hung() == 0) return;
   for (auto& [id, active] : walks_) {
     const std::size_t hung = pool_.CountHung(id);

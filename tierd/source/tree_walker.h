@@ -85,6 +85,10 @@ class TreeWalker {
   WalkId Start(WalkRequest request);
   // No further on_batch; on_done follows in a later Poll(), at once or when the workers noticed.
   void Cancel(WalkId id);
+  // A walk that rests lists no further directory until it goes on: what was listed before still comes, and of each directory under way a block of 65,536 names at most. Other walks
+  // go on meanwhile. One that is over: nothing happens.
+  void Rest(WalkId id);
+  void GoOn(WalkId id);
   // Runs at most `budget` callbacks; returns how many ran.
   std::size_t Poll(std::size_t budget);
   // Replaces hung workers and ends walks that only hung ones keep open. Every second or so while walks are active.
@@ -104,6 +108,7 @@ class TreeWalker {
   class Crawl;       // runs on the workers
   void Deliver(std::uint64_t id, const Delivery& delivery);
   void Finish(std::uint64_t id);
+  void Return(std::uint64_t id, Active& active);
 
   // Constant after construction.
   std::shared_ptr<const Source> source_;  // shared with the workers

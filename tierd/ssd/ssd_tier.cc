@@ -80,6 +80,7 @@ class SsdTier::Impl {
   std::size_t Poll(std::size_t budget);
   bool more_work() const { return !mailbox_.empty() || reclaimer_.has_work() || writer_.has_work(); }
   // In this order: an answer is posted before its job counts as done.
+  SsdHealth health() const { return health_.state(); }
   bool ailing() const { return !recovering_ && (!health_.MayAppend() || !writer_.writable()); }
   bool at_rest() const { return maintenance_.pending() + checksums_.pending() == 0 && index_.idle() && mailbox_.empty(); }
   void Tick();
@@ -418,6 +419,7 @@ std::size_t SsdTier::Poll(std::size_t budget) { return impl_->Poll(budget); }
 bool SsdTier::more_work() const { return impl_->more_work(); }
 bool SsdTier::behind() const { return impl_->writer_.behind(); }
 bool SsdTier::ailing() const { return impl_->ailing(); }
+SsdHealth SsdTier::health() const { return impl_->health(); }
 bool SsdTier::at_rest() const { return impl_->at_rest(); }
 void SsdTier::Tick() { impl_->Tick(); }
 int SsdTier::wake_fd() const { return impl_->mailbox_.fd(); }

@@ -264,6 +264,7 @@ class SsdTier {
   bool behind() const;
   // Degraded, out, read-only or without its directory: every append is refused until Tick() finds that the device is well again. Not while recovering.
   bool ailing() const;
+  SsdHealth health() const;
   // Nothing is with the tier's own threads, and no answer of theirs waits for Poll().
   bool at_rest() const;
   // About ten times a second: hung reads, health, free space, probes.
