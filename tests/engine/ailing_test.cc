@@ -59,7 +59,7 @@ TEST_F(AilingTest, APrefetchOutlastsAStall) {
     StartEngine();
     ssd_io_.Hold(io::Step::kWritev);
     const std::uint64_t job = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = ssd_only});
-    ASSERT_TRUE(RunUntil([&] { return engine().ssd()->health() == ssd::SsdHealth::kDegraded; }));
+    ASSERT_TRUE(RunUntil([&] { return engine().ssd()->stalls(); }));
     (void)HandlersIn(300);
     EXPECT_EQ(engine().jobs().Find(job)->files_no_room, 0u);
     ssd_io_.Release();
@@ -78,7 +78,7 @@ TEST_F(AilingTest, APrefetchGivesUpOnALongStall) {
   StartEngine();
   ssd_io_.Hold(io::Step::kWritev);
   const std::uint64_t job = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true});
-  ASSERT_TRUE(RunUntil([&] { return engine().ssd()->health() == ssd::SsdHealth::kDegraded; }));
+  ASSERT_TRUE(RunUntil([&] { return engine().ssd()->stalls(); }));
   (void)HandlersIn(100);
   clock_.ahead_ns += 61'000'000'000;
   ASSERT_TRUE(RunUntil([&] { return engine().jobs().Find(job)->files_no_room != 0; }));

@@ -56,6 +56,7 @@ TEST_F(ChangeTest, RewrittenWhileTheMachineSleptIsReadAgain) {
   EXPECT_FALSE(expired(changed));
   clock_.asleep_ns += 100'000'000;
   ASSERT_TRUE(RunUntil([&] { return expired(changed) && expired(same); }));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // of the coarse clock
   EXPECT_TRUE(Fetch(changed).bytes == Bytes(changed, 40'000, 2));
   const std::uint64_t read = unit().reader->counters().bytes_read;
   EXPECT_EQ(Fetch(same).tier(), abi::Tier::kRam) << "asked about, and not read again";

@@ -58,6 +58,29 @@ TEST(Health, HungReadsDegradeAtOnce) {
   EXPECT_EQ(health.state(), SsdHealth::kOut);
 }
 
+// Who waits for a device that hangs does not wait for one that fails.
+TEST(Health, AStallIsIllnessWithoutAnError) {
+  const SsdOptions options;
+  Health health(options);
+  EXPECT_FALSE(health.stalls());
+  health.OnError(kSecond);  // one is none
+  EXPECT_FALSE(health.stalls());
+  health.OnHung(2 * kSecond, options.out_errors);
+  EXPECT_TRUE(health.stalls());
+  for (unsigned i = 0; i < options.recover_successes; ++i) health.OnWriteSuccess();
+  EXPECT_EQ(health.state(), SsdHealth::kDegraded);
+  EXPECT_TRUE(health.stalls());
+  health.OnError(3 * kSecond);
+  EXPECT_FALSE(health.stalls());
+  for (unsigned i = 0; i < options.recover_successes; ++i) health.OnWriteSuccess();
+  EXPECT_EQ(health.state(), SsdHealth::kHealthy);
+  EXPECT_FALSE(health.stalls());
+  health.OnHung(4 * kSecond, 1);
+  EXPECT_TRUE(health.stalls());
+  for (unsigned i = 0; i < options.degrade_errors; ++i) health.OnError(5 * kSecond);
+  EXPECT_FALSE(health.stalls());
+}
+
 TEST(Health, LatencyFollowsTheDevice) {
   const SsdOptions options;
   Health health(options);

@@ -291,7 +291,7 @@ void Jobs::NoteRacy(const JobPtr& job, const File& file) {
 
 // Nothing is appended just now, and may be in a while: under a stream of writes many a device does not answer for seconds. One that goes on like that is not waited for.
 bool Jobs::SsdStalls() {
-  if (ssd_ == nullptr || ssd_->health() != ssd::SsdHealth::kDegraded) {
+  if (ssd_ == nullptr || !ssd_->stalls()) {
     ssd_stalls_since_ns_ = 0;
     return false;
   }

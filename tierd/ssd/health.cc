@@ -65,6 +65,7 @@ void Health::Fail(std::int64_t now_ns, bool may_go_out) {
   } else if (state_ == SsdHealth::kHealthy && errors_.size() >= options_.degrade_errors) {
     Enter(SsdHealth::kDegraded);
   }
+  failed_ = state_ != SsdHealth::kHealthy;
 }
 
 void Health::Succeed() {
@@ -77,6 +78,7 @@ void Health::Enter(SsdHealth state) {
   const bool better = state < state_;
   state_ = state;
   successes_ = 0;
+  failed_ &= state != SsdHealth::kHealthy;
   if (better) errors_.clear();
 }
 

@@ -33,6 +33,8 @@ class Health {
   bool ProbeDue(std::int64_t now_ns);
 
   SsdHealth state() const { return state_; }
+  // Ill for requests that hang, or did, alone: none has failed since it was well.
+  bool stalls() const { return state_ != SsdHealth::kHealthy && !failed_; }
   std::int64_t read_latency_ns() const { return read_latency_ns_; }
 
  private:
@@ -44,6 +46,7 @@ class Health {
   SsdHealth state_ = SsdHealth::kHealthy;
   std::deque<std::int64_t> errors_;  // times within the window; at most options_.out_errors
   unsigned successes_ = 0;           // in a row, while not healthy
+  bool failed_ = false;              // a request, while not healthy
   std::int64_t last_probe_ns_ = 0;
   std::int64_t read_latency_ns_ = 0;
 };

@@ -81,6 +81,7 @@ class SsdTier::Impl {
   bool more_work() const { return !mailbox_.empty() || reclaimer_.has_work() || writer_.has_work(); }
   // In this order: an answer is posted before its job counts as done.
   SsdHealth health() const { return health_.state(); }
+  bool stalls() const { return health_.stalls(); }
   bool ailing() const { return !recovering_ && (!health_.MayAppend() || !writer_.writable()); }
   bool at_rest() const { return maintenance_.pending() + checksums_.pending() == 0 && index_.idle() && mailbox_.empty(); }
   void Tick();
@@ -420,6 +421,7 @@ bool SsdTier::more_work() const { return impl_->more_work(); }
 bool SsdTier::behind() const { return impl_->writer_.behind(); }
 bool SsdTier::ailing() const { return impl_->ailing(); }
 SsdHealth SsdTier::health() const { return impl_->health(); }
+bool SsdTier::stalls() const { return impl_->stalls(); }
 bool SsdTier::at_rest() const { return impl_->at_rest(); }
 void SsdTier::Tick() { impl_->Tick(); }
 int SsdTier::wake_fd() const { return impl_->mailbox_.fd(); }

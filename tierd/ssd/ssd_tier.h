@@ -265,6 +265,8 @@ class SsdTier {
   // Degraded, out, read-only or without its directory: every append is refused until Tick() finds that the device is well again. Not while recovering.
   bool ailing() const;
   SsdHealth health() const;
+  // It is ill because requests hang, or did, and none has failed since: it may be well soon.
+  bool stalls() const;
   // Nothing is with the tier's own threads, and no answer of theirs waits for Poll().
   bool at_rest() const;
   // About ten times a second: hung reads, health, free space, probes.
