@@ -53,15 +53,17 @@ TEST_F(AilingTest, GetsWhatItMissedOnceItIsWell) {
 // A device that does not answer for some seconds is one that has much to write: what is prefetched to it comes later, and all of it.
 TEST_F(AilingTest, APrefetchOutlastsAStall) {
   for (const bool ssd_only : {true, false}) {
+    options_.ssd.capacity_bytes = 512 << 20;
     options_.ram.capacity_bytes = ssd_only ? 64 << 20 : 2 << 20;
     options_.ram.segment_bytes = 2 << 20;
-    const auto names = MakeFiles(100, 400'000);
+    const auto names = MakeFiles(300, 600'000);  // more than the tier's buffers hold
     StartEngine();
     ssd_io_.Hold(io::Step::kWritev);
     const std::uint64_t job = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = ssd_only});
     ASSERT_TRUE(RunUntil([&] { return engine().ssd()->stalls(); }));
     (void)HandlersIn(300);
     EXPECT_EQ(engine().jobs().Find(job)->files_no_room, 0u);
+    EXPECT_LT(engine().jobs().Find(job)->files_done, names.size());
     ssd_io_.Release();
     const JobStatus status = WaitForJob(job);
     EXPECT_EQ(status.state, JobState::kDone) << status.error;
@@ -74,7 +76,8 @@ TEST_F(AilingTest, APrefetchOutlastsAStall) {
 
 // Nor is it waited for without end.
 TEST_F(AilingTest, APrefetchGivesUpOnALongStall) {
-  const auto names = MakeFiles(100, 400'000);
+  options_.ssd.capacity_bytes = 512 << 20;
+  (void)MakeFiles(300, 600'000);  // more than the tier's buffers hold
   StartEngine();
   ssd_io_.Hold(io::Step::kWritev);
   const std::uint64_t job = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true});
