@@ -56,7 +56,7 @@ TEST_F(AilingTest, APrefetchOutlastsAStall) {
     options_.ssd.capacity_bytes = 512 << 20;
     options_.ram.capacity_bytes = ssd_only ? 64 << 20 : 2 << 20;
     options_.ram.segment_bytes = 2 << 20;
-    const auto names = MakeFiles(300, 600'000);  // more than the tier's buffers hold
+    const auto names = MakeFiles(130, 600'000);  // more than the tier's buffers hold
     StartEngine();
     ssd_io_.Hold(io::Step::kWritev);
     const std::uint64_t job = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = ssd_only});
@@ -77,7 +77,7 @@ TEST_F(AilingTest, APrefetchOutlastsAStall) {
 // Nor is it waited for without end.
 TEST_F(AilingTest, APrefetchGivesUpOnALongStall) {
   options_.ssd.capacity_bytes = 512 << 20;
-  (void)MakeFiles(300, 600'000);  // more than the tier's buffers hold
+  (void)MakeFiles(130, 600'000);  // more than the tier's buffers hold
   StartEngine();
   ssd_io_.Hold(io::Step::kWritev);
   const std::uint64_t job = engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true});
