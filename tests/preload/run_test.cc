@@ -124,7 +124,7 @@ TEST_F(RunTest, PassesExitCodesAndSignalsThrough) {
 
 // The wrapper is no parent of its own: a launcher that waits for its worker's word gets it.
 TEST_F(RunTest, WhatTheCommandSendsToItsParentReachesTheLauncher) {
-  const std::string launcher = R"(trap 'echo heard; exit 5' USR1; ")" TIERCTL_BINARY R"(" run -q -- sh -c 'trap "echo hit itself" USR1; kill -USR1 $PPID; sleep 1' & while :; do sleep 0.05; done)";
+  const std::string launcher = R"(trap 'echo heard; exit 5' USR1; ")" TIERCTL_BINARY R"(" run --source ")" + source_ + R"(" -q -- sh -c 'trap "echo hit itself" USR1; kill -USR1 $PPID; sleep 1' & while :; do sleep 0.05; done)";
   const JobResult result = RunJob({"/bin/sh", "-c", launcher}, job_);
   EXPECT_EQ(result.output, "heard\n");
   EXPECT_EQ(result.code, 5);
@@ -132,11 +132,12 @@ TEST_F(RunTest, WhatTheCommandSendsToItsParentReachesTheLauncher) {
 
 // The summary is for whoever reads it; a pipe that nobody reads any more is no failure of the command.
 TEST_F(RunTest, AClosedPipeForTheSummaryChangesNothing) {
-  const std::string pipe = R"(set -o pipefail; ")" TIERCTL_BINARY R"(" run -- sh -c 'echo ready; exec >&- 2>&-; sleep 1; exit 3' 2>&1 | head -1; echo ${PIPESTATUS[0]})";
+  const std::string run = R"(")" TIERCTL_BINARY R"(" run --source ")" + source_ + R"(" )";
+  const std::string pipe = run + R"(-- sh -c 'echo ready; exec >&- 2>&-; sleep 1; exit 3' 2>&1 | head -1; echo ${PIPESTATUS[0]})";
   EXPECT_EQ(RunJob({"/bin/bash", "-c", pipe}, job_).output, "ready\n3\n");
   EXPECT_TRUE(LeftOver().empty());
   // The command's own writes end it as ever.
-  const std::string writer = R"(")" TIERCTL_BINARY R"(" run -q -- sh -c 'while :; do echo y; done' | head -1; echo ${PIPESTATUS[0]})";
+  const std::string writer = run + R"(-q -- sh -c 'while :; do echo y; done' | head -1; echo ${PIPESTATUS[0]})";
   EXPECT_EQ(RunJob({"/bin/bash", "-c", writer}, job_).output, "y\n141\n");
 }
 
