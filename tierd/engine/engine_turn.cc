@@ -363,23 +363,27 @@ void Engine::OnTimer() {
 // Deadlines do not count the time for which the machine was suspended (HAZARDS 2.11), and others may have written meanwhile: of a source that may change each file is asked
 // about anew, and what was asked before proves nothing.
 void Engine::WakeUp(std::int64_t asleep_ns) {
-  Log("woke suspended_s=" + std::to_string((asleep_ns - asleep_ns_) / 1'000'000'000));
-  asleep_ns_ = asleep_ns;
-  for (const auto& unit : sources_) {
-    if (unit->options.staleness == abi::Staleness::kImmutable) continue;
-    unit->walked = WalkedTrees();
-    unit->links_doubted_ns = clock_.PreciseNs();
-    fetcher_->NoteInvalidation(*unit, "", true);
-    Sweep({.unit = unit.get(),
+  const std::int64_t before = std::exchange(asleep_ns_, asleep_ns);
+  const auto doubt = [&](SourceUnit& unit) {
+    if (unit.options.staleness == abi::Staleness::kImmutable) return;
+    unit.walked = WalkedTrees();
+    unit.links_doubted_ns = clock_.PreciseNs();
+    fetcher_->NoteInvalidation(unit, "", true);
+    Sweep({.unit = &unit,
            .path = "",
            .visit =
                [this](FileId file) {
                  catalogue_->SetDeadline(file, abi::kDeadlineExpired);
                  return false;
                },
-           .done = [](bool, std::uint64_t) {},
+           .done = [this, before](bool complete, std::uint64_t) { if (!complete) asleep_ns_ = before; },
            .always = true});
-  }
+  };
+  const bool all = Survives([&] {
+    Log("woke suspended_s=" + std::to_string((asleep_ns - before) / 1'000'000'000));
+    for (const auto& unit : sources_) doubt(*unit);
+  });
+  if (!all) asleep_ns_ = before;  // for want of memory: the next tick begins anew
 }
 
 const char* Engine::ram_state() const { return placement_->segment_failure().empty() ? "ok" : "degraded"; }

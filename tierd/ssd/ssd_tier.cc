@@ -79,9 +79,9 @@ class SsdTier::Impl {
   void GiveBack(std::function<void(std::uint64_t)> done);
   std::size_t Poll(std::size_t budget);
   bool more_work() const { return !mailbox_.empty() || reclaimer_.has_work() || writer_.has_work(); }
-  // In this order: an answer is posted before its job counts as done.
   SsdHealth health() const { return health_.state(); }
   bool stalls() const { return health_.stalls(); }
+  // In this order: an answer is posted before its job counts as done.
   bool ailing() const { return !recovering_ && (!health_.MayAppend() || !writer_.writable()); }
   bool at_rest() const { return maintenance_.pending() + checksums_.pending() == 0 && index_.idle() && mailbox_.empty(); }
   void Tick();
