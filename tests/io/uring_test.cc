@@ -187,6 +187,29 @@ TEST_F(Uring, TransfersCostLittleMoreThanOneEnterPerBatch) {
   EXPECT_LE(engine_->counters().system_calls - before, 4U);
 }
 
+// An answer that the kernel puts off until the ring is entered (as those of devices) is announced once, not once more when it is taken.
+TEST_F(Uring, AnAnswerWakesTheLoopOnce) {
+  Make();
+  if (IsSkipped()) return;
+  int ends[2];
+  ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+  const UniqueFd from(ends[0]), to(ends[1]);
+  for (int i = 0; i < 100; ++i) {
+    char seen = 0;
+    const iovec iov{&seen, 1};
+    int done = 0;
+    engine_->SubmitReadv(from.get(), {&iov, 1}, 0, [&done](IoResult result) { done += result.error == 0 && result.bytes == 1; });
+    engine_->Flush();
+    EXPECT_EQ(engine_->Poll(10), 0U);
+    ASSERT_EQ(::write(to.get(), "x", 1), 1);
+    pollfd event{engine_->event_fd(), POLLIN, 0};
+    ASSERT_EQ(::poll(&event, 1, 10'000), 1);
+    EXPECT_EQ(engine_->Poll(10), 1U);
+    EXPECT_EQ(done, 1);
+    EXPECT_EQ(::poll(&event, 1, 0), 0) << "of " << i;
+  }
+}
+
 // As the loop meets it when memory runs out: nothing that was taken from the ring with it is lost, and the event says that there is more.
 TEST_F(Uring, ACallbackThatThrowsCostsNoOther) {
   Make();

@@ -190,6 +190,8 @@ void UringEngine::SubmitRings() {
 }
 
 std::size_t UringEngine::Poll(std::size_t budget) {
+  transfers_->Gather();
+  files_->Gather();
   event_.Clear();
   std::size_t ran = 0;
   try {

@@ -145,6 +145,12 @@ void UringRing::CutBrokenChain() {
   }
 }
 
+void UringRing::Gather() {
+  if (!HoldsBack()) return;
+  ++enters_;
+  (void)io_uring_get_events(&ring_);  // what it refuses now Take asks for again
+}
+
 unsigned UringRing::Take(Completion* out, unsigned count) {
   constexpr unsigned kMost = 64;
   io_uring_cqe* entries[kMost];
@@ -158,11 +164,10 @@ unsigned UringRing::Take(Completion* out, unsigned count) {
   return taken;
 }
 
-bool UringRing::HasCompletions() const {
-  // Task work that has not run, or completions that did not fit: an enter brings both.
-  constexpr unsigned kHeldBack = IORING_SQ_CQ_OVERFLOW | IORING_SQ_TASKRUN;
-  return io_uring_cq_ready(&ring_) > 0 || (IO_URING_READ_ONCE(*ring_.sq.kflags) & kHeldBack) != 0;
-}
+bool UringRing::HasCompletions() const { return io_uring_cq_ready(&ring_) > 0 || HoldsBack(); }
+
+// Task work that has not run, or completions that did not fit: an enter brings both.
+bool UringRing::HoldsBack() const { return (IO_URING_READ_ONCE(*ring_.sq.kflags) & (IORING_SQ_CQ_OVERFLOW | IORING_SQ_TASKRUN)) != 0; }
 
 void UringRing::SetWorkers(unsigned count) {
   unsigned counts[2] = {count, count};

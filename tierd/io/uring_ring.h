@@ -57,6 +57,8 @@ class UringRing {
   // read yet, or no longer ours. The rest is then replaced by no-ops that complete with -ECANCELED.
   bool Submit();
   bool HasUnsubmitted() const { return io_uring_sq_ready(&ring_) > 0; }
+  // Has the kernel post what it holds back, which signals the event once more: where that is cleared afterwards, it wakes nobody for what Take finds at once.
+  void Gather();
   // Up to `count` completions; 0: there are none.
   unsigned Take(Completion* out, unsigned count);
   // Take would find some, perhaps after entering the kernel.
@@ -70,6 +72,7 @@ class UringRing {
   explicit UringRing(EngineFaults* faults) : faults_(faults) {}
   Status SetUp(const RingOptions& options);
   Status Probe();
+  bool HoldsBack() const;
   int Enter();
   int EnterLimited(unsigned limit);
   void CutBrokenChain();
