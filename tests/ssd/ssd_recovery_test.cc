@@ -390,6 +390,11 @@ TEST(SsdRecovery, AnIndexThatMissedALifeIsGivenUp) {
     ASSERT_TRUE(holder.ok());
     Life life(options);
     EXPECT_FALSE(life.Start().status.ok());
+    ExpectAll(life, 60);  // the regions said
+    while (!life.items.empty()) {
+      life.tier->Forget(life.items.begin()->second.location);
+      life.items.erase(life.items.begin());
+    }
     for (int i = 0; i < 150; ++i) ASSERT_TRUE(life.Put("later" + std::to_string(i), 1, 20'000).ok());
     life.Settle();
     life.Stop();
@@ -398,8 +403,9 @@ TEST(SsdRecovery, AnIndexThatMissedALifeIsGivenUp) {
   const RecoveryReport report = life.Start();
   EXPECT_TRUE(report.status.ok()) << report.status.ToString();
   EXPECT_TRUE(report.index_rebuilt);
-  for (const auto& [name, item] : life.items) EXPECT_TRUE(name.first.starts_with("later")) << name.first;
-  ExpectAll(life, 150);
+  // What was forgotten and not yet written over comes back, as after each rebuild.
+  EXPECT_EQ(std::count_if(life.items.begin(), life.items.end(), [](const auto& item) { return item.first.first.starts_with("later"); }), 150);
+  life.ExpectAllReadable();
 }
 
 TEST(SsdRecovery, KeepsOnlyTheNewestVersion) {

@@ -46,20 +46,26 @@ class Recovery {
     TIERD_KILL_POINT("ssd.recover.before_scan");
     Status status = OpenIndex();
     if (status.ok()) status = BringUpToDate();
-    // One second chance: an index that opens can still turn out to be damaged in the scan.
-    if (status.code() == Code::kCorrupt && !out_.report.index_rebuilt) {
+    // One second chance: an index that opens can still turn out to be damaged, or not to be readable, in the scan.
+    if (IsUseless(status) && !out_.report.index_rebuilt) {
       status = Recreate(status);
       if (status.ok()) status = BringUpToDate();
     }
     if (status.ok()) status = Scan();
     // But not once a part of it has been handed over, which must not come twice.
-    if (status.code() == Code::kCorrupt && !out_.report.index_rebuilt && !regions_told_) {
+    if (IsUseless(status) && !out_.report.index_rebuilt && !regions_told_) {
       status = Recreate(status);
       if (status.ok()) status = BringUpToDate();
       if (status.ok()) status = Scan();
     }
+    // Where none can be made either (a full disk), the regions are sound all the same. This life has no index then.
+    if (IsUseless(status) && !regions_told_) {
+      if (const Status read = ScanRegions(); !read.ok()) return read;
+    }
     return status;
   }
+
+  static bool IsUseless(const Status& index) { return index.code() == Code::kCorrupt || index.code() == Code::kIo; }
 
   Status OpenIndex() {
     Result<std::unique_ptr<RecordIndex>> opened = RecordIndex::Open(in_.index_path, in_.format.salt, in_.index_env);
@@ -151,23 +157,55 @@ class Recovery {
     return r.identity.dataset_generation != (it == in_.dataset_generations.end() ? 0 : it->second);
   }
 
+  using Visitor = std::function<void(const RecoveredRecord&, std::uint64_t epoch)>;
+
   Status Scan() {
+    return HandOver([this](const Visitor& visit) { return out_.index->VisitRecords(visit, *in_.stop); });
+  }
+
+  Status ScanRegions() {
+    out_.index.reset();
+    std::fill(epochs_.begin(), epochs_.end(), 0);
+    entries_ = 0;
+    std::vector<std::size_t> records(in_.regions.size());
+    for (std::uint32_t region = 0; region < in_.regions.size(); ++region) {
+      if (*in_.stop) return Status(Code::kStopped, "recovery was stopped");
+      if (in_.regions[region].fd < 0) continue;
+      const RegionContents contents = ReadRegionContents(in_.format, region, in_.regions[region], &scratch_);
+      unreadable_[region] = !contents.status.ok();
+      epochs_[region] = contents.epoch;
+      entries_ += records[region] = contents.records.size();
+    }
+    return HandOver([&](const Visitor& visit) {
+      for (std::uint32_t region = 0; region < in_.regions.size(); ++region) {
+        if (*in_.stop) return Status(Code::kStopped, "recovery was stopped");
+        if (records[region] == 0) continue;
+        const RegionContents contents = ReadRegionContents(in_.format, region, in_.regions[region], &scratch_);
+        if (contents.epoch != epochs_[region] || contents.records.size() != records[region]) return Status(Code::kIo, "a region cannot be read again");
+        contents.records.Visit([&](const RecoveredRecord& record) { visit(record, contents.epoch); });
+      }
+      return Status::Ok();
+    });
+  }
+
+  // `all` visits the same records in the same order each time.
+  Status HandOver(const std::function<Status(const Visitor&)>& all) {
     sinks_.expect(entries_);
     NewestVersions newest(entries_);
-    Status status = out_.index->VisitRecords([&](const RecoveredRecord& r, std::uint64_t epoch) {
+    Status status = all([&](const RecoveredRecord& r, std::uint64_t epoch) {
       if (IsVoid(r, epoch)) {
         newest.Skip();
       } else {
         newest.Offer(r.identity, epoch);
       }
-    }, *in_.stop);
+    });
     if (!status.ok()) return status;
     newest.Decide();
     TellRegions();
     std::uint32_t number = 0;
     auto batch = std::make_shared<RecordBatch>();
     bool heard = true;
-    status = out_.index->VisitRecords([&](const RecoveredRecord& r, std::uint64_t) {
+    status = all([&](const RecoveredRecord& r, std::uint64_t) {
       if (!newest.Wins(number++)) {
         ++out_.report.superseded;
         return;
@@ -177,7 +215,7 @@ class Recovery {
       out_.report.bytes_live += r.location.stored_bytes;
       batch->Add(r);
       if (batch->size() >= in_.batch_records) heard = sinks_.batch(std::exchange(batch, std::make_shared<RecordBatch>()));
-    }, *in_.stop);
+    });
     if (heard && batch->size() > 0) sinks_.batch(std::move(batch));
     return status;
   }
