@@ -97,6 +97,8 @@ TEST(CacheDirectory, DiscardsWhatItMustNotRead) {
       {"truncated", [](const std::string& d, SsdOptions&) { std::filesystem::resize_file(d + "/superblock", 300); }, "its superblock is damaged"},
       {"missing", [](const std::string& d, SsdOptions&) { std::filesystem::remove(d + "/superblock"); }, "its superblock is missing"},
       {"other machine", [](const std::string&, SsdOptions& o) { o.machine_id = "another"; }, "it was made on another machine"},
+      {"longer chunks", [](const std::string&, SsdOptions& o) { o.region_bytes = 1 << 20; o.largest_payload_bytes = 250'000; }, "its regions have 262144 bytes, too few for a chunk of 250000"},
+      {"less room", [](const std::string&, SsdOptions& o) { o.region_bytes = 128 << 10; o.capacity_bytes = 1'000'000; }, "its regions have 262144 bytes, a capacity of 1000000 holds fewer than four"},
   };
   for (const Spoil& spoil : spoils) {
     TempDirectory dir;

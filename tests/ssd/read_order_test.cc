@@ -88,6 +88,35 @@ TEST_F(ReadOrder, AHungPrefetchHoldsNoReader) {
   EXPECT_TRUE(life->RunUntil([&] { return done == asked; }));
 }
 
+// A device at work on a hundred megabytes is busy: what it has is little enough for its answers not to look late.
+TEST_F(ReadOrder, TheDeviceHasFewBytesAtATime) {
+  life->Stop();
+  life.reset();
+  options.device_reads = options.background_reads = 100;
+  options.device_bytes = 110'000;
+  options.background_bytes = 50'000;
+  life = std::make_unique<Life>(options);
+  ASSERT_TRUE(life->Start().status.ok());
+  for (int i = 0; i < 8; ++i) Read(i, ReadClass::kBackground);
+  EXPECT_EQ(life->io.in_flight(), 2u);
+  for (int i = 8; i < 16; ++i) Read(i, ReadClass::kForeground);
+  EXPECT_EQ(life->io.in_flight(), 5u);
+  EXPECT_TRUE(life->RunUntil([&] { return done == asked; }));
+}
+
+TEST_F(ReadOrder, OneReadMayBeLonger) {
+  life->Stop();
+  life.reset();
+  options.device_bytes = options.background_bytes = 1000;
+  life = std::make_unique<Life>(options);
+  ASSERT_TRUE(life->Start().status.ok());
+  Read(0, ReadClass::kBackground);
+  Read(1, ReadClass::kForeground);
+  EXPECT_EQ(life->io.in_flight(), 1u);
+  Read(2, ReadClass::kBackground);
+  EXPECT_TRUE(life->RunUntil([&] { return done == asked; }));
+}
+
 // What waits counts: a stop waits for it, its region is not overwritten.
 TEST_F(ReadOrder, WaitingReadsAreFinishedByAStop) {
   for (int i = 0; i < 10; ++i) Read(i, ReadClass::kBackground);

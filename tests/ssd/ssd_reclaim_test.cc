@@ -362,6 +362,7 @@ TEST(SsdReclaim, GivesSpaceBackToKeepMinFree) {
   // As if the disk had fewer free bytes than it must: nothing may be kept.
   life.tier->SetMinFree(~std::uint64_t{0} / 4, 0);
   EXPECT_TRUE(life.RunUntil([&] { return life.tier->status().capacity_bytes == 0 && life.tier->status().live_records == 0; }));
+  EXPECT_TRUE(life.RunUntil([&] { return life.tier->status().allocated_bytes == 0; })) << life.tier->status().allocated_bytes;
   EXPECT_EQ(life.Put("x", 1, 100).code(), Code::kNoSpace);
   life.tier->SetMinFree(0, 0);
   EXPECT_TRUE(life.RunUntil([&] { return life.Put("y", 1, 100).ok(); }));
@@ -373,6 +374,31 @@ TEST(SsdReclaim, GivesSpaceBackToKeepMinFree) {
   FillUp(life);
   EXPECT_EQ(life.tier->status().allocated_bytes, allocated);
   life.ExpectAllReadable();
+}
+
+// With something in the region that is being filled, and the next one prepared: they go like others.
+TEST(SsdReclaim, GivesBackWhatItIsAboutToWrite) {
+  TempDirectory dir;
+  Life life(SmallOptions(dir.path() + "/c"));
+  ASSERT_TRUE(life.Start().status.ok());
+  for (int i = 0; i < 30; ++i) ASSERT_TRUE(life.Put(Name(i), 1, kBytes).ok());
+  EXPECT_GE(life.tier->status().allocated_bytes, 4u << 18);
+  life.tier->SetMinFree(~std::uint64_t{0} / 4, 0);
+  EXPECT_TRUE(life.RunUntil([&] { return life.tier->status().allocated_bytes == 0; })) << life.tier->status().allocated_bytes;
+  EXPECT_EQ(life.tier->status().live_records, 0u);
+  life.tier->SetMinFree(0, 0);
+  EXPECT_TRUE(life.RunUntil([&] { return life.Put("y", 1, 100).ok(); }));
+}
+
+TEST(SsdReclaim, ARecordThatNoRegionHoldsLeavesTheOpenOneAlone) {
+  TempDirectory dir;
+  Life life(SmallOptions(dir.path() + "/c"));
+  ASSERT_TRUE(life.Start().status.ok());
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(life.Put(Name(i), 1, 1000).ok());
+    EXPECT_EQ(life.Put("long", 1, 300 << 10).code(), Code::kInvalid);
+  }
+  EXPECT_EQ(life.tier->counters().regions_opened, 1u);
 }
 
 TEST(SsdReclaim, CountersAgreeWithThemselves) {

@@ -311,7 +311,7 @@ void AddSsd(std::vector<Entry>& entries) {
   table.Add("capacity", &S::capacity, AmountOf("a size of 256 MiB or more such as \"800 GB\", a share of the file system such as \"50%\", or \"auto\"", 256 * kMiB, kHuge, true), kReload,
             "Space of the SSD tier. auto: 90 % of what is free in a directory that was named, half of it in one that was found.");
   table.Add("region_size", &S::region_bytes, Size("a power of two of 8 MiB to 256 MiB", 8 * kMiB, 256 * kMiB, true), kRestart,
-            "Unit of space, written once; a 64th more is taken for headers. Takes effect in a new directory only. Larger: less metadata, coarser reclaim, three buffers of this size in memory.");
+            "Unit of space, written once; a 64th more is taken for headers. Takes effect in a new directory only, or where the regions of the old one do not hold a chunk: that one is discarded. Larger: less metadata, coarser reclaim, three buffers of this size in memory.");
   table.Add("min_free", &S::min_free_bytes, Size("a size with a unit such as \"1 GiB\"", 0, kHuge), kReload, "Space left free on the file system, whoever fills it.");
   table.Add("min_free_inodes", &S::min_free_inodes, Number<std::uint64_t>("a number", 0, std::numeric_limits<std::int64_t>::max()), kReload,
             "Inodes left free on the file system.");

@@ -210,6 +210,7 @@ Status Engine::OpenSsd() {
   ssd_options.min_free_bytes = options_.ssd.min_free_bytes;
   ssd_options.min_free_inodes = options_.ssd.min_free_inodes;
   ssd_options.region_bytes = static_cast<std::uint32_t>(options_.ssd.region_bytes);
+  for (const auto& unit : sources_) ssd_options.largest_payload_bytes = std::max(ssd_options.largest_payload_bytes, static_cast<std::uint32_t>(unit->options.chunk_bytes));
   auto tier = ssd::SsdTier::Open(ssd_options, *ssd_io_, clock_, *placement_);
   if (!tier.ok()) return tier.status();
   ssd_ = std::move(tier).value();

@@ -178,6 +178,10 @@ std::string ReasonToDiscard(SuperblockCheck check, const Superblock& superblock,
     case SuperblockCheck::kOk: break;
   }
   if (superblock.machine != MachineDigest(MachineIdOf(options))) return "it was made on another machine";
+  const std::string regions = "its regions have " + std::to_string(superblock.region_bytes) + " bytes";
+  if (superblock.region_bytes < options.largest_payload_bytes + kRegionOverhead)
+    return regions + ", too few for a chunk of " + std::to_string(options.largest_payload_bytes);
+  if (options.capacity_bytes / superblock.region_bytes < kSsdLeastRegions) return regions + ", a capacity of " + std::to_string(options.capacity_bytes) + " holds fewer than four";
   return "";
 }
 

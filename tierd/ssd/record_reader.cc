@@ -71,12 +71,18 @@ Status RecordReader::Read(const SsdLocation& location, const RecordIdentity& exp
 }
 
 RecordReader::OperationPtr* RecordReader::Next() {
-  constexpr auto kForeground = static_cast<std::size_t>(ReadClass::kForeground);
-  constexpr auto kBackground = static_cast<std::size_t>(ReadClass::kBackground);
-  if (at_device_[kForeground] + at_device_[kBackground] >= context_.options.device_reads) return nullptr;
-  if (!waiting_[kForeground].empty()) return &waiting_[kForeground].front();
-  if (waiting_[kBackground].empty() || at_device_[kBackground] >= context_.options.background_reads) return nullptr;
-  return &waiting_[kBackground].front();
+  const Load& foreground = at_device_[static_cast<std::size_t>(ReadClass::kForeground)];
+  const Load& background = at_device_[static_cast<std::size_t>(ReadClass::kBackground)];
+  const Load both{foreground.reads + background.reads, foreground.bytes + background.bytes};
+  const SsdOptions& o = context_.options;
+  const auto first = [this](ReadClass read_class, const Load& load, std::size_t most_reads, std::uint64_t most_bytes) -> OperationPtr* {
+    auto& waiting = waiting_[static_cast<std::size_t>(read_class)];
+    if (waiting.empty() || load.reads >= most_reads) return nullptr;
+    return load.reads == 0 || load.bytes + waiting.front()->wanted_bytes() <= most_bytes ? &waiting.front() : nullptr;
+  };
+  if (!waiting_[static_cast<std::size_t>(ReadClass::kForeground)].empty()) return first(ReadClass::kForeground, both, o.device_reads, o.device_bytes);
+  if (both.reads >= o.device_reads) return nullptr;
+  return first(ReadClass::kBackground, background, o.background_reads, o.background_bytes);
 }
 
 // An operation leaves the queue when the device has it: where there is no memory to ask it, it stays the next one.
@@ -89,7 +95,9 @@ void RecordReader::Pump() {
       return;
     }
     op->in_flight = true;
-    ++at_device_[static_cast<std::size_t>(op->read_class)];
+    Load& load = at_device_[static_cast<std::size_t>(op->read_class)];
+    ++load.reads;
+    load.bytes += op->wanted_bytes();
     op->place = sent_.size();
     sent_.push_back(op.get());
     waiting_[static_cast<std::size_t>(op->read_class)].pop_front();
@@ -99,7 +107,9 @@ void RecordReader::Pump() {
 // The device has answered.
 void RecordReader::Leave(Operation& op) {
   op.in_flight = false;
-  --at_device_[static_cast<std::size_t>(op.read_class)];
+  Load& load = at_device_[static_cast<std::size_t>(op.read_class)];
+  --load.reads;
+  load.bytes -= op.wanted_bytes();
   sent_.back()->place = op.place;
   sent_[op.place] = sent_.back();
   sent_.pop_back();

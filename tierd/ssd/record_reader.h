@@ -67,6 +67,10 @@ class RecordReader {
   };
   using OperationPtr = std::shared_ptr<Operation>;  // shared by the I/O callback or the checksum job, and nobody else
 
+  struct Load {
+    std::size_t reads = 0;
+    std::uint64_t bytes = 0;
+  };
   // What may go to the device now; null: nothing.
   OperationPtr* Next();
   void ReadFromBuffer(OperationPtr op, std::span<const std::byte> record);
@@ -105,7 +109,7 @@ class RecordReader {
   SsdLocation last_bad_;  // of which parts could not be read
   std::size_t in_flight_ = 0;              // waiting, with the device, being checked
   std::deque<OperationPtr> waiting_[2];    // by class
-  std::size_t at_device_[2] = {};          // by class
+  Load at_device_[2];                      // by class
   std::vector<Operation*> sent_;           // with the device, in no order; has room for all that may be
   bool probing_ = false;
   std::uint32_t probe_from_ = 0;  // region

@@ -56,13 +56,10 @@ Result<SsdLocation> RegionWriter::Append(const RecordIdentity& identity, std::st
   const auto bytes = static_cast<std::uint32_t>(payload.size());
   if (!writable_) return Status(Code::kBusy, "SSD tier is read-only");
   if (use == Use::kNew && IsMovers()) return NoRoomForNew();
-  if (current_ != nullptr && !Fits(*current_, bytes, path.size())) {
-    if (current_->fill == 0) return Status(Code::kInvalid, "record of " + std::to_string(bytes) + " bytes is larger than a region");
-    CloseBuffer(*current_);
-  }
-  if (current_ == nullptr) {
+  if (current_ == nullptr || !Fits(*current_, bytes, path.size())) {
+    if (!Fits(Buffer(), bytes, path.size())) return Status(Code::kInvalid, "record of " + std::to_string(bytes) + " bytes is larger than a region");
+    if (current_ != nullptr) CloseBuffer(*current_);
     if (Status taken = TakeRegion(use); !taken.ok()) return taken;
-    if (!Fits(*current_, bytes, path.size())) return Status(Code::kInvalid, "record of " + std::to_string(bytes) + " bytes is larger than a region");
   }
   return Place(*current_, identity, path, payload);
 }
@@ -345,14 +342,22 @@ void RegionWriter::RunWaiters() {
 void RegionWriter::Close() {
   if (current_ != nullptr && current_->fill > 0) CloseBuffer(*current_);
   AdvanceAll();
-  // What the prepared region held is gone; without this word the next start would walk it and find it all again.
-  if (prepared_) {
-    TocBuilder empty;
-    empty.Reset(*prepared_, context_.regions.at(*prepared_).epoch);
-    context_.index.EndRegion(std::move(empty));
-    context_.regions.Set(*prepared_, RegionState::kFree);
-    prepared_.reset();
-  }
+  FreePrepared();
+}
+
+void RegionWriter::LetGo() {
+  if (prepared_) return FreePrepared();
+  if (current_ != nullptr && current_->fill > 0) CloseBuffer(*current_);
+}
+
+// What the prepared region held is gone; without this word the next start would walk it and find it all again.
+void RegionWriter::FreePrepared() {
+  if (!prepared_) return;
+  TocBuilder empty;
+  empty.Reset(*prepared_, context_.regions.at(*prepared_).epoch);
+  context_.index.EndRegion(std::move(empty));
+  context_.regions.Set(*prepared_, RegionState::kFree);
+  prepared_.reset();
 }
 
 bool RegionWriter::idle() const {

@@ -58,6 +58,8 @@ class RegionWriter {
   void Sync(std::function<void(Status)> done);
   // Ends the open region and lets go of the prepared one; again, until idle(): then everything is on the device.
   void Close();
+  // Where space must be given back and nothing else is left of it: the prepared region becomes free, or else the open one is ended early.
+  void LetGo();
   bool idle() const;
   // What the open region still takes of that use, in bytes.
   std::uint64_t room(Use use) const;
@@ -108,6 +110,7 @@ class RegionWriter {
   bool Submit(Buffer& buffer, std::uint32_t from, std::uint32_t to);
   void OnWritten(Buffer& buffer, std::uint64_t number, std::size_t wanted, io::IoResult result);
   void OnWriteFailed(Buffer& buffer, int error);
+  void FreePrepared();
   void CloseBuffer(Buffer& buffer);
   // The next step towards the end of a buffer that has nothing with the device.
   void Advance(Buffer& buffer);

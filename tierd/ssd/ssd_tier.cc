@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "tierd/base/check.h"
@@ -31,7 +32,7 @@ Status CheckOptions(const SsdOptions& o) {
   if (o.region_bytes < 65536 || o.region_bytes > (256u << 20) || o.region_bytes % 65536 != 0) {
     return Status(Code::kInvalid, "region size " + std::to_string(o.region_bytes) + " is not a multiple of 64 KiB in 64 KiB..256 MiB");
   }
-  if (o.capacity_bytes / o.region_bytes < 4) {
+  if (o.capacity_bytes / o.region_bytes < kSsdLeastRegions) {
     return Status(Code::kInvalid, "SSD capacity " + std::to_string(o.capacity_bytes) + " is below 4 regions of " + std::to_string(o.region_bytes));
   }
   if (o.write_unit_bytes == 0 || o.write_unit_bytes % 4096 != 0) return Status(Code::kInvalid, "SSD write unit is not a multiple of 4096");
@@ -110,6 +111,7 @@ class SsdTier::Impl {
   void InstallRegions(const std::vector<RecoveredRegion>& regions, std::size_t from);
   void FinishRecovery();
   bool WantsRegion() const;
+  bool AnyToGiveBack() const;
   void StepGivingBack();
   void StopThreads();
 
@@ -266,6 +268,12 @@ void SsdTier::Impl::GiveBack(std::function<void(std::uint64_t)> done) {
   mailbox_.Post([] {});  // a turn, also where nothing is to be done
 }
 
+// Regions that are free, or that reclaim can make free.
+bool SsdTier::Impl::AnyToGiveBack() const {
+  constexpr RegionState kThose[] = {RegionState::kAllocating, RegionState::kFree, RegionState::kClosed, RegionState::kReclaiming, RegionState::kDraining, RegionState::kRetired};
+  return std::any_of(std::begin(kThose), std::end(kThose), [this](RegionState state) { return regions_.Count(state) > 0; });
+}
+
 void SsdTier::Impl::StepGivingBack() {
   if (giving_back_.empty()) return;
   const bool more = regions_.AnyDead() || !reclaimer_.idle() || !space_.at_rest();
@@ -295,7 +303,8 @@ std::size_t SsdTier::Impl::Poll(std::size_t budget) {
   const bool give_back = !giving_back_.empty();
   space_.Step(give_back);
   writer_.Step([this](const SsdRecord& copy) { return reclaimer_.TakeBack(copy); });
-  writer_.Prepare();
+  if (space_.must_shrink() && space_.may_punch() && !AnyToGiveBack()) writer_.LetGo();
+  else writer_.Prepare();
   reclaimer_.Step(WantsRegion() || (give_back && regions_.AnyDead()), space_.must_empty() && space_.may_punch());
   StepGivingBack();
   return ran;

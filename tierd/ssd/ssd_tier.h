@@ -33,6 +33,10 @@ class Env;
 
 namespace tierd::ssd {
 
+// A region holds a payload and so much of its own, a directory that many regions.
+inline constexpr std::uint32_t kRegionOverhead = 16u << 10;
+inline constexpr std::uint32_t kSsdLeastRegions = 4;
+
 struct SsdOptions {
   // Cache directory: created 0700 if missing; must belong to us, be no symlink, be on a local file system.
   std::string directory;
@@ -44,6 +48,8 @@ struct SsdOptions {
   // Unit of space. Range 64 KiB..256 MiB, multiple of 64 KiB, and at least largest payload + 16 KiB. Fixed when the directory is created.
   // A little more than 16 MiB, so that four chunks of 4 MiB fit with their headers and the table of contents.
   std::uint32_t region_bytes = (16u << 20) + (256u << 10);
+  // Of what will be written. A directory whose regions do not hold that much, or of which `capacity_bytes` holds fewer than four, is discarded.
+  std::uint32_t largest_payload_bytes = 0;
   // Unit of writing. Multiple of 4096, at most region_bytes. Larger: fewer requests, later on disk.
   std::uint32_t write_unit_bytes = 1u << 20;
   // Buffers of region_bytes each, allocated and touched at the start: one is filled while others are written. Range 2..16.
@@ -54,6 +60,9 @@ struct SsdOptions {
   // bounce buffer. More: deeper queues for devices that need them, and longer waits for a reader behind a prefetch.
   unsigned device_reads = 256;
   unsigned background_reads = 32;
+  // The same in bytes; one read may be longer. Few enough that a device of 64 MB/s answers all of them within hung_read_ns: one that works is busy, not hung.
+  std::uint64_t device_bytes = std::uint64_t{64} << 20;
+  std::uint64_t background_bytes = std::uint64_t{16} << 20;
   // Payloads longer than this are checked by `checksum_threads` workers, shorter ones inline on the loop thread.
   std::uint32_t inline_checksum_bytes = 256u << 10;
   unsigned checksum_threads = 1;
