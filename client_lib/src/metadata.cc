@@ -2,6 +2,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,7 +22,7 @@ struct tier_listing {
   std::size_t at;
   tierd::client::Piece piece;
   std::byte* block;
-  char name[256 + 1];
+  char name[PATH_MAX];  // NAME_MAX is not the longest: CIFS and exFAT count 255 UTF-16 units, FUSE up to 1,024 bytes
 };
 
 namespace tierd::client {
@@ -50,7 +51,9 @@ bool StatCached(const Call& call, bool follow, tier_attr& attr, int* error) {
   return true;
 }
 
-// Reads a directory of the source into a private block.
+// Reads a directory of the source into a private block, which has room for any entry from the first.
+constexpr std::size_t kFirstBlock = 8192;
+static_assert(kFirstBlock >= abi::PadTo8(sizeof(abi::ListingEntry) + sizeof(tier_listing::name)));
 int ListSource(const char* path, tier_listing& listing) {
   const int fd = ::open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return -errno;
@@ -71,9 +74,13 @@ int ListSource(const char* path, tier_listing& listing) {
     }
     if (std::strcmp(entry->d_name, ".") == 0 || std::strcmp(entry->d_name, "..") == 0) continue;
     const std::size_t name_bytes = std::strlen(entry->d_name);
+    if (name_bytes >= sizeof listing.name) {
+      error = -ENAMETOOLONG;
+      break;
+    }
     const std::size_t bytes = abi::PadTo8(sizeof(abi::ListingEntry) + name_bytes);
     if (listing.bytes + bytes > capacity) {
-      capacity = capacity == 0 ? 4096 : capacity * 2;
+      capacity = capacity == 0 ? kFirstBlock : capacity * 2;
       auto* const larger = static_cast<std::byte*>(std::realloc(listing.block, capacity));
       if (larger == nullptr) {
         error = -ENOMEM;
