@@ -1,5 +1,6 @@
 // opendir, fdopendir, scandir and what is done to a DIR. (libc's own fts and nftw list by calls that nobody sees: theirs are the source's.)
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -109,6 +110,8 @@ TIERD_EXPORT(int, readdir_r, DIR* directory, dirent64* entry, dirent64** result)
   CachedDirectory* const ours = OurDirectory(directory);
   if (ours == nullptr) return Next_readdir_r()(directory, entry, result);
   const dirent64* const found = ReadEntry(*ours);
+  *result = nullptr;
+  if (found != nullptr && found->d_reclen > sizeof *entry) return ENAMETOOLONG;
   *result = found != nullptr ? entry : nullptr;
   if (found != nullptr) std::memcpy(entry, found, found->d_reclen);
   return 0;

@@ -3,7 +3,6 @@
 #include <errno.h>
 #include <fcntl.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "client_lib/preload/cached_open.h"
@@ -127,14 +126,12 @@ dirent64* ReadItself(CachedDirectory& directory) {
     directory.left = static_cast<unsigned>(got);
     directory.next = 0;
   }
-  const char* const from = directory.said + directory.next;
-  unsigned short bytes;
-  std::memcpy(&bytes, from + offsetof(dirent64, d_reclen), sizeof bytes);
-  std::memcpy(static_cast<void*>(&directory.entry), from, std::min<std::size_t>(bytes, sizeof directory.entry));
-  directory.next += bytes;
-  directory.left -= bytes;
-  directory.position = static_cast<std::uint64_t>(directory.entry.d_off);
-  return &directory.entry;
+  // Where it lies: its name may be longer than a dirent64 has room for (CIFS, exFAT, FUSE).
+  auto* const entry = reinterpret_cast<dirent64*>(directory.said + directory.next);
+  directory.next += entry->d_reclen;
+  directory.left -= entry->d_reclen;
+  directory.position = static_cast<std::uint64_t>(entry->d_off);
+  return entry;
 }
 
 void SeekItself(CachedDirectory& directory, std::uint64_t position) {
