@@ -300,7 +300,15 @@ bool HasGrown(Description& d) {
 
 // ---- the source behind it --------------------------------------------------------------------------------------------------
 
-int OpenSourceFile(const char* path) { return raw::Open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); }
+int OpenSourceFile(const char* path) {
+  constexpr int kFlags = O_RDONLY | O_CLOEXEC | O_NOCTTY;
+  const int fd = raw::Open(AT_FDCWD, path, kFlags | O_NONBLOCK);
+  if (fd != -EWOULDBLOCK) return fd;
+  // A regular file under another process's write lease is waited for, as open(2) does.
+  struct stat st;
+  const bool regular = raw::Call(SYS_newfstatat, AT_FDCWD, raw::Address(path), raw::Address(&st), 0) == 0 && S_ISREG(st.st_mode);
+  return regular ? raw::Open(AT_FDCWD, path, kFlags) : fd;
+}
 
 SourceVersion VersionBehind(const client::FileFacts& opened, int source) {
   struct stat st;

@@ -11,6 +11,12 @@ namespace {
 
 constexpr std::uint32_t kDefaultBlock = 4096;  // st_blksize when nobody knows
 
+// Some file systems refuse to wait for what lies on tape when they are asked with O_NONBLOCK: without it from now on. False: it was not that.
+bool WaitsFromNow(int fd) {
+  const int flags = ::fcntl(fd, F_GETFL);
+  return flags >= 0 && (flags & O_NONBLOCK) != 0 && ::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0;
+}
+
 std::int64_t NsOf(const timespec& t) { return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; }
 
 }  // namespace
@@ -31,6 +37,14 @@ void AttrFromStat(const struct stat& st, tier_attr& attr) {
   attr.mtime_ns = NsOf(st.st_mtim);
   attr.ctime_ns = NsOf(st.st_ctim);
   attr.origin = TIER_FROM_BYPASS;
+}
+
+int OpenLeasedFile(const char* path) {
+  struct stat st;
+  if (::stat(path, &st) != 0) return -1;
+  if (S_ISREG(st.st_mode)) return ::open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+  errno = EWOULDBLOCK;
+  return -1;
 }
 
 int OpenSourceFile(const char* path, tier_attr& attr) {
@@ -58,7 +72,7 @@ ssize_t ReadSourceOn(int fd, void* buffer, std::size_t count, std::int64_t offse
   std::size_t done = 0;
   for (;;) {
     if (got == 0) return static_cast<ssize_t>(done);
-    if (got < 0 && errno != EINTR) {
+    if (got < 0 && errno != EINTR && (errno != EAGAIN || !WaitsFromNow(fd))) {
       if (error == nullptr || done == 0) return -errno;
       *error = -errno;
       return static_cast<ssize_t>(done);

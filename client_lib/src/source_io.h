@@ -16,12 +16,15 @@
 
 namespace tierd::client {
 
+// What O_NONBLOCK refuses (EWOULDBLOCK): a regular file under another process's write lease (F_SETLEASE), for whose end open(2) waits. fd, or -1 with errno.
+int OpenLeasedFile(const char* path);
 // A regular file of the source, open for reading. fd or -errno: -EISDIR for a directory, -EINVAL for other things. `st`, `attr`: as of the open.
 inline int OpenSourceFile(const char* path, struct stat& st) {
-  // O_NONBLOCK: a FIFO must not hang the call; for regular files it means nothing.
+  // O_NONBLOCK: a FIFO must not hang the call; to regular files it means next to nothing.
   int fd;
   do {
     fd = ::open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 && errno == EWOULDBLOCK) [[unlikely]] fd = OpenLeasedFile(path);
   } while (fd < 0 && errno == EINTR);
   if (fd < 0) [[unlikely]] return -errno;
   if (::fstat(fd, &st) != 0) [[unlikely]] {
