@@ -51,4 +51,11 @@ void Arena::Retire() {
   retired_ = true;
 }
 
+void Arena::Unmap() {
+  if (!retired_) return;
+  for (Entry& entry : entries_) {
+    if (entry.serial.exchange(0, std::memory_order_relaxed) != 0) UnmapShared(entry.data, entry.bytes);
+  }
+}
+
 }  // namespace tierd::client

@@ -50,6 +50,8 @@ class Arena {
   static void CallBeforeRetiring(void (*call)());
   // Nobody holds a lease any more: gives all segments back. Addresses stay reserved, so that a late reader faults on nothing.
   void Retire();
+  // Of a retired one that no reader can be on its way to: gives the addresses back, too.
+  void Unmap();
 
   std::uint32_t sessions = 0;  // open ones; guarded by the lock of the client
   Arena* next = nullptr;       // chain of the client

@@ -180,6 +180,7 @@ std::int64_t Client::ProbePauseNs(int error) {
 
 int Client::Connect(std::int64_t now_ns, std::uint32_t greeting_ms, bool patient) {
   Sweep();
+  MakeRoomInChild();
   OpenResult opened = OpenSession(settings_, greeting_ms, &Client::ReuseArena, this);
   if (opened.session != nullptr && !TellInvalidations(settings_.socket, *opened.session, patient ? settings_.timeout_ms : greeting_ms)) {
     // What this process has changed is not known there yet: nothing may be served from it.

@@ -170,6 +170,7 @@ class Client {
   void Close(Session& session);
   void Sweep();
   bool Unmap(Session& session);
+  void MakeRoomInChild();
   void Fold(abi::SessionCounters& into, abi::SessionCounters& from, bool take) const;
   static Arena* ReuseArena(void* context, const std::uint8_t instance[16]);
 

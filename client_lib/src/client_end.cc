@@ -60,6 +60,19 @@ bool Client::Unmap(Session& session) {
   return true;
 }
 
+// What the parent had mapped is overlaid with zeros here and still takes its share of a limited address space, in which this process's own session has to find room.
+// No reader is on its way there: of the parent's threads one is left, and the session was closed before this process had others. That one thread may come back
+// to a lookup only where a signal handler forked in the middle of it and reads in the child; hence not without need.
+void Client::MakeRoomInChild() {
+  if (!SpaceIsLimited()) return;
+  for (Session* session = sessions_.load(std::memory_order_acquire); session != nullptr; session = session->next) {
+    if (!session->inherited || !session->unmapped.load(std::memory_order_relaxed)) continue;
+    for (const IndexView* view = session->index_views; view != nullptr; view = view->next) UnmapShared(view->header, view->bytes);
+    session->index_views = nullptr;
+    session->arena->Unmap();
+  }
+}
+
 void AloneReads::MoveTo(abi::SessionCounters& counters) {
   constexpr auto kTier = static_cast<std::size_t>(abi::Tier::kBypass);
   const std::uint64_t reads = reads_.exchange(0, std::memory_order_relaxed);

@@ -17,11 +17,16 @@ constexpr rlim_t kOurShare = 8;  // one part in so many of a limited address spa
 
 constinit std::atomic<std::uint64_t> mapped_bytes{0};
 
-bool TakeRoom(std::uint64_t bytes) {
+// RLIM_INFINITY: it is not limited.
+rlim_t SpaceLimit() {
   rlimit space;
-  const bool limited = ::getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur != RLIM_INFINITY;
+  return ::getrlimit(RLIMIT_AS, &space) == 0 ? space.rlim_cur : RLIM_INFINITY;
+}
+
+bool TakeRoom(std::uint64_t bytes) {
+  const rlim_t limit = SpaceLimit();
   const std::uint64_t taken = mapped_bytes.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-  if (!limited || taken <= space.rlim_cur / kOurShare) return true;
+  if (limit == RLIM_INFINITY || taken <= limit / kOurShare) return true;
   mapped_bytes.fetch_sub(bytes, std::memory_order_relaxed);
   return false;
 }
@@ -31,6 +36,8 @@ void* Map(int fd, std::uint64_t bytes, int protection, bool huge) {
 }
 
 }  // namespace
+
+bool SpaceIsLimited() { return SpaceLimit() != RLIM_INFINITY; }
 
 void* MapShared(int fd, std::uint64_t bytes, bool writable, bool huge) {
   struct stat st;

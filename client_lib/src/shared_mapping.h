@@ -10,6 +10,7 @@
 
 namespace tierd::client {
 
+bool SpaceIsLimited();
 // Maps `bytes` of the file behind `fd`, which must be at least that long; null otherwise, and where there is no room for it. With `huge` on a 2 MiB boundary and with the advice for huge pages.
 void* MapShared(int fd, std::uint64_t bytes, bool writable, bool huge);
 // Of a mapping that nobody points into.

@@ -31,8 +31,11 @@ class AddressSpaceTest : public ClientRig {
   int ReadAll(std::uint64_t limit, std::uint64_t most_reads_of_ram) {
     const rlimit space{limit, RLIM_INFINITY};
     if (::setrlimit(RLIMIT_AS, &space) != 0) return 1;
-    const std::uint64_t before = SpaceInUse();
     Client();
+    return ReadAllHere(limit, most_reads_of_ram);
+  }
+  int ReadAllHere(std::uint64_t limit, std::uint64_t most_reads_of_ram) {
+    const std::uint64_t before = SpaceInUse();
     for (int round = 0; round < 2; ++round) {
       for (int i = 0; i < kFiles; ++i) {
         if (Get(Path(Name(i))) != ContentOf(Name(i), kFileBytes)) return 2;
@@ -47,8 +50,12 @@ class AddressSpaceTest : public ClientRig {
     return 0;
   }
   int ReadAllInAChild(std::uint64_t limit, std::uint64_t most_reads_of_ram) {
+    return InAChild([&] { return ReadAll(limit, most_reads_of_ram); });
+  }
+  template <typename Function>
+  int InAChild(Function function) {
     const pid_t child = ::fork();
-    if (child == 0) ::_exit(ReadAll(limit, most_reads_of_ram));
+    if (child == 0) ::_exit(function());
     int status = 0;
     EXPECT_EQ(child, ::waitpid(child, &status, 0));
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
@@ -60,6 +67,19 @@ TEST_F(AddressSpaceTest, OfALimitedOneAnEighthIsTaken) {
   const std::uint64_t limit = 384 << 20;
   ASSERT_LT(SpaceInUse() + (kFiles * std::uint64_t{8} << 20) + limit / 8, limit);
   EXPECT_EQ(0, ReadAllInAChild(limit, 2 * (limit / 8 / (8 << 20))));
+}
+
+TEST_F(AddressSpaceTest, AChildHasAShareOfItsOwn) {
+  const std::uint64_t limit = 384 << 20, most = 2 * (limit / 8 / (8 << 20));
+  EXPECT_EQ(0, InAChild([&] {
+              if (const int failed = ReadAll(limit, most); failed != 0) return failed;
+              const std::uint64_t reads_of_ram = Stats().reads[TIER_FROM_RAM];
+              return InAChild([&] {
+                const int failed = ReadAllHere(limit, most);
+                if (failed != 0 || Disturbed()) return failed;
+                return Stats().reads[TIER_FROM_RAM] == reads_of_ram ? 0 : 6;
+              });
+            }));
 }
 
 TEST_F(AddressSpaceTest, WithoutALimitAllIsMapped) { EXPECT_EQ(0, ReadAllInAChild(RLIM_INFINITY, 2 * kFiles)); }
