@@ -16,6 +16,7 @@
 #include "client_lib/preload/slow_path.h"
 #include "client_lib/src/file_limit.h"
 #include "client_lib/src/finish.h"
+#include "client_lib/src/shared_mapping.h"
 #include "client_lib/src/thread_state.h"
 #include "client_lib/src/views.h"
 
@@ -169,8 +170,11 @@ class Builder {
     for (std::uint32_t i = 0; i < frames_.count; ++i) {
       const ShownFrame& frame = shown_[i];
       if (frame.bytes == 0) continue;
-      const long moved = raw::Call(SYS_mremap, raw::Address(frame.data), 0, static_cast<long>(frame.bytes), MREMAP_MAYMOVE | MREMAP_FIXED, static_cast<long>(frame.place));
-      if (Failed(moved)) return false;
+      const client::Piece& piece = frames_.pieces[i];
+      if (piece.session->arena->IsHugetlb(piece.segment)) return false;
+      const client::Again again = client::MapAgain(frame.data, frame.bytes, reinterpret_cast<void*>(frame.place));
+      if (again == client::Again::kLost) base_ = nullptr;  // the reservation is given up: part of it may be another thread's by now
+      if (again != client::Again::kMapped) return false;
       mapped += frame.bytes;
     }
     return request_.protection != PROT_NONE || Forbid(mapped);

@@ -28,12 +28,20 @@ bool Arena::IsOf(const std::uint8_t instance[16]) const { return !retired_ && st
 
 bool Arena::Knows(std::uint32_t serial) const { return Find({serial, 0, 0}, 0) != nullptr; }
 
+bool Arena::IsHugetlb(std::uint32_t serial) const {
+  for (std::uint32_t i = serial % kEntries, tries = 0; tries < kMaxProbe; ++tries, i = (i + 1) % kEntries) {
+    if (entries_[i].serial.load(std::memory_order_acquire) == serial) return entries_[i].hugetlb;
+  }
+  return false;
+}
+
 bool Arena::Add(std::uint32_t serial, Mapping mapping) {
   for (std::uint32_t i = serial % kEntries, tries = 0; tries < kMaxProbe; ++tries, i = (i + 1) % kEntries) {
     Entry& entry = entries_[i];
     if (entry.serial.load(std::memory_order_relaxed) != 0) continue;
     entry.data = mapping.data;
     entry.bytes = mapping.bytes;
+    entry.hugetlb = mapping.hugetlb;
     entry.serial.store(serial, std::memory_order_release);
     mapped_bytes_.fetch_add(mapping.bytes, std::memory_order_relaxed);
     return true;

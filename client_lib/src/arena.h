@@ -19,6 +19,7 @@ class Arena {
   struct Mapping {
     const std::byte* data = nullptr;
     std::uint64_t bytes = 0;
+    bool hugetlb = false;
   };
 
   // Null when there is no memory.
@@ -41,6 +42,8 @@ class Arena {
     return nullptr;
   }
   bool Knows(std::uint32_t serial) const;
+  // Whether its pages are hugetlb's, which cannot be mapped a second time in parts.
+  bool IsHugetlb(std::uint32_t serial) const;
 
   // Adds a mapping; false when there is no room (too many segments seen in this instance's life). It is full() from then on: a new session gets another arena.
   bool Add(std::uint32_t serial, Mapping mapping);
@@ -60,6 +63,7 @@ class Arena {
   static constexpr std::uint32_t kMaxProbe = 64;
   struct Entry {
     std::atomic<std::uint32_t> serial;  // 0: free; stored last
+    bool hugetlb;
     const std::byte* data;
     std::uint64_t bytes;
   };

@@ -66,15 +66,13 @@ abi::Fallback MapSegment(Session& session, std::uint32_t serial, std::int64_t de
   if (asked != abi::Fallback::kNone) return asked;
   if (waiter.fd < 0) return abi::Fallback::kNoFrame;
   const abi::SegmentEntry& entry = waiter.segment;
+  const bool hugetlb = static_cast<abi::PageKind>(entry.page_kind) == abi::PageKind::kHugetlb;
   void* data = nullptr;
-  if (entry.serial == serial && entry.bytes <= abi::kMaxSegmentBytes) {
-    const auto kind = static_cast<abi::PageKind>(entry.page_kind);
-    data = MapShared(waiter.fd, entry.bytes, false, kind != abi::PageKind::kHugetlb);
-  }
+  if (entry.serial == serial && entry.bytes <= abi::kMaxSegmentBytes) data = MapShared(waiter.fd, entry.bytes, false, !hugetlb);
   ::close(waiter.fd);
   if (data == nullptr) return abi::Fallback::kNoFrame;
   if ((session.settings->flags & TIER_POPULATE) != 0) PopulateForReading(data, entry.bytes);
-  if (session.arena->Add(serial, {static_cast<const std::byte*>(data), entry.bytes})) return abi::Fallback::kNone;
+  if (session.arena->Add(serial, {static_cast<const std::byte*>(data), entry.bytes, hugetlb})) return abi::Fallback::kNone;
   UnmapShared(data, entry.bytes);  // nobody points into it yet
   return abi::Fallback::kNoFrame;
 }

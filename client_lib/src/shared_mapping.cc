@@ -56,6 +56,16 @@ void UnmapShared(const void* data, std::uint64_t bytes) {
   if (::munmap(const_cast<void*>(data), bytes) == 0) mapped_bytes.fetch_sub(bytes, std::memory_order_relaxed);
 }
 
+// In two steps. An mremap to a fixed place unmaps what is there and may fail afterwards; all that is likely to refuse one (limits of address space, of locked
+// memory, of mappings) refuses the first step, which touches nothing.
+Again MapAgain(const void* data, std::uint64_t bytes, void* place) {
+  void* const anywhere = ::mremap(const_cast<void*>(data), 0, bytes, MREMAP_MAYMOVE);
+  if (anywhere == MAP_FAILED) return Again::kRefused;
+  if (::mremap(anywhere, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place) != MAP_FAILED) return Again::kMapped;
+  ::munmap(anywhere, bytes);
+  return Again::kLost;
+}
+
 std::uint64_t SharedBytes() { return mapped_bytes.load(std::memory_order_relaxed); }
 
 void PopulateForReading(void* data, std::uint64_t bytes) {

@@ -17,6 +17,11 @@ void* MapShared(int fd, std::uint64_t bytes, bool writable, bool huge);
 void UnmapShared(const void* data, std::uint64_t bytes);
 // Of all that lies there now, whoever's the limit was when it was mapped.
 std::uint64_t SharedBytes();
+
+// A second mapping of `bytes` (whole pages, not hugetlb's) of such a mapping, at `place`, where the caller has reserved so much.
+// kRefused: the reservation is untouched. kLost: nothing is known of it; what lies there now may be another thread's.
+enum class Again : std::uint8_t { kMapped, kRefused, kLost };
+Again MapAgain(const void* data, std::uint64_t bytes, void* place);
 // Faults all pages of a mapping in; a hint.
 void PopulateForReading(void* data, std::uint64_t bytes);
 // Replaces a mapping by zero pages of this process: whoever still looks at it sees zeros and faults on nothing, its memory is given back.

@@ -9,6 +9,7 @@
 #include "client_lib/src/copy.h"
 #include "client_lib/src/file.h"
 #include "client_lib/src/finish.h"
+#include "client_lib/src/shared_mapping.h"
 #include "client_lib/src/source_io.h"
 #include "client_lib/src/views.h"
 
@@ -90,17 +91,15 @@ int PieceView(const Call& call, Piece& piece, tier_view& view) {
   return 0;
 }
 
-// A second mapping of the piece's pages (old size 0) at `place`.
-bool MapPiece(const Piece& piece, char* place) {
-  if (reinterpret_cast<std::uintptr_t>(piece.data) % kPage != 0) return false;
-  const std::size_t bytes = (piece.bytes + kPage - 1) / kPage * kPage;
-  return ::mremap(const_cast<std::byte*>(piece.data), 0, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, place) != MAP_FAILED;
+Again MapPiece(const Piece& piece, char* place) {
+  if (reinterpret_cast<std::uintptr_t>(piece.data) % kPage != 0 || piece.session->arena->IsHugetlb(piece.segment)) return Again::kRefused;
+  return MapAgain(piece.data, (piece.bytes + kPage - 1) / kPage * kPage, place);
 }
 
+// Into the reservation as it lies there: to replace it could leave a hole for a moment, where another thread's memory may come to lie.
 bool CopyPiece(const Piece& piece, char* place) {
-  void* const memory = ::mmap(place, piece.bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
-  if (memory == MAP_FAILED) return false;
-  CopyOut(memory, piece.data, piece.bytes, piece.bytes);
+  if (::mprotect(place, piece.bytes, PROT_READ | PROT_WRITE) != 0) return false;
+  CopyOut(place, piece.data, piece.bytes, piece.bytes);
   return piece.session->page->revoked.load(std::memory_order_acquire) == 0;  // HAZARDS 2.5
 }
 
@@ -124,17 +123,18 @@ MappedChunks* MapChunks(Call& call, File& file, abi::Tier* tier) {
     if (reason != abi::Fallback::kNone) break;
     if (piece.tier > *tier) *tier = piece.tier;
     auto* const place = static_cast<char*>(chunks->data) + i * file.chunk_bytes();
-    bool there = false;
+    Again mapped = Again::kRefused;
     if (Account(*piece.session, piece.bytes)) {
-      there = MapPiece(piece, place);
-      if (there) chunks->held[chunks->count++] = {piece.session, piece.lease, piece.epoch, piece.bytes};
+      mapped = MapPiece(piece, place);
+      if (mapped == Again::kMapped) chunks->held[chunks->count++] = {piece.session, piece.lease, piece.epoch, piece.bytes};
       else if (piece.bytes >= piece.session->account_from) piece.session->page->leased_bytes.fetch_sub(piece.bytes, std::memory_order_relaxed);
     }
-    if (!there) {
-      there = CopyPiece(piece, place);
+    if (mapped == Again::kLost) chunks->bytes = i * file.chunk_bytes();  // what lies before it is still ours
+    if (mapped != Again::kMapped) {
+      const bool copied = mapped == Again::kRefused && CopyPiece(piece, place);
       piece.Free();
+      if (!copied) break;
     }
-    if (!there) break;
     if (i + 1 == count) return chunks;
   }
   tier_view discarded;
