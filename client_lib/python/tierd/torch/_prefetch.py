@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import itertools
 import math
 import os
 import threading
 import warnings
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional, Sequence
 
 from .. import Client
 from ..plan import Plan
@@ -186,23 +188,43 @@ def _run(lookahead: Lookahead, path_of: Callable[[int], Any], client: Client) ->
         lookahead.give_up(error)
 
 
+def _tell(client: Client, paths: Sequence[Any]) -> tuple[int, int]:
+    """How many the daemon took up, and how many it never will: below no source, or no path that it could be told. Of the first ones, when it has no room for the rest."""
+    try:
+        return client.prefetch(paths), 0
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.EINVAL):
+            raise
+    # One such path hides what became of the others. Those of a directory are below a source together.
+    parts = [list(part) for _, part in itertools.groupby(paths, os.path.dirname)]
+    if len(parts) == 1:
+        return 0, len(paths)
+    taken = foreign = 0
+    for part in parts:
+        of_part = _tell(client, part)
+        taken, foreign = taken + of_part[0], foreign + of_part[1]
+        if sum(of_part) < len(part):
+            break
+    return taken, foreign
+
+
 def _bring_up(lookahead: Lookahead, path_of: Callable[[int], Any], client: Client) -> None:
     busy = _BUSY_S
     while (found := lookahead.next_indices()) is not None:
         indices, epoch = found
         paths = [path_of(index) for index in indices]
         try:
-            taken = client.prefetch(paths)
+            taken, foreign = _tell(client, paths)
             lookahead.accepted += taken
-            there = taken > 0 or client.stats().connected
-        except OSError:  # below no source, or a daemon that does not answer
+            there = taken + foreign > 0 or client.stats().connected
+        except OSError:  # a daemon that does not answer
             there = False
         except ValueError:  # the client was closed
             return lookahead.stop()
         if not there:
             lookahead.pause(_PAUSE_S)
-        elif taken < len(indices):
-            lookahead.refused(len(indices) - taken, epoch)
+        elif taken + foreign < len(indices):
+            lookahead.refused(len(indices) - taken - foreign, epoch)
             busy = _BUSY_S if taken else min(2 * busy, 0.2)
             lookahead.pause(busy)
 
