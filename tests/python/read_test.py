@@ -7,6 +7,8 @@ import pathlib
 import pickle
 import random
 import signal
+import socket
+import sys
 import threading
 import time
 import unittest
@@ -295,6 +297,32 @@ class WithoutDaemonTest(unittest.TestCase):
         gaps = [b - a for a, b in zip(ticks, ticks[1:])]
         self.assertGreater(waited, 0.5)
         self.assertLess(max(gaps), waited / 2)
+
+    def test_other_threads_run_while_stats_waits_for_a_connection(self):
+        events, called = [], threading.Event()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener, tierd.Client(self.rig.socket) as own:
+            listener.bind(self.rig.socket)
+            listener.listen()
+            reader = threading.Thread(target=lambda: events.append(own.read(self.path) == self.expected))
+
+            def count():
+                called.set()
+                own.stats()
+                events.append("counted")
+
+            counter = threading.Thread(target=count)
+            interval = sys.getswitchinterval()
+            sys.setswitchinterval(10)  # who has the interpreter's lock keeps it until it waits
+            self.addCleanup(sys.setswitchinterval, interval)
+            reader.start()
+            with listener.accept()[0]:  # it waits to be greeted
+                counter.start()
+                called.wait()
+                events.append("another thread")
+            reader.join()
+            counter.join()
+        self.assertEqual(events[0], "another thread")
+        self.assertCountEqual(events[1:], [True, "counted"])
 
     def test_daemon_may_die_and_come_back(self):
         self.rig.start()

@@ -321,7 +321,7 @@ class Client:
     def stats(self) -> Stats:
         """What this process read through this client, and from where."""
         owner = self._live()
-        return stats_of(self._library.held, owner.pointer)
+        return stats_of(self._library.free, owner.pointer)  # waits for a thread that is connecting
 
 
 def _is_closed() -> ValueError:
