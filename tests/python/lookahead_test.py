@@ -1,13 +1,14 @@
 """announce beside files and settings that tierd has no part in: the look-ahead goes on with the rest at speed, and a program that switched tierd off is told of nowhere."""
 
+import os
 import threading
 import unittest
 from unittest import mock
 
 import rig
 import tierd
-from tierd.torch import _prefetch, announce
-from torch.utils.data import SequentialSampler
+from tierd.torch import FileDataset, _prefetch, announce
+from torch.utils.data import DataLoader, SequentialSampler
 
 SAMPLES = 1000
 
@@ -31,6 +32,17 @@ class LookaheadTest(rig.DaemonTest):
                         self.eventually(lambda: told.prefetched >= SAMPLES // 2)
                     self.assertEqual(told.prefetched, SAMPLES // 2)
                     self.assertNotIn(_prefetch._PAUSE_S, pauses)
+
+    def test_nothing_is_told_for_who_switched_tierd_off(self):
+        for value, off in ("1", True), ("no", True), ("0", False), ("", False):
+            with self.subTest(value), mock.patch.dict(os.environ, TIERD_DISABLE=value), tierd.Client(self.rig.socket) as client:
+                loader = DataLoader(FileDataset(self.inside, len), batch_size=10)
+                with announce(loader, loader.dataset, client=client):
+                    list(loader)
+                    if off:
+                        self.assertFalse([thread for thread in threading.enumerate() if thread.name == "tierd-plan"])
+                    self.eventually(lambda: len(self.rig.control("GET", "/v1/plans")["plans"]) == (0 if off else 1))
+            self.eventually(lambda: not self.rig.control("GET", "/v1/plans")["plans"])
 
 
 if __name__ == "__main__":

@@ -104,6 +104,7 @@ class Client:
     def _attach(self, pointer: Any) -> None:
         library = _library.library()
         self._library = library
+        self._off = _library.switched_off()
         self._owner: Optional[_Owner] = _Owner(pointer, library.free.disconnect)
         self._pointer = pointer
         self._get_now = library.held.get

@@ -25,6 +25,9 @@ ORIGINS = ("ram", "ssd", "source", "bypass")
 FALLBACKS = 32
 
 
+_AT_SECURE = 23  # of <elf.h>
+
+
 class LibraryNotFound(ImportError):
     """libtier.so is nowhere to be found, or is not usable; the text names every place that was looked at."""
 
@@ -172,3 +175,10 @@ def library() -> Library:
         return found
     raise LibraryNotFound(
         "tierd: libtier cannot be loaded. Install it (cmake --install), or name it: TIERD_LIBTIER=/path/to/libtier.so.1\n" + "\n".join(failures))
+
+
+def switched_off() -> bool:
+    """Whether a client that is made now has nothing to do with any daemon: TIERD_DISABLE, or a program with more rights than its caller. As libtier decides it."""
+    auxiliary = ctypes.CDLL(None).getauxval
+    auxiliary.restype, auxiliary.argtypes = ctypes.c_ulong, (ctypes.c_ulong,)
+    return os.environ.get("TIERD_DISABLE", "") not in ("", "0") or auxiliary(_AT_SECURE) != 0

@@ -23,6 +23,7 @@ class Telling:
     def __init__(self, lookahead: Lookahead, count: int, path_of: Callable[[int], Any], client: Any) -> None:
         settings = getattr(client, "_settings", None) or {}
         self._path = control_socket(None if settings.get("socket") is None else os.fsdecode(settings["socket"]))
+        self._off = getattr(client, "_off", False)
         self._lookahead, self._count, self._path_of = lookahead, count, path_of
         self._wake = threading.Condition(threading.Lock())
         self._plan: Optional[Plan] = None
@@ -30,7 +31,9 @@ class Telling:
         lookahead.wakes(self._wake)
 
     def tell(self, plan: Plan) -> None:
-        """In place of what was told before."""
+        """In place of what was told before. Nothing is told for a client that is switched off: a plan has the daemon bring all of it up."""
+        if self._off:
+            return
         with self._wake:
             first = self._plan is None
             self._plan, self._new = plan, True
