@@ -1,5 +1,6 @@
 // tier_pin and tier_unpin against a real daemon: what a program pins stays in RAM whatever is read past it, until it lets go.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "tests/e2e/daemon_process.h"
 #include "tests/e2e/reading.h"
@@ -42,6 +43,11 @@ class PinTest : public testing::Test {
     return true;
   }
 
+  std::uint64_t PinnedBytes() const { return daemon.Status()["tiers"]["ram"]["pinned_bytes"]; }
+  bool Pins(std::uint64_t bytes) const {
+    return Eventually(10'000, [&] { return PinnedBytes() == bytes && daemon.Status()["jobs_running"] == 0; });
+  }
+
   static constexpr std::size_t kBytes = 500'000;
   ScratchDir scratch;
   std::string source = scratch.path() + "/data";
@@ -67,6 +73,29 @@ TEST_F(PinTest, PinnedFilesStayUntilTheyAreLetGo) {
   EXPECT_EQ(tier_unpin(client.get(), directories, 1, TIER_RECURSIVE), 3);
   ReadOthers(client);
   EXPECT_EQ(Count(client, -ENODATA), 5);
+}
+
+// What a call pins the same call without "un" lets go, and what it does not pin neither does its link.
+TEST_F(PinTest, ADirectoryIsPinnedWithWhatIsBelowItOnlyWhereThatIsSaid) {
+  ASSERT_EQ(::symlink("dir", (source + "/link").c_str()), 0);
+  const Client client(daemon.socket());
+  const std::string directory = source + "/dir", link = source + "/link";
+  for (const std::string& name : {directory, link, source}) {
+    const char* paths[] = {name.c_str(), pinned[0].c_str()};
+    EXPECT_EQ(tier_pin(client.get(), paths, 2, 0), 2) << name;
+    ASSERT_TRUE(Pins(kBytes)) << name << daemon.Control("GET", "/v1/jobs").dump();
+    const auto job = daemon.Control("GET", "/v1/jobs")["jobs"].back();
+    EXPECT_EQ(job["state"], "partial") << job.dump();
+    EXPECT_EQ(job["files_failed"], 1) << job.dump();
+    EXPECT_NE(job["error"].get<std::string>().find("directory"), std::string::npos) << job.dump();
+    EXPECT_GE(tier_unpin(client.get(), paths, 2, 0), 1) << name;
+    EXPECT_EQ(PinnedBytes(), 0u) << name;
+  }
+  const char* paths[] = {directory.c_str()};
+  EXPECT_EQ(tier_pin(client.get(), paths, 1, TIER_RECURSIVE), 1);
+  EXPECT_TRUE(Pins(3 * kBytes));
+  EXPECT_EQ(tier_unpin(client.get(), paths, 1, TIER_RECURSIVE), 3);
+  EXPECT_EQ(PinnedBytes(), 0u);
 }
 
 }  // namespace

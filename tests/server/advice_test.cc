@@ -56,7 +56,7 @@ TEST_F(AdviceTest, WhatOneCallPrefetchesIsOneJob) {
 TEST_F(AdviceTest, OneThatFindsTooManyJobsIsRefused) {
   engine::SourceUnit* const unit = daemon.engine().sources().front().get();
   for (std::size_t i = 0; i < engine::Jobs::kRunningJobs; ++i) ASSERT_NE(daemon.engine().jobs().Walk({{unit, "b"}}), 0u);
-  EXPECT_FALSE(daemon.engine().Prefetch({{unit, "a"}}, false));
+  EXPECT_FALSE(daemon.engine().Prefetch({{unit, "a"}}, {}));
 }
 
 }  // namespace

@@ -53,8 +53,8 @@ std::string Engine::OtherName(const SourceUnit& unit) {
   return own != unit.source->root() && Locate(own, &rest) == &unit ? own : "";
 }
 
-bool Engine::Prefetch(std::vector<Jobs::Item> items, bool pin) {
-  return jobs_->Prefetch(std::move(items), {.ssd_only = false, .pin = pin, .evict = true}) != 0;
+bool Engine::Prefetch(std::vector<Jobs::Item> items, Jobs::PrefetchOptions options) {
+  return jobs_->Prefetch(std::move(items), options) != 0;
 }
 
 void Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, AdviceReach reach, AdviceDone done) {

@@ -80,7 +80,7 @@ class Engine {
   // The file that a path through a link leads to, as far as is known; kNoFile where it leads nowhere, or is no such path.
   FileId BehindAlias(FileId file) const;
   // tier_prefetch, tier_pin: one job for all of them. False: too many jobs run.
-  bool Prefetch(std::vector<Jobs::Item> items, bool pin);
+  bool Prefetch(std::vector<Jobs::Item> items, Jobs::PrefetchOptions options);
   // Entries of sessions' access rings (hostile), in their order; at most kAccessesAtOnce. Together they cost less: what each will look at comes from memory side by
   // side. One that there is no memory for is lost (counted).
   struct RingAccess {

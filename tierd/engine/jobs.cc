@@ -86,13 +86,14 @@ void Jobs::WalkItem(const JobPtr& job, const Item& item) {
   SourceUnit* unit = item.unit;
   source::WalkRequest walk;
   walk.path = item.path;
+  walk.recursive = job->options.recursive;
   const std::string path = item.path;
   walk.on_batch = [this, job, unit, path](const source::WalkBatch& batch) {
     if (job->over()) return;
     const bool deeper = job->IsDeeper(unit, batch.directory, path);
     for (const source::WalkEntry& entry : batch.entries) {
       const bool link = entry.type == DT_LNK && job->status.kind == JobKind::kPrefetch;
-      if (deeper || (entry.type != DT_REG && !link)) continue;
+      if (deeper || !job->options.recursive || (entry.type != DT_REG && !link)) continue;
       std::string name = batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name;
       if (job->IsPlace(unit, name)) continue;  // has a walk of its own
       if (!job->linked.empty() && job->linked.erase(catalogue_.KeyOf(unit->wire_id, name)) != 0) continue;  // a link has led to it, and it was counted then
@@ -109,6 +110,9 @@ void Jobs::WalkItem(const JobPtr& job, const Item& item) {
     if (totals.directories == 0 && (totals.first_error == ENOTDIR || totals.first_error == ELOOP)) {  // the item is a file, or is found through links
       job->queue.push_back({unit, path, Name::Kind::kAsked});
       ++job->status.files_total;
+    } else if (!job->options.recursive && totals.directories != 0) {
+      ++job->status.files_total;
+      RefuseDirectory(job, unit, path);
     } else if (totals.directories == 0 && totals.first_error != 0) {  // nothing is there, or it cannot be listed
       ++job->status.files_total;
       ++job->status.files_failed;

@@ -64,6 +64,7 @@ class Jobs {
     bool ssd_only = false;
     bool pin = false;
     bool evict = true;   // others may leave for it, if the policy names victims
+    bool recursive = true;  // an item that is a directory stands for all below it; else it fails
   };
   // 0: too many jobs run.
   std::uint64_t Prefetch(std::vector<Item> items, PrefetchOptions options);
@@ -133,6 +134,7 @@ class Jobs {
   void EndFile(const JobPtr& job, const std::shared_ptr<File>& file);
   static std::string WhyNot(const File& file);
   void Failed(const JobPtr& job, const File& file);
+  void RefuseDirectory(const JobPtr& job, SourceUnit* unit, const std::string& path);
   void NoteRacy(const JobPtr& job, const File& file);
   void MaybeVerify(const JobPtr& job);
   void Verify(const JobPtr& job);

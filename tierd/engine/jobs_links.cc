@@ -57,10 +57,21 @@ void Jobs::WalkBehind(const JobPtr& job, const std::shared_ptr<File>& file) {
   });
 }
 
+void Jobs::RefuseDirectory(const JobPtr& job, SourceUnit* unit, const std::string& path) {
+  File file;
+  file.unit = unit;
+  file.path = path;
+  file.worst = {BringOutcome::kFailed, kNoFile, abi::Fallback::kNone, EISDIR};
+  Failed(job, file);
+}
+
 void Jobs::OnResolved(const JobPtr& job, const std::shared_ptr<File>& file, const Result<source::ResolvedPath>& resolved) {
   --job->files_under_way;
   if (job->over()) return;
-  if (resolved.ok() && S_ISDIR(resolved->stat.mode)) {
+  const bool directory = resolved.ok() && S_ISDIR(resolved->stat.mode);
+  if (directory && !job->options.recursive) {
+    RefuseDirectory(job, file->unit, file->path);
+  } else if (directory) {
     --job->status.files_total;
     if (!job->ComesBy(file->unit, resolved->canonical) && !job->LeadsUp(file->unit, resolved->canonical)) {
       job->places.emplace(file->unit, resolved->canonical);

@@ -30,8 +30,9 @@ void Jobs::WalkAgain(const JobPtr& job, const Item& item) {
   const std::string path = item.path;
   source::WalkRequest walk;
   walk.path = path;
+  walk.recursive = job->options.recursive;
   walk.on_batch = [this, job, unit, path](const source::WalkBatch& batch) {
-    if (job->over() || job->IsDeeper(unit, batch.directory, path)) return;
+    if (job->over() || !job->options.recursive || job->IsDeeper(unit, batch.directory, path)) return;
     for (const source::WalkEntry& entry : batch.entries) {
       if (entry.type != DT_REG) continue;
       const std::string name = batch.directory.empty() ? entry.name : batch.directory + "/" + entry.name;
@@ -80,7 +81,8 @@ bool Jobs::Job::IsMissing(FileId file, const FileRecord& record, std::int64_t no
 void Jobs::MaybeEnd(const JobPtr& job) {
   if (job->over() || !job->synced || !job->linked.empty() || job->walks_under_way != 0) return;
   const std::int64_t now_ns = clock_.MonotonicNs();
-  const std::size_t end = std::min(catalogue_.file_slots(), job->looked_at + kLookedAtPerTurn);
+  const std::size_t slots = job->options.recursive ? catalogue_.file_slots() : 0;  // no directory of its own: none that lacks some
+  const std::size_t end = std::min(slots, job->looked_at + kLookedAtPerTurn);
   for (; job->looked_at < end; ++job->looked_at) {
     const auto file = static_cast<FileId>(job->looked_at);
     const FileRecord& record = catalogue_.file(file);
@@ -91,7 +93,7 @@ void Jobs::MaybeEnd(const JobPtr& job) {
     if (job->status.error.empty())
       job->status.error = unit.options.path + "/" + catalogue_.PathOf(file) + " was there and is not listed now: is part of the source down? (if it was deleted: tierctl evict --invalidate)";
   }
-  if (job->looked_at < catalogue_.file_slots()) return;
+  if (job->looked_at < slots) return;
   job->shown = {};
   End(job);
 }

@@ -80,7 +80,7 @@ class SessionHub final : public engine::ReplySink {
   bool OnHello(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram);
   bool OnFetch(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram);
   bool OnAdvise(Session& session, const abi::MessageHeader& header, std::span<const std::byte> datagram);
-  void Bring(Session& session, std::vector<engine::Jobs::Item> items, const std::vector<std::uint64_t>& request_ids, bool pin);
+  void Bring(Session& session, std::vector<engine::Jobs::Item> items, const std::vector<std::uint64_t>& request_ids, engine::Jobs::PrefetchOptions options);
   bool OnGetSegment(Session& session, std::span<const std::byte> datagram);
   bool OnGetIndex(Session& session, std::span<const std::byte> datagram);
   // The finished message; no entry, nothing to send.

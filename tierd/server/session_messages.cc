@@ -146,9 +146,9 @@ bool SessionHub::OnAdvise(Session& session, const abi::MessageHeader& header, st
   const auto entries = ReadAdvise(datagram, header.count);
   if (!entries.ok()) return false;
   struct {
-    std::vector<engine::Jobs::Item> items[2];  // to prefetch, to pin
-    std::vector<std::uint64_t> request_ids[2];
-  } bring;
+    std::vector<engine::Jobs::Item> items;
+    std::vector<std::uint64_t> request_ids;
+  } bring[2][2];  // [to pin][with what is below directories]
   for (const AdviseView& view : *entries) {
     abi::AdviseReply reply{};
     reply.request_id = view.entry.request_id;
@@ -160,13 +160,13 @@ bool SessionHub::OnAdvise(Session& session, const abi::MessageHeader& header, st
       AddReply(session.id, &Session::advice_replies, reply);
       continue;
     }
+    const bool recursive = (view.entry.flags & abi::kAdviseRecursive) != 0;
     if (op == abi::AdviseOp::kPrefetch || op == abi::AdviseOp::kPin) {
-      const std::size_t pin = op == abi::AdviseOp::kPin ? 1 : 0;
-      bring.items[pin].push_back({unit, std::string(view.path)});
-      bring.request_ids[pin].push_back(reply.request_id);
+      auto& asked = bring[op == abi::AdviseOp::kPin][recursive];
+      asked.items.push_back({unit, std::string(view.path)});
+      asked.request_ids.push_back(reply.request_id);
       continue;
     }
-    const bool recursive = (view.entry.flags & abi::kAdviseRecursive) != 0;
     // A client whose clock is another one says nothing that could be compared with ours.
     const std::int64_t said_ns = session.foreign_clock ? 0 : std::int64_t{view.entry.said_ticks} << abi::kTickShift;
     engine_.Advise(*unit, op, view.path, {recursive, said_ns}, [this, id = session.id, reply](int error, std::uint64_t files) mutable {
@@ -175,15 +175,20 @@ bool SessionHub::OnAdvise(Session& session, const abi::MessageHeader& header, st
       AddReply(id, &Session::advice_replies, reply);
     });
   }
-  for (const std::size_t pin : {0, 1}) Bring(session, std::move(bring.items[pin]), bring.request_ids[pin], pin == 1);
+  for (const bool pin : {false, true}) {
+    for (const bool recursive : {false, true}) {
+      auto& asked = bring[pin][recursive];
+      Bring(session, std::move(asked.items), asked.request_ids, {.ssd_only = false, .pin = pin, .evict = true, .recursive = recursive});
+    }
+  }
   return true;
 }
 
-// What one datagram asks for is one job, and one answer for all of it.
-void SessionHub::Bring(Session& session, std::vector<engine::Jobs::Item> items, const std::vector<std::uint64_t>& request_ids, bool pin) {
+// What one datagram asks for in one way is one job, and one answer for all of it.
+void SessionHub::Bring(Session& session, std::vector<engine::Jobs::Item> items, const std::vector<std::uint64_t>& request_ids, engine::Jobs::PrefetchOptions options) {
   if (items.empty()) return;
   abi::AdviseReply reply{};
-  reply.affected = engine_.Prefetch(std::move(items), pin) ? 1 : 0;  // 0, too many jobs run: it is for the client to ask again
+  reply.affected = engine_.Prefetch(std::move(items), options) ? 1 : 0;  // 0, too many jobs run: it is for the client to ask again
   for (const std::uint64_t id : request_ids) {
     reply.request_id = id;
     AddReply(session.id, &Session::advice_replies, reply);

@@ -212,7 +212,7 @@ TIER_API void tier_list_close(tier_listing* listing) TIER_NOEXCEPT;             
 /* ---- advice ------------------------------------------------------------------------------------------------------------------ */
 
 /*
- * For files, or with TIER_RECURSIVE directories. Evict and unpin return the number of files concerned, prefetch and pin that of paths taken up (a directory is
+ * For files, or with TIER_RECURSIVE directories; without it nothing below a directory is brought, pinned, dropped or let go of (a job of tierd that was to bring one says so). Evict and unpin return the number of files concerned, prefetch and pin that of paths taken up (a directory is
  * one, its files are found later); or the first error: -ENOTCONN without a daemon, -ETIMEDOUT when it did not answer, -ENOENT when a path is below no source. Every 256 paths of a prefetch or pin are
  * one job of tierd; fewer than were asked for: 256 jobs run already, ask for the rest again.
  *   prefetch    bring up in the background      evict   drop from RAM and SSD (the source is never touched)

@@ -275,7 +275,7 @@ class Client:
     # -- advice ---------------------------------------------------------------------------------------------------------------------
 
     def prefetch(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = False) -> int:
-        """Has the daemon bring files (with `recursive` all below directories) up in the background. The number of paths taken up; 0 without a daemon.
+        """Has the daemon bring files (with `recursive` all below directories, and without it none of that) up in the background. The number of paths taken up; 0 without a daemon.
 
         FileNotFoundError for a path below no source, TimeoutError when the daemon did not answer.
         """
