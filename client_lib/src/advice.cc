@@ -135,7 +135,7 @@ constexpr unsigned kAdviceFlags = TIER_RECURSIVE;
 // One round of up to kMaxBatch paths.
 class Advice {
  public:
-  // `ask_kernel`: for the other names of what has changed.
+  // `ask_kernel`: for the other names of what it is said of.
   Advice(Client& client, abi::AdviseOp op, bool recursive, bool ask_kernel) : client_(client), op_(op), recursive_(recursive), ask_kernel_(ask_kernel) {}
 
   std::int64_t Tell(const char* const* paths, std::size_t count) {
@@ -145,7 +145,7 @@ class Advice {
     Spellings* const names = static_cast<Spellings*>(std::malloc(count * sizeof(Spellings)));
     std::int64_t result = -ENOMEM;
     if (names != nullptr) {
-      // The daemon follows the links that it knows; a change must be told of also by names that it never met.
+      // The daemon follows the links that it knows; what ends something must be told of also by names that it never met.
       for (std::size_t i = 0; i < count; ++i) FindSpellings(paths[i], ask_kernel_, names[i]);
       result = places != nullptr ? Locate(names, count, places) : Unheard(names, count, CoarseNs(), -ENOMEM);
     } else if (op_ == abi::AdviseOp::kInvalidate) {
@@ -222,7 +222,7 @@ std::int64_t Advise(tier_client* client, abi::AdviseOp op, const char* const* pa
   const KeepErrno keep;
   const SlowPath slow;
   if (!slow.entered()) return -EDEADLK;
-  Advice advice(ClientOf(client), op, (flags & TIER_RECURSIVE) != 0, op == abi::AdviseOp::kInvalidate);
+  Advice advice(ClientOf(client), op, (flags & TIER_RECURSIVE) != 0, op != abi::AdviseOp::kPrefetch && op != abi::AdviseOp::kPin);
   std::int64_t sum = 0;
   std::int64_t error = 0;
   for (std::size_t at = 0; at < count;) {

@@ -98,5 +98,29 @@ TEST_F(PinTest, ADirectoryIsPinnedWithWhatIsBelowItOnlyWhereThatIsSaid) {
   EXPECT_EQ(PinnedBytes(), 0u);
 }
 
+TEST_F(PinTest, WhatWasPinnedThroughALinkToADirectoryIsLetGoAndDroppedByThatName) {
+  ASSERT_EQ(::symlink("dir", (source + "/link").c_str()), 0);
+  const Client client(daemon.socket());
+  const std::string link = source + "/link";
+  const char* paths[] = {link.c_str()};
+  EXPECT_EQ(tier_pin(client.get(), paths, 1, TIER_RECURSIVE), 1);
+  ASSERT_TRUE(Pins(3 * kBytes)) << daemon.Control("GET", "/v1/jobs").dump();
+  EXPECT_TRUE(Eventually(5000, [&] { return Count(client, 0) == 3; }));
+  EXPECT_EQ(tier_unpin(client.get(), paths, 1, TIER_RECURSIVE), 3);
+  EXPECT_EQ(PinnedBytes(), 0u);
+  EXPECT_GE(tier_evict(client.get(), paths, 1, TIER_RECURSIVE), 3);
+  EXPECT_EQ(Count(client, 0), 0);
+
+  const std::string body = nlohmann::json{{"paths", {link}}}.dump();
+  const std::string bring = nlohmann::json{{"paths", {link}}, {"pin", true}}.dump();
+  ASSERT_TRUE(daemon.Control("POST", "/v1/prefetch", bring).contains("job"));
+  ASSERT_TRUE(Pins(3 * kBytes)) << daemon.Control("GET", "/v1/jobs").dump();
+  EXPECT_TRUE(Eventually(5000, [&] { return Count(client, 0) == 3; }));
+  EXPECT_EQ(daemon.Control("POST", "/v1/unpin", body), (nlohmann::json{{"files", 3}}));
+  EXPECT_EQ(PinnedBytes(), 0u);
+  EXPECT_TRUE(daemon.Control("POST", "/v1/evict", body).contains("files"));
+  EXPECT_EQ(Count(client, 0), 0);
+}
+
 }  // namespace
 }  // namespace tierd::e2e

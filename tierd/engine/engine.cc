@@ -213,7 +213,7 @@ bool Engine::Apply(SourceUnit& unit, abi::AdviseOp op, FileId file) {
     Apply(unit, op, behind);
   }
   switch (op) {
-    case abi::AdviseOp::kUnpin: placement_->SetPinned(file, false); break;
+    case abi::AdviseOp::kUnpin: placement_->SetPinned(file, false); return BehindAlias(file) != kNoFile || (catalogue_->file(file).flags & kFileNotRegular) == 0;
     case abi::AdviseOp::kEvict: fetcher_->Invalidate(unit, file, EvictCause::kRequest); break;
     default:
       ++counters_.invalidated_request;

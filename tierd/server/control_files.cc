@@ -305,6 +305,18 @@ void ControlApi::Pin(Body body, bool pin, Answer answer) {
   auto tally = std::make_shared<Tally>(body.places.size(), std::move(answer));  // shared by all of them
   if (pin) tally->usage.emplace();
   InSlices(std::move(body.places), [this, pin, tally](const engine::Jobs::Item& place) {
+    const std::size_t piece = tally->begun++;
+    // What was pinned through a link is let go by its name, too.
+    const auto end = [this, place, pin, piece, tally](bool complete, std::uint64_t known) {
+      if (pin || !complete) return tally->End(piece, complete, known);
+      engine::Engine::AdviceReach reach(true);
+      reach.resolve = true;
+      const auto let_go = [piece, known, tally](int failed, std::uint64_t concerned) {
+        if (known == 0) tally->found += concerned;
+        tally->End(piece, failed == 0, known + concerned);
+      };
+      if (!engine::Survives([&] { engine_.Advise(*place.unit, abi::AdviseOp::kUnpin, place.path, reach, let_go); })) tally->End(piece, false, 0);
+    };
     engine_.Sweep({.unit = place.unit,
                    .path = place.path,
                    .visit = [this, pin, tally](engine::FileId file) {
@@ -315,7 +327,7 @@ void ControlApi::Pin(Body body, bool pin, Answer answer) {
                      tally->files.Add(file);
                      return true;
                    },
-                   .done = [tally, piece = tally->begun++](bool complete, std::uint64_t known) { tally->End(piece, complete, known); }});
+                   .done = end});
   });
 }
 
