@@ -90,5 +90,21 @@ TEST_F(WalkerRig, AHangingDirectoryIsGivenUpAndTheRestIsWalked) {
   }
 }
 
+// What hangs is one call: a directory that takes many is only slow.
+TEST_F(WalkerRig, ALargeDirectoryThatIsSlowIsListedToItsEnd) {
+  StartRig({.timeout_ms = 0});
+  const pfs_sim::TreeOptions tree{.files = 5000, .dirs = 1, .size = {.mean = 1}};
+  std::string why;
+  ASSERT_TRUE(pfs_sim::MakeTree(rig_->backing(), tree, &why)) << why;
+  Control("fault add op=readdir errno=delay usec=60000");
+  TreeWalker walker(OpenSource(rig_->mount()), clock_, WalkerOptions{.hung_after_ns = 200 * kMs});
+  const std::int64_t begun_ns = clock_.MonotonicNs();
+  Walk(&walker, true);
+  EXPECT_GT(clock_.MonotonicNs() - begun_ns, 200 * kMs) << "long enough to be taken for hung";
+  EXPECT_TRUE(totals_.complete());
+  EXPECT_EQ(totals_.hung, 0u);
+  EXPECT_EQ(totals_.files, 5000u);
+}
+
 }  // namespace
 }  // namespace tierd::source

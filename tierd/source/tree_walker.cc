@@ -22,6 +22,8 @@ constexpr std::size_t kSortBlock = 65536;
 constexpr std::size_t kStatSlice = 64;
 // About what the kernel asks a file system for at a time, or a few times.
 constexpr std::size_t kNamesPerRequest = 512;
+// Names after which the task that lists shows that it goes on: what hangs is one call, not a large directory. Few enough for a file system that answers with 4 KiB at a time.
+constexpr std::size_t kAliveEvery = 64;
 
 struct DirCloser {
   void operator()(DIR* dir) const { ::closedir(dir); }
@@ -212,6 +214,7 @@ void TreeWalker::Crawl::ReadEntries(TaskContext& context, const std::shared_ptr<
   std::uint64_t place = 0;
   while (!Given(context)) {
     if (names++ % kNamesPerRequest == 0 && names != 1 && !Ask(context)) break;
+    if (names % kAliveEvery == 0) context.Alive();
     errno = 0;
     const dirent* read = ::readdir(directory->stream.get());
     if (read == nullptr) {
@@ -278,6 +281,7 @@ void TreeWalker::Crawl::EmitWithStats(TaskContext& context, const std::shared_pt
     return;
   }
   for (std::size_t begin = 0; begin < block.size() && !Given(context); begin += slice) {
+    context.Alive();
     const auto first = block.begin() + static_cast<std::ptrdiff_t>(begin);
     const auto last = block.begin() + static_cast<std::ptrdiff_t>(std::min(begin + slice, block.size()));
     auto entries = std::make_shared<std::vector<WalkEntry>>(std::make_move_iterator(first), std::make_move_iterator(last));
