@@ -10,6 +10,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <new>
 #include <utility>
 #include <vector>
 
@@ -308,8 +309,13 @@ void ThreadEngine::SetWorkerLimit() {
   if (waits && !state_->WakeOne() && state_->AddWorker()) StartWorker(state_);
 }
 
-// The caller has counted the worker in `live`; taken back if the system refuses the thread (those that live go on).
+// The caller has counted the worker in `live`; taken back if there is no memory or no thread for it (those that live go on).
 bool ThreadEngine::StartWorker(const std::shared_ptr<State>& state) {
+  std::unique_ptr<std::shared_ptr<State>> owner(new (std::nothrow) std::shared_ptr<State>(state));  // a worker calls this too: it may not throw
+  if (owner == nullptr) {
+    --state->live;
+    return false;
+  }
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   pthread_attr_setstacksize(&attributes, kStackBytes);
@@ -319,7 +325,6 @@ bool ThreadEngine::StartWorker(const std::shared_ptr<State>& state) {
   sigset_t previous;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &previous);
-  auto owner = std::make_unique<std::shared_ptr<State>>(state);
   pthread_t thread;
   const int error = pthread_create(&thread, &attributes, &ThreadEngine::WorkerMain, owner.get());
   pthread_sigmask(SIG_SETMASK, &previous, nullptr);
