@@ -115,5 +115,35 @@ TEST_F(LoopMemory, EachAllocationFailsOnce) {
   }
 }
 
+// Each of many that wait, so that the line of those that go first grows.
+TEST_F(LoopMemory, AReadThatIsHastenedEnds) {
+  const TempDirectory dir;
+  SsdOptions options = SmallOptions(dir.path() + "/c");
+  options.device_reads = options.background_reads = 1;
+  Life life(options);
+  ASSERT_TRUE(life.Start().status.ok());
+  ASSERT_GT(Fill(life, "a"), 100);
+  life.Settle();
+  std::vector<io::AlignedBuffer> frames;
+  std::size_t asked = 0;
+  std::size_t done = 0;
+  for (const auto& [name, item] : life.items) {
+    io::AlignedBuffer& frame = frames.emplace_back(32'768);
+    const Status accepted = life.tier->Read(item.location, item.identity, frame.span(), [&](const ReadResult&) { ++done; }, ReadClass::kBackground);
+    ASSERT_TRUE(accepted.ok()) << accepted.ToString();
+    ++asked;
+  }
+  int failed = 0;
+  for (const auto& [name, item] : life.items) {
+    const test::FailingMemory failing(1);
+    Survive([&] { life.tier->Hasten(item.location); });
+    failed += test::allocations > 0 ? 1 : 0;
+  }
+  EXPECT_GT(failed, 0);
+  EXPECT_TRUE(life.RunUntil([&] { return done == asked; })) << done << " of " << asked;
+  EXPECT_EQ(life.tier->status().reads_in_flight, 0u);
+  life.Stop();
+}
+
 }  // namespace
 }  // namespace tierd::ssd

@@ -137,10 +137,9 @@ void RecordReader::Hasten(const SsdLocation& location) {
   auto& background = waiting_[static_cast<std::size_t>(ReadClass::kBackground)];
   const auto found = std::find_if(background.begin(), background.end(), [&](const OperationPtr& op) { return op->location == location; });
   if (found == background.end()) return;
-  OperationPtr op = std::move(*found);
+  waiting_[static_cast<std::size_t>(ReadClass::kForeground)].push_back(*found);  // first: where there is no memory for it, it stays what it was
+  (*found)->read_class = ReadClass::kForeground;
   background.erase(found);
-  op->read_class = ReadClass::kForeground;
-  waiting_[static_cast<std::size_t>(ReadClass::kForeground)].push_back(std::move(op));
   Pump();
 }
 
