@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 namespace tierd::io {
 
@@ -110,6 +112,15 @@ std::size_t EngineTest::OpenDescriptors() {
 
 std::string KindName(const testing::TestParamInfo<EngineKind>& info) {
   return info.param == EngineKind::kUring ? "Uring" : "Threads";
+}
+
+bool EngineTest::Becomes(const std::function<bool()>& condition) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(kPatienceMs);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > limit) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
 }
 
 }  // namespace tierd::io

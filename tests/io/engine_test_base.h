@@ -105,6 +105,8 @@ class EngineTest : public testing::Test {
   // Whether event_fd is readable.
   bool Readable() const;
   static std::size_t OpenDescriptors();
+  // Waits for what threads do in their own time. False: it has not come.
+  static bool Becomes(const std::function<bool()>& condition);
 
   std::unique_ptr<IoEngine> engine_;
 

@@ -58,6 +58,7 @@ TEST_F(NoWorkers, AStatIsRepeated) {
 }
 
 TEST_F(NoWorkers, AnyStepOfManyAtATimeMayBeTheOneAndNoDescriptorIsLost) {
+  const std::size_t without = OpenDescriptors();
   for (const Step step : {Step::kOpen, Step::kStatBefore, Step::kRead, Step::kStatAfter}) {
     MAKE_ENGINE(step);
     const std::string bytes = WriteContent("file", 5000);
@@ -79,6 +80,7 @@ TEST_F(NoWorkers, AnyStepOfManyAtATimeMayBeTheOneAndNoDescriptorIsLost) {
     EXPECT_EQ(good, kReads) << static_cast<int>(step);
     EXPECT_EQ(OpenDescriptors(), before + 1) << "the threads' own of the event";
     engine_.reset();
+    ASSERT_TRUE(Becomes([&] { return OpenDescriptors() == without; }));  // the last of the threads closes its own
   }
 }
 

@@ -135,15 +135,15 @@ ThreadEngine::ThreadEngine(const EngineOptions& options, int event_fd) : options
 }
 
 ThreadEngine::~ThreadEngine() {
-  {
+  state_->stop = true;
+  state_->WakeOne();  // each that leaves wakes the next: this may be the loop thread, and they many
+  if (in_flight() != 0) {
     std::unique_lock lock(state_->mutex);
-    state_->stop = true;
-    while (state_->WakeOne()) {
-    }
     const auto deadline = std::chrono::system_clock::now() + kGrace;
     // The last worker may still be giving its State back; the descriptor goes now.
     if (state_->ended.wait_until(lock, deadline, [this] { return state_->live == 0; })) state_->event.Close();
   }
+  // Idle ones are not waited for: they touch State alone, which the last one takes with it, the event too: one of them may be about to signal.
   // What callbacks captured must not be destroyed by a worker that ends later.
   state_->pool.ForEach([](Request& request) {
     request.file_done = nullptr;
