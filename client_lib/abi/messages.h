@@ -67,7 +67,7 @@ inline constexpr std::uint16_t kWelcomeParts = 2;  // kFetchPart is understood
 static_assert(sizeof(Welcome) == 56);
 
 struct Refuse {
-  std::uint32_t reason;  // errno: EPROTO version, EACCES process without a pidfd or without a group of ours
+  std::uint32_t reason;  // errno: EPROTO version, EACCES process without a pidfd, without a group of ours, or outside of our user namespace
   char text[124];        // NUL-terminated sentence
 };
 static_assert(sizeof(Refuse) == 128);

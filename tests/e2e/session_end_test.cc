@@ -1,8 +1,10 @@
 // When a session ends (HAZARDS 2.5, 2.6, 2.14): not before the last process that may look at its frames is gone, and at once when its client has left in order.
+#include <fcntl.h>
 #include <grp.h>
 #include <gtest/gtest.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -307,6 +309,40 @@ TEST_F(SessionEndTest, ClientWithoutAGroupOfTheDaemonReadsTheSource) {
   EXPECT_EQ(got.origin, static_cast<std::uint32_t>(TIER_FROM_BYPASS));
   Client insisting(daemon.socket());
   EXPECT_EQ(insisting.error(), -EACCES);
+}
+
+// There groups and owners that are not mapped all have one number: every file's, every process's.
+TEST_F(SessionEndTest, DaemonInAUserNamespaceServesOnlyWhoIsInItWithAsManyGroups) {
+  const std::string before = std::getenv("TIERD_UNDER") == nullptr ? "" : std::getenv("TIERD_UNDER");
+  ::setenv("TIERD_UNDER", ("/usr/bin/unshare -U --map-user=" + std::to_string(::geteuid()) + " --map-group=" + std::to_string(::getegid()) + " " + before).c_str(), 1);
+  std::vector<gid_t> ours(static_cast<std::size_t>(::getgroups(0, nullptr)));
+  ASSERT_EQ(::getgroups(static_cast<int>(ours.size()), ours.data()), static_cast<int>(ours.size()));
+  std::vector<gid_t> more = ours;
+  more.push_back(54321);
+  const bool changes = ::setgroups(more.size(), more.data()) == 0;
+  const bool started = daemon.Start(options);
+  const std::string output = daemon.output();
+  if (before.empty()) ::unsetenv("TIERD_UNDER");
+  else ::setenv("TIERD_UNDER", before.c_str(), 1);
+  if (!started && output.find("unshare") != std::string::npos) GTEST_SKIP() << output;
+  ASSERT_TRUE(started) << output;
+  EXPECT_EQ(Client(daemon.socket()).error(), -EACCES) << "outside, with all of its groups";
+  // How a process with these groups (nullptr: those of the daemon) fares inside.
+  const auto inside = [&](const std::vector<gid_t>* groups) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const UniqueFd space(::open(("/proc/" + std::to_string(daemon.pid()) + "/ns/user").c_str(), O_RDONLY | O_CLOEXEC));
+      const bool there = (groups == nullptr || ::setgroups(groups->size(), groups->data()) == 0) && ::setns(space.get(), CLONE_NEWUSER) == 0;
+      ::_exit(there ? -Client(daemon.socket()).error() : 255);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  EXPECT_EQ(inside(nullptr), 0);
+  if (!changes) return;  // groups are root's to change
+  EXPECT_EQ(inside(&ours), EACCES);
+  ASSERT_EQ(::setgroups(ours.size(), ours.data()), 0);
 }
 
 // As on a kernel that gives no pidfd of a process in a foreign pid namespace: for this process and those it starts.

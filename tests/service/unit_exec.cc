@@ -167,8 +167,8 @@ bool IsForAManager(const std::string& key) {
   static const std::set<std::string> kKeys{
       "Type", "NotifyAccess", "User", "ExecStart", "ExecReload", "Environment", "RuntimeDirectory", "RuntimeDirectoryMode", "CacheDirectory", "CacheDirectoryMode", "WatchdogSec",
       "Restart", "RestartSec", "TimeoutStartSec", "TimeoutStopSec", "OOMScoreAdjust", "CPUWeight", "TasksMax", "ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices",
-      "PrivateUsers", "ProtectKernelTunables", "ProtectKernelModules", "ProtectKernelLogs", "ProtectControlGroups", "ProtectClock", "ProtectHostname", "ProtectProc", "IPAddressDeny",
-      "IPAddressAllow", "AmbientCapabilities", "KeyringMode", "RemoveIPC", "SystemCallErrorNumber", "SystemCallArchitectures", "RestrictRealtime", "NoNewPrivileges"};
+      "ProtectKernelTunables", "ProtectKernelModules", "ProtectKernelLogs", "ProtectControlGroups", "ProtectClock", "ProtectHostname", "ProtectProc", "IPAddressDeny",
+      "IPAddressAllow", "AmbientCapabilities", "KeyringMode", "SystemCallErrorNumber", "SystemCallArchitectures", "RestrictRealtime", "NoNewPrivileges"};
   return kKeys.contains(key);
 }
 

@@ -87,6 +87,12 @@ class Units(unittest.TestCase):
 
         self.assertEqual(lines("tierd.service"), [line.replace("tierd/%i", "tierd/tierd").replace("%i", "tierd") for line in lines("tierd@.service")])
 
+    def test_what_no_unit_may_say(self):
+        """A user namespace of the unit's makes all foreign groups one (a client without a group would pass for one with it); RemoveIPC takes a job's shared memory away when the daemon ends."""
+        for unit in sorted(path for path in UNITS.rglob("*") if path.suffix in (".service", ".conf")):
+            for key in ("PrivateUsers", "RemoveIPC"):
+                self.assertNotIn(key, unit.read_text(), unit.name)
+
     @unittest.skipUnless(shutil.which("systemd-sysusers") and shutil.which("systemd-tmpfiles"), "no systemd-sysusers, systemd-tmpfiles here")
     def test_users_and_directories(self):
         root = self.work / "root"

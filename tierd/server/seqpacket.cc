@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -38,9 +39,38 @@ bool SomebodyListens(const sockaddr_un& address) {
   return errno == EAGAIN || errno == EPROTOTYPE;  // full backlog, or another kind of server
 }
 
+constexpr char kLacksAGroup[] = "this process lacks a group of tierd's: what it may read is for the source to decide";
+constexpr char kOtherNamespace[] = "tierd is in a user namespace that this process is not in, where ids that are not mapped look alike";
+
+// "0 0 4294967295": ids are what they are. A kernel without user namespaces has no such file.
+bool AllMapped(const char* map) {
+  std::FILE* const file = std::fopen(map, "re");
+  if (file == nullptr) return errno == ENOENT;
+  unsigned long inside = 1, outside = 1, count = 0;
+  const int read = std::fscanf(file, "%lu %lu %lu", &inside, &outside, &count);
+  std::fclose(file);
+  return read == 3 && inside == 0 && outside == 0 && count == 4294967295UL;
+}
+
+// What stands for each group that is not mapped.
+gid_t OverflowGroup() {
+  gid_t group = 65534;
+  if (std::FILE* const file = std::fopen("/proc/sys/kernel/overflowgid", "re"); file != nullptr) {
+    if (std::fscanf(file, "%u", &group) != 1) group = 65534;
+    std::fclose(file);
+  }
+  return group;
+}
+
+bool IsInOurUserNamespace(pid_t pid) {
+  struct stat theirs {}, ours {};
+  return ::stat(("/proc/" + std::to_string(pid) + "/ns/user").c_str(), &theirs) == 0 && ::stat("/proc/self/ns/user", &ours) == 0 && theirs.st_dev == ours.st_dev &&
+         theirs.st_ino == ours.st_ino;
+}
+
 // Whether the peer, by its own opens, could read all that our groups let us read (HAZARDS 2.14). Without SO_PEERGROUPS (kernels before 4.13) the uid is all
-// there is to go by.
-bool HasOurGroups(int fd, gid_t peer_gid) {
+// there is to go by. Groups that a user namespace does not map all have one number: they are counted. Within a namespace a process can only give up all of them.
+bool HasOurGroups(int fd, gid_t peer_gid, bool all_mapped) {
   std::vector<gid_t> theirs(64);
   socklen_t bytes = static_cast<socklen_t>(theirs.size() * sizeof(gid_t));
   int error = ::getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, theirs.data(), &bytes) == 0 ? 0 : errno;
@@ -56,7 +86,18 @@ bool HasOurGroups(int fd, gid_t peer_gid) {
   std::vector<gid_t> ours(static_cast<std::size_t>(count));
   if (::getgroups(count, ours.data()) != count) return false;
   ours.push_back(::getegid());
-  return std::all_of(ours.begin(), ours.end(), [&](gid_t gid) { return std::find(theirs.begin(), theirs.end(), gid) != theirs.end(); });
+  const gid_t overflow = OverflowGroup();
+  return std::all_of(ours.begin(), ours.end(), [&](gid_t gid) {
+    const auto enough = !all_mapped && gid == overflow ? std::count(ours.begin(), ours.end(), gid) : 1;
+    return std::count(theirs.begin(), theirs.end(), gid) >= enough;
+  });
+}
+
+// Where not every id is mapped, files' owners and groups, too, are what only a process of this namespace sees.
+const char* WhyAStranger(int fd, const ucred& peer) {
+  const bool all_mapped = AllMapped("/proc/self/uid_map") && AllMapped("/proc/self/gid_map");
+  if (!all_mapped && !IsInOurUserNamespace(peer.pid)) return kOtherNamespace;
+  return HasOurGroups(fd, peer.gid, all_mapped) ? nullptr : kLacksAGroup;
 }
 
 // Closed to others, a directory that is not (/tmp, /run) breaks what they do there.
@@ -165,7 +206,7 @@ Result<Peer> PeerOf(int fd) {
   peer.pid = static_cast<std::uint32_t>(credentials.pid);
   peer.uid = credentials.uid;
   peer.gid = credentials.gid;
-  peer.has_our_groups = HasOurGroups(fd, credentials.gid);
+  peer.stranger = WhyAStranger(fd, credentials);
   int pidfd = -1;
   length = sizeof pidfd;
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERPIDFD, &pidfd, &length) == 0) {

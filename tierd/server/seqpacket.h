@@ -31,7 +31,7 @@ struct Peer {
   std::uint32_t pid = 0;
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
-  bool has_our_groups = true;  // its groups were all of this process's when it connected
+  const char* stranger = nullptr;  // why it may not be able to read, or see, what this process does (its groups when it connected, its user namespace); nullptr: it is
   UniqueFd pidfd;  // invalid when the kernel gives none (foreign pid namespace)
 };
 Result<Peer> PeerOf(int fd);

@@ -69,8 +69,7 @@ bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std
     return Refuse(session, EPROTO, "this tierd speaks another protocol version; use the libtier that came with it");
   if (!session.process.is_open())
     return Refuse(session, EACCES, "no pidfd for this process (foreign pid namespace, or a kernel before 5.3): its leases could not be watched");
-  if (!session.has_our_groups)
-    return Refuse(session, EACCES, "this process lacks a group of tierd's: what it may read is for the source to decide");
+  if (session.stranger != nullptr) return Refuse(session, EACCES, session.stranger);
   const std::int64_t now = clock_.MonotonicNs();
   abi::Welcome welcome{};
   welcome.version = abi::kProtocolVersion;
