@@ -129,5 +129,26 @@ TEST_F(ListingTest, LargerThanAChunk) {
   EXPECT_EQ(List("many").tier(), abi::Tier::kRam);
 }
 
+TEST_F(ListingTest, ThatIsTooLargeIsLeftToTheClientsAndNotWalkedAgainForATtl) {
+  source_options().ttl_ms = 60'000;
+  for (const char* name : {"small/a", "small/b", "many/short"}) Write(name, "x");
+  for (int i = 0; i < 300; ++i) Write("many/name-" + std::to_string(1000 + i) + std::string(191, 'x'), "");
+  StartEngine();
+  engine().fetcher().SetLargestListing(32 << 10);
+  ASSERT_EQ(List("small").status(), abi::FetchStatus::kFrame);
+  const std::size_t remembered = unit().listings.counted();
+  const auto expect_too_large = [&] {
+    const Answer answer = List("many");
+    EXPECT_EQ(answer.status(), abi::FetchStatus::kBypass);
+    EXPECT_EQ(answer.reply.reason, static_cast<std::uint8_t>(abi::Fallback::kTooLarge));
+  };
+  expect_too_large();
+  EXPECT_EQ(unit().listings.counted(), remembered);
+  for (int i = 0; i < 300; ++i) std::filesystem::remove(tree_ / ("many/name-" + std::to_string(1000 + i) + std::string(191, 'x')));
+  expect_too_large();  // a walk would have seen that it is not any more
+  Pass(61'000);
+  EXPECT_EQ(NamesOf(List("many")), std::vector<std::string>{"short"});
+}
+
 }  // namespace
 }  // namespace tierd::engine

@@ -52,6 +52,8 @@ class Fetcher {
   explicit Fetcher(const Parts& parts);
   ~Fetcher();
   void SetSsd(ssd::SsdTier* ssd) { ssd_ = ssd; }
+  // Tests lower it.
+  void SetLargestListing(std::uint64_t bytes) { largest_listing_ = bytes; }
 
   // A client's request; exactly one reply comes, in this call or later.
   void Fetch(SourceUnit& unit, const FetchRequest& request);
@@ -241,6 +243,7 @@ class Fetcher {
   void OnListed(SourceUnit& unit, abi::FileKey key, const source::WalkTotals& totals);
   void OnEncoded(SourceUnit& unit, abi::FileKey key, std::vector<std::uint64_t> hashes);
   void PlaceListing(SourceUnit& unit, abi::FileKey key, bool durable);
+  void GiveListingUp(SourceUnit& unit, abi::FileKey key);
   // The directory's record, ready to take a listing; nothing when it cannot be.
   std::optional<FileId> ListedDirectory(SourceUnit& unit, abi::FileKey key, const Listing& listing);
   void CopyListing(SourceUnit& unit, abi::FileKey key);
@@ -305,7 +308,11 @@ class Fetcher {
     std::shared_ptr<const bool> asked;  // shared with the callback of the request: tells whether it is under way
   };
   std::unordered_map<std::uint32_t, Revalidation> revalidations_;  // by FileId
-  std::unordered_map<abi::FileKey, std::shared_ptr<Listing>, KeyHash> listings_;  // shared with the worker that sorts it
+  std::unordered_map<abi::FileKey, std::shared_ptr<Listing>, KeyHash> listings_;  // shared with its walk and the worker that sorts it
+  // Directories whose listings were too large, and until when (ticks) they are not walked again; at most kTooLargeListings.
+  static constexpr std::size_t kTooLargeListings = 4096;
+  std::unordered_map<abi::FileKey, std::uint32_t, KeyHash> too_large_listings_;
+  std::uint64_t largest_listing_ = kLargestListing;
   struct Parked {  // until recovery has told whether the path is known
     SourceUnit* unit = nullptr;
     std::string path;

@@ -140,7 +140,10 @@ struct Fetcher::Listing {
   int error = 0;
   bool complete = false;
   bool spoiled = false;
+  bool too_large = false;           // its walk is given up
   std::int64_t sent_ns = 0;
+  source::WalkId walk{};
+  std::uint64_t bytes = 0;          // of the names, encoded
   std::vector<Name> names;          // until they are encoded
   std::vector<std::byte> encoded;
   // While it is copied.

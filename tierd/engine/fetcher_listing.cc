@@ -58,6 +58,10 @@ void Fetcher::ServeListing(SourceUnit& unit, abi::FileKey key, std::string_view 
     it->second->waiters.push_back(std::move(waiter));
     return;
   }
+  if (const auto it = too_large_listings_.find(key); it != too_large_listings_.end()) {
+    if (NowTicks() < it->second) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kTooLarge, kNoFile);
+    too_large_listings_.erase(it);
+  }
   StartListing(unit, key, path, std::move(waiter));
 }
 
@@ -70,7 +74,12 @@ void Fetcher::StartListing(SourceUnit& unit, abi::FileKey key, std::string_view 
   source::WalkRequest walk;
   walk.path = std::string(path);
   walk.recursive = false;
-  walk.on_batch = [listing](const source::WalkBatch& batch) {
+  walk.on_batch = [this, &unit, listing](const source::WalkBatch& batch) {
+    for (const source::WalkEntry& entry : batch.entries) listing->bytes += EntryBytes(entry.name.size());
+    if (listing->bytes > largest_listing_) {
+      listing->too_large = true;
+      return unit.walker->Cancel(listing->walk);
+    }
     listing->spoiled |= !Survives([&] {
       for (const source::WalkEntry& entry : batch.entries) listing->names.push_back({entry.name, entry.ino, entry.place, entry.type});
     });
@@ -80,7 +89,7 @@ void Fetcher::StartListing(SourceUnit& unit, abi::FileKey key, std::string_view 
     listing->complete = batch.error == 0;
   };
   walk.on_done = [this, &unit, key](const source::WalkTotals& totals) { Guard([&] { OnListed(unit, key, totals); }); };
-  unit.walker->Start(std::move(walk));
+  listing->walk = unit.walker->Start(std::move(walk));
 }
 
 void Fetcher::EndListing(abi::FileKey key, const std::function<void(const Waiter&)>& answer) {
@@ -101,6 +110,7 @@ void Fetcher::SpoilListings(std::string_view changed) {
 
 void Fetcher::OnListed(SourceUnit& unit, abi::FileKey key, const source::WalkTotals& totals) {
   const std::shared_ptr<Listing> listing = listings_.at(key);
+  if (listing->too_large) return GiveListingUp(unit, key);
   if (!listing->complete || !totals.complete()) {
     return EndListing(key, [this, error = listing->error](const Waiter& waiter) {
       if (error != 0) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNone, kNoFile, error);
@@ -114,6 +124,18 @@ void Fetcher::OnListed(SourceUnit& unit, abi::FileKey key, const source::WalkTot
                                      OnEncoded(unit, key, hashes.ok() ? std::move(hashes).value() : std::vector<std::uint64_t>());
                                    });
   if (!handed) NoteLost();  // nobody works at it any more: Reap answers
+}
+
+// Clients list it by themselves, and for a ttl nobody walks it again for them. Nothing of it is remembered beside those that can be served.
+void Fetcher::GiveListingUp(SourceUnit& unit, abi::FileKey key) {
+  const std::shared_ptr<Listing> listing = listings_.at(key);
+  if (too_large_listings_.size() >= kTooLargeListings) too_large_listings_.clear();
+  too_large_listings_[key] = DeadlineFor(unit, listing->sent_ns, true);
+  // They take their time to free.
+  const bool handed = workers_.Run([listing] { return std::exchange(listing->names, {}).empty(); }, [this, key, listing](bool) {
+    EndListing(key, [this](const Waiter& waiter) { Finish(waiter, BringOutcome::kFailed, abi::Fallback::kTooLarge, kNoFile); });
+  });
+  if (!handed) NoteLost();
 }
 
 std::optional<FileId> Fetcher::ListedDirectory(SourceUnit& unit, abi::FileKey key, const Listing& listing) {
@@ -138,7 +160,6 @@ void Fetcher::OnEncoded(SourceUnit& unit, abi::FileKey key, std::vector<std::uin
   const auto verdict = unit.listings.Observe(listing->path, std::move(hashes), clock_.MonotonicNs());
   // Names are missing that were there: passed on by the client's own listing, never from here.
   if (verdict == source::ListingVerdict::kLostNames) return refuse(abi::Fallback::kChanged);
-  if (listing->encoded.size() > kLargestListing) return refuse(abi::Fallback::kTooLarge);
   PlaceListing(unit, key, verdict == source::ListingVerdict::kDurable && unit.options.staleness == abi::Staleness::kImmutable);
 }
 

@@ -139,8 +139,11 @@ void Forerunner::OnBrought(std::uint32_t chunk, std::uint32_t bytes, Into into, 
   const bool unread = object != kNoObject && (parts_.catalogue.object(object).flags & kObjectUnread) != 0;
   if (!unread || !parts_.placement.InRam(object) || waiting_.size() >= kMostWaiting) return;
   const std::uint32_t size = parts_.catalogue.object(object).bytes;
-  if (waiting_.insert_or_assign(Raw(object), Brought{parts_.clock.MonotonicNs(), size}).second) waiting_bytes_ += size;
-  else if (parts_.placement.OnSsd(object)) parts_.counters.prefetch_unused_bytes += size;  // it had left, and came again
+  const auto [at, is_new] = waiting_.try_emplace(Raw(object));
+  // It had left, and came again, perhaps with another size.
+  if (!is_new && parts_.placement.OnSsd(object)) parts_.counters.prefetch_unused_bytes += at->second.bytes;
+  waiting_bytes_ = waiting_bytes_ - at->second.bytes + size;
+  at->second = Brought{parts_.clock.MonotonicNs(), size};
 }
 
 void Forerunner::NoteNoRoom(std::uint32_t bytes, Into into) {
