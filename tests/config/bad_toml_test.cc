@@ -51,9 +51,9 @@ const Row kRows[] = {
     {"long socket", "[daemon]\nsocket = \"/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"\n",
      {"t:2: daemon.socket wants an absolute path of 107 bytes at most, or \"auto\", not "
       "\"/aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\""}},
-    {"address", "[daemon]\nmetrics_address = \"localhost\"\n", {"t:2: daemon.metrics_address wants an address such as \"127.0.0.1:9469\", or \"off\", not \"localhost\""}},
+    {"address", "[daemon]\nmetrics_address = \"localhost\"\n", {"t:2: daemon.metrics_address wants an address in numbers such as \"127.0.0.1:9469\" or \"[::1]:9469\", or \"off\", not \"localhost\""}},
     {"port", "[daemon]\nmetrics_address = \"127.0.0.1:99999\"\n",
-     {"t:2: daemon.metrics_address wants an address such as \"127.0.0.1:9469\", or \"off\", not \"127.0.0.1:99999\""}},
+     {"t:2: daemon.metrics_address wants an address in numbers such as \"127.0.0.1:9469\" or \"[::1]:9469\", or \"off\", not \"127.0.0.1:99999\""}},
     {"no path", "[[source]]\nttl = \"5s\"\n", {"t:1: [[source]] has no path: add path = \"/the/directory\""}},
     {"twice", "[[source]]\npath = \"/x\"\n[[source]]\npath = \"/x/\"\n", {"t:4: source /x is listed twice (t:2): remove one"}},
     {"nested", "[[source]]\npath = \"/x\"\n[[source]]\npath = \"/x//y\"\n",

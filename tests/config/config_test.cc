@@ -217,5 +217,12 @@ TEST(Config, FileIsFoundWhereTheEnvironmentSays) {
   EXPECT_EQ(Config::FindFile(xdg), file);
 }
 
+TEST(Config, MetricsAddressesAreThoseThatCanBeListenedOn) {
+  const auto taken = [](const std::string& address) { return Config::Parse("[daemon]\nmetrics_address = \"" + address + "\"\n", "t").ok(); };
+  for (const char* good : {"127.0.0.1:9469", "0.0.0.0:0", "[::1]:9469", "[::]:65535", "[::ffff:10.0.0.1]:80", "off"}) EXPECT_TRUE(taken(good)) << good;
+  for (const char* bad : {"999.1.1.1:9", "1:80", "1.2.3:80", "1.2.3.4.5:80", "[1:2:3]:80", "[127.0.0.1]:80", "::1:80", "[]:80", "[::1:80", ":80", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1"})
+    EXPECT_FALSE(taken(bad)) << bad;
+}
+
 }  // namespace
 }  // namespace tierd::config

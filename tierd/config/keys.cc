@@ -1,5 +1,7 @@
 #include "tierd/config/keys.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 #include <charconv>
 #include <functional>
@@ -174,15 +176,14 @@ bool IsListenAddress(const std::string& text) {
   if (text == "off") return true;
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos || colon == 0) return false;
-  const std::string_view host = std::string_view(text).substr(0, colon);
+  const std::string host = text.substr(0, colon);
   const std::string_view port = std::string_view(text).substr(colon + 1);
   const bool bracketed = host.front() == '[' && host.back() == ']';
-  const std::string_view digits = bracketed ? "0123456789abcdefABCDEF:." : "0123456789.";
-  const std::string_view inner = bracketed ? host.substr(1, host.size() - 2) : host;
+  in6_addr address;  // large enough for either
   std::uint32_t number = 0;
   const auto [stop, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  return !inner.empty() && inner.find_first_not_of(digits) == std::string_view::npos && error == std::errc() && stop == port.data() + port.size() &&
-         number <= 65535;
+  return ::inet_pton(bracketed ? AF_INET6 : AF_INET, bracketed ? host.substr(1, host.size() - 2).c_str() : host.c_str(), &address) == 1 && error == std::errc() &&
+         stop == port.data() + port.size() && number <= 65535;
 }
 
 struct Entry {
@@ -279,7 +280,7 @@ void AddDaemon(std::vector<Entry>& entries) {
   table.Add("log_level", &D::log_level,
             Choice<LogLevel>("\"trace\", \"debug\", \"info\", \"warn\", \"error\" or \"off\"", {"trace", "debug", "info", "warn", "error", "off"}), kReload,
             "Least important lines that are logged.");
-  table.Add("metrics_address", &D::metrics_address, Text("an address such as \"127.0.0.1:9469\", or \"off\"", IsListenAddress), kRestart,
+  table.Add("metrics_address", &D::metrics_address, Text("an address in numbers such as \"127.0.0.1:9469\" or \"[::1]:9469\", or \"off\"", IsListenAddress), kRestart,
             "Where Prometheus scrapes /metrics. Numbers only, no paths and no users; port 0 takes a free one.");
 }
 
