@@ -360,6 +360,7 @@ int Main(int argc, char** argv) {
   auto resolved = config::Resolve(*config, host);
   if (line.print_config) return PrintConfig(*config, checked, resolved);
   if (!resolved.ok()) return Complain(resolved.status());
+  if (Status status = config::CheckRuntimePlace(*config, *resolved); !status.ok()) return Complain(status);
   if (line.check_config) return CheckStart(*config, *resolved);
   GoFirstWhenMemoryIsOut();     // while the files of /proc/self are still ours
   ::prctl(PR_SET_DUMPABLE, 0);  // segments must not be reopened through /proc by another process of the user (HAZARDS 2.8)

@@ -116,5 +116,21 @@ TEST(Check, PoliciesMustExist) {
             Strings({"t:4: policy.directory " + dir.path() + "/none: no such directory: create it, or remove this line"}));
 }
 
+TEST(Check, ARuntimeDirectoryThatNobodyNamedMayNotLieInASource) {
+  const TempDir dir;
+  const std::string data = dir.Make("data"), link = dir.path() + "/link";
+  ASSERT_EQ(::symlink(data.c_str(), link.c_str()), 0);
+  HostFacts host;
+  const auto problem = [&](const std::string& runtime, const std::string& more) {
+    host.xdg_runtime_dir = runtime;
+    const Config config = *Config::Parse(Source(data) + "[ssd]\ndirectory = \"off\"\n" + more, "t");
+    return CheckRuntimePlace(config, *Resolve(config, host)).message();
+  };
+  EXPECT_EQ(problem(data, ""), "daemon.runtime_dir " + data + "/tierd lies inside the source " + data + ": tierd never writes there; name a local directory");
+  EXPECT_NE(problem(link, "").find("lies inside the source"), std::string::npos);
+  EXPECT_EQ(problem(dir.path(), ""), "");
+  EXPECT_EQ(problem(data, "[daemon]\nsocket = \"" + dir.path() + "/s\"\n"), "") << "nothing is made there";
+}
+
 }  // namespace
 }  // namespace tierd::config

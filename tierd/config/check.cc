@@ -210,4 +210,13 @@ Status Check(const Config& config, const policies::Registry* policies, const Run
   return Status(Code::kInvalid, message);
 }
 
+Status CheckRuntimePlace(const Config& config, const Resolved& resolved) {
+  if (config.settings().daemon.socket != "auto") return Status::Ok();  // then nothing is made there, and Check has seen where it is
+  std::vector<CheckedSource> sources;
+  for (const auto& source : config.settings().sources) sources.push_back({source.path, Canonical(source.path), {}});
+  std::vector<std::string> problems;
+  CheckOwnPath(config, "daemon.runtime_dir", resolved.runtime_dir, sources, problems);
+  return problems.empty() ? Status::Ok() : Status(Code::kInvalid, problems.front());
+}
+
 }  // namespace tierd::config

@@ -9,6 +9,7 @@
 #include "policies/registry.h"
 #include "tierd/base/status.h"
 #include "tierd/config/config.h"
+#include "tierd/config/resolve.h"
 
 namespace tierd::config {
 
@@ -22,6 +23,9 @@ struct Running {
 // two names for one directory; the cache or the sockets inside a source, or a source inside the cache; an unknown policy (if `policies` is given).
 // With `running` a source that is served already is asked only how it lies to the others, and one that has not answered in time is a problem.
 Status Check(const Config& config, const policies::Registry* policies, const Running* running = nullptr);
+
+// What Check cannot know of a runtime directory that nobody named: kInvalid if it lies inside a source, and the sockets in it.
+Status CheckRuntimePlace(const Config& config, const Resolved& resolved);
 
 // Mount points that nobody named, for Config::AdoptMounts: none of them is a reason not to start.
 struct Mounts {
