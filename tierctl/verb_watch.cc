@@ -1,4 +1,6 @@
 // policy try, trace start, trace stop: what is learned from reads beside what is done with them.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -98,7 +100,12 @@ int TraceStart(Context& context) {
   body["path"] = file.starts_with('/') ? file : context.working_directory + "/" + file;
   if (!context.command.most.empty()) body["most_bytes"] = tierd::config::ParseSize(context.command.most).value_or(0);
   const Answer answer = context.client.Post("/v1/trace", body);
-  return answer.ok() ? PrintTrace(context, answer.body) : context.output.Fail(answer);
+  if (!answer.ok()) return context.output.Fail(answer);
+  const int code = PrintTrace(context, answer.body);
+  const std::string path = body["path"];
+  if (::access(path.c_str(), F_OK) == 0) return code;
+  return context.output.Fail(kExitError, "the trace runs, but " + path + " is not there for this shell: the daemon sees other files (PrivateTmp of a systemd unit, a container). " +
+                                             "tierctl trace stop ends it; name a file that both see, with a system unit one below /var/cache/tierd/USER");
 }
 
 int TraceStop(Context& context) {

@@ -264,5 +264,21 @@ TEST(DebugBundle, IsWrittenWithoutADaemonToo) {
   std::filesystem::remove(file);
 }
 
+// A daemon in a unit with PrivateTmp writes into a /tmp of its own.
+TEST(TraceVerb, ATraceThatThisShellCannotSeeIsSaid) {
+  FakeControl fake;
+  const std::string file = fake.directory() + "/epoch.trc";
+  fake.Reply("POST /v1/trace", {{"trace", {{"path", file}, {"running", true}, {"error", ""}, {"bytes", 1}, {"objects", 0}, {"accesses", 0}, {"lost", 0}, {"full", false}}}});
+  const Ran elsewhere = RunTierctl({"--socket", fake.socket(), "trace", "start", file});
+  EXPECT_EQ(elsewhere.exit_code, 1);
+  EXPECT_THAT(elsewhere.err, HasSubstr("the trace runs, but " + file + " is not there for this shell"));
+  EXPECT_THAT(elsewhere.err, HasSubstr("/var/cache/tierd/USER"));
+  std::ofstream{file} << "begun";
+  const Ran here = RunTierctl({"--socket", fake.socket(), "trace", "start", file});
+  EXPECT_EQ(here.exit_code, 0);
+  EXPECT_EQ(here.out, file + "\n");
+  EXPECT_EQ(here.err, "");
+}
+
 }  // namespace
 }  // namespace tierctl
