@@ -55,6 +55,7 @@ class Job {
 
   int Run() {
     if (const std::string wrong = run::WrongOption(daemon_options_, environment_); !wrong.empty()) return context_.output.Fail(kExitUsage, "run: " + wrong + " (tierctl run --help)");
+    if (const std::string wrong = run::WrongReport(ReportPath()); !wrong.empty()) return context_.output.Fail(kExitUsage, "run: --report: " + wrong + " (tierctl run --help)");
     MakeScratch();
     UseWhatIsThere() || StartOwn();
     Prepare();
@@ -125,31 +126,57 @@ class Job {
     if (socket_.empty()) return;
     line_.environment.emplace_back("TIERD_SOCKET", socket_);
     facts_.before = AskStatus();
-    std::string roots;
-    const auto add = [&roots](const std::string& root) {
-      if (!root.empty() && root.find(':') == std::string::npos) roots += (roots.empty() ? "" : ":") + root;
-    };
-    for (const json& source : ListOf(facts_.before, "sources")) add(PathOf(source));
-    for (const json& source : ListOf(facts_.before, "sources"))
-      for (const json& name : ListOf(source, "other_names")) add(PathOf(name));
-    // What the user chose stays; what a run around this one set is replaced.
-    const auto prefix = environment_("TIERD_PREFIX");
-    if ((!prefix || prefix == environment_("TIERD_RUN_PREFIX")) && !roots.empty()) {
-      line_.environment.emplace_back("TIERD_PREFIX", roots);
-      line_.environment.emplace_back("TIERD_RUN_PREFIX", roots);
-    }
+    NameRoots();
     if (options_.no_preload) return;
-    const std::string library = run::FindPreload(environment_);
-    if (library.empty()) {
-      Without("there is no libtier_preload.so beside this tierctl");
-      return;
-    }
+    const std::string library = Preloadable(run::FindPreload(environment_));
+    if (library.empty()) return;
     const std::string others = environment_("LD_PRELOAD").value_or("");
     // A sanitizer's runtime must stay first.
     if (others.find(library) == std::string::npos) line_.environment.emplace_back("LD_PRELOAD", others.empty() ? library : others + ":" + library);
     report_ = MakeReport();
     if (!report_.empty()) line_.environment.emplace_back("TIERD_REPORT", report_);
     if (options_.real_fds) line_.environment.emplace_back("TIERD_REAL_FDS", "1");
+  }
+
+  // For processes that look which files are a source's before they have connected. One that the list cannot hold would be none: then there is no list.
+  void NameRoots() {
+    std::vector<std::string> names;
+    for (const json& source : ListOf(facts_.before, "sources")) names.push_back(PathOf(source));
+    for (const json& source : ListOf(facts_.before, "sources"))
+      for (const json& name : ListOf(source, "other_names")) names.push_back(PathOf(name));
+    std::string roots;
+    bool fits = true;
+    for (const std::string& name : names) {
+      fits = fits && name.find(':') == std::string::npos;
+      if (!name.empty()) roots += (roots.empty() ? "" : ":") + name;
+    }
+    // What the user chose stays; what a run around this one set is replaced.
+    const auto prefix = environment_("TIERD_PREFIX");
+    if (roots.empty() || (prefix && prefix != environment_("TIERD_RUN_PREFIX"))) return;
+    for (const char* variable : {"TIERD_PREFIX", "TIERD_RUN_PREFIX"}) {
+      if (fits) line_.environment.emplace_back(variable, roots);
+      else if (prefix) line_.removed.push_back(variable);
+    }
+  }
+
+  // The library by a name that LD_PRELOAD can hold, where blanks and colons part names: a link in the scratch directory, if need be. "": there is none.
+  std::string Preloadable(const std::string& library) {
+    constexpr char kParts[] = " :";
+    if (library.empty()) {
+      Without("there is no libtier_preload.so beside this tierctl");
+      return "";
+    }
+    if (library.find_first_of(kParts) == std::string::npos) return library;
+    const std::string link = scratch_ ? scratch_->path() + "/libtier_preload.so" : "";
+    const std::string what = "the dynamic linker cannot preload " + library + " (a blank or a colon in its name)";
+    if (!scratch_ || link.find_first_of(kParts) != std::string::npos) {
+      Without(what + (scratch_ ? ", nor a link in " + scratch_->path() + ": set TMPDIR" : "; " + no_scratch_));
+      return "";
+    }
+    ::unlink(link.c_str());  // of an earlier --keep
+    if (::symlink(library.c_str(), link.c_str()) == 0) return link;
+    Without(what + "; " + link + ": " + std::strerror(errno));
+    return "";
   }
 
   // A run around this one has set it up.
@@ -186,14 +213,18 @@ class Job {
     facts_.reports = report_.empty() ? json::object() : run::AddUpReports(report_);
     if (!socket_.empty()) facts_.after = AskStatus();
     if (daemon_) facts_.daemon_signal = daemon_->KilledBy();
-    if (options_.report.empty()) {
-      if (!options_.quiet) ::dprintf(STDERR_FILENO, "%s", run::SummaryText(run::Summary(facts_)).c_str());
-      return;
+    const json summary = run::Summary(facts_);
+    if (!options_.report.empty()) {
+      errno = 0;
+      std::ofstream out(ReportPath());
+      out << summary.dump(2, ' ', false, json::error_handler_t::replace) << "\n";
+      if (out.flush()) return;
+      context_.output.Message("run: cannot write " + options_.report + ": " + std::strerror(errno != 0 ? errno : EIO));
     }
-    std::ofstream out(AbsolutePath(options_.report, context_.working_directory));
-    out << run::Summary(facts_).dump(2, ' ', false, json::error_handler_t::replace) << "\n";
-    if (!out.flush()) context_.output.Message("run: cannot write " + options_.report);
+    if (!options_.quiet) ::dprintf(STDERR_FILENO, "%s", run::SummaryText(summary).c_str());
   }
+
+  std::string ReportPath() const { return options_.report.empty() ? "" : AbsolutePath(options_.report, context_.working_directory); }
 
   void End() {
     if (daemon_) daemon_->LetGo();

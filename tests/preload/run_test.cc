@@ -93,9 +93,31 @@ TEST_F(RunTest, LocalScratchInMemoryWillDo) {
 }
 
 TEST_F(RunTest, AReportThatCannotBeWrittenChangesNothingElse) {
-  const JobResult result = RunIt({"--report", "/no/such/directory/report"}, {"/bin/sh", "-c", "exit 4"});
+  const JobResult result = RunIt({"--report", "/dev/full"}, {"/bin/sh", "-c", "exit 4"});
   EXPECT_EQ(result.code, 4);
-  EXPECT_NE(result.output.find("cannot write /no/such/directory/report"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("cannot write /dev/full: No space left on device"), std::string::npos) << result.output;
+}
+
+// LD_PRELOAD parts names at blanks and colons.
+TEST_F(RunTest, TheLibraryMayLieBelowABlankOrAColon) {
+  for (const std::string name : {"/my tools", "/v1:2"}) {
+    std::filesystem::create_directories(scratch_.path() + name);
+    const std::string library = scratch_.path() + name + "/libtier_preload.so", report = scratch_.path() + "/report.json";
+    std::filesystem::copy_file(TIERD_PRELOAD_LIBRARY, library);
+    JobOptions job = job_;
+    job.environment.emplace_back("TIERD_PRELOAD", library);
+    const JobResult result = RunJob(Run({"--report", report}, {"/bin/sh", "-c", "cat " + source_ + "/file " + source_ + "/file | wc -c"}), job);
+    EXPECT_EQ(result.code, 0);
+    EXPECT_EQ(result.output, "200000\n");
+    EXPECT_EQ(ReadJson(report)["opened"], 2);
+    EXPECT_TRUE(LeftOver().empty());
+    // No link has a better name where the scratch directory's has a blank, too.
+    std::filesystem::create_directories(base_ + "/my tmp");
+    job.environment.front().second = base_ + "/my tmp";
+    const JobResult without = RunJob(Run({}, {"/bin/cat", source_ + "/none"}), job);
+    EXPECT_NE(without.output.find("without a cache: the dynamic linker cannot preload " + library), std::string::npos) << without.output;
+    EXPECT_EQ(without.output.find("ERROR: ld.so"), std::string::npos) << without.output;
+  }
 }
 
 TEST_F(RunTest, ADaemonThatDiesUnderTheJobIsSaid) {

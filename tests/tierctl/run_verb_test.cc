@@ -119,5 +119,46 @@ TEST_F(RunVerb, PoliciesAreLookedForWhereTheDaemonDoes) {
   EXPECT_EQ(RunTierctl(run, environment).exit_code, 0);
 }
 
+TEST_F(RunVerb, AReportThatCannotBeWrittenIsSaidBeforeTheCommandBegins) {
+  const std::string begun = fake_.directory() + "/begun", file = fake_.directory() + "/file";
+  std::ofstream{file} << "no directory";
+  for (const std::string& wrong : {fake_.directory(), fake_.directory() + "/none/report", file + "/report"}) {
+    const Ran ran = RunTierctl({"--socket", fake_.socket(), "run", "--no-preload", "--report", wrong, "--", "touch", begun});
+    EXPECT_EQ(ran.exit_code, 64) << wrong << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr("run: --report: ")) << wrong;
+    EXPECT_EQ(std::count(ran.err.begin(), ran.err.end(), '\n'), 1) << ran.err;
+    EXPECT_FALSE(std::filesystem::exists(begun)) << wrong;
+  }
+}
+
+TEST_F(RunVerb, AReportThatCannotBeWrittenAtTheEndIsSaidInWords) {
+  const Ran ran = RunTierctl({"--socket", fake_.socket(), "run", "--no-preload", "--report", "/dev/full", "--", "sh", "-c", "exit 4"});
+  EXPECT_EQ(ran.exit_code, 4);
+  EXPECT_THAT(ran.err, HasSubstr("run: cannot write /dev/full: No space left on device"));
+  EXPECT_THAT(ran.err, HasSubstr("around the cache: "));
+}
+
+TEST_F(RunVerb, ACommandThatNeverRanIsNoQuestionOfTheSource) {
+  for (const auto& [command, code] : {std::pair("nosuchcmd", 127), std::pair("/etc", 126)}) {
+    const Ran ran = RunTierctl({"--socket", fake_.socket(), "run", "--no-preload", "--", command});
+    EXPECT_EQ(ran.exit_code, code) << ran.err;
+    EXPECT_THAT(ran.err, HasSubstr("exit code " + std::to_string(code)));
+    EXPECT_THAT(ran.err, testing::Not(HasSubstr("--source")));
+  }
+}
+
+// A list parted by colons cannot name it, and what is not named there is no source.
+TEST_F(RunVerb, ARootWithAColonLeavesTheListOfRootsOut) {
+  const auto prefix = [&](const json& sources, const std::vector<std::string>& environment) {
+    fake_.Reply("GET /v1/status", {{"version", "0.1.0"}, {"sources", sources}});
+    return RunTierctl({"--socket", fake_.socket(), "run", "-q", "--no-preload", "--", "sh", "-c", "echo ${TIERD_PREFIX-unset} ${TIERD_RUN_PREFIX-unset}"}, environment).out;
+  };
+  const json plain = {{"name", "a"}, {"path", "/a"}}, colon = {{"name", "b"}, {"path", "/b:2"}};
+  EXPECT_EQ(prefix(json::array({plain}), {}), "/a /a\n");
+  EXPECT_EQ(prefix(json::array({plain, colon}), {}), "unset unset\n");
+  EXPECT_EQ(prefix(json::array({plain, colon}), {"TIERD_PREFIX=/x", "TIERD_RUN_PREFIX=/x"}), "unset unset\n") << "of a run around it";
+  EXPECT_EQ(prefix(json::array({plain, colon}), {"TIERD_PREFIX=/mine"}), "/mine unset\n");
+}
+
 }  // namespace
 }  // namespace tierctl

@@ -167,6 +167,8 @@ std::string AdviceOnRoom(const JobFacts& facts, const json& summary) {
 
 // What to say where the library served nothing and no daemon was missing.
 std::string AdviceOnNothing(const JobFacts& facts, const json& summary) {
+  if (NumberOf(facts.reports, "processes") == 0 && (facts.exit_code == 126 || facts.exit_code == 127))
+    return "nothing below a source was read: exit code " + std::to_string(facts.exit_code) + " is that of a command that " + (facts.exit_code == 127 ? "is not found" : "cannot be executed");
   if (!facts.preload) return "--no-preload: no program that uses libtier or the Python package read anything";
   if (const json& real = Part(summary, "real_opens"); Sum(real) > 0) return "nothing was served: what was opened below a source was opened for real (" + Listed(real) + ")";
   if (const json& fallback = Part(summary, "fallback"); Sum(fallback) > 0) return "nothing was served: all fell back to the source (" + Listed(fallback) + ")";

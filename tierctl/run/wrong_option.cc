@@ -1,5 +1,10 @@
 #include "tierctl/run/wrong_option.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <utility>
 
@@ -42,6 +47,16 @@ std::string WrongOption(const DaemonOptions& options, const GetEnvironment& envi
   if (options.policy.empty()) return "";
   const auto known = tierd::policies::Registry().Find(options.policy);
   return known.ok() || MayHaveOwnPolicies(environment) ? "" : "--policy: " + known.status().message();
+}
+
+std::string WrongReport(const std::string& path) {
+  if (path.empty()) return "";
+  struct stat there {};
+  if (::stat(path.c_str(), &there) == 0) return S_ISDIR(there.st_mode) ? path + " is a directory" : ::access(path.c_str(), W_OK) == 0 ? "" : path + ": " + std::strerror(errno);
+  const std::string parent = fs::path(path).parent_path().string();
+  if (::stat(parent.c_str(), &there) != 0) return parent + ": " + std::strerror(errno);
+  if (!S_ISDIR(there.st_mode)) return parent + " is no directory";
+  return ::access(parent.c_str(), W_OK | X_OK) == 0 ? "" : parent + ": " + std::strerror(errno);
 }
 
 }  // namespace tierctl::run

@@ -12,4 +12,7 @@ namespace tierctl::run {
 // the user's own, as long as there are any. `options.ssd` is absolute, or a word.
 std::string WrongOption(const DaemonOptions& options, const tierd::config::GetEnvironment& environment);
 
+// Why no report can be written to this absolute path at the end of the job; "": it can, as far as one sees, or it is empty.
+std::string WrongReport(const std::string& path);
+
 }  // namespace tierctl::run
