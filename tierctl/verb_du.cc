@@ -63,7 +63,7 @@ int DiskUse(Context& context) {
     context.output.Print(table.Text());
   }
   if (!complete) context.output.Message("these are sums of what is known so far, not of everything at the source");
-  return exit_code != kExitOk ? exit_code : complete || context.command.no_walk ? kExitOk : kExitPartial;
+  return exit_code != kExitOk ? PartlyDone(exit_code, !rows.empty()) : complete || context.command.no_walk ? kExitOk : kExitPartial;
 }
 
 }  // namespace tierctl

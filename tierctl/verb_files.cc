@@ -86,6 +86,7 @@ void PrintReasons(Context& context, const json& file) {
 
 int ForEachFile(Context& context, const std::string& more, void (*print)(Context&, const json&)) {
   json files = json::array();
+  bool some = false;
   int exit_code = kExitOk;
   for (const std::string& given : context.command.paths) {
     const std::string path = AbsolutePath(given, context.working_directory);
@@ -95,20 +96,20 @@ int ForEachFile(Context& context, const std::string& more, void (*print)(Context
     if (answer.exit == kExitUnreachable) return context.output.Fail(answer);
     if (!answer.ok()) {
       exit_code = context.output.Fail(answer);
-    } else if (context.output.json()) {
-      files.push_back(answer.body);
-    } else {
-      print(context, answer.body);
+      continue;
     }
+    some = true;
+    if (context.output.json()) files.push_back(answer.body);
+    else print(context, answer.body);
   }
   if (context.output.json()) context.output.PrintJson({{"files", files}});
-  return exit_code;
+  return PartlyDone(exit_code, some);
 }
 
 }  // namespace
 
 int List(Context& context) {
-  bool all_walked = true;
+  bool all_walked = true, some = false;
   int exit_code = kExitOk;
   const bool table = !context.output.json() && !context.command.null_separated;
   Listing listing{.opening = context.output.json() ? "{\"entries\": [" : table ? "      SIZE     RAM     SSD  P  PATH\n" : ""};
@@ -118,12 +119,13 @@ int List(Context& context) {
     const Answer answer = ListPath(context, path, &listing, &walked);
     if (answer.exit == kExitUnreachable && !listing.opening.empty()) return context.output.Fail(answer);
     if (!answer.ok()) exit_code = context.output.Fail(answer);
+    some = some || answer.ok();
     all_walked = all_walked && walked && answer.exit != kExitUnreachable;
     if (answer.ok() && !walked && table) context.output.Message(path + ": not all of it is known yet; tierctl du " + path + " lists it");
     if (answer.exit == kExitUnreachable) break;
   }
   if (context.output.json()) context.output.Print(listing.opening + (listing.first ? "" : "\n") + "], \"walked\": " + (all_walked ? "true" : "false") + "}\n");
-  return exit_code;
+  return PartlyDone(exit_code, some);
 }
 
 int Stat(Context& context) { return ForEachFile(context, "", PrintFacts); }

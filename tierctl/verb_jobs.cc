@@ -58,13 +58,22 @@ int ListJobs(Context& context) {
 }
 
 int WaitJobs(Context& context) {
+  std::vector<std::uint64_t> known;
+  int exit_code = kExitOk;
+  for (const std::uint64_t id : context.command.jobs) {
+    const Answer answer = context.client.Get("/v1/jobs/" + std::to_string(id));
+    if (answer.exit == kExitUnreachable) return context.output.Fail(answer);
+    if (answer.ok()) known.push_back(id);
+    else exit_code = context.output.Fail(answer);
+  }
+  if (known.empty()) return exit_code;
   std::vector<json> jobs;
-  const Answer watched = WatchJobs(context.client, context.output, context.command.jobs, &jobs);
+  const Answer watched = WatchJobs(context.client, context.output, known, &jobs);
   if (!watched.ok()) return context.output.Fail(watched);
   JobSum sum;
   for (const json& job : jobs) sum.Add(job);
   PrintJobs(context, jobs);
-  return sum.complete() ? kExitOk : kExitPartial;
+  return sum.complete() ? PartlyDone(exit_code, true) : kExitPartial;
 }
 
 int CancelJobs(Context& context) {
@@ -80,7 +89,7 @@ int CancelJobs(Context& context) {
     }
   }
   if (!jobs.empty() || context.output.json()) PrintJobs(context, jobs);
-  return exit_code;
+  return PartlyDone(exit_code, !jobs.empty());
 }
 
 int Verify(Context& context) {

@@ -202,7 +202,7 @@ int PlanRemove(Context& context) {
     else exit_code = context.output.Fail(answer);
   }
   if (context.output.json()) context.output.PrintJson({{"plans", removed}});
-  return exit_code;
+  return PartlyDone(exit_code, !removed.empty());
 }
 
 }  // namespace tierctl

@@ -16,6 +16,9 @@ struct Context {
   const std::string working_directory;
 };
 
+// The exit code of a verb that went on after what failed with `failure` (kExitOk: nothing did). `some`: something was done.
+inline int PartlyDone(int failure, bool some) { return failure == kExitError && some ? kExitPartial : failure; }
+
 int Status(Context& context);
 int Version(Context& context);
 int List(Context& context);

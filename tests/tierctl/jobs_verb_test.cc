@@ -137,10 +137,14 @@ TEST(JobVerbs, ListWaitCancel) {
   const Ran unknown = RunTierctl({"--socket", fake.socket(), "wait", "3"});
   EXPECT_EQ(unknown.exit_code, 1);
   EXPECT_EQ(unknown.err, "tierctl: there is no job 3\n");
+  const Ran one_of_two = RunTierctl({"--socket", fake.socket(), "wait", "1", "3"});
+  EXPECT_EQ(one_of_two.exit_code, 2);
+  EXPECT_EQ(one_of_two.err, "tierctl: there is no job 3\n");
+  EXPECT_THAT(one_of_two.out, HasSubstr("warmup"));
   fake.Reply("DELETE /v1/jobs/1", JobJson(1, "prefetch", "cancelled"));
   fake.ReplyError("DELETE /v1/jobs/2", 409, "conflict", "job 2 is over");
   const Ran cancel = RunTierctl({"--socket", fake.socket(), "cancel", "2", "1"});
-  EXPECT_EQ(cancel.exit_code, 1);
+  EXPECT_EQ(cancel.exit_code, 2);
   EXPECT_EQ(cancel.err, "tierctl: job 2 is over\n");
   EXPECT_THAT(cancel.out, HasSubstr("cancelled"));
 }
@@ -151,7 +155,7 @@ TEST(PlanVerb, RemovesWhatItCan) {
   fake.Reply("DELETE /v1/plans/2", {{"id", 2}});
   fake.ReplyError("DELETE /v1/plans/999", 404, "not_found", "no plan 999");
   const Ran ran = RunTierctl({"--socket", fake.socket(), "plan", "remove", "1", "999", "2"});
-  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_EQ(ran.exit_code, 2);
   EXPECT_EQ(ran.err, "tierctl: no plan 999\n");
   EXPECT_THAT(fake.Asked(), ElementsAre("DELETE /v1/plans/1", "DELETE /v1/plans/999", "DELETE /v1/plans/2"));
 }
