@@ -176,7 +176,7 @@ class Jobs(unittest.TestCase):
         ssd = [p for p in pathlib.Path(f"/proc/{pid}/fd").iterdir() if str(scratch) in os.readlink(p)]
         self.assertTrue(ssd, "the cache is in job scratch")
         self.assertEqual(eventually(lambda: self.cluster.over(number), 60), "COMPLETED", self.cluster.log())
-        report = json.loads((self.work / f"tierd-{number}.json").read_text())
+        report = json.loads((self.work / f"tierd-{number}.0.json").read_text())
         self.assertGreaterEqual(report["reads"]["ram"]["count"], 30, report)
         self.expect_nothing_left(number)
 
