@@ -17,7 +17,7 @@ TEST(Errors, TheOtherPathsAreStillDone) {
   fake.ReplyError("GET /v1/file", 404, "outside", "/bad is below no source");
   fake.Reply("GET /v1/file", {{"path", "/good"}, {"why", {"because"}}});
   const Ran ran = RunTierctl({"--socket", fake.socket(), "explain", "/bad", "/good"});
-  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_EQ(ran.exit_code, 2);
   EXPECT_EQ(ran.out, "/good\n  because\n");
 }
 
