@@ -313,8 +313,8 @@ TEST_F(SessionEndTest, ClientWithoutAGroupOfTheDaemonReadsTheSource) {
 
 // There groups and owners that are not mapped all have one number: every file's, every process's.
 TEST_F(SessionEndTest, DaemonInAUserNamespaceServesOnlyWhoIsInItWithAsManyGroups) {
-  const std::string before = std::getenv("TIERD_UNDER") == nullptr ? "" : std::getenv("TIERD_UNDER");
-  ::setenv("TIERD_UNDER", ("/usr/bin/unshare -U --map-user=" + std::to_string(::geteuid()) + " --map-group=" + std::to_string(::getegid()) + " " + before).c_str(), 1);
+  if (std::getenv("TIERD_UNDER") != nullptr) GTEST_SKIP() << "a unit makes no user namespace, and may not see the processes in one";
+  ::setenv("TIERD_UNDER", ("/usr/bin/unshare -U --map-user=" + std::to_string(::geteuid()) + " --map-group=" + std::to_string(::getegid())).c_str(), 1);
   std::vector<gid_t> ours(static_cast<std::size_t>(::getgroups(0, nullptr)));
   ASSERT_EQ(::getgroups(static_cast<int>(ours.size()), ours.data()), static_cast<int>(ours.size()));
   std::vector<gid_t> more = ours;
@@ -322,8 +322,7 @@ TEST_F(SessionEndTest, DaemonInAUserNamespaceServesOnlyWhoIsInItWithAsManyGroups
   const bool changes = ::setgroups(more.size(), more.data()) == 0;
   const bool started = daemon.Start(options);
   const std::string output = daemon.output();
-  if (before.empty()) ::unsetenv("TIERD_UNDER");
-  else ::setenv("TIERD_UNDER", before.c_str(), 1);
+  ::unsetenv("TIERD_UNDER");
   if (!started && output.find("unshare") != std::string::npos) GTEST_SKIP() << output;
   ASSERT_TRUE(started) << output;
   EXPECT_EQ(Client(daemon.socket()).error(), -EACCES) << "outside, with all of its groups";
