@@ -111,6 +111,7 @@ class EngineTest : public testing::Test {
   std::unique_ptr<IoEngine> engine_;
 
  private:
+  const std::size_t descriptors_;  // open before
   std::string directory_;
   UniqueFd root_;
 };
