@@ -66,4 +66,9 @@ void Arena::Unmap() {
   }
 }
 
+void Arena::Destroy(Arena* arena) {
+  arena->Unmap();
+  ::munmap(arena, sizeof(Arena));
+}
+
 }  // namespace tierd::client

@@ -55,6 +55,8 @@ class Arena {
   void Retire();
   // Of a retired one that no reader can be on its way to: gives the addresses back, too.
   void Unmap();
+  // The same, and the arena itself.
+  static void Destroy(Arena* arena);
 
   std::uint32_t sessions = 0;  // open ones; guarded by the lock of the client
   Arena* next = nullptr;       // chain of the client

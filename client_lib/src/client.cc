@@ -106,6 +106,7 @@ void Client::EndAll() {
   const Lock lock(mutex_);
   if (Session* const session = session_.exchange(nullptr, std::memory_order_acq_rel); session != nullptr) Close(*session);
   Sweep();
+  FreeAll();
   alone_reads_.Forget();
   std::memset(static_cast<void*>(&own_), 0, sizeof own_);
   std::memset(static_cast<void*>(&past_), 0, sizeof past_);
@@ -183,9 +184,10 @@ int Client::Connect(std::int64_t now_ns, std::uint32_t greeting_ms, bool patient
   MakeRoomInChild();
   OpenResult opened = OpenSession(settings_, greeting_ms, &Client::ReuseArena, this);
   if (opened.session != nullptr && !TellInvalidations(settings_.socket, *opened.session, patient ? settings_.timeout_ms : greeting_ms)) {
-    // What this process has changed is not known there yet: nothing may be served from it.
-    Add(*opened.session);
-    Close(*opened.session);
+    // What this process has changed is not known there yet: nothing may be served from it. Nobody else has seen it.
+    opened.session->page->left.store(1, std::memory_order_release);
+    opened.session->channel.End();
+    if (opened.session->channel.TryClose()) FreeSession(opened.session);
     opened = {nullptr, -ETIMEDOUT};
   }
   Session* const old = session_.load(std::memory_order_acquire);

@@ -90,7 +90,8 @@ class Client {
  public:
   // Starts on zeroed memory. Registers the client for forks.
   void Init(const Settings& settings);
-  // Gives up the session and everything that no view needs. The memory of the client stays (a fork may look at it) and can be Init-ed again.
+  // Gives up every session and all that they had, but for what views need that were not released. The memory of the client stays (a fork may look at it) and can be
+  // Init-ed again. No other call on the client may run.
   void Shutdown();
 
   const Settings& settings() const { return settings_; }
@@ -170,6 +171,7 @@ class Client {
   void Close(Session& session);
   void Sweep();
   bool Unmap(Session& session);
+  void FreeAll();
   void MakeRoomInChild();
   void Fold(abi::SessionCounters& into, abi::SessionCounters& from, bool take) const;
   static Arena* ReuseArena(void* context, const std::uint8_t instance[16]);
@@ -191,7 +193,7 @@ class Client {
   std::atomic<std::uint64_t> sessions_opened_{0};
   // Guarded by mutex_.
   abi::SessionCounters past_{};  // of sessions that are unmapped
-  std::atomic<Session*> sessions_{nullptr};  // grows at its head only; read by the fork handlers without the lock
+  std::atomic<Session*> sessions_{nullptr};  // grows at its head, or ends at once; read by the fork handlers without the lock
   Arena* arenas_ = nullptr;
 };
 

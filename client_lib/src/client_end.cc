@@ -60,6 +60,26 @@ bool Client::Unmap(Session& session) {
   return true;
 }
 
+// Nobody calls the client any more, so that no reader is on its way in what its sessions had: addresses and objects go, too. A program may connect as often as it likes.
+void Client::FreeAll() {
+  for (const Session* session = sessions_.load(std::memory_order_acquire); session != nullptr; session = session->next) {
+    if (!session->unmapped.load(std::memory_order_acquire) || !session->channel_closed) return;  // a view that was not released: all stays, until the next time
+  }
+  // The fork handlers look at them without the lock: those of a fork that begins from here on find none.
+  Session* session = sessions_.exchange(nullptr, std::memory_order_seq_cst);
+  if (ForkUnderWay()) return sessions_.store(session, std::memory_order_release);
+  while (session != nullptr) {
+    Session* const next = session->next;
+    FreeSession(session);
+    session = next;
+  }
+  while (arenas_ != nullptr) {
+    Arena* const arena = arenas_;
+    arenas_ = arena->next;
+    Arena::Destroy(arena);
+  }
+}
+
 // What the parent had mapped is overlaid with zeros here and still takes its share of a limited address space, in which this process's own session has to find room.
 // No reader is on its way there: of the parent's threads one is left, and the session was closed before this process had others. That one thread may come back
 // to a lookup only where a signal handler forked in the middle of it and reads in the child; hence not without need.
@@ -109,9 +129,10 @@ void Client::AddUp(abi::SessionCounters& sum) {
 // ---- fork ------------------------------------------------------------------------------------------------------------------
 
 // In the parent, just before, after ForkBegins: every lease held now, or taken until the fork is over, may have a view in the child that nobody else
-// vouches for. Takes no lock, since the thread that forks may hold it (a signal handler may fork); sessions are only ever added at the head of the chain.
+// vouches for. Takes no lock, since the thread that forks may hold it (a signal handler may fork); sessions are only ever added at the head of the chain, or all
+// taken away (FreeAll).
 void Client::CountFrozenLeases() {
-  for (Session* session = sessions_.load(std::memory_order_acquire); session != nullptr; session = session->next) {
+  for (Session* session = sessions_.load(std::memory_order_seq_cst); session != nullptr; session = session->next) {
     if (session->unmapped.load(std::memory_order_acquire) || session->inherited) continue;
     session->page->frozen_leases.store(static_cast<std::uint32_t>(CountLeases(*session)), std::memory_order_relaxed);
   }

@@ -31,6 +31,8 @@ inline std::uint32_t ForkGeneration() { return fork_mark_detail::generation.load
 // in no child.
 inline std::uint32_t ForkWord() { return fork_mark_detail::forks.load(std::memory_order_relaxed); }
 inline bool MayBeInAChild(std::uint32_t word) { return (word & fork_mark_detail::kUnderWayMask) != 0 || word != ForkWord(); }
+// A fork has begun, and its handlers may be looking at what it concerns. What is taken from their sight before this says no, they do not see.
+inline bool ForkUnderWay() { return (fork_mark_detail::forks.load(std::memory_order_seq_cst) & fork_mark_detail::kUnderWayMask) != 0; }
 // Around fork(), in the parent.
 void ForkBegins();
 void ForkIsOver();

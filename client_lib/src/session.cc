@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
+
 #include "client_lib/src/clock.h"
 #include "client_lib/src/shared_mapping.h"
 
@@ -75,6 +77,22 @@ abi::Fallback MapSegment(Session& session, std::uint32_t serial, std::int64_t de
   if (session.arena->Add(serial, {static_cast<const std::byte*>(data), entry.bytes, hugetlb})) return abi::Fallback::kNone;
   UnmapShared(data, entry.bytes);  // nobody points into it yet
   return abi::Fallback::kNoFrame;
+}
+
+void FreeSession(Session* session) {
+  UnmapShared(session->page, sizeof *session->page);
+  for (IndexView* view = session->index_views; view != nullptr;) {
+    IndexView* const next = view->next;
+    UnmapShared(view->header, view->bytes);
+    std::free(view);
+    view = next;
+  }
+  for (SourceTable* table = session->source_tables; table != nullptr;) {
+    SourceTable* const next = table->next;
+    std::free(table);
+    table = next;
+  }
+  std::free(session);
 }
 
 std::uint64_t CountLeases(const Session& session) {

@@ -1,8 +1,8 @@
 // One session with one daemon: the mappings that hits use, and the conversation that misses use.
 //
 // Life: open -> (the daemon went away: hits go on until their deadlines) -> closed (nothing new is served) -> unmapped (no lease is held any more).
-// The object itself stays until its client ends, so that a thread which was looking at it meets valid memory. Only the mappings go, and they are
-// overlaid, not unmapped.
+// The object itself stays until its client is disconnected, so that a thread which was looking at it meets valid memory. Only the mappings go, and they are
+// overlaid, not unmapped, until then.
 //
 // Thread rule: fields of the hot part are read by any thread; the cold part is guarded by the lock of the client.
 #pragma once
@@ -68,6 +68,9 @@ OpenResult OpenSession(const Settings& settings, std::uint32_t timeout_ms, Arena
 abi::Fallback RefreshIndex(Session& session, std::int64_t deadline_ns);
 // Maps a segment that the arena does not know.
 abi::Fallback MapSegment(Session& session, std::uint32_t serial, std::int64_t deadline_ns);
+
+// Frees an unmapped session that nobody looks at any more, with all that it had but the arena.
+void FreeSession(Session* session);
 
 // A view of a closed session has gone: it may have been the last, for which socket and mappings were kept (HAZARDS 2.5, 2.6).
 void SweepClosed();

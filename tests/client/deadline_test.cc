@@ -1,4 +1,6 @@
 // Waiting no longer than was asked for, not waiting at all, and what a disconnected client keeps.
+#include <malloc.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -180,6 +182,55 @@ TEST_F(DeadlineTest, ADisconnectedClientEndsWithItsLastView) {
   tier_release(&second);
   EXPECT_EQ(1u, daemon_->page(0)->left.load());
   EXPECT_LT(Sockets(), sockets);
+}
+
+std::size_t Mappings() {
+  std::ifstream maps("/proc/self/maps");
+  std::size_t lines = 0;
+  for (std::string line; std::getline(maps, line);) ++lines;
+  return lines;
+}
+
+// 65,530 mappings are all that a process may have, threads and malloc included.
+TEST_F(DeadlineTest, AProgramMayConnectAsOftenAsItLikes) {
+  StartDaemon();
+  daemon_->CacheAll();
+  const auto use_one = [&] {
+    Client();
+    EXPECT_EQ(ContentOf("a", 50'000), Get(Path("a"), TIER_FROM_RAM));
+    tier_disconnect(std::exchange(client_, nullptr));
+  };
+  for (int i = 0; i < 4; ++i) use_one();
+  const std::size_t mappings = Mappings();
+  const std::size_t heap = ::mallinfo2().uordblks;
+  constexpr int kTimes = 200;
+  for (int i = 0; i < kTimes; ++i) use_one();
+  // The fake daemon is in this process, and keeps the page and some words of each session.
+  EXPECT_LE(Mappings(), mappings + kTimes + 4);
+  EXPECT_LT(::mallinfo2().uordblks, heap + kTimes * 1024);
+}
+
+// The handlers of a fork look at all sessions without a lock.
+TEST_F(DeadlineTest, ClientsEndWhileThreadsFork) {
+  StartDaemon();
+  daemon_->CacheAll();
+  std::atomic<bool> stop{false};
+  std::thread forks([&] {
+    while (!stop) {
+      const pid_t child = ::fork();
+      if (child == 0) ::_exit(0);
+      int status = 0;
+      EXPECT_EQ(child, ::waitpid(child, &status, 0));
+      EXPECT_EQ(0, status);
+    }
+  });
+  for (int i = 0; i < 300; ++i) {
+    Client();
+    EXPECT_EQ(ContentOf("a", 50'000), Get(Path("a")));
+    tier_disconnect(std::exchange(client_, nullptr));
+  }
+  stop = true;
+  forks.join();
 }
 
 }  // namespace
