@@ -18,7 +18,9 @@ struct Row {
 const Row kRows[] = {
     {"no TOML", "[ram\n", {"t:1: Error while parsing table header: expected ']', saw '\\n'"}},
     {"unknown key", "[ram]\ncapacty = \"1 GB\"\n", {"t:2: unknown key ram.capacty; did you mean capacity?"}},
-    {"unknown key, nothing near", "[ram]\nxyzzy = 1\n", {"t:2: unknown key ram.xyzzy"}},
+    {"unknown key, nothing near", "[ram]\nxyzzy = 1\n", {"t:2: unknown key ram.xyzzy; there are capacity, pages, segment_size, seal, pin_cap, min_available"}},
+    {"section as a key", "ram = 5\n", {"t:1: ram is a section: write [ram] on a line of its own, and its keys (capacity, pages, segment_size, seal, pin_cap, min_available) below"}},
+    {"nothing near at the top", "xyzzy = 5\n", {"t:1: unknown key xyzzy; outside of sections there is sources"}},
     {"key of another section", "[ram]\nmetrics_address = \"off\"\n", {"t:2: unknown key ram.metrics_address; metrics_address belongs into [daemon]"}},
     {"key of a source at the top", "ttl = \"60s\"\n", {"t:1: unknown key ttl; ttl belongs into [[source]]"}},
     {"unknown section of a source", "[[sorce]]\npath = \"/x\"\n", {"t:1: unknown section [sorce]; did you mean [[source]]?"}},

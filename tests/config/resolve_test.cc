@@ -160,6 +160,16 @@ TEST(Resolve, MoreRamThanThereIsGetsANote) {
   EXPECT_THAT(resolved->notes, ElementsAre("ram.capacity 800 GB is more than there is (24.0 GiB): the tier will grow as far as memory allows"));
 }
 
+TEST(Resolve, MetricsForOtherMachinesGetANote) {
+  const auto notes = [](const std::string& address) {
+    const Result<Resolved> resolved = Resolve(Parsed("[daemon]\nmetrics_address = \"" + address + "\"\n[ssd]\ndirectory = \"off\"\n"), Host());
+    EXPECT_TRUE(resolved.ok());
+    return resolved.ok() ? resolved->notes : std::vector<std::string>();
+  };
+  for (const char* here : {"127.0.0.1:9469", "127.8.0.1:1", "[::1]:9469", "off"}) EXPECT_THAT(notes(here), ElementsAre()) << here;
+  for (const char* wide : {"0.0.0.0:9469", "[::]:9469", "10.1.2.3:9469"}) EXPECT_THAT(notes(wide), ElementsAre(HasSubstr("daemon.metrics_address " + std::string(wide) + ": whoever"))) << wide;
+}
+
 TEST(Resolve, OfAReloadOnlyWhatNeedsNoRestartIsInEffect) {
   HostFacts host = Host();
   host.cache_directories = {Directory("/nvme/tierd", 100 * kGiB)};

@@ -35,6 +35,12 @@ std::vector<std::string> KeysOfSection(std::string_view section) {
   return names;
 }
 
+std::string List(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
 // The section whose key it is, when the key stands in the wrong one: "ram", or "".
 std::string SectionWithKey(std::string_view name) {
   for (const std::string& section : Sections()) {
@@ -126,11 +132,16 @@ class FileInterpreter {
   static std::string UnknownText(const std::string& section, const std::string& name) {
     const std::string shown = section.empty() ? name : section + "." + name;
     if (const std::string_view hint = ForeignKeyHint(name); !hint.empty()) return "unknown key " + shown + ": " + std::string(hint);
-    if (const std::string near = Nearest(name, KeysOfSection(section)); !near.empty()) return "unknown key " + shown + "; did you mean " + near + "?";
+    const auto& sections = Sections();
+    if (section.empty() && std::find(sections.begin(), sections.end(), name) != sections.end()) {
+      return name + " is a section: write " + (name == "source" ? "[[source]]" : "[" + name + "]") + " on a line of its own, and its keys (" + List(KeysOfSection(name)) + ") below";
+    }
+    const std::vector<std::string> keys = KeysOfSection(section);
+    if (const std::string near = Nearest(name, keys); !near.empty()) return "unknown key " + shown + "; did you mean " + near + "?";
     if (const std::string home = SectionWithKey(name); !home.empty()) {
       return "unknown key " + shown + "; " + name + " belongs into " + (home == "source" ? "[[source]]" : "[" + home + "]");
     }
-    return "unknown key " + shown;
+    return "unknown key " + shown + "; " + (section.empty() ? "outside of sections there is " : "there are ") + List(keys);
   }
 
   // Names of sources are final only now.
