@@ -43,6 +43,12 @@ bool IsDirectory(const std::string& path) {
   return ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode);
 }
 
+// As the daemon sees it (config/host.cc): one that is not there, or not the user's, was passed on by a batch system or by su.
+bool IsRuntimeDirectory(const std::string& path, std::uint32_t uid) {
+  struct stat info {};
+  return path.starts_with('/') && ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == uid;
+}
+
 std::string ControlOf(const std::string& path) { return IsClientSocket(path) ? BesideOf(path) : path; }
 
 }  // namespace
@@ -54,7 +60,7 @@ tierd::Result<std::string> FindControlSocket(const std::string& option, const ti
     if (IsDirectory(*socket)) return Status(Code::kInvalid, "$TIERD_SOCKET names a directory, " + *socket + ", for which programs find no daemon: the socket in it is tierd.sock");
     return ControlOf(*socket);
   }
-  if (const auto runtime = environment("XDG_RUNTIME_DIR"); runtime && runtime->starts_with('/')) return *runtime + "/tierd/control.sock";
+  if (const auto runtime = environment("XDG_RUNTIME_DIR"); runtime && IsRuntimeDirectory(*runtime, uid)) return *runtime + "/tierd/control.sock";
   const std::string directory = "/tmp/tierd-" + std::to_string(uid);
   struct stat info {};
   if (::lstat(directory.c_str(), &info) == 0 && (!S_ISDIR(info.st_mode) || info.st_uid != uid || (info.st_mode & 077) != 0)) {

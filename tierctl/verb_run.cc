@@ -11,6 +11,7 @@
 #include <sstream>
 #include <utility>
 
+#include "client_lib/src/settings.h"
 #include "tierctl/paths.h"
 #include "tierctl/run/command.h"
 #include "tierctl/run/job_daemon.h"
@@ -145,11 +146,12 @@ class Job {
     for (const json& source : ListOf(facts_.before, "sources"))
       for (const json& name : ListOf(source, "other_names")) names.push_back(PathOf(name));
     std::string roots;
-    bool fits = true;
+    bool fits = names.size() <= tierd::client::Prefixes::kMax;
     for (const std::string& name : names) {
       fits = fits && name.find(':') == std::string::npos;
       if (!name.empty()) roots += (roots.empty() ? "" : ":") + name;
     }
+    fits = fits && roots.size() < sizeof tierd::client::Settings::prefix_text;
     // What the user chose stays; what a run around this one set is replaced.
     const auto prefix = environment_("TIERD_PREFIX");
     if (roots.empty() || (prefix && prefix != environment_("TIERD_RUN_PREFIX"))) return;

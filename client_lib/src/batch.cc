@@ -174,12 +174,13 @@ using namespace tierd::client;
 
 ssize_t tier_get_batch(tier_client* client, const char* const* paths, size_t count, tier_view* views, int* errors, unsigned flags) noexcept {
   if (count != 0 && (paths == nullptr || views == nullptr)) return -EINVAL;
-  if ((flags & ~(TIER_CACHED | TIER_NOWAIT | TIER_COPY)) != 0 || count > SSIZE_MAX) return -EINVAL;
+  if (count > SSIZE_MAX) return -EINVAL;
+  for (std::size_t i = 0; i < count; ++i) views[i] = {};
+  if ((flags & ~(TIER_CACHED | TIER_NOWAIT | TIER_COPY)) != 0) return -EINVAL;
   const KeepErrno keep;
   Client& c = ClientOf(client);
   Batch batch(c, paths, views, errors, flags);
   const bool room = batch.Allocate(count);
-  for (std::size_t i = 0; i < count; ++i) views[i] = {};
   for (std::size_t i = 0; i < count; ++i) {
     if (paths[i] == nullptr) {
       batch.Set(i, -EINVAL);

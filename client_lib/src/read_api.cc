@@ -59,7 +59,10 @@ bool HitView(Client& client, const char* path, tier_view& view) { return HitView
 using namespace tierd::client;
 
 int tier_get(tier_client* client, const char* path, tier_view* view, unsigned flags) noexcept {
-  if (path == nullptr || view == nullptr || (flags & ~kWholeFlags) != 0) return -EINVAL;
+  if (path == nullptr || view == nullptr || (flags & ~kWholeFlags) != 0) [[unlikely]] {
+    if (view != nullptr) *view = {};
+    return -EINVAL;
+  }
   Client& c = ClientOf(client);
   if ((flags & TIER_COPY) == 0 && HitViewHere(c, path, *view)) return 0;
   const KeepErrno keep;

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -17,6 +18,12 @@ namespace {
 const char* Environment(const char* name) { return ::getauxval(AT_SECURE) != 0 ? nullptr : ::getenv(name); }
 
 bool IsOn(const char* value) { return value != nullptr && value[0] != '\0' && std::strcmp(value, "0") != 0; }
+
+// As the daemon sees it. One that is not there was another machine's, or another user's: batch systems and su pass it on.
+bool IsRuntimeDirectory(const char* path) {
+  struct stat st;
+  return path != nullptr && path[0] == '/' && ::lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == ::geteuid();
+}
 
 void ReadPrefixes(Settings& settings) {
   const char* value = Environment("TIERD_PREFIX");
@@ -46,7 +53,7 @@ bool ReadSettings(const tier_options* options, Settings& settings) {
   int length;
   if (socket != nullptr && socket[0] != '\0') {
     length = ::snprintf(settings.socket, sizeof settings.socket, "%s", socket);
-  } else if (const char* runtime = Environment("XDG_RUNTIME_DIR"); runtime != nullptr && runtime[0] == '/') {
+  } else if (const char* runtime = Environment("XDG_RUNTIME_DIR"); IsRuntimeDirectory(runtime)) {
     length = ::snprintf(settings.socket, sizeof settings.socket, "%s/tierd/tierd.sock", runtime);
   } else {
     length = ::snprintf(settings.socket, sizeof settings.socket, "/tmp/tierd-%u/tierd.sock", ::geteuid());

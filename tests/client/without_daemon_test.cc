@@ -3,6 +3,7 @@
 
 #include "client_lib/src/client.h"
 #include "client_lib/src/clock.h"
+#include "client_lib/src/settings.h"
 #include "tests/client/client_rig.h"
 
 namespace tierd::testing {
@@ -54,6 +55,27 @@ TEST_F(WithoutDaemonTest, OpensTheSource) {
   EXPECT_EQ(-ENOENT, tier_open(client_, Path("missing").c_str(), &file, 0));
   EXPECT_EQ(-EISDIR, tier_open(client_, root_.c_str(), &file, 0));
   EXPECT_EQ(nullptr, file);
+}
+
+// A job inherits the variable from the login node, su from another user; the daemon does not go by it then, either.
+TEST_F(WithoutDaemonTest, ARuntimeDirectoryThatIsNotThereIsPassedOver) {
+  const auto socket = [](const std::string& runtime) {
+    ::setenv("XDG_RUNTIME_DIR", runtime.c_str(), 1);
+    client::Settings settings;
+    EXPECT_TRUE(client::ReadSettings(nullptr, settings));
+    ::unsetenv("XDG_RUNTIME_DIR");
+    return std::string(settings.socket);
+  };
+  const std::string otherwise = "/tmp/tierd-" + std::to_string(::geteuid()) + "/tierd.sock";
+  EXPECT_EQ(root_ + "/tierd/tierd.sock", socket(root_));
+  EXPECT_EQ(otherwise, socket(root_ + "/none"));
+  EXPECT_EQ(otherwise, socket("relative"));
+  Write("file", "x");
+  EXPECT_EQ(otherwise, socket(Path("file")));
+  if (::geteuid() != 0) return;
+  ASSERT_EQ(0, ::chown(root_.c_str(), 1234, 1234));
+  EXPECT_EQ(otherwise, socket(root_));
+  ASSERT_EQ(0, ::chown(root_.c_str(), 0, 0));
 }
 
 TEST_F(WithoutDaemonTest, AShortFileIsReadByOneSystemCall) {

@@ -320,6 +320,16 @@ TEST_F(RunTest, TwoRunsDoNotMeet) {
   EXPECT_TRUE(LeftOver().empty());
 }
 
+// The file is the user's for daemons of long standing; two jobs at a time cannot have one socket.
+TEST_F(RunTest, SocketsThatTheConfigurationNamesAreNotAJobs) {
+  Write(scratch_.path() + "/config/tierd/tierd.toml", "[daemon]\ncontrol_socket = \"" + base_ + "/one.sock\"\n");
+  const JobResult result = RunIt({}, {"/bin/sh", "-c", "test ! -e " + base_ + "/one.sock && cat " + source_ + "/file | wc -c"});
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_NE(result.output.find("100000\n"), std::string::npos) << result.output;
+  EXPECT_EQ(result.output.find("without a cache"), std::string::npos) << result.output;
+  EXPECT_EQ(result.output.find("there was no daemon"), std::string::npos) << result.output;
+}
+
 TEST_F(RunTest, ARunInsideARunUsesItsDaemon) {
   const JobResult nested = RunShell(std::string(TIERCTL_BINARY) + " run -q --source " + source_ + " --ram '64 MiB' -- sh -c 'echo $TIERD_SOCKET; " + TIERCTL_BINARY + " run -q --source " + source_ + " -- sh -c \"echo \\$TIERD_SOCKET\"'", job_);
   std::istringstream lines(nested.output);

@@ -147,8 +147,8 @@ TEST_F(RunVerb, ACommandThatNeverRanIsNoQuestionOfTheSource) {
   }
 }
 
-// A list parted by colons cannot name it, and what is not named there is no source.
-TEST_F(RunVerb, ARootWithAColonLeavesTheListOfRootsOut) {
+// A list parted by colons cannot name it, nor more than libtier takes of it, and what is not named there is no source.
+TEST_F(RunVerb, RootsThatTheListCannotHoldLeaveItOut) {
   const auto prefix = [&](const json& sources, const std::vector<std::string>& environment) {
     fake_.Reply("GET /v1/status", {{"version", "0.1.0"}, {"sources", sources}});
     return RunTierctl({"--socket", fake_.socket(), "run", "-q", "--no-preload", "--", "sh", "-c", "echo ${TIERD_PREFIX-unset} ${TIERD_RUN_PREFIX-unset}"}, environment).out;
@@ -158,6 +158,12 @@ TEST_F(RunVerb, ARootWithAColonLeavesTheListOfRootsOut) {
   EXPECT_EQ(prefix(json::array({plain, colon}), {}), "unset unset\n");
   EXPECT_EQ(prefix(json::array({plain, colon}), {"TIERD_PREFIX=/x", "TIERD_RUN_PREFIX=/x"}), "unset unset\n") << "of a run around it";
   EXPECT_EQ(prefix(json::array({plain, colon}), {"TIERD_PREFIX=/mine"}), "/mine unset\n");
+  json many = json::array();
+  for (int i = 0; i < 16; ++i) many.push_back({{"name", "a"}, {"path", "/a" + std::to_string(i)}});
+  EXPECT_NE(prefix(many, {}), "unset unset\n");
+  many.push_back(plain);
+  EXPECT_EQ(prefix(many, {}), "unset unset\n");
+  EXPECT_EQ(prefix(json::array({{{"name", "a"}, {"path", "/" + std::string(5000, 'a')}}}), {}), "unset unset\n");
 }
 
 }  // namespace

@@ -21,7 +21,10 @@ TEST(SocketPath, OptionThenEnvironmentThenRuntimeDirectory) {
   EXPECT_EQ(*FindControlSocket("/x/control.sock", With("TIERD_SOCKET", "/y/tierd.sock"), 7), "/x/control.sock");
   EXPECT_EQ(*FindControlSocket("/x/tierd.sock", With("", ""), 7), "/x/control.sock");
   EXPECT_EQ(*FindControlSocket("", With("TIERD_SOCKET", "/y/tierd.sock"), 7), "/y/control.sock");
-  EXPECT_EQ(*FindControlSocket("", With("XDG_RUNTIME_DIR", "/run/user/7"), 7), "/run/user/7/tierd/control.sock");
+  const FakeControl fake;
+  EXPECT_EQ(*FindControlSocket("", With("XDG_RUNTIME_DIR", fake.directory()), ::geteuid()), fake.directory() + "/tierd/control.sock");
+  EXPECT_EQ(*FindControlSocket("", With("XDG_RUNTIME_DIR", fake.directory()), 4'000'000'000), "/tmp/tierd-4000000000/control.sock") << "another user's";
+  EXPECT_EQ(*FindControlSocket("", With("XDG_RUNTIME_DIR", "/does/not/exist"), 4'000'000'000), "/tmp/tierd-4000000000/control.sock");
   EXPECT_EQ(*FindControlSocket("", With("XDG_RUNTIME_DIR", "relative"), 4'000'000'000), "/tmp/tierd-4000000000/control.sock");
   EXPECT_EQ(*FindControlSocket("", With("", ""), 4'000'000'000), "/tmp/tierd-4000000000/control.sock");
 }

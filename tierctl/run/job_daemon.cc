@@ -31,7 +31,8 @@ constexpr int kLifelineNumber = 500;
 std::string SsdIn(const Scratch& scratch) { return tierd::source::CheckLocalCacheDirectory(scratch.path()).ok() ? scratch.path() + "/ssd" : "off"; }
 
 std::vector<std::string> Arguments(const DaemonOptions& options, const Scratch& scratch, int lifeline) {
-  std::vector<std::string> arguments{"tierd", "--socket", scratch.socket(), "--lifeline", std::to_string(lifeline), "--metrics", "127.0.0.1:0"};
+  // Whatever a configuration file says of sockets: those of a job are its own.
+  std::vector<std::string> arguments{"tierd", "--socket", scratch.socket(), "--set", "daemon.control_socket=auto", "--lifeline", std::to_string(lifeline), "--metrics", "127.0.0.1:0"};
   for (const std::string& source : options.sources) arguments.insert(arguments.end(), {"--source", source});
   arguments.insert(arguments.end(), {"--ssd", options.ssd.empty() ? SsdIn(scratch) : options.ssd});
   if (!options.ram.empty()) arguments.insert(arguments.end(), {"--ram", options.ram});

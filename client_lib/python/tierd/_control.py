@@ -8,6 +8,7 @@ import http.client
 import json
 import os
 import socket
+import stat
 import struct
 import tempfile
 from typing import Any, Iterable, Optional, Union
@@ -18,13 +19,22 @@ _TIMEOUT_S = 60.0  # a list of millions of paths takes seconds
 _LATER = (429, 500, 503)  # not now: CONTROL.md
 
 
+def _is_runtime_directory(path: str) -> bool:
+    """As daemon and libtier see it: one that is not there, or not the user's, was passed on by a batch system or by su."""
+    try:
+        found = os.lstat(path)
+    except (OSError, ValueError):
+        return False
+    return path.startswith("/") and stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+
+
 def control_socket(client_socket: Optional[str]) -> str:
     """Where tierctl would look: beside the client socket, of the environment or the default one."""
     found = client_socket or os.environ.get("TIERD_SOCKET")
     if found:
         return os.path.join(os.path.dirname(found), "control.sock")
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
-    return os.path.join(runtime, "tierd", "control.sock") if runtime.startswith("/") else f"/tmp/tierd-{os.getuid()}/control.sock"
+    return os.path.join(runtime, "tierd", "control.sock") if _is_runtime_directory(runtime) else f"/tmp/tierd-{os.geteuid()}/control.sock"
 
 
 class _Connection(http.client.HTTPConnection):
