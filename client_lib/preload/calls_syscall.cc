@@ -21,6 +21,7 @@
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/changing.h"
 #include "client_lib/preload/credentials.h"
+#include "client_lib/preload/leaving.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/new_process.h"
 #include "client_lib/preload/raw.h"
@@ -250,8 +251,8 @@ bool OnChanges(long number, const Arguments& args, long* result) {
   }
 }
 
-// Of this thread alone: libc's wrappers would change those of all.
-bool OnCredentials(long number, const Arguments& args, long* result) {
+// Of this thread alone: libc's wrappers would change those of all. What Landlock refuses shows in no ids.
+bool OnRights(long number, const Arguments& args, long* result) {
   switch (number) {
     case SYS_setuid:
     case SYS_setreuid:
@@ -263,6 +264,7 @@ bool OnCredentials(long number, const Arguments& args, long* result) {
     case SYS_setfsgid:
     case SYS_setgroups:
     case SYS_capset: *result = ChangeCredentials([&] { return Pass(number, args); }); return true;
+    case SYS_landlock_restrict_self: *result = Leave([&] { return Pass(number, args); }); return true;
     default: return false;
   }
 }
@@ -285,7 +287,7 @@ TIERD_EXPORT(long, syscall, long number, ...) {
   }
   long result;
   if (OnNumbers(number, args, &result) || OnBytes(number, args, &result) || OnNames(number, args, &result) || OnChanges(number, args, &result)) return result;
-  if (OnCredentials(number, args, &result)) return result;
+  if (OnRights(number, args, &result)) return result;
   if (OpenDescriptions() != 0 || number == SYS_io_uring_setup || number == SYS_io_setup) Prepare(number, args);
   return Pass(number, args);
 }

@@ -1,7 +1,4 @@
-// Around a call that gives a process, or one of its threads, other rights. A hit asks nobody, and the daemon knows the rights that the process had when it connected: where they
-// have changed, the source decides about each file from then on.
-//
-// For that the whole library keeps out of the process: a change by one thread is rare, and one that is taken back is not told from one that is not. Any thread.
+// Around a call that gives a process, or one of its threads, other rights: where they have changed, the source decides about each file from then on (leaving.h).
 #pragma once
 
 #include <sys/types.h>
@@ -9,11 +6,8 @@
 #include <cstdint>
 #include <initializer_list>
 
-#include "client_lib/preload/counters.h"
-#include "client_lib/preload/materialise.h"
+#include "client_lib/preload/leaving.h"
 #include "client_lib/preload/process.h"
-#include "client_lib/preload/writers.h"
-#include "client_lib/src/process.h"
 
 namespace tierd::preload {
 
@@ -40,18 +34,7 @@ template <typename Change>
 auto ChangeCredentials(Change change) {
   if (!Active()) return change();
   const Credentials before;
-  {
-    const client::KeepErrno keep;
-    process.forking.fetch_add(1, std::memory_order_seq_cst);  // nothing is opened as ours meanwhile
-    // By the rights that there are: afterwards the source may refuse what is open, the daemon's socket, /proc and the report.
-    MaterialiseAll(Conversion::kChanged);
-    TellWriters();
-    WriteReport();
-  }
-  const auto result = change();
-  if (Credentials().DifferFrom(before)) process.active.store(false, std::memory_order_seq_cst);
-  process.forking.fetch_sub(1, std::memory_order_seq_cst);
-  return result;
+  return LeaveIf([&](auto) { return Credentials().DifferFrom(before); }, change);
 }
 
 }  // namespace tierd::preload
