@@ -16,6 +16,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include "tests/preload/by_hand.h"
 #include "tests/preload/check.h"
 
 static char top[4096], inside[4096], from_top[4096], apart[4200];
@@ -46,7 +47,7 @@ static int count_calls(const int *calls) {
   filter[used++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
   struct sock_fprog program = {used, filter};
   asked = 0;
-  return sigaction(SIGSYS, &action, NULL) | prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) | prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
+  return sigaction(SIGSYS, &action, NULL) | prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) | by_hand(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, (long)&program, 0, 0, 0);
 }
 
 /* A filter stays: each in a process of its own. */

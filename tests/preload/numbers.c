@@ -431,7 +431,7 @@ static int use_no_calls(void) {
   struct stat st;
   int fd = open(path, O_RDONLY);
   CHECK(fd >= 0 && reads(fd, 0) && close(fd) == 0);
-  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0);
+  CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && by_hand(SYS_prctl, PR_SET_SECCOMP, SECCOMP_MODE_FILTER, (long)&program, 0, 0, 0) == 0);
   for (int i = 0; i < 100; ++i) {
     fd = open(i % 2 ? path : other, O_RDONLY | O_CLOEXEC);
     CHECK(fd >= 0 && fstat(fd, &st) == 0 && st.st_size == 100000 && reads(fd, i % 2 ? 0 : 0x80000000u) && lseek(fd, 8, SEEK_SET) == 8 && !isatty(fd) && close(fd) == 0);

@@ -33,5 +33,21 @@ TEST_F(PreloadSandboxedTest, ByLandlockReadTheSource) {
   EXPECT_EQ(served.Of("conversions", "changed"), 1u) << served.report.dump();
 }
 
+TEST_F(PreloadSandboxedTest, ByAFilterOfSystemCallsMakeNoneOfOurs) {
+  Both("numbers.cold", Words(0, 100'000));
+  for (const char* way : {"prctl", "by_hand_prctl", "by_hand"}) {
+    JobResult served;
+    if (!Run(way, served)) continue;
+    EXPECT_EQ(served.report.value("opened", 0u), 2u) << way << served.report.dump();
+    EXPECT_EQ(served.Of("conversions", "changed"), 1u) << way << served.report.dump();
+  }
+}
+
+TEST_F(PreloadSandboxedTest, ByTheStrictModeReadWhatIsOpen) {
+  JobResult served;
+  if (!Run("strict", served)) GTEST_SKIP() << "there is a filter here";
+  EXPECT_EQ(served.report.value("opened", 0u), 1u) << served.report.dump();
+}
+
 }  // namespace
 }  // namespace tierd::e2e
