@@ -48,6 +48,8 @@ void* __real_mremap(void*, size_t, size_t, int, ...);
 int close_range(unsigned, unsigned, int) noexcept;
 int dup3(int, int, int) noexcept;
 int pivot_root(const char*, const char*);
+int move_mount(int, const char*, int, const char*, unsigned) noexcept;
+int mount_setattr(int, const char*, unsigned, struct mount_attr*, size_t) noexcept;
 int openat2(int, const char*, void*, size_t);
 }
 
@@ -137,6 +139,10 @@ bool OnNames(long number, const Arguments& args, long* result) {
     case SYS_renameat: *result = ::renameat(args.Int(0), args.Path(1), args.Int(2), args.Path(3)); return true;
     case SYS_chdir: *result = ::chdir(args.Path(0)); return true;
     case SYS_fchdir: *result = ::fchdir(args.Int(0)); return true;
+    case SYS_mount: *result = ::mount(args.Path(0), args.Path(1), args.Path(2), static_cast<unsigned long>(args.a[3]), args.At<const void>(4)); return true;
+    case SYS_umount2: *result = ::umount2(args.Path(0), args.Int(1)); return true;
+    case SYS_move_mount: *result = ::move_mount(args.Int(0), args.Path(1), args.Int(2), args.Path(3), args.Unsigned(4)); return true;
+    case SYS_mount_setattr: *result = ::mount_setattr(args.Int(0), args.Path(1), args.Unsigned(2), args.At<mount_attr>(3), args.Size(4)); return true;
     case SYS_chroot: *result = ::chroot(args.Path(0)); return true;
     case SYS_pivot_root: *result = ::pivot_root(args.Path(0), args.Path(1)); return true;
     case SYS_unshare: *result = ::unshare(args.Int(0)); return true;

@@ -5,10 +5,12 @@
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -197,6 +199,54 @@ static int check_root(void) {
   return 0;
 }
 
+/* ---- mounts ---- */
+
+/* Made by hand are those that are no matter here. */
+static int mount_by_hand(const char *from, const char *to, unsigned long flags) { return (int)by_hand(SYS_mount, (long)from, (long)to, 0, (long)flags, 0, 0); }
+static int in_own_mounts(void) { return by_hand(SYS_unshare, CLONE_NEWNS, 0, 0, 0, 0, 0) == 0 && mount_by_hand(NULL, "/", MS_REC | MS_PRIVATE) == 0; }
+
+static int covers_by_mount(void) { return syscall(SYS_mount, apart, inside, NULL, MS_BIND, NULL); }
+static int covers_by_move(void) {
+  const int tree = (int)by_hand(SYS_open_tree, AT_FDCWD, (long)apart, OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC, 0, 0, 0);
+  return syscall(SYS_move_mount, tree, "", AT_FDCWD, inside, MOVE_MOUNT_F_EMPTY_PATH) | close(tree);
+}
+static int (*covers)(void);
+static int use_covered(void) {
+  char file[4200];
+  snprintf(file, sizeof file, "%s/file", inside);
+  if (!in_own_mounts()) return 0; /* not for everybody */
+  CHECK(opened_right(AT_FDCWD, path) && covers() == 0 && holds(file, "apart") && is_missing(path));
+  return 0;
+}
+
+static int uncovers_by_hand(void) { return syscall(SYS_umount2, apart, MNT_DETACH); }
+static int uncovers(void) { return umount2(apart, MNT_DETACH); }
+static int changes_by_hand(void) {
+  struct mount_attr attributes = {.attr_set = MOUNT_ATTR_NODEV};
+  return syscall(SYS_mount_setattr, AT_FDCWD, apart, 0, &attributes, sizeof attributes);
+}
+static int use_uncovered(void) {
+  if (!in_own_mounts()) return 0;
+  CHECK(mount_by_hand(apart, apart, MS_BIND) == 0 && opened_right(AT_FDCWD, path) && covers() == 0 && opened_right(AT_FDCWD, path));
+  int fd = open(path, O_RDONLY);
+  CHECK(fd >= 0 && fd < 100); /* a real one */
+  return close(fd);
+}
+
+static int check_mounts(void) {
+  int (*const over[])(void) = {covers_by_mount, covers_by_move};
+  int (*const beside[])(void) = {uncovers_by_hand, uncovers, changes_by_hand};
+  for (int i = 0; i < 2; ++i) {
+    covers = over[i];
+    CHECK(in_child(use_covered) == 0);
+  }
+  for (int i = 0; i < 3; ++i) {
+    covers = beside[i];
+    CHECK(in_child(use_uncovered) == 0);
+  }
+  return 0;
+}
+
 /* ---- names from above that lead inside ---- */
 
 /* opens 12 */
@@ -226,7 +276,7 @@ static int check_dots(void) {
 
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"names_above", check_names_above}, {"other_file_system", check_other_file_system}, {"renames", check_renames},
-                                        {"open_directories", check_open_directories}, {"changes", check_changes}, {"moves", check_moves}, {"root", check_root},
+                                        {"open_directories", check_open_directories}, {"changes", check_changes}, {"moves", check_moves}, {"root", check_root}, {"mounts", check_mounts},
                                         {"from_above", check_from_above}, {"dots", check_dots}};
   if (argc < 3) return 64;
   path = argv[1], other = argv[2];

@@ -49,6 +49,8 @@ TEST_F(PreloadElsewhereTest, ChangesAreSeenByWhateverNameTheyAreMade) {
 
 TEST_F(PreloadElsewhereTest, ANameOfTheRootIsToldBesideOneThatIsOutside) { EXPECT_EQ(Run("root").report.value("invalidations", 0u), 2u); }
 
+TEST_F(PreloadElsewhereTest, MountsOfTheProcessAreSeenHoweverItMakesThem) { Run("mounts"); }
+
 TEST_F(PreloadElsewhereTest, FromADirectoryAboveASourceWhatIsInsideIsServed) {
   const JobResult served = Run("from_above");
   EXPECT_EQ(served.report.value("opened", 0u), 12u) << served.report.dump();

@@ -154,6 +154,15 @@ static int views(const char *name) {
   } else if (name[0] == 'p') {
     FUNCTION(pivot_root, int, const char *, const char *);
     CHECK(pivot_root("/none/at/all", "/none/at/all/old") == -1 && (errno == ENOENT || errno == EPERM));
+  } else if (name[0] == 'c') {
+    FUNCTION(move_mount, int, int, const char *, int, const char *, unsigned);
+    FUNCTION(mount_setattr, int, int, const char *, unsigned, void *, size_t);
+    CHECK(move_mount == NULL || (move_mount(-1, "none", -1, "none", 0) == -1 && (errno == EBADF || errno == EPERM)));
+    CHECK(mount_setattr == NULL || (mount_setattr(-1, "none", 0, NULL, 0) == -1 && (errno == EINVAL || errno == EPERM)));
+  } else if (name[0] == 't') {
+    FUNCTION(umount, int, const char *);
+    FUNCTION(umount2, int, const char *, int);
+    CHECK(umount("/none/at/all") == -1 && (errno == ENOENT || errno == EPERM) && umount2("/none/at/all", 0) == -1 && (errno == ENOENT || errno == EPERM));
   } else if (name[0] == 's') {
     FUNCTION(setns, int, int, int);
     CHECK(setns(-1, 0) == -1 && errno == EBADF);
@@ -163,8 +172,8 @@ static int views(const char *name) {
   }
   return 0;
 }
-static int check_viewed(void) { /* converts three */
-  CHECK(in_child(views, "mount") == 0 && in_child(views, "pivot_root") == 0 && in_child(views, "setns") == 0 && in_child(views, "unshare") == 0);
+static int check_viewed(void) { /* converts five */
+  CHECK(in_child(views, "mount") == 0 && in_child(views, "changed mounts") == 0 && in_child(views, "taken mounts") == 0 && in_child(views, "pivot_root") == 0 && in_child(views, "setns") == 0 && in_child(views, "unshare") == 0);
   return 0;
 }
 
