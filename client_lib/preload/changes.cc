@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "client_lib/preload/counters.h"
+#include "client_lib/preload/directories.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/mounts.h"
 #include "client_lib/preload/paths.h"
@@ -214,16 +215,17 @@ bool StatAt(int directory, const char* path, Changes what, struct stat& st) {
 
 ChangedFile::ChangedFile(const ChangedName& name, int directory, const char* path, Changes what) {
   struct stat st;
-  if (name.inside() && StatAt(directory, path, what, st)) Note(st);
+  if (name.inside() && StatAt(directory, path, what, st)) Note(name, st);
 }
 
 ChangedFile::ChangedFile(const ChangedName& name, int fd) {
   struct stat st;
-  if (name.inside() && raw::Stat(fd, st) == 0) Note(st);
+  if (name.inside() && raw::Stat(fd, st) == 0) Note(name, st);
 }
 
-void ChangedFile::Note(const struct stat& st) {
+void ChangedFile::Note(const ChangedName& name, const struct stat& st) {
   was_link_ = S_ISLNK(st.st_mode);
+  if (S_ISDIR(st.st_mode)) OpenDirectoriesBelow(name.text());
   if (!S_ISREG(st.st_mode)) return;
   inode_ = st.st_ino;
   other_names_ = st.st_nlink > 1;

@@ -65,7 +65,8 @@ class ChangedName {
 };
 
 // The regular file behind such a name or number, if it is one. What is open of it here becomes real before the change, while its name leads to it, and shows the change as it
-// does bare. Has it several names, it is read from the source by all of them from then on. Costs one system call, inside a source alone.
+// does bare. Has it several names, it is read from the source by all of them from then on. Is it a directory, the directories that are listed there are opened. Costs one system call,
+// inside a source alone.
 class ChangedFile {
  public:
   ChangedFile(const ChangedName& name, int directory, const char* path, Changes what);
@@ -76,7 +77,7 @@ class ChangedFile {
   bool was_link() const { return was_link_; }
 
  private:
-  void Note(const struct stat& st);
+  void Note(const ChangedName& name, const struct stat& st);
   std::uint64_t inode_ = 0;
   bool other_names_ = false;
   bool was_link_ = false;

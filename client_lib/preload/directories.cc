@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 
+#include <bit>
 #include <cstring>
 
 #include "client_lib/preload/cached_open.h"
+#include "client_lib/preload/materialise.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/room.h"
@@ -19,12 +21,13 @@ namespace tierd::preload {
 
 // Positions: 0 ".", 1 "..", then 2 + the place of the entry in the listing. Of a directory that is read itself they are the kernel's.
 struct CachedDirectory {
-  std::atomic<bool> used;
+  // Low half: 0 while nobody has it, 1 without a descriptor of the directory itself, 2 + that; high half: how often it was given back.
+  std::atomic<std::uint64_t> opened;
   client::Piece piece;
   std::uint64_t position;
+  dev_t device;
   ino_t self;
   ino_t parent;
-  int fd;
   bool read_itself;
   unsigned left;         // of what the kernel has said, bytes that are still to be shown, and where they begin
   unsigned next;
@@ -37,6 +40,7 @@ namespace {
 
 constexpr std::size_t kDirectories = 32;
 constinit ZeroTable<CachedDirectory, kDirectories> pool;
+constinit std::atomic<std::uint32_t> used{0};  // a bit for each of them
 constexpr std::size_t kLongestName = 255;
 
 // Whether the bytes are a listing from the first to the last entry.
@@ -53,7 +57,7 @@ bool HoldsTogether(const client::Piece& piece) {
   return true;
 }
 
-bool FindPiece(const char* path, client::Piece& piece) {
+bool FindListing(const char* path, client::Piece& piece) {
   if (process.client->WithoutDaemon(client::CoarseNs()) != abi::Fallback::kNone) return false;
   if (StackIsSmall()) return false;
   const SlowPath slow;
@@ -72,11 +76,21 @@ void GiveBack(client::Piece& piece) {
   piece = {};
 }
 
-ino_t InodeOf(const char* path) {
-  struct stat st;
-  if (StatPath(path, true, st)) return st.st_ino;
-  return raw::Call(SYS_newfstatat, AT_FDCWD, raw::Address(path), raw::Address(&st), 0) == 0 ? st.st_ino : 1;
+bool Identify(const char* path, struct stat& st) {
+  return StatPath(path, true, st) || raw::Call(SYS_newfstatat, AT_FDCWD, raw::Address(path), raw::Address(&st), 0) == 0;
 }
+
+// The listing, and which directory it is of. False: there is none to give back.
+bool FindPiece(const char* path, client::Piece& piece, struct stat& st) {
+  client::Piece found;
+  piece = {};
+  if (!FindListing(path, found)) return false;
+  if (Identify(path, st)) piece = found;
+  else GiveBack(found);
+  return piece.held();
+}
+
+bool IsSame(const CachedDirectory& directory, const struct stat& st) { return st.st_dev == directory.device && st.st_ino == directory.self; }
 
 ino_t InodeOfParent(const char* path) {
   Room room;
@@ -84,30 +98,59 @@ ino_t InodeOfParent(const char* path) {
   char* const parent = std::strcpy(room.Get()->text, path);
   char* const slash = std::strrchr(parent, '/');
   slash[slash == parent ? 1 : 0] = '\0';
-  return InodeOf(parent);
+  struct stat st;
+  return Identify(parent, st) ? st.st_ino : 1;
+}
+
+CachedDirectory* TakePlace() {
+  std::uint32_t taken = used.load(std::memory_order_relaxed);
+  while (taken != ~std::uint32_t{0}) {
+    const int place = std::countr_one(taken);
+    if (used.compare_exchange_weak(taken, taken | std::uint32_t{1} << place, std::memory_order_acq_rel)) return &pool[static_cast<std::size_t>(place)];
+  }
+  return nullptr;
+}
+
+void GivePlaceBack(const CachedDirectory& directory) { used.fetch_and(~(std::uint32_t{1} << (&directory - pool.begin())), std::memory_order_acq_rel); }
+
+// ---- the directory itself ----------------------------------------------------------------------------------------------------
+
+constexpr std::uint64_t kTimes = std::uint64_t{1} << 32;
+bool HasDescriptor(std::uint64_t opened) { return opened % kTimes > 1; }
+int DescriptorIn(std::uint64_t opened) { return static_cast<int>(opened % kTimes) - 2; }
+
+// By its name, if that leads to it still. Threads that change names open what others list: what is given back meanwhile, and taken for another perhaps, is left alone.
+int OpenItself(CachedDirectory& directory) {
+  std::uint64_t opened = directory.opened.load(std::memory_order_acquire);
+  if (opened % kTimes != 1) return HasDescriptor(opened) ? DescriptorIn(opened) : -EBADF;
+  const int fd = WithReserve([&] { return raw::Open(AT_FDCWD, directory.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK); });
+  if (fd < 0) return fd;
+  struct stat st;
+  const bool same = raw::Stat(fd, st) == 0 && IsSame(directory, st);
+  if (same && directory.opened.compare_exchange_strong(opened, opened + static_cast<unsigned>(fd) + 1, std::memory_order_acq_rel)) return fd;
+  raw::Close(fd);
+  return same && HasDescriptor(opened) ? DescriptorIn(opened) : -ESTALE;
 }
 
 }  // namespace
 
 CachedDirectory* OpenDirectory(const char* path, int fd) {
-  for (CachedDirectory& directory : pool) {
-    bool unused = false;
-    if (directory.used.load(std::memory_order_relaxed) || !directory.used.compare_exchange_strong(unused, true, std::memory_order_acq_rel)) continue;
-    directory.piece = {};
-    if (!FindPiece(path, directory.piece)) {
-      directory.used.store(false, std::memory_order_release);
-      return nullptr;
-    }
-    std::strcpy(directory.path, path);
-    directory.position = 0;
-    directory.read_itself = false;
-    directory.fd = fd;
-    directory.self = InodeOf(path);
-    directory.parent = InodeOfParent(path);
-    Count(counters.listings);
-    return &directory;
+  CachedDirectory* const directory = TakePlace();
+  if (directory == nullptr) return nullptr;
+  struct stat st;
+  if (!FindPiece(path, directory->piece, st)) {
+    GivePlaceBack(*directory);
+    return nullptr;
   }
-  return nullptr;
+  std::strcpy(directory->path, path);
+  directory->position = 0;
+  directory->read_itself = false;
+  directory->device = st.st_dev;
+  directory->self = st.st_ino;
+  directory->parent = InodeOfParent(path);
+  directory->opened.fetch_add(static_cast<unsigned>(fd + 2), std::memory_order_release);
+  Count(counters.listings);
+  return directory;
 }
 
 CachedDirectory* OurDirectory(DIR* directory) {
@@ -120,7 +163,8 @@ namespace {
 
 dirent64* ReadItself(CachedDirectory& directory) {
   if (directory.left == 0) {
-    const long got = raw::Call(SYS_getdents64, DescriptorOf(directory), raw::Address(directory.said), sizeof directory.said);
+    const int fd = DescriptorOf(directory);
+    const long got = fd < 0 ? fd : raw::Call(SYS_getdents64, fd, raw::Address(directory.said), sizeof directory.said);
     if (got < 0) errno = static_cast<int>(-got);
     if (got <= 0) return nullptr;
     directory.left = static_cast<unsigned>(got);
@@ -182,26 +226,36 @@ void Seek(CachedDirectory& directory, long position) {
 
 void Rewind(CachedDirectory& directory) {
   const client::KeepErrno keep;
-  client::Piece fresh;
-  const bool found = FindPiece(directory.path, fresh);
+  // What a descriptor is open of may have another name by now; and the name may be another directory's.
+  const bool by_name = Active() && !HasDescriptor(directory.opened.load(std::memory_order_acquire));
+  struct stat st;
   GiveBack(directory.piece);
-  directory.piece = found ? fresh : client::Piece{};
+  const bool found = by_name && FindPiece(directory.path, directory.piece, st) && IsSame(directory, st);
+  if (!found) GiveBack(directory.piece);
   directory.position = 0;
   directory.read_itself = !found;
   if (!found) SeekItself(directory, 0);
 }
 
-int DescriptorOf(CachedDirectory& directory) {
-  if (directory.fd < 0) directory.fd = raw::Open(AT_FDCWD, directory.path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NONBLOCK);
-  return directory.fd;
+int DescriptorOf(CachedDirectory& directory) { return OpenItself(directory); }
+
+void OpenDirectoriesBelow(const char* path) {
+  const std::size_t bytes = std::strlen(path);
+  for (std::uint32_t left = used.load(std::memory_order_acquire); left != 0; left &= left - 1) {
+    CachedDirectory& directory = pool[static_cast<std::size_t>(std::countr_zero(left))];
+    const char next = std::strncmp(directory.path, path, bytes) == 0 ? directory.path[bytes] : ' ';
+    if (bytes == 0 || next == '/' || next == '\0') (void)OpenItself(directory);
+  }
 }
 
 int Close(CachedDirectory& directory) {
   const client::KeepErrno keep;
   GiveBack(directory.piece);
-  const int fd = directory.fd;
-  directory.used.store(false, std::memory_order_release);
-  return fd;
+  std::uint64_t opened = directory.opened.load(std::memory_order_acquire);
+  while (!directory.opened.compare_exchange_weak(opened, (opened / kTimes + 1) * kTimes, std::memory_order_acq_rel)) {
+  }
+  GivePlaceBack(directory);
+  return HasDescriptor(opened) ? DescriptorIn(opened) : -1;
 }
 
 }  // namespace tierd::preload

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "client_lib/preload/cached_open.h"
+#include "client_lib/preload/directories.h"
 #include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/raw.h"
@@ -204,6 +205,7 @@ void MaterialiseInherited(Conversion why) {
 }
 
 void MaterialiseAll(Conversion why) {
+  if (why == Conversion::kChanged) OpenDirectoriesBelow("");
   if (OpenDescriptions() == 0) return;
   for (int fd = 0; fd < kTable; ++fd) {
     if (IsOurs(fd)) (void)Materialise(fd, why);

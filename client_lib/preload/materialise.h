@@ -23,7 +23,7 @@ int WithReserve(Open open) {
     if (fd != -EMFILE || !SpendReserve()) return fd;
   }
 }
-// Every descriptor of ours in this process: before anything that gives descriptors to others.
+// Every descriptor of ours in this process: before anything that gives descriptors to others. Before names or rights change (kChanged) the directories that are listed are opened, too.
 void MaterialiseAll(Conversion why);
 // The descriptors of that file, copies in memory too, as it is by now or is about to be: what this process changes itself, it sees at once, whichever descriptor it reads by.
 // `at`: one of that file, where a path may not lead to it any more; -1: none. Nothing while none of ours is open. Inodes of several sources may be of one number: one too many is only slower.

@@ -199,6 +199,66 @@ static int check_root(void) {
   return 0;
 }
 
+/* ---- directories that are being listed ---- */
+
+/* A new one of one name, in the cache. */
+static DIR *lists_new(const char *directory, mode_t mode) {
+  char name[4300];
+  snprintf(name, sizeof name, "%s/f", directory);
+  if (mkdir(directory, 0700) != 0 || !puts_into(AT_FDCWD, name, "f") || chmod(directory, mode) != 0) return NULL;
+  DIR *first = opendir(directory);
+  return first != NULL && closedir(first) == 0 ? opendir(directory) : NULL;
+}
+static int count_names(DIR *directory) {
+  int count = 0;
+  errno = 0;
+  rewinddir(directory);
+  while (readdir(directory) != NULL) ++count;
+  return errno == 0 ? count : -1;
+}
+/* The directory that was opened, whatever has become of its name. */
+static int is_listed(DIR *directory, int names) {
+  struct stat st;
+  CHECK(fstat(dirfd(directory), &st) == 0);
+  for (int i = 0; i < 2; ++i) CHECK(count_names(directory) == names);
+  return closedir(directory);
+}
+
+static int check_listings(void) {
+  char a[4200], b[4200], below[4300], f[4300];
+  struct stat st;
+  snprintf(a, sizeof a, "%s/dirA", inside), snprintf(b, sizeof b, "%s/dirB", inside), snprintf(below, sizeof below, "%s/below", a);
+  DIR *all = lists_new(a, 0755), *lower = lists_new(below, 0755);
+  CHECK(all != NULL && lower != NULL && rename(a, b) == 0 && mkdir(a, 0755) == 0 && mkdir(below, 0755) == 0);
+  CHECK(fstatat(dirfd(all), "f", &st, 0) == 0 && fstatat(dirfd(lower), "f", &st, 0) == 0 && is_listed(all, 4) == 0 && is_listed(lower, 3) == 0);
+  CHECK(rmdir(below) == 0 && (all = opendir(a)) != NULL && rmdir(a) == 0 && is_listed(all, 0) == 0);
+  /* Renamed by somebody else: the other one that is there, of four names, is not taken for it. */
+  CHECK((all = lists_new(a, 0755)) != NULL && by_hand(SYS_renameat2, AT_FDCWD, (long)a, AT_FDCWD, (long)b, RENAME_EXCHANGE, 0) == 0);
+  int fd = dirfd(all);
+  if (fd >= 0) return is_listed(all, 3);
+  CHECK(getenv("LD_PRELOAD") != NULL && errno == ESTALE);
+  CHECK(count_names(all) == 3 || errno == ESTALE); /* as long as the cache may not know */
+  return closedir(all);
+}
+
+static int as_nobody(void) { return setgid(65534) | setuid(65534); }
+static int in_another_root(void) { return chroot(apart) | chdir("/"); }
+static int (*changes_to)(void);
+static int use_listing(void) {
+  char name[4200];
+  snprintf(name, sizeof name, "%s/private%d", inside, getpid());
+  DIR *all = lists_new(name, 0700);
+  CHECK(all != NULL);
+  if (changes_to() != 0) return closedir(all); /* not for everybody */
+  return is_listed(all, 3);
+}
+static int check_kept_listings(void) {
+  changes_to = as_nobody;
+  CHECK(in_child(use_listing) == 0);
+  changes_to = in_another_root;
+  return in_child(use_listing);
+}
+
 /* ---- mounts ---- */
 
 /* Made by hand are those that are no matter here. */
@@ -276,7 +336,7 @@ static int check_dots(void) {
 
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"names_above", check_names_above}, {"other_file_system", check_other_file_system}, {"renames", check_renames},
-                                        {"open_directories", check_open_directories}, {"changes", check_changes}, {"moves", check_moves}, {"root", check_root}, {"mounts", check_mounts},
+                                        {"open_directories", check_open_directories}, {"changes", check_changes}, {"moves", check_moves}, {"root", check_root}, {"mounts", check_mounts}, {"listings", check_listings}, {"kept_listings", check_kept_listings},
                                         {"from_above", check_from_above}, {"dots", check_dots}};
   if (argc < 3) return 64;
   path = argv[1], other = argv[2];

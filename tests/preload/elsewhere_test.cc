@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include <cstdlib>
+
 #include "tests/preload/preload_fixture.h"
 
 namespace tierd::e2e {
@@ -48,6 +50,12 @@ TEST_F(PreloadElsewhereTest, ChangesAreSeenByWhateverNameTheyAreMade) {
 }
 
 TEST_F(PreloadElsewhereTest, ANameOfTheRootIsToldBesideOneThatIsOutside) { EXPECT_EQ(Run("root").report.value("invalidations", 0u), 2u); }
+
+TEST_F(PreloadElsewhereTest, DirectoriesThatAreListedAreThoseThatWereOpened) {
+  EXPECT_GE(Run("listings").report.value("listings", 0u), 5u);
+  const JobResult kept = Run("kept_listings");  // of private ones, which a daemon under the unit cannot read; what has another root cannot report
+  EXPECT_TRUE(std::getenv("TIERD_UNDER") != nullptr || kept.report.value("listings", 0u) >= 2) << kept.report.dump();
+}
 
 TEST_F(PreloadElsewhereTest, MountsOfTheProcessAreSeenHoweverItMakesThem) { Run("mounts"); }
 
