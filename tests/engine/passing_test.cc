@@ -119,6 +119,31 @@ TEST_F(NotAdmittedTest, WhatHasPassedThroughIsOfBeforeAChange) {
   ExpectFetched(names_[1], abi::Tier::kSource);
 }
 
+// A ttl is how old a byte may be that is read, wherever it is (HAZARDS 2.11).
+TEST_F(NotAdmittedTest, WhatHasPassedThroughIsAskedAboutAtItsDeadline) {
+  source_options().ttl_ms = 300;
+  Start(2);
+  ops_.admit = [](void*, std::uint32_t, std::uint32_t, std::uint64_t) { return 0; };
+  auto policy = policies::PolicyInstance::Create(ops_, {});
+  ASSERT_TRUE(policy.ok());
+  unit().policy.Set(std::move(policy).value());
+  for (const std::string& name : names_) Advise(abi::AdviseOp::kEvict, name);
+  RunUntil([] { return false; }, 20);
+  AddSession(page());
+  page()->lease_high = 2;
+  for (std::size_t i : {0, 1}) page()->leases[i].store(ViewOf(names_[i]));
+  for (const std::string& name : names_) {
+    ExpectFetched(name, abi::Tier::kSource);
+    ASSERT_FALSE(InRam(name) || OnSsd(name)) << name;
+  }
+  Write(names_[0], Bytes(names_[0], kBytes, 2));
+  const std::uint64_t opens = source_io_.count(io::Step::kOpen);
+  RunUntil([] { return false; }, 400);
+  ExpectFetched(names_[0], abi::Tier::kSource, 2);
+  ExpectFetched(names_[1], abi::Tier::kRam);
+  EXPECT_EQ(source_io_.count(io::Step::kOpen), opens + 1) << "the other one was asked about, not read";
+}
+
 // Views of what only passes through may be kept for ever: one reader finds out, and the others go to the source at once.
 TEST_F(NotAdmittedTest, NobodyWaitsForLongForWhatIsKept) {
   Start(60);

@@ -54,5 +54,21 @@ TEST_F(WriteBehindTest, AReaderDoesNotWaitForTheSsd) {
   }
 }
 
+// However long they waited: a ttl is how old a byte may be that is read (HAZARDS 2.11).
+TEST_F(WriteBehindTest, WhatWaitsForTheSsdIsAskedAboutAtItsDeadline) {
+  source_options().ttl_ms = 300;
+  StartEngine();
+  ssd_io_.Hold(io::Step::kWritev);
+  engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true});
+  engine().EndTurn();
+  ASSERT_TRUE(RunUntil([&] { return engine().ssd()->counters().appends_refused_busy > 0; })) << "bytes wait for the SSD";
+  for (const std::string& name : names_) Write(name, Bytes(name, kBytes, 2));
+  (void)HandlersIn(400);
+  for (const std::string& name : names_) {
+    const Answer answer = Fetch(name);
+    EXPECT_TRUE(answer.status() != abi::FetchStatus::kFrame || answer.bytes == Bytes(name, kBytes, 2)) << name;
+  }
+}
+
 }  // namespace
 }  // namespace tierd::engine

@@ -160,5 +160,30 @@ TEST_F(YoungTest, WhoReadsAFileThatIsMadeComparesUntilItIsOlder) {
   EXPECT_EQ(source_io_.count(io::Step::kOpen), 1u);
 }
 
+// Another read, whatever its stat says of the file's age, says nothing about the bytes that were read when it was young: its own take their place.
+TEST_F(YoungTest, BytesReadInTheMakingAreNotConfirmedByAnotherRead) {
+  source_options().racy_window_ms = 2500;
+  source_options().staleness = abi::Staleness::kTtl;
+  source_options().ttl_ms = 60'000;
+  const std::string name = Write("file", Bytes("file", 5000));
+  StartEngine();
+  Pause(kMadeMs);
+  std::atomic<int>& late = source_io_.delay_us[static_cast<std::size_t>(io::Step::kOpen)];
+  late = 800'000;
+  bool brought = false;
+  engine().fetcher().Bring(unit(), {.path = name, .done = [&](const BringResult&) { brought = true; }});
+  ASSERT_TRUE(RunUntil([&] { return source_io_.count(io::Step::kOpen) == 1; }));
+  Pause(20);
+  late = 0;
+  ObserveNow(name);
+  ASSERT_TRUE(Fetch(name).bytes == Bytes(name, 5000));
+  ASSERT_FALSE(brought);
+  ASSERT_EQ(engine().catalogue().file(FileOf(name)).flags & kFileRacy, kFileRacy);
+  const std::uint64_t read = engine().counters().promotions_source_ram;
+  ASSERT_TRUE(RunUntil([&] { return brought; }));
+  EXPECT_TRUE(InRam(name));
+  EXPECT_EQ(engine().counters().promotions_source_ram, read + 1) << "the bytes that are there are the ones that were read last";
+}
+
 }  // namespace
 }  // namespace tierd::engine

@@ -118,13 +118,18 @@ void Fetcher::ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Pr
   const bool ours = !waiter->is_awaited() && (flags & kFileUnproven) != 0;  // to have it is enough
   if (!ours && NowTicks() >= catalogue_.DeadlineOf(file)) {
     const ObjectId only = catalogue_.ChunkCount(file) == 1 ? catalogue_.ObjectOf(file, 0) : kNoObject;
-    const bool cached = only == kNoObject || placement_.InRam(only) || placement_.OnSsd(only);
-    // Nothing cached of a file of one chunk: the read brings its own confirmation.
-    if (waiter->op != abi::FetchOp::kChunk || cached) return Revalidate(unit, file, std::move(waiter), priority);
+    // Nothing is here of a file of one chunk: the read brings its own confirmation.
+    if (waiter->op != abi::FetchOp::kChunk || only == kNoObject || HasBytes(only)) return Revalidate(unit, file, std::move(waiter), priority);
   }
   if (waiter->op == abi::FetchOp::kStat) return Finish(waiter, BringOutcome::kCached, abi::Fallback::kNone, file);
   if ((flags & kFileNotRegular) != 0) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNotRegular, file);
   ServeChunk(unit, file, std::move(waiter), priority);
+}
+
+bool Fetcher::HasBytes(ObjectId object) const {
+  if (placement_.InRam(object) || placement_.OnSsd(object) || placement_.HasPassed(object)) return true;
+  const auto fill = fills_.find(Raw(object));
+  return fill != fills_.end() && fill->second->landed;
 }
 
 // The record of a link goes, and its id may be another file's before the source has answered those who asked about it: they are told by the discovery, too.

@@ -156,6 +156,8 @@ class Fetcher {
   void Serve(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter, source::Priority priority);
   void ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority);
   void ServeChunk(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority);
+  // That were brought for somebody else, and that whoever asks next is given without a read.
+  bool HasBytes(ObjectId object) const;
   void DiscoverAnew(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority);
 
   // What the client will ask for next.

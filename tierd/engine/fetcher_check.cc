@@ -30,6 +30,7 @@ Difference Compare(const std::byte* kept, const std::byte* again, std::size_t by
 void Fetcher::Keep(SourceUnit& unit, const FillPtr& fill) {
   const std::uint32_t every = unit.options.check_reads;
   const ObjectRecord& record = catalogue_.object(fill->object);
+  fill->landed = true;
   const bool check = every != 0 && unit.chunks_read++ % every == 0;
   auto again = std::make_shared<io::AlignedBuffer>(check ? staging_->Take(record.bytes) : io::AlignedBuffer());  // shared with the read
   if (again->empty()) return CompleteFromSource(unit, fill);

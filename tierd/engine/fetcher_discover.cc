@@ -242,6 +242,9 @@ void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const sourc
     }
   } else if (file != kNoFile && !unit.reader->SameVersion(catalogue_.StatOf(file), result.version)) {
     ApplyVersion(unit, file, result.version);
+  } else if (file != kNoFile && (catalogue_.file(file).flags & kFileRacy) != 0) {
+    // Racy bytes of it were read while this stood in the line. These do not confirm them, but take their place (HAZARDS 2.12).
+    Invalidate(unit, file, EvictCause::kChanged);
   }
   if (file == kNoFile || !takes) {
     const abi::Fallback reason = takes ? abi::Fallback::kNoFrame : abi::Fallback::kTooLarge;

@@ -78,6 +78,7 @@ struct Fetcher::Fill {
   Placement::Grant grant;
   io::AlignedBuffer staging;
   bool staged = false;  // `staging` has all of them
+  bool landed = false;  // they are all there: what keeps the fill is memory, or the SSD tier
 
   bool has_memory() const { return grant.outcome == Placement::Outcome::kGranted || staging.size() != 0; }
   bool has_client() const {
@@ -141,6 +142,7 @@ struct Fetcher::Listing {
   bool complete = false;
   bool spoiled = false;
   bool too_large = false;           // its walk is given up
+  bool waited = false;              // for a record, or for memory
   std::int64_t sent_ns = 0;
   source::WalkId walk{};
   std::uint64_t bytes = 0;          // of the names, encoded

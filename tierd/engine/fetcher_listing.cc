@@ -170,9 +170,16 @@ void Fetcher::PlaceListing(SourceUnit& unit, abi::FileKey key, bool durable) {
     EndListing(key, [this, reason](const Waiter& waiter) { Finish(waiter, BringOutcome::kFailed, reason, kNoFile); });
   };
   if (listing->spoiled) return refuse(abi::Fallback::kChanged);
+  // What the source has said since it was walked is not taken back.
+  const FileId known = listing->waited ? catalogue_.Find(key) : kNoFile;
+  if (known != kNoFile && !unit.reader->SameVersion(catalogue_.StatOf(known), listing->stat)) return refuse(abi::Fallback::kChanged);
+  const auto wait = [&] {
+    listing->waited = true;
+    stalled_.Add([this, &unit, key, listing, durable] { PlaceListing(unit, key, durable); });
+  };
   const auto directory = ListedDirectory(unit, key, *listing);
   if (!directory && !catalogue_.growing()) return refuse(abi::Fallback::kNoFrame);
-  if (!directory) return stalled_.Add([this, &unit, key, listing, durable] { PlaceListing(unit, key, durable); });
+  if (!directory) return wait();
   ConfirmFacts(unit, *directory, listing->sent_ns, unit.reader->IsYoung(listing->stat, listing->sent_ns));
   listing->directory = *directory;
   listing->tag = catalogue_.file(*directory).version_tag;
@@ -181,7 +188,7 @@ void Fetcher::PlaceListing(SourceUnit& unit, abi::FileKey key, bool durable) {
   catalogue_.object(listing->object).bytes = static_cast<std::uint32_t>(listing->encoded.size());
   if (listing->encoded.empty()) return EndListing(key, [this, directory](const Waiter& waiter) { ReplyMeta(waiter, *directory); });
   listing->grant = placement_.Acquire(listing->object, {.may_transit = true, .may_evict = true});
-  if (listing->grant.outcome == Placement::Outcome::kWait) return stalled_.Add([this, &unit, key, listing, durable] { PlaceListing(unit, key, durable); });
+  if (listing->grant.outcome == Placement::Outcome::kWait) return wait();
   if (listing->grant.outcome != Placement::Outcome::kGranted) return refuse(abi::Fallback::kNoFrame);
   listing->durable = durable;
   CopyListing(unit, key);

@@ -295,6 +295,11 @@ Placement::PassedFrame Placement::PassedOf(ObjectId object, ssd::PayloadRange wa
   return {};
 }
 
+bool Placement::HasPassed(ObjectId object) const {
+  const auto [begin, end] = passed_.equal_range(Raw(object));
+  return std::any_of(begin, end, [&](const auto& passed) { return IsThere(object, passed.second); });
+}
+
 // The run that it goes on with; null: none.
 const ssd::PayloadRange* Placement::RunBefore(ObjectId object, ssd::PayloadRange wanted) const {
   const auto [begin, end] = passed_.equal_range(Raw(object));

@@ -98,6 +98,7 @@ class Placement final : public ssd::SsdOwner {
   };
   // `wanted`: has it to have; 0 bytes: all.
   PassedFrame PassedOf(ObjectId object, ssd::PayloadRange wanted);
+  bool HasPassed(ObjectId object) const;
   // Its record is about to go, and its number to another.
   void ForgetPassed(ObjectId object) { passed_.erase(static_cast<std::uint32_t>(object)); }
   // For a reader that wants just `wanted` of the object now. Asked once for each such request.
