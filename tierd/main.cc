@@ -41,6 +41,7 @@
 #include "tierd/ram/segment.h"
 #include "tierd/server/control.h"
 #include "tierd/server/metrics.h"
+#include "tierd/server/plan_lists.h"
 #include "tierd/server/seqpacket.h"
 #include "tierd/server/session_hub.h"
 #include "tierd/service_manager.h"
@@ -246,6 +247,7 @@ class Daemon {
     config_.on_log_level = [](config::LogLevel level) { spdlog::set_level(SpdlogLevel(level)); };
     for (const std::string& directory : RuntimeDirectories(resolved_))
       if (Status status = server::PrepareRuntimeDirectory(directory); !status.ok()) return status;
+    server::RemoveForgottenLists(resolved_.runtime_dir);
     LoadPolicies();
     if (Status status = config_.Check(policies_); !status.ok()) return status;
     if (Status status = engine_.Start(sessions_); !status.ok()) return status;
