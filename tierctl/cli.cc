@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "policies/orders/plan.h"
 #include "tierctl/cli_checks.h"
@@ -25,6 +26,13 @@ class ExamplesFirst final : public CLI::Formatter {
     text += make_usage(app, name) + make_positionals(app) + make_groups(app, mode) + make_subcommands(app, mode);
     if (app->get_parent() == nullptr) text += "\nExit code: 0 ok, 1 error, 2 done in part, 3 daemon unreachable, 64 wrong usage.\nMore: man tierctl, tierctl VERB --help.\n";
     return text;
+  }
+
+ private:
+  std::string make_usage(const CLI::App* app, std::string name) const override {
+    std::string usage = Formatter::make_usage(app, std::move(name));
+    if (app->get_prefix_command()) usage.insert(usage.find('\n'), " [--] COMMAND [ARGUMENT ...]");
+    return usage;
   }
 };
 
@@ -221,7 +229,7 @@ CLI::App* AddRun(CLI::App& app, Command& command) {
   run->prefix_command()->fallthrough(false);
   run->add_option("--source", o.sources, "a directory tree to accelerate; may be repeated; default: network mounts")->type_name("DIR")->allow_extra_args(false)->check(IsNotEmpty);
   run->add_option("--ram", o.ram, "RAM tier of the daemon started: \"8 GiB\", \"8G\" (the same), \"25%\", \"auto\"")->type_name("SIZE")->check(IsNotEmpty);
-  run->add_option("--ssd", o.ssd, "directory of its SSD tier, or off; default: in $SLURM_TMPDIR, $TMPDIR or /var/tmp")->type_name("DIR|off")->check(IsNotEmpty);
+  run->add_option("--ssd", o.ssd, "directory of its SSD tier, or off; default: in $SLURM_TMPDIR, $TMPDIR or /var/tmp; where that is in memory (tmpfs) or on a network file system there is no SSD tier")->type_name("DIR|off")->check(IsNotEmpty);
   run->add_option("--policy", o.policy, "its policy")->type_name("NAME")->check(IsNotEmpty);
   run->add_option("--report", o.report, "write the summary to this file, as JSON; it may be a descriptor (/dev/fd/3), not stdout, which is the command's")->type_name("FILE")->check(IsNotEmpty)->check(IsNoStdout);
   run->add_flag("--keep", o.keep, "leave the SSD tier for the next run --keep");

@@ -83,8 +83,8 @@ int ParseCommandLine(int argc, char** argv, CommandLine* line) {
   text("--ssd-capacity", &o.ssd_capacity, "SIZE", "SSD tier: \"800 GB\", \"50%\", \"auto\"");
   text("--policy", &o.policy, "NAME", "policy of all sources: auto (default), freeze, lru, one more that tierctl policy list names, or one from the policy directory");
   text("--socket", &o.socket, "PATH", "socket for clients; its directory holds the control socket too");
-  text("--metrics", &o.metrics, "HOST:PORT|off", "where /metrics is served");
-  app.add_option("--set", o.sets, "any key of the configuration")->type_name("KEY=VALUE")->allow_extra_args(false);
+  text("--metrics", &o.metrics, "ADDRESS:PORT|off", "where /metrics is served, in numbers: 127.0.0.1:9469, [::1]:9469; port 0 takes a free one");
+  app.add_option("--set", o.sets, "any key of the configuration; source.KEY: of all sources, source.NAME.KEY: of one")->type_name("KEY=VALUE")->allow_extra_args(false);
   app.add_option("--lifeline", line->lifeline, "descriptor of a pipe: end when its other end is closed and no client is left (tierctl run)")->type_name("FD");
   app.add_flag("--check-config", line->check_config, "say whether the configuration is good, and end");
   app.add_flag("--print-config", line->print_config, "print the effective values with their origin, and end");

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-DATE = "2026-11-26"  # of the last change to the prose
+DATE = "2026-11-27"  # of the last change to the prose
 
 
 # ---- roff -----------------------------------------------------------------------------------------------------------------------
@@ -80,6 +80,11 @@ def shape(term):
     return re.sub(r"^(-\w),(--)", r"\1, \2", term).replace(" TEXT", " VALUE").replace(" UINT", " NUMBER")
 
 
+def arguments(text):
+    """Those that have no name on the command line: "path TEXT ... REQUIRED" is `path ...`."""
+    return "\n".join(tagged(term.split()[0] + (" ..." if " ... " in term + " " else ""), about) for term, about in listed(text, "Positionals"))
+
+
 def options(text, skip=()):
     return "\n".join(tagged(shape(term), limited(term, about)) for term, about in listed(text, "Options") if not any(s in term for s in skip))
 
@@ -112,7 +117,7 @@ refused with its line and a suggestion, at the start and at a reload; a refused 
             ("CACHE_DIRECTORY, XDG_CACHE_HOME, HOME", "Where a place for the SSD tier is looked for, in this order, then /var/tmp/tierd-UID."),
             ("NOTIFY_SOCKET, WATCHDOG_USEC, WATCHDOG_PID", "Set by systemd(1): ready, reloading and stopping are told to it, and signs of life from the loop, four in the time that it allows."),
         ])),
-        ("EXIT STATUS", ".TP\n.B 0\nended by a signal that asks for it\n.TP\n.B 1\ncannot start, for the reason said in one line\n.TP\n.B 64\nwrong option or configuration, or no file where \\-\\-config says\n.TP\n.B 75\nanother file system was mounted where a source is: start it again"),
+        ("EXIT STATUS", ".TP\n.B 0\nended by a signal that asks for it, or as the other end of \\-\\-lifeline was closed\n.TP\n.B 1\ncannot start, for the reason said in one line\n.TP\n.B 64\nwrong option or configuration, or no file where \\-\\-config says\n.TP\n.B 75\nanother directory is where a source was, or none (renamed, replaced, mounted over): start it again"),
         ("FILES", "\n".join(tagged(*row) for row in [
             ("tierd.sock, control.sock", "In the runtime directory (0700): clients, and tierctl(1) or curl --unix-socket."),
             ("SSD directory", "Region files and an index; ours alone (0700). May be removed while tierd does not run."),
@@ -142,6 +147,7 @@ def tierctl_1(build):
         usage = re.search(r"^Usage: (.*)$", text, re.M)[1]
         usage = re.sub(r"^\S*tierctl ", "", usage).replace("SUBCOMMAND", "").strip()
         verbs.append(f".SS {esc(names)}\n{esc(about[:1].upper() + about[1:])}.\n.PP\n.B tierctl {esc(usage)}")
+        verbs.append(arguments(text))
         verbs.append(options(text, skip=("--help",)))
         for example in re.findall(r"^(?:Example: |  +)(tierctl .*)$", text, re.M):
             verbs.append(f".PP\nExample:\n.in +4n\n.EX\n{esc(example)}\n.EE\n.in")
@@ -155,17 +161,21 @@ relative.""")),
         ("ENVIRONMENT", "\n".join(tagged(*row) for row in [
             ("TIERD_SOCKET", "The daemon's socket, or its control socket; no directory."),
             ("TIERD_DISABLE", "1: tierctl run runs the command as if tierd were not there."),
-            ("SLURM_TMPDIR, TMPDIR", "Where tierctl run puts the SSD tier."),
+            ("XDG_RUNTIME_DIR", "Without TIERD_SOCKET and --socket the control socket is in its directory tierd, else in /tmp/tierd-UID."),
+            ("TIERD_PREFIX", "Directories, parted by colons: where it is set tierctl run leaves it to the command, which is served below them only."),
+            ("TIERD_BINARY, TIERD_PRELOAD", "The daemon that tierctl run starts and the library that it preloads, in place of those beside tierctl."),
+            ("SLURM_TMPDIR, TMPDIR", "Where tierctl run puts the SSD tier, before /var/tmp and /tmp; the first that can be used, those on a network file system last. Where that is in memory (tmpfs) or on a network file system there is no SSD tier: name one with --ssd. A directory of --ssd that cannot be used is replaced by that one, with a line that says so. tierctl gc looks there for what runs left."),
+            ("XDG_CONFIG_HOME, HOME", "Where the configuration and the policies of a daemon that tierctl run starts are looked for, and those by which tierctl doctor judges: see tierd(8)."),
         ])),
-        ("EXIT STATUS", EXIT + "\n.PP\nrun ends as its command does. version says its own version without a daemon, too, and ends with 0."),
+        ("EXIT STATUS", EXIT + "\n.PP\nrun ends as its command does, with 127 where the command is not found and 126 where it cannot be executed. version says its own version without a daemon, too, and ends with 0."),
         ("SEE ALSO", prose("tierd(8), tierd.toml(5), tierd-metrics(7)")),
     ])
 
 
 def wanted(build, key):
-    """What the daemon says that a key takes, if that is a range."""
+    """What the daemon says that a key takes, if that has limits."""
     told = subprocess.run([str(build / "tierd/tierd"), "--config", "none", "--set", f"{key}=?", "--check-config"], capture_output=True, text=True, check=False, env={"PATH": "/usr/bin:/bin"}).stderr
-    kind = re.search(r" wants (a \w+ .*\bof \d.*), not \"", told)
+    kind = re.search(r" wants ((?:an?|text) .*(?:\d|with a unit).*), not \"", told)
     return kind[1] if kind else ""
 
 
@@ -200,6 +210,12 @@ TOML. Every key is optional; what follows shows the defaults. Sizes are text suc
 the line and the key that was probably meant. `tierd --check-config` looks for mistakes, `tierd --print-config` shows what is in effect and where it came from,
 `tierctl config get` what the running daemon uses, `tierctl config set` changes what can change at run time until the next reload.""")),
         ("KEYS", "\n".join(body)),
+        ("NOTES", prose("""
+There may be 64 sources. On the command line `--set source.KEY=VALUE` sets a key of all of them, `--set source.NAME.KEY=VALUE` that of one.
+
+Programs look for the socket in the default runtime_dir: with another runtime_dir or socket they need `TIERD_SOCKET`. tierctl(1) looks for control.sock beside that socket: a control_socket elsewhere needs `tierctl --socket`.
+
+The metrics page can be read by every user of the node: see tierd-metrics(7).""")),
         ("EXAMPLE", prose('    [[source]]\n    path = "/pfs/imagenet"\n    staleness = "immutable"\n\n    [ssd]\n    directory = "/nvme/tierd"\n    capacity = "800 GB"'.replace("\n\n", "\n    \n"))),
         ("SEE ALSO", prose("tierd(8), tierctl(1)")),
     ])
@@ -258,7 +274,9 @@ def tierd_metrics_7(_build):
     return page("tierd-metrics", 7, "metrics of tierd for Prometheus", [
         ("DESCRIPTION", prose("""
 tierd serves `/metrics` on loopback (daemon.metrics_address, default 127.0.0.1:9469); `tierctl metrics` gives the same page over the control socket, to stdout or for the textfile
-collector of a node exporter. Base units; counters end in _total and start from nought with the daemon; label sets are closed: never a path, a user or a pid. A daemon with two
+collector of a node exporter. Base units; counters end in _total and start from nought with the daemon; label sets are closed: never a path, a user or a pid. A source
+without `name` is named by the last component of its path, so with `tierctl run --source`, too. Every user of the node may read the page on loopback: where that tells too much, `name` the sources,
+or set daemon.metrics_address to \"off\" and use `tierctl metrics`; the daemon of `tierctl run` has a port in any case. A daemon with two
 sources gives at most 300 series; each further source gives 13 more, each policy that is tried 3. Rules, alerts and a dashboard are in share/tierd/prometheus and share/tierd/grafana.""")),
         ("METRICS", "\n".join(body)),
         ("SEE ALSO", prose("tierd(8), tierctl(1)")),

@@ -228,7 +228,7 @@ void AddSource(std::vector<Entry>& entries) {
         return *source;
       });
   using S = SourceOptions;
-  table.Add("path", &S::path, Path("an absolute path", {}), kRestart, "Directory to accelerate. Everything below it on the same mount belongs to it.");
+  table.Add("path", &S::path, Path("an absolute path", {}), kRestart, "Directory to accelerate. Everything below it on the same mount belongs to it; file systems mounted below it do not.");
   table.Add("name", &S::name, Text("a name of letters, digits, '_', '-' and '.', 64 at most", IsName), kRestart,
             "Label in metrics and status. Default: the last component of the path.");
   table.Add("staleness", &S::staleness, Choice<abi::Staleness>("\"immutable\", \"ttl\" or \"open\"", {"immutable", "ttl", "open"}), kRestart,
@@ -272,11 +272,11 @@ void AddDaemon(std::vector<Entry>& entries) {
       entries, "daemon", +[](Settings& settings, SourceOptions*) -> DaemonSettings& { return settings.daemon; });
   using D = DaemonSettings;
   table.Add("runtime_dir", &D::runtime_dir, Path("an absolute path of 90 bytes at most, or \"auto\"", {"auto"}, 90), kRestart,
-            "Directory of the sockets, made 0700. auto: $XDG_RUNTIME_DIR/tierd, else /tmp/tierd-UID.");
+            "Directory of the sockets, made 0700. auto: $XDG_RUNTIME_DIR/tierd, else /tmp/tierd-UID. With another one programs need TIERD_SOCKET.");
   table.Add("socket", &D::socket, Path("an absolute path of 107 bytes at most, or \"auto\"", {"auto"}, kMaxSocketPathBytes), kRestart,
-            "Where clients connect. auto: tierd.sock in runtime_dir; clients find that one by themselves.");
+            "Where clients connect. auto: tierd.sock in runtime_dir; clients find that of the default runtime_dir by themselves, another one by TIERD_SOCKET.");
   table.Add("control_socket", &D::control_socket, Path("an absolute path of 107 bytes at most, or \"auto\"", {"auto"}, kMaxSocketPathBytes), kRestart,
-            "Where tierctl connects. auto: control.sock beside the socket.");
+            "Where tierctl connects. auto: control.sock beside the socket. Elsewhere tierctl needs --socket.");
   table.Add("log_level", &D::log_level,
             Choice<LogLevel>("\"trace\", \"debug\", \"info\", \"warn\", \"error\" or \"off\"", {"trace", "debug", "info", "warn", "error", "off"}), kReload,
             "Least important lines that are logged.");
@@ -297,7 +297,7 @@ void AddRam(std::vector<Entry>& entries) {
             "Memory comes and goes in these steps. auto: a sixteenth of the capacity, 16 to 256 MiB. Larger: fewer mappings, memory returns later.");
   table.Add("seal", &R::seal_write, Choice<bool>("\"shrink\" or \"write\"", {"shrink", "write"}), kRestart,
             "write: not even tierd itself can change segments through a new descriptor; memory then returns only by whole segments.");
-  table.Add("pin_cap", &R::pin_cap, AmountOf("a size, a share of the capacity such as \"25%\", or \"auto\"", kMiB, kHuge, true), kRestart,
+  table.Add("pin_cap", &R::pin_cap, AmountOf("a size of 1 MiB or more, a share of the capacity such as \"25%\", or \"auto\"", kMiB, kHuge, true), kRestart,
             "Memory that one client's open views may hold; past it the client gets copies. auto: a quarter of the capacity.");
   table.Add("min_available", &R::min_available, AmountOf("a size with a unit such as \"512 MiB\", or \"auto\"", 0, kHuge, false), kRestart,
             "Memory left to everybody else: when less is available the tier gives memory back. auto: 512 MiB, or an eighth of memory (or of the cgroup's limit) where that is less.");
@@ -308,9 +308,9 @@ void AddSsd(std::vector<Entry>& entries) {
       entries, "ssd", +[](Settings& settings, SourceOptions*) -> SsdSettings& { return settings.ssd; });
   using S = SsdSettings;
   table.Add("directory", &S::directory, Path("an absolute path, \"auto\" or \"off\"", {"auto", "off"}), kRestart,
-            "Where the SSD tier lives: local, ours alone. auto: the first usable of $CACHE_DIRECTORY, ~/.cache/tierd, /var/tmp/tierd-UID.");
+            "Where the SSD tier lives: on a local disk (not tmpfs), ours alone. auto: the first usable of $CACHE_DIRECTORY, ~/.cache/tierd, /var/tmp/tierd-UID.");
   table.Add("capacity", &S::capacity, AmountOf("a size of 256 MiB or more such as \"800 GB\", a share of the file system such as \"50%\", or \"auto\"", 256 * kMiB, kHuge, true), kReload,
-            "Space of the SSD tier. auto: 90 % of what is free in a directory that was named, half of it in one that was found.");
+            "Space of the SSD tier. auto: 90 % of what is free in a directory that was named (here or by --ssd), half of it in one that was found ($CACHE_DIRECTORY too).");
   table.Add("region_size", &S::region_bytes, Size("a power of two of 8 MiB to 256 MiB", 8 * kMiB, 256 * kMiB, true), kRestart,
             "Unit of space, written once; a 64th more is taken for headers. Takes effect in a new directory only, or where the regions of the old one do not hold a chunk: that one is discarded. Larger: less metadata, coarser reclaim, three buffers of this size in memory.");
   table.Add("min_free", &S::min_free_bytes, Size("a size with a unit such as \"1 GiB\"", 0, kHuge), kReload, "Space left free on the file system, whoever fills it.");

@@ -123,7 +123,7 @@ void AddTiers(Table& table, engine::Engine& engine) {
 
 void AddMovement(Table& table, engine::Engine& engine) {
   const engine::EngineCounters& c = engine.counters();
-  table.Counter("tierd_promotions_total", "Objects brought to a faster tier.");
+  table.Counter("tierd_promotions_total", "Objects brought from tier to tier.");
   table.Add(c.promotions_source_ram, {{"from", "source"}, {"to", "ram"}, {"result", "ok"}})
       .Add(c.promotions_ssd_ram, {{"from", "ssd"}, {"to", "ram"}, {"result", "ok"}})
       .Add(c.promotions_ram_ssd, {{"from", "ram"}, {"to", "ssd"}, {"result", "ok"}})
@@ -149,7 +149,7 @@ void AddMovement(Table& table, engine::Engine& engine) {
   table.Counter("tierd_reader_wait_seconds_total", "How long clients waited for bytes that were not in RAM, summed.").Add(Seconds(c.reader_wait_ns));
   table.Counter("tierd_invalidations_total", "Files whose cached bytes were given up, by reason.");
   table.Add(c.invalidated_changed, {{"reason", "changed"}}).Add(c.invalidated_request, {{"reason", "request"}}).Add(c.invalidated_racy, {{"reason", "racy"}});
-  table.Counter("tierd_integrity_failures_total", "Cached bytes that did not verify; each such read was completed from the source.");
+  table.Counter("tierd_integrity_failures_total", "Bytes that did not verify, from the SSD or by two reads of the source; each such read was completed from the source.");
   table.Add(c.integrity_ssd, {{"kind", "ssd"}}).Add(c.integrity_source, {{"kind", "source"}});
   table.Counter("tierd_fetch_total", "Requests of clients for what they did not find themselves, by how they went.");
   table.Add(c.fetches - c.fetch_hits - c.fetch_joined - c.fetch_bypassed, {{"result", "filled"}})
@@ -258,7 +258,7 @@ std::vector<prometheus::MetricFamily> CollectFamilies(engine::Engine& engine, Se
   const SessionTotals totals = sessions.Sessions();
   table.Gauge("tierd_sessions", "Connected client processes.").Add(totals.sessions);
   table.Gauge("tierd_sessions_lingering", "Sessions whose socket is closed while the process (or a child with its views) lives.").Add(totals.lingering);
-  table.Counter("tierd_sessions_refused_total", "Connections refused: other user, protocol version, limit.").Add(totals.refused);
+  table.Counter("tierd_sessions_refused_total", "Connections refused: other user, groups or namespace, protocol version, limit, no descriptor or memory.").Add(totals.refused);
   table.Counter("tierd_protocol_errors_total", "Connections ended because of a malformed message.").Add(totals.protocol_errors);
   table.Gauge("tierd_leases", "Leases that clients hold now.").Add(totals.leases);
   table.Gauge("tierd_leases_frozen", "Of those, held over a fork.").Add(totals.frozen_leases);

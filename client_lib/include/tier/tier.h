@@ -9,7 +9,8 @@
  *  1. Results. A function that returns int gives 0 or a negative errno (-ENOENT); one that returns ssize_t or int64_t gives a count >= 0 or a
  *     negative errno. Errors are those the source itself gives for the path (ENOENT, EACCES, EISDIR, EIO ...), plus ENOMEM for a copy that found no memory,
  *     EINVAL for a wrong argument and, of an open file, ESTALE where nobody has its version any more (tier_file_pread). A dead, hung or missing tierd is
- *     never an error: the call reads the source itself (convention 5).
+ *     never an error: the call reads the source itself (convention 5). tier_stats and the advice (tier_prefetch, tier_evict, tier_pin, tier_unpin, tier_invalidate)
+ *     give EDEADLK inside another call of the library, such as in a signal handler that came amid one: nothing was done then.
  *  2. errno is never changed, whatever happens.
  *  3. Nothing here prints, aborts, exits, throws, installs a signal handler or starts a thread. (TIERD_LOG=1 allows lines on stderr.)
  *  4. Paths are absolute or relative to the working directory, NUL-terminated, shorter than PATH_MAX. A hit needs no system call if the path is
@@ -58,12 +59,13 @@ typedef struct tier_client tier_client;
 typedef struct tier_file tier_file;
 typedef struct tier_listing tier_listing;
 
-/* Flags of the calls that take a path. */
+/* Flags of the calls that take a path; others than these are -EINVAL. tier_get, tier_get_batch, tier_read_file, tier_pread: CACHED, NOWAIT, COPY. tier_open, tier_list:
+   CACHED, NOWAIT. tier_stat: CACHED, NOWAIT, NOFOLLOW. tier_prefetch ... tier_invalidate: RECURSIVE. */
 #define TIER_CACHED 1u   /* do not read the source: -ENODATA when the cache (daemon included) cannot serve */
 #define TIER_NOWAIT 2u   /* do not wait for the daemon either: only what is in RAM now; implies TIER_CACHED. All that is asked of the daemon is where that memory is,
                             once for each segment that this process meets, or for a session while there is none, for 20 ms at most */
 #define TIER_NOFOLLOW 4u /* tier_stat: of a symbolic link itself, as lstat */
-#define TIER_COPY 8u     /* tier_get: always a private copy (it may be kept for long and given to the kernel) */
+#define TIER_COPY 8u     /* tier_get, tier_get_batch: always a private copy (it may be kept for long and given to the kernel) */
 #define TIER_RECURSIVE 16u /* tier_prefetch ... tier_invalidate: everything below a directory */
 
 /* Where bytes came from. Values are part of the ABI. */
@@ -77,9 +79,9 @@ enum tier_origin {
 /* ---- client ------------------------------------------------------------------------------------------------------------------ */
 
 typedef struct tier_options {
-  size_t size;          /* sizeof(tier_options) */
+  size_t size;          /* sizeof(tier_options); less is -EINVAL */
   const char* socket;   /* NULL: the environment's or the default one; copied */
-  uint32_t timeout_ms;  /* longest wait for the daemon per call before the source is read; 0: the default, 1000; 1..1000. A call that reads several chunks
+  uint32_t timeout_ms;  /* longest wait for the daemon per call before the source is read; 0: the default, 1000; 1..1000, more is -EINVAL. A call that reads several chunks
                            may wait so long for each of them, as long as they come */
   uint32_t flags;       /* TIER_REQUIRE_DAEMON | TIER_CHECK_OPEN | TIER_POPULATE */
 } tier_options;
@@ -91,7 +93,7 @@ typedef struct tier_options {
 /*
  * Makes a client of its own. `options` may be NULL. Succeeds without a daemon too, unless TIER_REQUIRE_DAEMON: then the source is read, and
  * the daemon looked for again every 5 s. One that is there and does not greet is waited for 500 ms, then looked for after 1, 2, 4, 5, 5 ... s, by one thread.
- * Errors: -ENOMEM, -EINVAL, and those of TIER_REQUIRE_DAEMON.
+ * Errors: -ENOMEM, -EINVAL, and those of TIER_REQUIRE_DAEMON; `*client` is NULL then.
  */
 TIER_API int tier_connect(const tier_options* options, tier_client** client) TIER_NOEXCEPT;
 
@@ -149,7 +151,7 @@ TIER_API ssize_t tier_pread(tier_client* client, const char* path, void* buffer,
 /* ---- open files -------------------------------------------------------------------------------------------------------------- */
 
 typedef struct tier_attr {
-  uint64_t size;   /* of this struct, set by the caller */
+  uint64_t size;   /* of this struct, set by the caller; below 8, such as 0, is -EINVAL */
   uint64_t dev;    /* all as stat gives them on the source */
   uint64_t ino;
   uint64_t bytes;  /* st_size */
@@ -168,7 +170,8 @@ typedef struct tier_attr {
 
 /*
  * Opens a regular file for reading. The file is bound to the version it has now: a rename-replace or rewrite behind it never mixes bytes of two versions. A file
- * that is not wholly cached holds a descriptor of the source (close-on-exec). Errors: those of open; -EISDIR, -EINVAL as tier_get.
+ * that is not wholly cached holds a descriptor of the source (close-on-exec). Errors: those of open; -EISDIR, -EINVAL as tier_get. `*file` is NULL after
+ * an error; only a wrong argument (NULL, a flag of another call) leaves it as it was.
  */
 TIER_API int tier_open(tier_client* client, const char* path, tier_file** file, unsigned flags) TIER_NOEXCEPT;
 TIER_API void tier_close(tier_file* file) TIER_NOEXCEPT; /* NULL is left alone */
@@ -184,7 +187,7 @@ TIER_API ssize_t tier_file_pread(tier_file* file, void* buffer, size_t count, in
 
 /*
  * A zero-copy pread: a view of bytes from `offset` on, at least one and at most `count` of them, cut at the next chunk boundary; size 0 at the end of the
- * file. A loop over it walks through a file of any size without copying. Must be released, may outlive the file. On error `view` is zeroed; -ESTALE
+ * file, and anywhere with `count` 0. A loop over it walks through a file of any size without copying. Must be released, may outlive the file. On error `view` is zeroed; -ESTALE
  * as of tier_file_pread.
  */
 TIER_API int tier_file_pin(tier_file* file, int64_t offset, size_t count, tier_view* view) TIER_NOEXCEPT;
@@ -212,7 +215,7 @@ TIER_API void tier_list_close(tier_listing* listing) TIER_NOEXCEPT;             
 /* ---- advice ------------------------------------------------------------------------------------------------------------------ */
 
 /*
- * For files, or with TIER_RECURSIVE directories; without it nothing below a directory is brought, pinned, dropped or let go of (a job of tierd that was to bring one says so). Evict and unpin return the number of files concerned, prefetch and pin that of paths taken up (a directory is
+ * For files, or with TIER_RECURSIVE directories; without it nothing below a directory is brought, pinned, dropped or let go of (a job of tierd that was to bring one says so). Evict returns the number of files and directories concerned, unpin that of files, prefetch and pin that of paths taken up (a directory is
  * one, its files are found later); or the first error: -ENOTCONN without a daemon, -ETIMEDOUT when it did not answer, -ENOENT when a path is below no source. Every 256 paths of a prefetch or pin are
  * one job of tierd; fewer than were asked for: 256 jobs run already, ask for the rest again.
  *   prefetch    bring up in the background      evict   drop from RAM and SSD (the source is never touched)
@@ -226,7 +229,7 @@ TIER_API int64_t tier_unpin(tier_client* client, const char* const* paths, size_
 /*
  * The files changed (written, renamed, unlinked, truncated): after this returns, no process of this node is served the old bytes, by whatever name it reads them:
  * the kernel is asked for the names of what a path leads to and of its directory (three to seven system calls at the source). Hard links go
- * with the one that is named, as far as the daemon has met them as such (not one that it has read before the other was made). Returns the files concerned; a path below no source is 0. When the daemon cannot confirm
+ * with the one that is named, as far as the daemon has met them as such (not one that it has read before the other was made). Returns the number of files and directories concerned; a path below no source is 0. When the daemon cannot confirm
  * (-ETIMEDOUT; without a daemon 0), this process reads the source until it could be told. Of several paths all are told, whatever becomes of one; then the first
  * error is returned. A symbolic link that was made, changed or removed is told of with TIER_RECURSIVE: names lead through it.
  */
