@@ -57,7 +57,7 @@ PANELS = {
          "At the device; moved: payload saved from regions that are reclaimed."),
         ("SSD write amplification", "short", [(s("tierd_ssd_write_amplification_ratio"), "{{instance}}")], "Bytes written per payload byte accepted."),
         ("Not taken by the SSD tier", "ops", [(rate("tierd_ssd_appends_refused_total", "reason"), "{{instance}} {{reason}}")], "Objects the SSD tier did not take, by reason."),
-        ("Integrity failures", "short", [(f"increase({s('tierd_integrity_failures_total')}{R})", "{{instance}} {{kind}}")], "Cached bytes that did not verify; no reader saw them."),
+        ("Integrity failures", "short", [(f"increase({s('tierd_integrity_failures_total')}{R})", "{{instance}} {{kind}}")], "ssd: cached bytes that did not verify; source: two reads of one version differed. No reader saw them."),
     ],
     "Movement": [
         ("Promotions", "ops", [(rate("tierd_promotions_total", "from, to, result"), "{{instance}} {{from}} to {{to}} {{result}}")], "Objects brought to a faster tier."),
@@ -91,7 +91,7 @@ PANELS = {
     "Clients and daemon": [
         ("Sessions", "short", [(s("tierd_sessions"), "{{instance}} connected"), (s("tierd_sessions_lingering"), "{{instance}} lingering")], "Client processes."),
         ("Leases", "short", [(s("tierd_leases"), "{{instance}} held"), (s("tierd_leases_frozen"), "{{instance}} over a fork")], "Frames that programs look at now."),
-        ("Refused", "ops", [(rate("tierd_sessions_refused_total"), "{{instance}} sessions"), (rate("tierd_protocol_errors_total"), "{{instance}} messages")], "Other user, other version, limit; malformed messages."),
+        ("Refused", "ops", [(rate("tierd_sessions_refused_total"), "{{instance}} sessions"), (rate("tierd_protocol_errors_total"), "{{instance}} messages")], "Other user, groups, namespace or version, a limit, no descriptor or memory; malformed messages."),
         ("Accesses reported", "ops", [(rate("tierd_ring_entries_total"), "{{instance}} seen"), (rate("tierd_ring_lost_total"), "{{instance}} lost")], "What policies learn from."),
         ("Loop turns, p99 and mean", "s", [(quantile(0.99, "tierd_loop_lag_seconds"), "{{instance}} p99"), (average("tierd_loop_lag_seconds"), "{{instance}} mean")], "A turn is meant to end within 2 ms."),
         ("Files known", "short", [(s("tierd_files"), "{{instance}}")], "Files, directories and links in the catalogue."),
