@@ -86,10 +86,7 @@ bool tierd::preload::LockOurs(int fd, int command, struct flock* lock, int* resu
       wanted.l_whence = SEEK_SET;
       wanted.l_start += static_cast<off_t>(OffsetOf(d.word.load(std::memory_order_acquire)));
     }
-    if (IsPosixLock(command)) {
-      d.posix_locks.store(true, std::memory_order_relaxed);
-      if (wish != Wish::kGiveUp) NoteLock(source);
-    }
+    if (IsPosixLock(command) && wish != Wish::kGiveUp) NoteLock(source);
     const long done = raw::Call(SYS_fcntl, source, at_once, raw::Address(&wanted));
     if (wish == Wish::kLook) *lock = wanted;
     return done;

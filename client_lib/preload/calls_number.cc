@@ -40,6 +40,7 @@ inline int CloseHere(int fd) {
   if (Emulate(fd)) return Result(CloseNumber(fd));
   if (raw::IsPlain(fd) || !Active()) return Next_close()(fd);
   if (raw::IsOwn(fd)) [[unlikely]] return Result(-EBADF);  // the core's: to the application it is not open
+  EndLocks(fd);
   ForgetDirectory(fd);
   ForgetCopy(fd);
   if (fd < 3 || MayBeWriter(fd)) return CloseWatched(fd);
@@ -81,6 +82,7 @@ int CloseRange(unsigned first, unsigned last, unsigned flags) {
       if (IsOurs(number)) SetCloseOnExec(number, true);
       continue;
     }
+    if (!IsOurs(number) && !raw::IsOwn(number) && !raw::IsPlain(number)) EndLocks(number);
     if (IsOurs(number)) CloseNumber(number);
     else if (IsWriter(number)) CloseWatched(number);
     ForgetDirectory(number);
@@ -126,6 +128,13 @@ bool IsRealNow(int fd) {
   return !IsOurs(fd);
 }
 
+// The number is about to be another file: that is a close of the one that it is.
+void EndLocksOf(int fd) {
+  if (!IsOurs(fd)) return EndLocks(fd);
+  const Using use(fd);
+  if (use) GiveUpLocks(*use);
+}
+
 // A file is put where a number of ours, or a writer, may be.
 template <typename Dup>
 int DupOnto(int from, int to, Dup dup) {
@@ -138,6 +147,7 @@ int DupOnto(int from, int to, Dup dup) {
     MoveOwnAway(to);
   }
   ClosingWriter closing(to);
+  if (AnyLocks() && raw::Call(SYS_fcntl, from, F_GETFD) >= 0) [[unlikely]] EndLocksOf(to);
   const int result = IsOurs(to) ? ReplaceNumber(to, dup) : dup();
   if (result < 0) {
     closing.Undo();
@@ -187,7 +197,7 @@ TIERD_EXPORT(int, dup2, int from, int to) {
 }
 
 TIERD_EXPORT(int, dup3, int from, int to, int flags) {
-  if (from == to) return Next_dup3()(from, to, flags);  // EINVAL
+  if (from == to || (flags & ~O_CLOEXEC) != 0) return Next_dup3()(from, to, flags);  // EINVAL
   return DupOnto(from, to, [&] { return Next_dup3()(from, to, flags); });
 }
 

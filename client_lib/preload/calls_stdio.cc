@@ -9,6 +9,7 @@
 #include "client_lib/preload/cookie_streams.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/memory_copies.h"
+#include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/reopened.h"
 #include "client_lib/preload/writers.h"
@@ -134,6 +135,7 @@ TIERD_EXPORT(FILE*, freopen, const char* path, const char* mode, FILE* stream) {
   MakeLibcStream(stream);
   if (fd >= 0 && IsOurs(fd)) (void)Materialise(fd, Conversion::kStdio);
   ClosingWriter closing(fd);
+  EndLocks(fd);
   FILE* const reopened = Next_freopen()(path, mode, stream);
   closing.Tell();
   if (fd >= 0 && fd < 3) process.standard_free.store(true, std::memory_order_relaxed);
@@ -145,6 +147,7 @@ TIERD_EXPORT(int, fclose, FILE* stream) {
   if (!Active() || stream == nullptr || raw::IsPlain(stream->_fileno)) return Next_fclose()(stream);  // as close does; a stream that is no file may have any number there, or none
   const int fd = NumberOf(stream);
   ClosingWriter closing(fd);
+  EndLocks(fd);
   ForgetCopy(fd);
   const int result = Next_fclose()(stream);
   closing.Tell();

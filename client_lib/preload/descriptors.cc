@@ -6,6 +6,8 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include "client_lib/preload/cached_open.h"
+#include "client_lib/preload/materialise.h"
 #include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/own_words.h"
 #include "client_lib/preload/process.h"
@@ -171,7 +173,6 @@ Description* NewDescription(int* fd) {
     d.source.store(-1, std::memory_order_relaxed);
     d.noted.store(0, std::memory_order_relaxed);
     d.advised.store(false, std::memory_order_relaxed);
-    d.posix_locks.store(false, std::memory_order_relaxed);
     d.looked_ns.store(client::CoarseNs(), std::memory_order_relaxed);
     AddToOwn(open_count, std::uint32_t{1});
     *fd = number;
@@ -218,25 +219,27 @@ bool AwaitUsable(Description& d, std::uint64_t word) {
   return true;
 }
 
-namespace {
-
-// POSIX: closing any descriptor of a file gives up the process's locks on it.
-void GiveUpLocks(const Description& d) {
-  const int source = d.source.load(std::memory_order_acquire);
-  if (source < 0 || !d.posix_locks.load(std::memory_order_relaxed)) return;
-  struct flock all {};
-  all.l_type = F_UNLCK;
-  raw::Call(SYS_fcntl, source, F_SETLK, raw::Address(&all));
+__attribute__((noinline)) void GiveUpLocks(const Description& d) {
+  if (!EndLocks(d.dev, d.facts.ino)) return;
+  if (const int source = d.source.load(std::memory_order_acquire); source >= 0) {
+    struct flock all {};
+    all.l_type = F_UNLCK;
+    raw::Call(SYS_fcntl, source, F_SETLK, raw::Address(&all));
+    return;
+  }
+  // There is no descriptor of the file to close: one is opened for that.
+  const int source = WithReserve([&] { return OpenSourceFile(d.path); });
+  if (source < 0) return;
+  if (VersionBehind(d.facts, source) == SourceVersion::kOtherFile) CloseOwnFile(source);
+  else raw::Close(source);
 }
-
-}  // namespace
 
 int CloseNumber(int fd) {
   for (;;) {
     const Using use(fd);
     if (!use) return static_cast<int>(raw::Close(fd));
     Description& d = *use;
-    GiveUpLocks(d);
+    if (AnyLocks()) [[unlikely]] GiveUpLocks(d);
     std::uint64_t word = d.word.load(std::memory_order_acquire);
     if (StateOf(word) == State::kCached && NumbersOf(word) == 1) {
       // The usual case, without holding signals off: one step decides, and a handler that comes after it sees a closed file.

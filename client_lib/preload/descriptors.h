@@ -61,7 +61,6 @@ struct Description {
   std::atomic<std::uint8_t> tier;           // where the bytes came from, until the first read has counted it
   std::atomic<std::uint32_t> noted;         // 1: in the access ring
   std::atomic<bool> advised;                // all of it was asked for ahead
-  std::atomic<bool> posix_locks;            // taken through the source's descriptor
   std::atomic<std::int64_t> looked_ns;      // when it was last known that the file is still of this version
   std::atomic<int> source;                  // descriptor of the source, for what only that can do; -1
   alignas(client::File) unsigned char file_memory[sizeof(client::File)];
@@ -117,6 +116,8 @@ void Discard(Description& description, int fd);
 
 // close: 0 or -errno.
 int CloseNumber(int fd);
+// POSIX: closing any descriptor of a file gives up the process's locks on it, whichever they were taken through. May wait for the source, if there are any.
+void GiveUpLocks(const Description& description);
 // A further number >= `lowest`, as F_DUPFD; or -errno.
 int DuplicateNumber(int fd, int lowest, bool close_on_exec);
 // The kernel says that `fd` is something else: forgets what it was. The number stays taken.

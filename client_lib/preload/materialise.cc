@@ -131,8 +131,10 @@ bool Convert(Description& d, const char* path, Conversion why, Version version =
   }
   if (OffsetOf(word) != 0) raw::Call(SYS_lseek, fd, static_cast<long>(OffsetOf(word)), SEEK_SET);
   // A number that cannot be replaced (the limit is lower by now) stays ours.
+  const bool locked = IsLocked(fd);
   const std::uint32_t taken = TakeNumbers(d, [&](int number, bool close_on_exec) {
     if (raw::Dup3(fd, number, close_on_exec ? O_CLOEXEC : 0) < 0) return false;
+    if (locked) raw::Note(number);
     NameCopy(number);
     return true;
   });

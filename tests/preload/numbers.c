@@ -118,6 +118,63 @@ static int check_locks(void) {
   return close(second) | close(50);
 }
 
+/* However often, on however many files, and whichever descriptor of the file is closed; and no descriptor is left behind. */
+static int count_open(void) {
+  int count = 0;
+  for (int fd = 0; fd < 4096; ++fd) count += by_hand(SYS_fcntl, fd, F_GETFD, 0, 0, 0, 0) >= 0;
+  return count;
+}
+static int lock_real(int *fd) { /* by a descriptor that has become real */
+  struct flock lock = {.l_type = F_RDLCK};
+  *fd = open(path, O_RDONLY);
+  return *fd >= 0 && fcntl(*fd, F_SETLK, &lock) == 0 && fcntl(*fd, F_SETFL, O_NONBLOCK) == 0;
+}
+static int check_locks_again(void) {
+  struct flock lock = {.l_type = F_RDLCK};
+  int fd, before = 0;
+  for (int i = 0; i < 100; ++i) {
+    fd = open(path, O_RDONLY);
+    CHECK(fcntl(fd, F_SETLK, &lock) == 0 && is_locked() && close(fd) == 0 && !is_locked());
+    if (i == 5) before = count_open();
+  }
+  for (int i = 0; i < 100; ++i) CHECK(lock_real(&fd) && close(fd) == 0);
+  CHECK(lock_real(&fd) && is_locked() && close(fd) == 0 && !is_locked() && count_open() <= before);
+  return 0;
+}
+static int check_locks_ended(void) {
+  struct flock lock = {.l_type = F_RDLCK};
+  for (int way = 0; way < 6; ++way) {
+    int first = open(path, O_RDONLY), second = open(path, O_RDONLY), null = open("/dev/null", O_RDONLY);
+    if (way == 5) CHECK(fcntl(first, F_SETFL, O_NONBLOCK) == 0);
+    CHECK(fcntl(first, F_SETLK, &lock) == 0 && dup3(null, second, 0x40000000) == -1 && dup2(999999, second) == -1);
+    if (way == 1) CHECK(close(dup(second)) == 0 && fcntl(second, F_SETFD, 0) == 0);
+    if (way == 2) CHECK(dup2(null, second) == second);
+    if (way == 3) CHECK(close_range((unsigned)second, (unsigned)second, 0) == 0);
+    if (way == 4) CHECK(fcntl(second, F_SETFL, O_NONBLOCK) == 0);
+    if (way != 1 && way != 3) CHECK(close(second) == 0);
+    CHECK(!is_locked() && close(first) == 0 && close(null) == 0);
+    if (way == 1) close(second);
+  }
+  return 0;
+}
+static int check_locks_many(void) {
+  struct flock lock = {.l_type = F_RDLCK};
+  char name[4096];
+  int fds[40], before = 0;
+  for (int i = 0; i < 40; ++i) {
+    snprintf(name, sizeof name, "%s.lock%d", path, i);
+    CHECK((fds[i] = open(name, O_RDWR | O_CREAT, 0600)) >= 0 && fcntl(fds[i], F_SETLK, &lock) == 0 && unlink(name) == 0);
+  }
+  for (int i = 0; i < 100; ++i) {
+    int fd = open(path, O_RDONLY);
+    CHECK(fcntl(fd, F_SETLK, &lock) == 0 && is_locked() && close(fd) == 0 && !is_locked());
+    if (i == 5) before = count_open();
+  }
+  CHECK(count_open() <= before);
+  for (int i = 0; i < 40; ++i) CHECK(close(fds[i]) == 0);
+  return 0;
+}
+
 /* The limit is lowered under what is open: that stays. */
 static int check_limit(void) {
   struct rlimit limit;
@@ -472,7 +529,7 @@ static int check_not_sent(void) {
 
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"lowest", check_lowest},       {"taken", check_taken},       {"refused", check_refused},
-                                        {"unshared", check_unshared},   {"locks", check_locks},       {"limit", check_limit},
+                                        {"unshared", check_unshared},   {"locks", check_locks},  {"locks_again", check_locks_again}, {"locks_ended", check_locks_ended}, {"locks_many", check_locks_many},     {"limit", check_limit},
                                         {"exhausted", check_exhausted}, {"poll", check_poll},         {"behind", check_behind},     {"sendfile", check_sendfile},
                                         {"closed", check_closed},       {"lowered", check_lowered},   {"not_lowered", check_not_lowered}, {"limit_refused", check_limit_refused},
                                         {"lowered_behind", check_lowered_behind}, {"high_writers", check_high_writers}, {"no_calls", check_no_calls},

@@ -42,7 +42,7 @@ struct NumberCase {
 };
 
 TEST_F(PreloadNumbersTest, AreWhatProgramsMakeOfThem) {
-  for (const NumberCase& c : std::initializer_list<NumberCase>{{"lowest", 3}, {"taken", 0}, {"taken", 0, "4096"}, {"refused", 0}, {"unshared", 1}, {"locks", -1},
+  for (const NumberCase& c : std::initializer_list<NumberCase>{{"lowest", 3}, {"taken", 0}, {"taken", 0, "4096"}, {"refused", 0}, {"unshared", 1}, {"locks", -1}, {"locks_again", -1}, {"locks_ended", -1}, {"locks_many", -1},
                                                                {"limit", -1}, {"lowered", 6}, {"not_lowered", 0}, {"limit_refused", 1}, 
                                                                {"exhausted", 12}, {"poll", 0}, {"behind", 0}, {"shared_memory", 1}, {"cloned", 0}, {"not_sent", 0}, {"closed", 0}, {"closed", 0, "4096"}}) {
     SCOPED_TRACE(c.check);
