@@ -21,6 +21,7 @@ TIERD_NEXT(pid_t, _Fork, void)
 TIERD_NEXT(int, posix_spawn, pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const*, char* const*)
 TIERD_NEXT(int, posix_spawnp, pid_t*, const char*, const posix_spawn_file_actions_t*, const posix_spawnattr_t*, char* const*, char* const*)
 TIERD_NEXT(int, posix_spawn_file_actions_adddup2, posix_spawn_file_actions_t*, int, int)
+TIERD_NEXT(int, posix_spawn_file_actions_addopen, posix_spawn_file_actions_t*, int, const char*, int, mode_t)
 TIERD_NEXT(int, system, const char*)
 TIERD_NEXT(FILE*, popen, const char*, const char*)
 TIERD_NEXT(int, clone, int (*)(void*), void*, int, void*, ...)
@@ -121,17 +122,47 @@ TIERD_EXPORT(int, clone, int (*run)(void*), void* stack, int flags, void* argume
 
 // ---- spawn -----------------------------------------------------------------------------------------------------------------
 
-// A description of ours would be the child's standard input, or directory.
+namespace {
+
+// Numbers that file actions have ever named: the child would be given the placeholder. What they are counts when it is made, and actions may be used many times.
+constinit std::atomic<std::uint64_t> named[raw::kWatched / 64] = {};
+constinit std::atomic<bool> any_named{false};
+
+void NameForChild(int fd) {
+  if (static_cast<unsigned>(fd) >= raw::kWatched) return;
+  named[fd / 64].fetch_or(std::uint64_t{1} << (fd % 64), std::memory_order_relaxed);
+  any_named.store(true, std::memory_order_release);
+}
+
+void MakeNamedReal(const posix_spawn_file_actions_t* actions) {
+  if (actions == nullptr || !any_named.load(std::memory_order_acquire)) return;
+  const tierd::client::KeepErrno keep;
+  for (int word = 0; word < static_cast<int>(raw::kWatched) / 64; ++word) {
+    for (std::uint64_t bits = named[word].load(std::memory_order_relaxed); bits != 0; bits &= bits - 1) {
+      const int fd = word * 64 + __builtin_ctzll(bits);
+      if (Emulate(fd)) (void)Materialise(fd, Conversion::kSpawn);
+      (void)MakeFile(fd);
+    }
+  }
+}
+
+}  // namespace
+
 TIERD_EXPORT(int, posix_spawn_file_actions_adddup2, posix_spawn_file_actions_t* actions, int from, int to) {
-  if (Emulate(from)) (void)Materialise(from, Conversion::kSpawn);
-  (void)MakeFile(from);
+  NameForChild(from);
   return Next_posix_spawn_file_actions_adddup2()(actions, from, to);
+}
+
+TIERD_EXPORT(int, posix_spawn_file_actions_addopen, posix_spawn_file_actions_t* actions, int fd, const char* path, int flags, mode_t mode) {
+  if (path != nullptr) NameForChild(NumberNamed(path));
+  return Next_posix_spawn_file_actions_addopen()(actions, fd, path, flags, mode);
 }
 
 TIERD_EXPORT(int, posix_spawn, pid_t* pid, const char* path, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes, char* const* argv,
              char* const* environment) {
   RealIfNamed(path);
   const NewProcess begins(Conversion::kSpawn, NewProcess::Which::kInherited);
+  MakeNamedReal(actions);
   return Next_posix_spawn()(pid, path, actions, attributes, argv, environment);
 }
 
@@ -139,6 +170,7 @@ TIERD_EXPORT(int, posix_spawnp, pid_t* pid, const char* file, const posix_spawn_
              char* const* environment) {
   RealIfNamed(file);
   const NewProcess begins(Conversion::kSpawn, NewProcess::Which::kInherited);
+  MakeNamedReal(actions);
   return Next_posix_spawnp()(pid, file, actions, attributes, argv, environment);
 }
 

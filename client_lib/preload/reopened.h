@@ -12,6 +12,8 @@ namespace tierd::preload {
 inline bool MayReopen(const char* path) {
   return path[0] == '/' && (path[1] == 'p' || path[1] == 'd' || path[1] == '/') && (OpenDescriptions() != 0 || AnyCopies());
 }
+// Which number that is; -1: none.
+int NumberNamed(const char* path);
 void RealIfReopened(const char* path);
 // The same of a path that may be null.
 inline void RealIfNamed(const char* path) {

@@ -91,6 +91,22 @@ static int check_spawn(void) { /* one that stays open, one that becomes the chil
   CHECK(lseek(kept, 0, SEEK_CUR) == size && lseek(moved, 0, SEEK_CUR) == size); /* shared with the child */
   return !reads(closed, 1) | close(kept) | close(moved) | close(closed);
 }
+/* What file actions name is what it is when the child is made, however often they are used; a name of a descriptor, too. */
+static int check_actions(void) { /* three */
+  pid_t child;
+  char name[32];
+  posix_spawn_file_actions_t moves, opens;
+  int first = open_at_second(O_CLOEXEC), number = first;
+  CHECK(first >= 0 && posix_spawn_file_actions_init(&moves) == 0 && posix_spawn_file_actions_adddup2(&moves, first, 0) == 0);
+  CHECK(posix_spawn(&child, self, &moves, NULL, arguments_for(0, -1), environ) == 0 && ends_well(child) && close(first) == 0);
+  CHECK(open_at_second(O_CLOEXEC) == number);
+  CHECK(posix_spawnp(&child, self, &moves, NULL, arguments_for(0, -1), environ) == 0 && ends_well(child) && close(number) == 0);
+  int named = open_at_second(O_CLOEXEC);
+  snprintf(name, sizeof name, "/dev/fd/%d", named);
+  CHECK(named >= 0 && posix_spawn_file_actions_init(&opens) == 0 && posix_spawn_file_actions_addopen(&opens, 0, name, O_RDONLY, 0) == 0);
+  CHECK(posix_spawnp(&child, "/usr/bin/cmp", &opens, NULL, (char *[]){"cmp", "-", (char *)path, NULL}, environ) == 0 && ends_well(child));
+  return posix_spawn_file_actions_destroy(&moves) | posix_spawn_file_actions_destroy(&opens) | !reads(named, 1) | close(named);
+}
 static int check_vfork(void) { /* dup2 and exec in the child, as CPython's subprocess does */
   int fd = open_at_second(O_CLOEXEC);
   CHECK(fd >= 0);
@@ -411,7 +427,7 @@ static int check_storm(void) {
 }
 
 int main(int argc, char **argv) {
-  static const struct check checks[] = {{"exec", check_exec}, {"fexec", check_fexec}, {"set_to_stay", check_set_to_stay}, {"spawn", check_spawn}, {"vfork", check_vfork},
+  static const struct check checks[] = {{"exec", check_exec}, {"fexec", check_fexec}, {"set_to_stay", check_set_to_stay}, {"spawn", check_spawn}, {"actions", check_actions}, {"vfork", check_vfork},
                                         {"system", check_system}, {"popen", check_popen}, {"command", check_command}, {"watched", check_watched}, {"space", check_space},
                                         {"sent", check_sent}, {"aio", check_aio}, {"append", check_append}, {"links", check_links}, {"relinked", check_relinked}, {"storm", check_storm},
 #ifdef WITH_CUFILE

@@ -37,7 +37,7 @@ TEST_F(PreloadProcessesTest, AreGivenWhatTheyWouldBeGivenBare) {
     const char* reason;  // of all conversions that there are
     unsigned conversions;
     unsigned opened;
-  } cases[] = {{"exec", "exec", 1, 2},        {"fexec", "exec", 1, 1},  {"set_to_stay", "exec", 1, 1}, {"spawn", "spawn", 2, 3}, {"vfork", "spawn", 1, 1},
+  } cases[] = {{"exec", "exec", 1, 2},        {"fexec", "exec", 1, 1},  {"set_to_stay", "exec", 1, 1}, {"spawn", "spawn", 2, 3}, {"actions", "spawn", 3, 4}, {"vfork", "spawn", 1, 1},
                {"system", "spawn", 1, 2},     {"popen", "spawn", 1, 2},
                {"sent", "scm_rights", 4, 5},  {"aio", "aio", 2, 2},
 #ifdef WITH_CUFILE
