@@ -31,6 +31,17 @@ inline void NewNumber(int fd) {
   if (fd >= 0 && (!raw::IsPlain(fd) || IsOurs(fd))) [[unlikely]] ForgetAll(fd);
 }
 
+// A call of libc's that makes a number, once more for each that we can do without when there is none left. Not in a vfork child.
+bool GiveNumbersBack();
+inline bool HasFailed(int fd) { return fd < 0; }
+inline bool HasFailed(const void* stream) { return stream == nullptr; }
+template <typename Make>
+inline auto WithAllNumbers(Make make) {
+  auto made = make();
+  while (HasFailed(made) && errno == EMFILE && GiveNumbersBack()) made = make();
+  return made;
+}
+
 // What the exported close does. (By that name this library's own references end in raw system calls, as the core's do.)
 int CloseAny(int fd);
 

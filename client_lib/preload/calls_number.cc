@@ -53,6 +53,7 @@ inline int CloseHere(int fd) {
 int tierd::preload::CloseAny(int fd) { return CloseHere(fd); }
 
 void tierd::preload::ForgetAll(int fd) {
+  if (fd >= OwnBase() && fd < kTable) (void)StopKeepingIdle();  // there are few, and most of them are taken
   if (raw::IsOwn(fd)) ForgetOwn(fd);
   if (IsOurs(fd)) ForgetNumber(fd);
   ForgetDirectory(fd);
@@ -170,8 +171,9 @@ bool StandardIsFree() {
 
 template <typename Dup>
 int AfterDup(int from, Dup dup) {
-  const int copy = dup();
-  if (copy < 0 || !Active()) return copy;
+  if (!Active()) return dup();
+  const int copy = WithAllNumbers(dup);
+  if (copy < 0) return copy;
   NewNumber(copy);
   NoteCopy(from, copy);
   CopyToo(from, copy);

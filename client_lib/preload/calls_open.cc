@@ -159,7 +159,7 @@ __attribute__((noinline)) int OpenOther(Name name, int directory, const char* pa
   int ours = -1;
   if (name == Name::kInside) ours = CachedIfServed(directory, path, flags, not_served);
   else if (name == Name::kOther) ours = CachedOrNothing(directory, path, flags, not_served);
-  return ours >= 0 ? ours : AfterOpen(real(), directory, path, flags, not_served);
+  return ours >= 0 ? ours : AfterOpen(WithAllNumbers(real), directory, path, flags, not_served);
 }
 
 // Most calls are for names outside: a few comparisons, and behind the call, where a processor knows little of what it knew before, one look at the number.
@@ -168,7 +168,7 @@ __attribute__((always_inline)) inline int Open(int directory, const char* path, 
   if (!Active()) return real();
   const Name name = Writes(flags) ? Name::kOther : NameOf(directory, path);
   if (name != Name::kOutside || !MayPass()) [[unlikely]] return OpenOther(name, directory, path, flags, real);
-  const int fd = real();
+  const int fd = WithAllNumbers(real);
   NewNumber(fd);
   return fd;
 }

@@ -105,7 +105,7 @@ __attribute__((noinline)) FILE* OpenOther(const char* path, const char* mode) {
   } else if (Active() && path != nullptr && !ModeWrites(mode) && MayBeInside(AT_FDCWD, path)) {
     Count(RealOpen::kStdio);
   }
-  FILE* const stream = Next_fopen()(path, mode);
+  FILE* const stream = Active() ? WithAllNumbers([=] { return Next_fopen()(path, mode); }) : Next_fopen()(path, mode);
   if (stream != nullptr && Active() && !ModeWrites(mode) && IsWorthALook(path)) [[unlikely]] LearnLink(path, NumberOf(stream));
   return AfterOpen(stream, mode);
 }
@@ -115,7 +115,7 @@ __attribute__((noinline)) FILE* OpenOther(const char* path, const char* mode) {
 // As open: of a file outside that is read only the number is looked at.
 TIERD_EXPORT(FILE*, fopen, const char* path, const char* mode) {
   if (!Active() || mode == nullptr || ModeWrites(mode) || NameOf(AT_FDCWD, path) != Name::kOutside || !MayPass()) [[unlikely]] return OpenOther(path, mode);
-  FILE* const stream = Next_fopen()(path, mode);
+  FILE* const stream = WithAllNumbers([=] { return Next_fopen()(path, mode); });
   if (stream != nullptr) NewNumber(stream->_fileno);
   return stream;
 }

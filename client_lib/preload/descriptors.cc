@@ -43,7 +43,7 @@ struct alignas(64) IdleNumber {
 constexpr unsigned kIdle = 8;
 constexpr rlim_t kRoomForIdle = 256;  // of the limit: a process with fewer numbers than that needs them itself
 constinit IdleNumber idle[kIdle];
-constinit bool keeps_idle = false;
+constinit std::atomic<bool> keeps_idle{false};
 
 unsigned FirstIdle() { return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(&vfork_depth) * 0x9e3779b97f4a7c15u >> 61); }
 
@@ -59,7 +59,7 @@ int TakeIdle() {
 
 // For a number that is in no table any more.
 void KeepIdleOrClose(int fd) {
-  for (unsigned i = 0, first = FirstIdle(); keeps_idle && i < kIdle; ++i) {
+  for (unsigned i = 0, first = FirstIdle(); keeps_idle.load(std::memory_order_relaxed) && i < kIdle; ++i) {
     std::atomic<int>& slot = idle[(first + i) % kIdle].number;
     if (slot.load(std::memory_order_relaxed) < 0 && HoldOwn(fd, slot)) return;
   }
@@ -134,7 +134,9 @@ bool MakePlaceholder() {
   const rlim_t wanted = limit.rlim_cur / 4 * 3;
   base = wanted < kTable / 4 * 3 ? static_cast<int>(wanted) : kTable / 4 * 3;
   own_base = limit.rlim_cur >= 4 * kTable ? kTable : base;
-  keeps_idle = limit.rlim_cur >= kRoomForIdle;
+  keeps_idle.store(limit.rlim_cur >= kRoomForIdle, std::memory_order_relaxed);
+  // Where there are few a real number from here on says that they are running out (ForgetAll).
+  for (int fd = own_base; fd < kTable; ++fd) raw::Note(fd);
   // O_PATH of a socket, which nobody can open anew, with whatever rights; closed, it is a name of nothing.
   const int socket = static_cast<int>(raw::Call(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (socket < 0) return false;
@@ -146,6 +148,18 @@ bool MakePlaceholder() {
   const int high = raw::DupFrom(low, own_base);
   raw::Close(low);
   return high >= 0 && HoldOwn(high, placeholder);
+}
+
+bool StopKeepingIdle() {
+  keeps_idle.store(false, std::memory_order_relaxed);
+  bool any = false;
+  for (IdleNumber& one : idle) {
+    const int fd = TakeOwn(one.number);
+    if (fd < 0) continue;
+    raw::Close(fd);
+    any = true;
+  }
+  return any;
 }
 
 int PlaceholderFrom(int lowest) { return raw::DupFrom(placeholder.load(std::memory_order_acquire), lowest); }

@@ -104,6 +104,8 @@ class Using {
 bool MakePlaceholder();
 // Another one, at `lowest` or above: a number that is set aside. Or -errno.
 int PlaceholderFrom(int lowest);
+// The process needs all numbers itself: those that are closed are kept no more, from now on. Whether there is one more by that.
+bool StopKeepingIdle();
 // From where on descriptors of the core itself are numbered.
 int OwnBase();
 

@@ -164,6 +164,13 @@ bool SpendReserve() {
   return false;
 }
 
+bool GiveNumbersBack() {
+  if (StopKeepingIdle()) return true;
+  if (OpenDescriptions() != 0 || !SpendReserve()) return false;
+  reserve_made.store(false, std::memory_order_relaxed);  // the next file of ours needs one
+  return true;
+}
+
 void KeepReserve() {
   if (reserve_made.load(std::memory_order_relaxed) || reserve_made.exchange(true, std::memory_order_relaxed)) return;
   FillReserve();

@@ -23,6 +23,8 @@ int WithReserve(Open open) {
     if (fd != -EMFILE || !SpendReserve()) return fd;
   }
 }
+// The process has none left: what is kept of closed ones is given up, and, while no file of ours is open, the reserve. Whether there is one more by that. errno is left alone.
+bool GiveNumbersBack();
 // Every descriptor of ours in this process: before anything that gives descriptors to others. Before names or rights change (kChanged) the directories that are listed are opened, too.
 void MaterialiseAll(Conversion why);
 // The descriptors of that file, copies in memory too, as it is by now or is about to be: what this process changes itself, it sees at once, whichever descriptor it reads by.

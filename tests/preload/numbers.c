@@ -303,6 +303,34 @@ static int check_exhausted(void) {
   return 0;
 }
 
+/* What is closed is there for others: bare all numbers are the program's, here all but three. */
+static int check_given_back(void) {
+  struct rlimit limit;
+  int ours[6], ends[2], fds[5000], count = 0, before = count_open();
+  CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < 5000);
+  for (int i = 0; i < 6; ++i) CHECK((ours[i] = open(path, O_RDONLY)) >= 0);
+  while ((fds[count] = dup(0)) >= 0) ++count;
+  CHECK(errno == EMFILE);
+  for (int i = 0; i < 6; ++i) CHECK(close(ours[i]) == 0);
+  CHECK(pipe(ends) == 0 && close(ends[0]) == 0 && close(ends[1]) == 0);
+  for (int how = 0; how < 3; ++how) {
+    FILE *streams[6];
+    if (how == 2) { /* streams take the last ones */
+      for (int i = 0; i < 6; ++i) CHECK((streams[i] = fopen("/dev/null", "r")) != NULL);
+    }
+    while ((fds[count] = how == 0 ? dup(0) : open("/dev/null", O_RDONLY)) >= 0) ++count;
+    CHECK(errno == EMFILE && count + (how == 2 ? 6 : 0) >= (int)limit.rlim_cur - before - 3);
+    for (int i = 0; how == 2 && i < 6; ++i) CHECK(fclose(streams[i]) == 0);
+    for (int i = 0; i < 20; ++i) close(fds[--count]);
+  }
+  int fd = open(path, O_RDONLY); /* and for us again */
+  CHECK(reads(fd, 0));
+  while ((fds[count] = dup(0)) >= 0) ++count;
+  CHECK(errno == EMFILE && dup2(fd, fds[0]) == fds[0] && reads(fds[0], 1) && close(fd) == 0);
+  while (count > 0) close(fds[--count]);
+  return 0;
+}
+
 static int check_poll(void) {
   int fd = open(path, O_RDONLY), ends[2];
   CHECK(pipe(ends) == 0);
@@ -530,7 +558,7 @@ static int check_not_sent(void) {
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"lowest", check_lowest},       {"taken", check_taken},       {"refused", check_refused},
                                         {"unshared", check_unshared},   {"locks", check_locks},  {"locks_again", check_locks_again}, {"locks_ended", check_locks_ended}, {"locks_many", check_locks_many},     {"limit", check_limit},
-                                        {"exhausted", check_exhausted}, {"poll", check_poll},         {"behind", check_behind},     {"sendfile", check_sendfile},
+                                        {"exhausted", check_exhausted}, {"given_back", check_given_back}, {"poll", check_poll},         {"behind", check_behind},     {"sendfile", check_sendfile},
                                         {"closed", check_closed},       {"lowered", check_lowered},   {"not_lowered", check_not_lowered}, {"limit_refused", check_limit_refused},
                                         {"lowered_behind", check_lowered_behind}, {"high_writers", check_high_writers}, {"no_calls", check_no_calls},
                                         {"shared_memory", check_shared_memory}, {"cloned", check_cloned}, {"jumps", check_jumps}, {"not_sent", check_not_sent}};

@@ -44,7 +44,7 @@ struct NumberCase {
 TEST_F(PreloadNumbersTest, AreWhatProgramsMakeOfThem) {
   for (const NumberCase& c : std::initializer_list<NumberCase>{{"lowest", 3}, {"taken", 0}, {"taken", 0, "4096"}, {"refused", 0}, {"unshared", 1}, {"locks", -1}, {"locks_again", -1}, {"locks_ended", -1}, {"locks_many", -1},
                                                                {"limit", -1}, {"lowered", 6}, {"not_lowered", 0}, {"limit_refused", 1}, 
-                                                               {"exhausted", 12}, {"poll", 0}, {"behind", 0}, {"shared_memory", 1}, {"cloned", 0}, {"not_sent", 0}, {"closed", 0}, {"closed", 0, "4096"}}) {
+                                                               {"exhausted", 12}, {"given_back", 1, "1024"}, {"given_back", 1}, {"poll", 0}, {"behind", 0}, {"shared_memory", 1}, {"cloned", 0}, {"not_sent", 0}, {"closed", 0}, {"closed", 0, "4096"}}) {
     SCOPED_TRACE(c.check);
     const JobResult served = Run(PRELOAD_NUMBERS, c.limit, c.check);
     EXPECT_GT(served.report.value("opened", 0u), 0u) << served.report.dump();
