@@ -1,5 +1,6 @@
 #include "client_lib/preload/kept_mappings.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -131,7 +132,9 @@ bool KeepMapping(AddressRange where, const std::byte* first) {
   for (const int usual : {MADV_NORMAL, MADV_DOFORK, MADV_DODUMP}) {
     if (raw::Call(SYS_madvise, begin, length, usual) != 0) return false;
   }
-  if (raw::Call(SYS_munlock, begin, length) != 0) return false;
+  constexpr int kGuardRemove = 103;  // of Linux 6.13, of files 6.15: pages that were made to fault
+  const long unguarded = raw::Call(SYS_madvise, begin, length, kGuardRemove);
+  if ((unguarded != 0 && unguarded != -EINVAL) || raw::Call(SYS_munlock, begin, length) != 0) return false;
   Kept victims[kMappings];
   std::uint32_t gone;
   {

@@ -316,6 +316,12 @@ static int check_again(void) {
     CHECK(munmap(own, whole) == 0);
   }
   /* Neither what it was protected by nor what was done behind everybody's back is inherited. */
+  map = map_file(12, PROT_READ, MAP_SHARED);
+  if (madvise(map + page, page, 102 /* MADV_GUARD_INSTALL, where there is such a thing */) == 0) {
+    CHECK(munmap(map, big_bytes) == 0);
+    map = map_file(12, PROT_READ, MAP_SHARED);
+  }
+  CHECK(shows(map, 12, 0, big_bytes, page) && munmap(map, big_bytes) == 0);
   map = map_file(11, PROT_READ, MAP_SHARED);
   CHECK(mprotect(map, 3 * page, PROT_NONE) == 0 && munmap(map, big_bytes) == 0);
   map = map_file(11, PROT_READ, MAP_SHARED);
