@@ -12,6 +12,7 @@ using namespace tierd::preload;
 TIERD_NEXT(int, truncate, const char*, off64_t)
 TIERD_NEXT(int, ftruncate, int, off64_t)
 TIERD_NEXT(int, chmod, const char*, mode_t)
+TIERD_NEXT(int, lchmod, const char*, mode_t)
 TIERD_NEXT(int, fchmod, int, mode_t)
 TIERD_NEXT(int, fchmodat, int, const char*, mode_t, int)
 TIERD_NEXT(int, chown, const char*, uid_t, gid_t)
@@ -42,6 +43,9 @@ TIERD_EXPORT(int, ftruncate, int fd, off64_t length) {
 TIERD_ALIAS(int, ftruncate64, ftruncate, int, off64_t)
 TIERD_EXPORT(int, chmod, const char* path, mode_t mode) {
   return ChangeName(AT_FDCWD, path, Changes::kTarget, [&] { return Next_chmod()(path, mode); });
+}
+TIERD_EXPORT(int, lchmod, const char* path, mode_t mode) {
+  return ChangeName(AT_FDCWD, path, Changes::kEntry, [&] { return Next_lchmod()(path, mode); });
 }
 TIERD_EXPORT(int, fchmod, int fd, mode_t mode) {
   return ChangeNumber(fd, [&] { return Next_fchmod()(fd, mode); });

@@ -147,6 +147,10 @@ int CheckTarget(int fd) {
   return (flags & O_ACCMODE) == O_RDONLY || (flags & O_APPEND) != 0 ? -EBADF : 0;
 }
 
+bool EndsBeforeItBegins(const off64_t* offset, std::size_t count) {
+  return offset != nullptr && static_cast<std::uint64_t>(*offset) + count < static_cast<std::uint64_t>(*offset);
+}
+
 }  // namespace
 
 TIERD_EXPORT(ssize_t, copy_file_range, int from, off64_t* from_offset, int to, off64_t* to_offset, size_t count, unsigned flags) {
@@ -158,6 +162,7 @@ TIERD_EXPORT(ssize_t, copy_file_range, int from, off64_t* from_offset, int to, o
   if (flags != 0) return Result(ssize_t{-EINVAL});
   if (Emulate(to)) return Result(ssize_t{-EBADF});
   if (const int error = CheckTarget(to); error != 0) return Result(static_cast<ssize_t>(error));
+  if (EndsBeforeItBegins(from_offset, count) || EndsBeforeItBegins(to_offset, count)) return Result(ssize_t{-EOVERFLOW});
   ssize_t result;
   const auto write = [&](const void* data, std::size_t bytes) -> ssize_t {
     if (to_offset == nullptr) return WriteTo(to, data, bytes);

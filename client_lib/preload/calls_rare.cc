@@ -114,8 +114,7 @@ int IoctlOurs(int fd, unsigned long request, void* argument) {
       const Using use(fd);
       if (!use || (HasGrown(*use) && MaterialiseAsIs(fd, Conversion::kChanged))) break;
       const std::uint64_t at = OffsetOf(use->word.load(std::memory_order_acquire));
-      const std::uint64_t left = at < use->size() ? use->size() - at : 0;
-      *static_cast<int*>(argument) = static_cast<int>(left);
+      *static_cast<int*>(argument) = static_cast<int>(use->size() - at);  // negative past the end, as the kernel has it
       return 0;
     }
     default: (void)Materialise(fd, Conversion::kIoctl);

@@ -78,6 +78,8 @@ bool ReadsBytes(const char* mode, int* flags) {
   return true;
 }
 
+constexpr int kCloseOnExec = 64;  // glibc's _IO_FLAGS2_CLOEXEC: what freopen opens next is to be closed by exec, too
+
 FILE* StreamOfOurs(int fd, const char* mode) {
   if (mode == nullptr || ModeWrites(mode)) {
     errno = EINVAL;  // as libc says of a mode that the descriptor does not allow
@@ -99,7 +101,10 @@ __attribute__((noinline)) FILE* OpenOther(const char* path, const char* mode) {
   int flags;
   if (ReadsBytes(mode, &flags)) {
     if (const int fd = OpenOurs(path, flags); fd >= 0) {
-      if (FILE* const ours = StreamOfOurs(fd, mode); ours != nullptr) return ours;
+      if (FILE* const ours = StreamOfOurs(fd, mode); ours != nullptr) {
+        if ((flags & O_CLOEXEC) != 0) ours->_flags2 |= kCloseOnExec;
+        return ours;
+      }
       CloseAny(fd);
     }
   } else if (Active() && path != nullptr && !ModeWrites(mode) && MayBeInside(AT_FDCWD, path)) {

@@ -178,6 +178,10 @@ void Prepare(long number, const Arguments& args) {
       MaterialiseAll(Conversion::kRings);
       break;
     case SYS_epoll_ctl: RealNow(args.Int(2)); break;
+    case SYS_kcmp:  // two descriptors of files; others are one as soon as they are real
+      RealNow(args.Int(3));
+      RealNow(args.Int(4));
+      break;
     case SYS_readlinkat: RealIfNamed(args.Path(1)); break;
 #ifdef SYS_poll
     case SYS_poll:

@@ -38,7 +38,8 @@ enum class Version { kOpened, kAny };
 
 // May wait for the source.
 int OpenSource(const Description& d, const char* path, Version version) {
-  const int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | (d.flags & (O_NOATIME | O_NONBLOCK));
+  const int shown = path == d.path ? O_NOATIME | O_NONBLOCK | O_NOFOLLOW : O_NOATIME | O_NONBLOCK;  // a name in /proc is a link
+  const int flags = O_RDONLY | O_CLOEXEC | O_NOCTTY | (d.flags & shown);
   int fd = WithReserve([&] { return raw::Open(AT_FDCWD, path, flags); });
   if (fd == -EPERM) fd = WithReserve([&] { return raw::Open(AT_FDCWD, path, flags & ~O_NOATIME); });
   if (fd < 0) return -ESTALE;
@@ -70,6 +71,8 @@ int CopyToMemory(Description& d, CopyUse use) {
     char path[32];
     ::snprintf(path, sizeof path, "/proc/self/fd/%d", writable);
     fd = WithReserve([&] { return raw::Open(AT_FDCWD, path, O_RDONLY | O_CLOEXEC); });
+    const int kept = d.flags & (O_NOATIME | O_NONBLOCK);
+    if (fd >= 0 && kept != 0) raw::Call(SYS_fcntl, fd, F_SETFL, kept);
   }
   raw::Close(writable);
   if (fd < 0) return fd;

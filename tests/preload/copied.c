@@ -279,6 +279,10 @@ static int check_asked(void) {
 #if defined(__x86_64__)
   CHECK(old_fstatat == NULL || (old_fstatat(1, fd, "", &st, AT_EMPTY_PATH) == 0 && st.st_ino == named.st_ino && st.st_mode == named.st_mode));
 #endif
+  int waits_not = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  pid_t child = fork();
+  if (child == 0) _exit((fcntl(waits_not, F_GETFL) & O_NONBLOCK) == 0);
+  CHECK(ends_well(child) && (fcntl(waits_not, F_GETFL) & O_NONBLOCK) != 0 && close(waits_not) == 0);
   return close(fd);
 }
 

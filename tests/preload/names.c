@@ -8,6 +8,8 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <linux/kcmp.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -118,11 +120,14 @@ static int check_by_hand(void) {
   CHECK(syscall(SYS_newfstatat, AT_FDCWD, path, &st, 0) == 0 && st.st_size == size);
   return 0;
 }
-static int check_by_hand_rare(void) { /* converts */
+static int check_by_hand_rare(void) { /* converts three */
   uint32_t number;
   int fd = open(path, O_RDONLY);
   CHECK(lseek(fd, 4, SEEK_SET) == 4 && syscall(SYS_fsync, fd) == 0 && syscall(SYS_read, fd, &number, 4) == 4 && number == 1);
-  return close(fd);
+  int first = open(path, O_RDONLY), second = open(path, O_RDONLY);
+  const long same = syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, first, first), other = syscall(SYS_kcmp, getpid(), getpid(), KCMP_FILE, first, second);
+  CHECK((same == 0 && other > 0) || errno == EPERM || errno == ENOSYS);
+  return close(fd) | close(first) | close(second);
 }
 
 /* What succeeds leaves errno alone, the call that looks for the daemon too: each in a process that has made none before. */
@@ -361,7 +366,7 @@ static int check_rewound(void) {
 
 /* What is said of descriptors and offsets that hardly anybody asks about is what the kernel says of any file. */
 static int check_exact(void) {
-  char name[100], byte;
+  char name[4200], byte;
   struct iovec part = {&byte, 1};
   struct stat st;
   int fd = open(path, O_RDONLY), more = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC), other;
@@ -371,6 +376,15 @@ static int check_exact(void) {
   CHECK(lseek(fd, INT64_MAX, SEEK_END) == -1 && errno == EINVAL && lseek(fd, 4, SEEK_SET) == 4 && lseek(fd, INT64_MAX, SEEK_CUR) == -1 && errno == EINVAL);
   CHECK(pread(fd, &byte, 1, INT64_MAX) == -1 && errno == EINVAL && preadv(fd, &part, 1, INT64_MAX) == -1 && errno == EINVAL);
   CHECK(pread(fd, &byte, 1, INT64_MAX - 1) == 0 && preadv(fd, &part, 1, INT64_MAX - 1) == 0 && pread(fd, &byte, 0, INT64_MAX) == 0);
+  int shown = fcntl(more, F_GETFL), left = 0;
+  CHECK(dup2(more, 60) == 60 && fcntl(60, F_GETFL) == shown && fcntl(more, F_GETFL) == shown && close(60) == 0); /* converts */
+  CHECK(lseek(fd, size + 10, SEEK_SET) == size + 10 && ioctl(fd, FIONREAD, &left) == 0 && left == -10 && lseek(fd, 4, SEEK_SET) == 4 && ioctl(fd, FIONREAD, &left) == 0 && left == size - 4);
+  snprintf(name, sizeof name, "%s.out", path);
+  off_t before = -1, far = -100, begin = 4;
+  int out = open(name, O_WRONLY | O_CREAT | O_TRUNC, 0600);
+  CHECK(out >= 0 && copy_file_range(fd, &before, out, NULL, 10, 0) == -1 && errno == EOVERFLOW && copy_file_range(fd, &begin, out, &before, 10, 0) == -1 && errno == EOVERFLOW);
+  CHECK(copy_file_range(fd, &far, out, NULL, 10, 0) == -1 && errno == EINVAL && copy_file_range(fd, &begin, out, NULL, SIZE_MAX, 0) == -1 && errno == EOVERFLOW);
+  CHECK(copy_file_range(fd, &begin, out, NULL, 8, 0) == 8 && begin == 12 && close(out) == 0 && unlink(name) == 0 && lseek(fd, 0, SEEK_SET) == 0);
   snprintf(name, sizeof name, "//proc/self/fd/%d", fd); /* converts */
   CHECK((other = open(name, O_RDONLY)) >= 0 && holds_all(other) && fstat(fd, &st) == 0 && S_ISREG(st.st_mode));
   snprintf(name, sizeof name, "%.*s/device", (int)(strrchr(path, '/') - path), path);
@@ -538,7 +552,7 @@ static int check_fdopen(void) { /* of the modes it takes, the one that is open's
   CHECK((stream = fdopen(fd, "r")) != NULL && fcntl(fd, F_GETFD) == FD_CLOEXEC && fclose(stream) == 0);
   return 0;
 }
-static int check_streams(void) { /* the wide one converts */
+static int check_streams(void) { /* the wide one and the one that is opened anew convert */
   char name[4096];
   uint32_t numbers[3000];
   FILE *stream = fopen(path, "rbe");
@@ -547,6 +561,7 @@ static int check_streams(void) { /* the wide one converts */
   rewind(stream);
   CHECK(getc(stream) == 0 && ungetc(0, stream) == 0 && fread(numbers, 4, 2, stream) == 2 && numbers[1] == 1);
   CHECK(fcntl(fileno(stream), F_GETFD) == FD_CLOEXEC && fputc('x', stream) == EOF && fclose(stream) == 0);
+  CHECK((stream = fopen(path, "re")) != NULL && freopen(NULL, "r", stream) == stream && fcntl(fileno(stream), F_GETFD) == FD_CLOEXEC && fclose(stream) == 0);
   CHECK(fopen(path, "r,ccs=none-such") == NULL);
   snprintf(name, sizeof name, "%.*s/names/n07", (int)(strrchr(path, '/') - path), path);
   stream = fopen(name, "r");

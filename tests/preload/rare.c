@@ -241,6 +241,7 @@ static int check_changes(void) {
   CHANGES("file", fremovexattr(fd, "user.a"));
   CHECK(close(fd) == 0);
   CHANGES("file", fchmodat(here, "file", 0600, 0));
+  CHANGES("file", lchmod("file", 0640));
   CHANGES("file", chown("file", getuid(), getgid()));
   CHANGES("file", fchownat(here, "file", getuid(), getgid(), 0));
   CHANGES("file", utime("file", &old));
