@@ -8,6 +8,7 @@
 
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/counters.h"
+#include "client_lib/preload/leaving.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/new_process.h"
@@ -189,42 +190,19 @@ TIERD_EXPORT(FILE*, popen, const char* command, const char* mode) {
 
 // ---- another view of the file system, or of the descriptors --------------------------------------------------------------------
 
-namespace {
-
-// Names mean other files from now on (HAZARDS 2.14), or our rights are those of another user namespace: what is open becomes real by the old ones, and then we keep out of it.
-template <typename Change>
-int ChangeView(Change change) {
-  if (!Active()) return change();
-  {
-    const tierd::client::KeepErrno keep;
-    process.forking.fetch_add(1, std::memory_order_seq_cst);  // nothing is opened as ours meanwhile
-    MaterialiseAll(Conversion::kChanged);
-  }
-  const int result = change();
-  if (result == 0) {
-    const tierd::client::KeepErrno keep;
-    EndWriters(Streams::kLeave);
-    WriteReport();
-    process.active.store(false, std::memory_order_seq_cst);
-  }
-  process.forking.fetch_sub(1, std::memory_order_seq_cst);
-  return result;
-}
-
-}  // namespace
-
+// Names mean other files from then on (HAZARDS 2.14), or our rights are those of another user namespace.
 TIERD_EXPORT(int, chroot, const char* path) {
-  return ChangeView([&] { return Next_chroot()(path); });
+  return Leave([&] { return Next_chroot()(path); });
 }
 TIERD_EXPORT(int, pivot_root, const char* root, const char* old) {
-  return ChangeView([&] { return static_cast<int>(Result(raw::Call(SYS_pivot_root, raw::Address(root), raw::Address(old)))); });
+  return Leave([&] { return static_cast<int>(Result(raw::Call(SYS_pivot_root, raw::Address(root), raw::Address(old)))); });
 }
 TIERD_EXPORT(int, mount, const char* source, const char* target, const char* type, unsigned long flags, const void* data) {
-  return ChangeView([&] { return Next_mount()(source, target, type, flags, data); });
+  return Leave([&] { return Next_mount()(source, target, type, flags, data); });
 }
 TIERD_EXPORT(int, setns, int fd, int type) {
   if (type != 0 && (type & (CLONE_NEWNS | CLONE_NEWUSER)) == 0) return Next_setns()(fd, type);
-  return ChangeView([&] { return Next_setns()(fd, type); });
+  return Leave([&] { return Next_setns()(fd, type); });
 }
 TIERD_EXPORT(int, unshare, int flags) {
   if ((flags & CLONE_FILES) != 0 && Active()) {
@@ -232,5 +210,5 @@ TIERD_EXPORT(int, unshare, int flags) {
     MaterialiseAll(Conversion::kFork);
   }
   if ((flags & (CLONE_NEWNS | CLONE_NEWUSER)) == 0) return Next_unshare()(flags);
-  return ChangeView([&] { return Next_unshare()(flags); });
+  return Leave([&] { return Next_unshare()(flags); });
 }
