@@ -68,7 +68,11 @@ __attribute__((noinline)) int TryCached(int directory, const char* path, int fla
   const int fd = OpenCached(located, flags, not_served);
   if (fd < 0) return fd;
   std::atomic_thread_fence(std::memory_order_seq_cst);  // between the entry in the table and the look: whoever makes all real does it the other way round
-  if (process.real_from_now.load(std::memory_order_relaxed)) [[unlikely]] (void)Materialise(fd, Conversion::kRings);
+  if (AllIsReal()) [[unlikely]] {  // since we last looked
+    CloseNumber(fd);
+    not_served.why = RealOpen::kMode;
+    return -1;
+  }
   if (!AnyWriters()) return fd;
   const Using use(fd);
   if (!use || !BeingWritten(use->facts.ino)) return fd;

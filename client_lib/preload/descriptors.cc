@@ -330,8 +330,15 @@ void ForgetThreads() {
   for (std::uint32_t i = 0; i < touched.load(std::memory_order_relaxed); ++i) {
     Description& d = pool[i];
     if (d.refs.load(std::memory_order_relaxed) == 0) continue;
+    const std::uint64_t word = d.word.load(std::memory_order_relaxed);
     std::uint32_t numbers = 0;
-    for (const auto& entry : table) numbers += (entry.load(std::memory_order_relaxed) & ~kCloseOnExec) == EntryOf(d) ? 1 : 0;
+    for (auto& entry : table) {
+      if ((entry.load(std::memory_order_relaxed) & ~kCloseOnExec) != EntryOf(d)) continue;
+      if (StateOf(word) == State::kClosed) entry.store(0, std::memory_order_relaxed);  // by a thread that was about to
+      else ++numbers;
+    }
+    // Nobody here owns the word.
+    if (numbers != 0) d.word.store(MakeWord(State::kCached, numbers, OffsetOf(word)), std::memory_order_relaxed);
     d.refs.store(numbers, std::memory_order_relaxed);
     open += numbers != 0 ? 1 : 0;
   }

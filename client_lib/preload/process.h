@@ -40,10 +40,13 @@ void LookAtLibraries();
 // How many more opens look: a library is there some time after dlopen was called, or never.
 extern "C" __attribute__((visibility("hidden"))) std::uint32_t tierd_libraries_to_look_for;
 
+// Another thread makes a process, or everything is real from now on.
+inline bool AllIsReal() { return process.forking.load(std::memory_order_relaxed) != 0 || process.real_from_now.load(std::memory_order_relaxed); }
+
 // Whether a file may be opened as one of ours just now.
 inline bool MayMakeDescriptors() {
   if (tierd_libraries_to_look_for != 0) [[unlikely]] LookAtLibraries();
-  return !process.real_fds && process.forking.load(std::memory_order_relaxed) == 0 && !process.real_from_now.load(std::memory_order_relaxed);
+  return !process.real_fds && !AllIsReal();
 }
 
 // `forking` is raised, and what is under way that a child must not inherit is over. The caller lowers it again.

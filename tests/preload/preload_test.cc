@@ -74,7 +74,7 @@ TEST_F(PreloadSymbolsTest, EverySymbolBehavesAsLibcsOnWhatIsNotThereYet) {
 }
 
 TEST_F(PreloadSymbolsTest, RacesLoseNothing) {
-  for (const char* race : {"materialise", "shared", "reopen", "fork", "vfork", "spawn", "system", "clone", "linker", "children", "signals", "cancel", "exhausted"}) {
+  for (const char* race : {"materialise", "shared", "reopen", "fork", "vfork", "spawn", "system", "clone", "linker", "children", "opening", "closing", "signals", "cancel", "exhausted"}) {
     const JobResult result = RunShell(std::string("ulimit -n 1500; exec ") + PRELOAD_RACES + " " + Of("numbers") + " " + Of("others") + " " + race, job_);
     EXPECT_EQ(result.code, 0) << race << "\n" << result.output;
   }

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdint.h>
@@ -18,7 +19,10 @@
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
+
+#include "tests/preload/by_hand.h"
 
 extern char **environ;
 static const char *path, *other_path;
@@ -387,6 +391,98 @@ static int race_children(void) {
   return 0;
 }
 
+/* One call, one instruction after the other, with something in between behind the `at`th: once for each. */
+#if defined(__x86_64__)
+static volatile long step_count, step_at;
+static void (*volatile in_between)(void);
+static void on_step(int number, siginfo_t *info, void *context) {
+  if (step_count++ != step_at) return;
+  ((ucontext_t *)context)->uc_mcontext.gregs[REG_EFL] &= ~0x100l;
+  in_between();
+}
+static void walk(long at, void (*between)(void)) {
+  struct sigaction action = {.sa_sigaction = on_step, .sa_flags = SA_SIGINFO};
+  sigaction(SIGTRAP, &action, NULL);
+  step_count = 0, step_at = at, in_between = between;
+  __asm__ volatile("" ::: "memory");
+  __builtin_ia32_writeeflags_u64(__builtin_ia32_readeflags_u64() | 0x100);
+}
+static int walked(void) { /* whether it came so far */
+  __builtin_ia32_writeeflags_u64(__builtin_ia32_readeflags_u64() & ~0x100ull);
+  __asm__ volatile("" ::: "memory");
+  return step_count > step_at;
+}
+
+/* A child that is made in the middle of a close may put what it likes onto that number. */
+static int closed_fd, closing_status;
+static void fork_in_between(void) {
+  pid_t child = fork();
+  if (child == 0) _exit(dup2(0, closed_fd) != closed_fd);
+  for (int i = 0; i < 5000 && waitpid(child, &closing_status, WNOHANG) == 0; ++i) {
+    closing_status = -1;
+    usleep(1000);
+  }
+  if (closing_status == -1) kill(child, SIGKILL), waitpid(child, NULL, 0); /* who waits for ever does so with signals held off */
+}
+static int race_closing(void) {
+  int more = 1;
+  for (long at = 0; more; ++at) {
+    CHECK((closed_fd = open(path, O_RDONLY)) >= 0);
+    walk(at, fork_in_between);
+    const int result = close(closed_fd);
+    more = walked();
+    CHECK(result == 0 && closing_status == 0);
+  }
+  return 0;
+}
+
+/* While another thread makes a child nothing is opened as ours, however far the open had come by then. */
+static volatile int wanted, made;
+static void *makes_children(void *argument) {
+  while (!stop) {
+    if (!wanted) {
+      sched_yield();
+      continue;
+    }
+    pid_t child = vfork();
+    if (child == 0) {
+      for (made = 1; wanted;) sched_yield();
+      _exit(0);
+    }
+    waitpid(child, NULL, 0);
+    made = 0;
+  }
+  return NULL;
+}
+static void child_in_between(void) {
+  wanted = 1;
+  while (!made) sched_yield();
+}
+static int race_opening(void) {
+  pthread_t thread;
+  int more = 1, bad = 0;
+  char bytes[4];
+  stop = 0;
+  CHECK(pthread_create(&thread, NULL, makes_children, NULL) == 0 && close(open(path, O_RDONLY)) == 0);
+  for (long at = 0; more && !bad; at += 5) {
+    walk(at, child_in_between);
+    const int fd = open(path, O_RDONLY);
+    more = walked();
+    bad = more && by_hand(SYS_pread64, fd, (long)bytes, 4, 0, 0, 0) != 4;
+    if (bad) printf("step %ld\n", at);
+    wanted = 0;
+    while (made) sched_yield();
+    CHECK(close(fd) == 0);
+  }
+  stop = 1;
+  CHECK(pthread_join(thread, NULL) == 0 && !bad);
+  return 0;
+}
+#else
+static int race_closing(void) { return 0; }
+static int race_opening(void) { return 0; }
+#endif
+
 int main(int argc, char **argv) {
   if (argc < 3) return 64;
   path = argv[1], other_path = argv[2];
@@ -394,7 +490,7 @@ int main(int argc, char **argv) {
     const char *name;
     int (*run)(void);
   } races[] = {{"materialise", race_materialise}, {"shared", race_shared}, {"reopen", race_reopen}, {"fork", race_fork}, {"vfork", race_vfork},
-               {"spawn", race_spawn}, {"system", race_system}, {"clone", race_clone}, {"linker", race_linker}, {"children", race_children}, {"signals", race_signals}, {"cancel", race_cancel}, {"exhausted", race_exhausted}};
+               {"spawn", race_spawn}, {"system", race_system}, {"clone", race_clone}, {"linker", race_linker}, {"children", race_children}, {"closing", race_closing}, {"opening", race_opening}, {"signals", race_signals}, {"cancel", race_cancel}, {"exhausted", race_exhausted}};
   int failed = 0;
   for (size_t i = 0; i < sizeof races / sizeof *races; ++i) {
     if (argc > 3 && strcmp(argv[3], races[i].name) != 0) continue;
