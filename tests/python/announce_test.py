@@ -397,11 +397,11 @@ class OrderTest(rig.DaemonTest):
                 finally:
                     os.seteuid(0)
                 with self.assertRaisesRegex(PermissionError, "served by uid 65534"):
-                    _control.tell(path, plan_of(SequentialSampler(range(1))), ["/x"])
+                    _control.Control(path).tell(plan_of(SequentialSampler(range(1))), ["/x"])
                 self.assertEqual(listening.accept()[0].recv(100), b"")
 
     def test_a_list_that_shrank_ends_it_quietly(self):
-        self.assertRaises(IndexError, _control.tell, str(self.rig.base / "run" / "control.sock"), plan_of(SequentialSampler(range(2))), map(Shrunk(self.paths).__getitem__, range(2)))
+        self.assertRaises(IndexError, _control.Control(str(self.rig.base / "run" / "control.sock")).tell, plan_of(SequentialSampler(range(2))), map(Shrunk(self.paths).__getitem__, range(2)))
         self.assertEqual(list((self.rig.base / "run").glob("plan-*")), [])
         for paths in (Shrunk(self.paths), [*self.paths[:1], *range(FILES - 1)]):
             for given in (tierd.client(), Recorder()):

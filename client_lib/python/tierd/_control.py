@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import errno
 import http.client
 import json
@@ -52,20 +53,6 @@ class _Connection(http.client.HTTPConnection):
             raise PermissionError(errno.EACCES, f"served by uid {uid}, not by you", self._path)
 
 
-def _ask(path: str, method: str, target: str, body: Optional[dict[str, Any]] = None) -> tuple[int, dict[str, Any]]:
-    """OSError, also for an answer that broke off or is none."""
-    connection = _Connection(path)
-    try:
-        connection.request(method, target, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        said = json.loads(answer.read() or "{}")
-        return answer.status, said if isinstance(said, dict) else {}
-    except (http.client.HTTPException, ValueError, RecursionError) as error:
-        raise OSError(errno.EPROTO, f"{method} {target}: {error!r}", path) from None
-    finally:
-        connection.close()
-
-
 def _path(name: bytes) -> Any:
     try:
         return name.decode()
@@ -73,37 +60,70 @@ def _path(name: bytes) -> Any:
         return {"b64": base64.b64encode(name).decode()}
 
 
-def tell(path: str, plan: Plan, samples: Iterable[Union[str, bytes, "os.PathLike[str]"]]) -> Optional[int]:
-    """Tells the daemon behind the control socket `path` that this process is going to read `samples` by `plan`; the plan's number there. None: it does not want it. OSError, also
-    when it might later; besides it what `samples` raises.
-    """
-    status, answer = _ask(path, "GET", "/v1/status")
-    directory = answer.get("runtime_directory")
-    if status != 200 or not isinstance(directory, str):
-        raise OSError(errno.EPROTO, f"GET /v1/status: {status}", path)
-    first: Optional[bytes] = None
-    out = tempfile.NamedTemporaryFile(dir=directory, prefix="plan-", suffix=".list", delete=False)
-    try:
-        with out:
-            for sample in samples:
-                name = os.path.abspath(os.fsencode(sample))
-                first = name if first is None else first
-                out.write(name + b"\0")
-        if first is None:
-            return None
-        body = {"plan": json.loads(plan.to_json()), "list": os.path.basename(out.name), "path": _path(first), "follow": True}
-        status, answer = _ask(path, "POST", "/v1/plans", body)
-        if status in _LATER:
-            raise OSError(errno.EAGAIN, f"POST /v1/plans: {status}", path)
-        number = answer.get("plan")
-        return number if status == 201 and isinstance(number, int) else None
-    finally:
+class Control:
+    """The daemon behind the control socket `path`. One thread asks; hang_up is for any."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._hung_up = False
+        self._asking: Optional[socket.socket] = None
+
+    def tell(self, plan: Plan, samples: Iterable[Union[str, bytes, "os.PathLike[str]"]]) -> Optional[int]:
+        """Tells the daemon that this process is going to read `samples` by `plan`; the plan's number there. None: it does not want it. OSError, also when it might later; besides it
+        what `samples` raises.
+        """
+        status, answer = self._ask("GET", "/v1/status")
+        directory = answer.get("runtime_directory")
+        if status != 200 or not isinstance(directory, str):
+            raise OSError(errno.EPROTO, f"GET /v1/status: {status}", self._path)
+        first: Optional[bytes] = None
+        out = tempfile.NamedTemporaryFile(dir=directory, prefix="plan-", suffix=".list", delete=False)
         try:
-            os.unlink(out.name)
-        except FileNotFoundError:
-            pass
+            with out:
+                for sample in samples:
+                    name = os.path.abspath(os.fsencode(sample))
+                    first = name if first is None else first
+                    out.write(name + b"\0")
+            if first is None:
+                return None
+            body = {"plan": json.loads(plan.to_json()), "list": os.path.basename(out.name), "path": _path(first), "follow": True}
+            status, answer = self._ask("POST", "/v1/plans", body)
+            if status in _LATER:
+                raise OSError(errno.EAGAIN, f"POST /v1/plans: {status}", self._path)
+            number = answer.get("plan")
+            return number if status == 201 and isinstance(number, int) else None
+        finally:
+            try:
+                os.unlink(out.name)
+            except FileNotFoundError:
+                pass
 
+    def forget(self, number: int) -> None:
+        """Takes a plan back. OSError."""
+        self._ask("DELETE", f"/v1/plans/{number}")
 
-def forget(path: str, number: int) -> None:
-    """Takes a plan back. OSError."""
-    _ask(path, "DELETE", f"/v1/plans/{number}")
+    def hang_up(self) -> None:
+        """For good: what is asked now or later ends with an OSError at once."""
+        self._hung_up = True
+        asking = self._asking
+        if asking is not None:
+            with contextlib.suppress(OSError):  # it was over
+                asking.shutdown(socket.SHUT_RDWR)
+
+    def _ask(self, method: str, target: str, body: Optional[dict[str, Any]] = None) -> tuple[int, dict[str, Any]]:
+        """OSError, also for an answer that broke off or is none."""
+        connection = _Connection(self._path)
+        try:
+            connection.connect()
+            self._asking = connection.sock
+            if self._hung_up:  # looked at when hang_up can see what to shut down
+                raise ConnectionAbortedError(errno.ECONNABORTED, os.strerror(errno.ECONNABORTED), self._path)
+            connection.request(method, target, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            said = json.loads(answer.read() or "{}")
+            return answer.status, said if isinstance(said, dict) else {}
+        except (http.client.HTTPException, ValueError, RecursionError) as error:
+            raise OSError(errno.EPROTO, f"{method} {target}: {error!r}", self._path) from None
+        finally:
+            self._asking = None
+            connection.close()

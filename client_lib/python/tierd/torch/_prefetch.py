@@ -14,6 +14,7 @@ from typing import Any, Callable, Iterator, Optional, Sequence
 from .. import Client
 from ..plan import Plan
 from ._draws import TorchDraws
+from ._thread import EndingThread
 
 _MESSAGE = 64  # paths per call at most: the daemon takes 256 at a time, from everybody
 _PAUSE_S = 5.0  # after a call that reached no daemon; libtier looks for one as often
@@ -140,8 +141,8 @@ class Lookahead:
 
     def pause(self, seconds: float) -> None:
         with self._wake:
-            if not self.stopped:
-                self._wake.wait(seconds)
+            while not self.stopped and seconds > 0 and not self._wake.wait(min(seconds, _BACKSTOP_S)):
+                seconds -= _BACKSTOP_S
 
     def _compute(self, plan: Plan, epoch: int) -> None:
         orders = plan.orders(TorchDraws)
@@ -231,4 +232,4 @@ def _bring_up(lookahead: Lookahead, path_of: Callable[[int], Any], client: Clien
 
 def start(lookahead: Lookahead, path_of: Callable[[int], Any], client: Client) -> None:
     """Starts the thread; it ends with lookahead.stop()."""
-    threading.Thread(target=_run, args=(lookahead, path_of, client), name="tierd-announce", daemon=True).start()
+    EndingThread("tierd-announce", lambda: _run(lookahead, path_of, client), lookahead.stop).start()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import threading
 import time
-from typing import Any, Callable, Optional
+from typing import Any, Callable, Iterator, Optional
 
-from .._control import control_socket, forget, tell
+from .._control import Control, control_socket
 from ..plan import Plan
 from ._prefetch import Lookahead
+from ._thread import EndingThread
 
 _LOOK_S = 0.5  # at whether it is over, where that could not be said at once
 _AGAIN_S = 30.0  # after a daemon that was not there, or had no time for it; and to see whether there is a new one
@@ -23,6 +24,7 @@ class Telling:
     def __init__(self, lookahead: Lookahead, count: int, path_of: Callable[[int], Any], client: Any) -> None:
         settings = getattr(client, "_settings", None) or {}
         self._path = control_socket(None if settings.get("socket") is None else os.fsdecode(settings["socket"]))
+        self._control = Control(self._path)
         self._off = getattr(client, "_off", False)
         self._lookahead, self._count, self._path_of = lookahead, count, path_of
         self._wake = threading.Condition(threading.Lock())
@@ -39,12 +41,23 @@ class Telling:
             self._plan, self._new = plan, True
             self._wake.notify()
         if first:
-            threading.Thread(target=self._run, name="tierd-plan", daemon=True).start()
+            EndingThread("tierd-plan", self._run, self._hang_up).start()
 
     def stands_at(self, plan: Plan) -> None:
         """What was told goes on with that: so a daemon that is new is told it."""
         with self._wake:
             self._plan = plan
+
+    def _hang_up(self) -> None:
+        """The process ends, and its plan with it: nothing is waited for."""
+        self._lookahead.stop()
+        self._control.hang_up()
+
+    def _listed(self) -> Iterator[Any]:
+        for index in range(self._count):
+            if self._lookahead.stopped:
+                raise InterruptedError
+            yield self._path_of(index)
 
     def _run(self) -> None:
         told: Optional[int] = None
@@ -66,7 +79,7 @@ class Telling:
                 self._forget(told)
             told = to = None
             try:
-                told, to = tell(self._path, plan, map(self._path_of, range(self._count))), there
+                told, to = self._control.tell(plan, self._listed()), there
             except OSError:
                 pass
             except Exception as error:  # of the program's list of paths
@@ -77,7 +90,7 @@ class Telling:
         if told is None:
             return
         try:
-            forget(self._path, told)
+            self._control.forget(told)
         except OSError:
             pass
 
