@@ -14,7 +14,7 @@ from . import _library
 from ._errors import PathLike, encode, error_of
 from ._file import BUFFER_BYTES, RawTierFile, TierFile
 from ._stats import Stats, stats_of
-from ._view import OwnedView, lend, own
+from ._view import OwnedView, lend, own, uncollected
 
 _NOWAIT = _library.NOWAIT
 _LARGE = 256 << 10  # from here on other Python threads run while bytes are copied
@@ -105,7 +105,7 @@ class Client:
         library = _library.library()
         self._library = library
         self._off = _library.switched_off()
-        self._owner: Optional[_Owner] = _Owner(pointer, library.free.disconnect)
+        self._owner: Optional[_Owner] = uncollected(_Owner(pointer, library.free.disconnect))
         self._pointer = pointer
         self._get_now = library.held.get
         self._get = library.free.get

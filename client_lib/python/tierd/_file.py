@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Optional
 
 from . import _library
 from ._errors import PathLike, encode, error_of
+from ._view import uncollected
 
 if TYPE_CHECKING:
     from typing import BinaryIO
@@ -65,7 +66,7 @@ class RawTierFile(_RawIOBase):
         self._handle: Optional[_Handle] = None
         calls = client._library.free
         owner = client._live()
-        handle = _Handle(calls.close, owner)
+        handle = uncollected(_Handle(calls.close, owner))
         result = calls.open(owner.pointer, encode(path), handle.pointer, 0)
         if result != 0:
             super().close()

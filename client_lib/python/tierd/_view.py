@@ -7,6 +7,9 @@ a reference, and with the last one the struct gives the lease back. Array types 
 The struct owns its lease from before there is one, and its finalizer is C code from end to end: a signal handler that raises (^C), which Python runs between any
 two bytecodes, neither loses a lease that was just got nor one that is being given back.
 
+The garbage collector does not see the struct. It runs the finalizers of a whole cycle before it takes any of it apart (PEP 442), so that another finalizer in the
+cycle, or who gets the view from that, would find another file's bytes in it. What the struct refers to never leads back to it: with its last reference it goes.
+
 Thread rule: a lease may end on any thread, also in the garbage collector and at interpreter exit: nothing here takes a lock or needs a module that may be
 gone by then. In a forked child libtier knows that the lease belongs to the parent as well.
 """
@@ -15,11 +18,22 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _library
 
 _BITS = 48  # of a size
+
+_untrack = ctypes.pythonapi["PyObject_GC_UnTrack"]
+_untrack.argtypes, _untrack.restype = (ctypes.py_object,), None
+
+_Owning = TypeVar("_Owning")
+
+
+def uncollected(owning: _Owning) -> _Owning:
+    """`owning`, which from now on ends with its last reference and never before it, in the garbage collector. For what refers to nothing that leads back to it."""
+    _untrack(owning)
+    return owning
 
 
 class OwnedView(_library.View):
@@ -33,7 +47,7 @@ def own(view: OwnedView, end: Any, client: object) -> OwnedView:
     """`view`, which is to be zeroed still. `end`: Library.end; `client` lives as long as the view."""
     view.client = client  # type: ignore[attr-defined]
     view.__del__ = functools.partial(end, ctypes.addressof(view))  # type: ignore[attr-defined]
-    return view
+    return uncollected(view)
 
 
 def _lender_type(bits: int) -> Any:
