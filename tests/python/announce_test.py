@@ -5,6 +5,7 @@ import contextlib
 import copy
 import gc
 import os
+import pathlib
 import pickle
 import socket
 import tempfile
@@ -21,6 +22,7 @@ import tierd
 import torch
 from tierd import _control
 from tierd._mt19937 import Mt19937
+from tierd.plan import digest_of
 from tierd.torch import FileDataset, _telling, announce, plan_of
 from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, DistributedSampler, RandomSampler, SequentialSampler, Subset
 
@@ -399,6 +401,22 @@ class OrderTest(rig.DaemonTest):
                 with self.assertRaisesRegex(PermissionError, "served by uid 65534"):
                     _control.Control(path).tell(plan_of(SequentialSampler(range(1))), ["/x"])
                 self.assertEqual(listening.accept()[0].recv(100), b"")
+
+    def test_the_list_names_the_files_that_are_read(self):
+        top = str(self.rig.source)
+        os.makedirs(top + "/deep/inner")
+        os.symlink("deep/inner", top + "/link")
+        before = os.getcwd()
+        os.chdir(top)
+        self.addCleanup(os.chdir, before)
+        told = [top + "/link/../f", "link/../f", b"link/../inner/../f", pathlib.Path("./deep/f"), top + "/deep//f", top + "/deep/inner/.."]
+        meant = [top + "/deep/f"] * 5 + [top + "/deep"]
+        control = _control.Control(str(self.rig.base / "run" / "control.sock"))
+        for files, taken in (meant, True), ([top + "/f"] * 5 + [top], False):  # the daemon takes a list for what its digest says
+            number = control.tell(plan_of(SequentialSampler(told), list_sha256=digest_of(files)), told)
+            self.assertEqual(number is not None, taken)
+            if number is not None:
+                control.forget(number)
 
     def test_a_list_that_shrank_ends_it_quietly(self):
         self.assertRaises(IndexError, _control.Control(str(self.rig.base / "run" / "control.sock")).tell, plan_of(SequentialSampler(range(2))), map(Shrunk(self.paths).__getitem__, range(2)))

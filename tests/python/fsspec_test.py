@@ -48,6 +48,22 @@ class FsspecTest(rig.DaemonTest):
         zarr.save(top + "/chained.zarr", array)
         np.testing.assert_array_equal(zarr.open("tierd::" + top + "/chained.zarr")[:], array)
 
+    def test_the_parent_of_where_a_link_leads(self):
+        self.rig.write("f", data=b"beside the link")
+        self.rig.write("deep/f", data=b"behind the link")
+        top = str(self.rig.source)
+        os.makedirs(top + "/deep/inner")
+        os.symlink("deep/inner", top + "/link")
+        before = os.getcwd()
+        os.chdir(top)
+        self.addCleanup(os.chdir, before)
+        for name in (top + "/link/../f", "link/../f", top + "//link/./..//f/"):
+            for start in ("tierd://", "tierd::", "tierd::file://"):
+                with self.subTest(start + name), fsspec.open(start + name) as file:
+                    self.assertEqual(file.read(), b"behind the link")
+        fs, path = fsspec.core.url_to_fs("tierd::" + top + "/link/..")
+        self.assertEqual((fs.cat_file("f"), sorted(os.path.basename(each) for each in fs.ls(path, detail=False))), (b"behind the link", ["f", "inner"]))
+
     def test_a_bad_link_hides_nothing(self):
         top = self.rig.source / "links"
         good = self.rig.write("links/good", 10)

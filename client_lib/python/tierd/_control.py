@@ -14,6 +14,7 @@ import struct
 import tempfile
 from typing import Any, Iterable, Optional, Union
 
+from ._paths import resolved
 from .plan import Plan
 
 _TIMEOUT_S = 60.0  # a list of millions of paths takes seconds
@@ -81,7 +82,7 @@ class Control:
         try:
             with out:
                 for sample in samples:
-                    name = os.path.abspath(os.fsencode(sample))
+                    name = os.fsencode(resolved(os.fsdecode(sample)))
                     first = name if first is None else first
                     out.write(name + b"\0")
             if first is None:

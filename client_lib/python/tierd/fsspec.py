@@ -18,6 +18,7 @@ from fsspec.spec import AbstractFileSystem
 
 from . import Client, client
 from ._file import BUFFER_BYTES, RawTierFile, TierFile
+from ._paths import absolute
 
 _TYPES = {stat.S_IFDIR: "directory", stat.S_IFREG: "file", stat.S_IFLNK: "link"}
 # A listing of so many names is looked at by so many threads.
@@ -40,8 +41,8 @@ def _below(chained: Any, path: Any) -> Any:
         return [_below(chained, each) for each in path]
     text = _bare(path)
     if isinstance(chained, list):
-        return list(chained) if text == "" else os.path.abspath(text)
-    return os.path.abspath(os.path.join(chained, text))
+        return list(chained) if text == "" else absolute(text)
+    return absolute(os.path.join(chained, text))
 
 
 class _Opened(TierFile):
@@ -98,7 +99,7 @@ class TierdFileSystem(AbstractFileSystem):  # type: ignore[misc]
         if isinstance(path, list):
             return [cls._strip_protocol(each) for each in path]
         text = _bare(path)
-        return text if text in ("", "/") else os.path.abspath(text)
+        return text if text in ("", "/") else absolute(text)
 
     def _path(self, path: Any) -> str:
         return self._strip_protocol(path) or "/"
