@@ -417,6 +417,9 @@ class OrderTest(rig.DaemonTest):
             self.assertEqual(number is not None, taken)
             if number is not None:
                 control.forget(number)
+        with mock.patch.object(os, "O_TMPFILE", 0):  # a file system that does not know it
+            control.forget(control.tell(plan_of(SequentialSampler(told)), told))
+        self.assertEqual(list((self.rig.base / "run").glob("plan-*")), [])
 
     def test_a_list_that_shrank_ends_it_quietly(self):
         self.assertRaises(IndexError, _control.Control(str(self.rig.base / "run" / "control.sock")).tell, plan_of(SequentialSampler(range(2))), map(Shrunk(self.paths).__getitem__, range(2)))

@@ -11,9 +11,9 @@ import os
 import socket
 import stat
 import struct
-import tempfile
 from typing import Any, Iterable, Optional, Union
 
+from ._list import PlanList
 from ._paths import resolved
 from .plan import Plan
 
@@ -78,26 +78,19 @@ class Control:
         if status != 200 or not isinstance(directory, str):
             raise OSError(errno.EPROTO, f"GET /v1/status: {status}", self._path)
         first: Optional[bytes] = None
-        out = tempfile.NamedTemporaryFile(dir=directory, prefix="plan-", suffix=".list", delete=False)
-        try:
-            with out:
-                for sample in samples:
-                    name = os.fsencode(resolved(os.fsdecode(sample)))
-                    first = name if first is None else first
-                    out.write(name + b"\0")
+        with PlanList(directory) as out:
+            for sample in samples:
+                name = os.fsencode(resolved(os.fsdecode(sample)))
+                first = name if first is None else first
+                out.file.write(name + b"\0")
             if first is None:
                 return None
-            body = {"plan": json.loads(plan.to_json()), "list": os.path.basename(out.name), "path": _path(first), "follow": True}
+            body = {"plan": json.loads(plan.to_json()), "list": out.publish(), "path": _path(first), "follow": True}
             status, answer = self._ask("POST", "/v1/plans", body)
             if status in _LATER:
                 raise OSError(errno.EAGAIN, f"POST /v1/plans: {status}", self._path)
             number = answer.get("plan")
             return number if status == 201 and isinstance(number, int) else None
-        finally:
-            try:
-                os.unlink(out.name)
-            except FileNotFoundError:
-                pass
 
     def forget(self, number: int) -> None:
         """Takes a plan back. OSError."""
