@@ -13,6 +13,7 @@ import threading
 import types
 import unittest
 import warnings
+import weakref
 from unittest import mock
 
 import numpy as np
@@ -60,6 +61,40 @@ class Shrunk(collections.abc.Sequence):
 
     def __getitem__(self, index):
         return self._kept[:1][index]
+
+
+class Kept(RandomSampler):
+    """Says what its copies are made of: a generator cannot be pickled."""
+
+    def __getstate__(self):
+        return {**vars(self), "generator": self.generator.get_state()}
+
+    def __setstate__(self, state):
+        vars(self).update(state)
+        self.generator = torch.Generator()
+        self.generator.set_state(state["generator"])
+
+
+class Rebuilt(RandomSampler):
+    def __reduce__(self):
+        return rebuild, (type(self), self.__class__, self.data_source)
+
+
+class Named(RandomSampler):
+    def __new__(cls, *_, named=False):
+        if not named:
+            raise TypeError
+        return super().__new__(cls)
+
+    def __init__(self, source, named):
+        super().__init__(source)
+
+    def __getnewargs_ex__(self):
+        return (), {"named": True}
+
+
+def rebuild(of, also, source):
+    return of(source)
 
 
 class OrderTest(rig.DaemonTest):
@@ -296,6 +331,50 @@ class OrderTest(rig.DaemonTest):
         second.stop()
         self.assertIs(type(sampler), RandomSampler)
         self.assertEqual(set(vars(sampler)), set(vars(RandomSampler(self.paths))))
+
+    def test_copies_by_the_samplers_own_rules(self):
+        for sampler in Kept(self.paths, generator=torch.Generator().manual_seed(6)), Rebuilt(self.paths), Named(self.paths, named=True), RandomSampler(self.paths):
+            with self.subTest(type(sampler).__name__), announce(sampler, self.paths, client=Recorder()) as told:
+                kind = type(sampler)
+                for protocol in range(0 if kind.__base__ is not Named else 2, pickle.HIGHEST_PROTOCOL + 1):
+                    pickled = pickle.dumps(sampler, protocol)
+                    self.assertNotIn(b"tierd", pickled.replace(b"tierd-py", b""))  # for who has none
+                    again = pickle.loads(pickled)
+                    self.assertEqual((type(again), set(vars(again))), (kind.__base__, set(vars(sampler))))
+                    if again.generator is not None:
+                        self.assertEqual(next(plan_of(again).orders()), next(plan_of(sampler).orders()))
+                self.assertIs(type(sampler), kind)
+                self.assertEqual(sorted(sampler), list(range(FILES)))
+                self.assertTrue(told.active)
+
+    def test_who_is_made_like_an_announced_one_is_not(self):
+        sampler = SequentialSampler(self.paths)
+        with announce(sampler, self.paths, epochs=1, client=Recorder()) as told:
+            like, alike = type(sampler)(self.paths), type(sampler).__new__(type(sampler))
+            vars(alike).update(vars(sampler))
+            for other in like, alike, like:
+                self.assertEqual(list(other), list(range(FILES)))
+                self.assertTrue(told.active)
+            with announce(like, self.paths, client=Recorder()) as second:
+                self.assertEqual((told.active, second.active), (True, True))
+            list(sampler)
+            self.assertFalse(told.active)
+        self.assertEqual(list(alike), list(range(FILES)))
+
+    def test_what_has_ended_keeps_nothing(self):
+        gc.collect()
+        gc.disable()
+        self.addCleanup(gc.enable)
+        sampler = SequentialSampler(self.paths)
+        for stopped in True, False:
+            told = announce(sampler, self.paths, client=Recorder())
+            kept = weakref.ref(told), weakref.ref(told._lookahead)
+            if stopped:
+                told.stop()
+            else:
+                del sampler
+            del told
+            self.eventually(lambda: [each() for each in kept] == [None, None])
 
     def test_forgotten_set_epoch_is_said_once_an_epoch(self):
         sampler = DistributedSampler(self.paths, 2, 0)

@@ -19,7 +19,7 @@ from ._draws import behind
 from ._prefetch import Lookahead, start
 from ._sampler import draws_from_process, plan_from, source_of
 from ._telling import Telling
-from ._watch import unwatch, watch
+from ._watch import unwatch, watch, watcher_of
 
 PathOf = Callable[[int], Union[str, "os.PathLike[str]"]]
 
@@ -86,7 +86,9 @@ class Announcement:
         self._doubts = 0  # how often it stood elsewhere
         self._lookahead = Lookahead(window)
         self._telling = Telling(self._lookahead, paths.count, paths.of, of_client)
-        earlier = getattr(source.sampler, "_tierd_watcher", None)
+        self._end = weakref.finalize(source.sampler, self._lookahead.stop)
+        self._end.atexit = False
+        earlier: Any = watcher_of(source.sampler)
         if earlier is not None:
             earlier.stop()
         try:
@@ -98,9 +100,8 @@ class Announcement:
             start(self._lookahead, paths.of, of_client)
             watch(source.sampler, self)
         except BaseException:
-            self._lookahead.stop()
+            self._end()
             raise
-        weakref.finalize(source.sampler, self._lookahead.stop).atexit = False
 
     @property
     def plan(self) -> Plan:
@@ -132,7 +133,7 @@ class Announcement:
 
     def stop(self) -> None:
         """Ends the look-ahead and lets go of the sampler. Twice does no harm."""
-        self._lookahead.stop()
+        self._end()
         sampler = self._sampler()
         if sampler is not None:
             unwatch(sampler, self)

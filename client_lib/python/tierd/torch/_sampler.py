@@ -11,6 +11,7 @@ from torch.utils.data import BatchSampler, DataLoader, DistributedSampler, Rando
 
 from ..plan import Plan
 from ._draws import start_of
+from ._watch import plain_type
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,6 @@ class Source:
     batch_drop_last: bool = False
     skip_first: int = 0
     skip_later: int = 0
-
-
-def plain_type(thing: Any) -> type:
-    """The type of a sampler as its owner knows it, also while it is announced."""
-    return getattr(type(thing), "_tierd_plain", type(thing))
 
 
 def _same_iter(thing: Any, of: type) -> bool:

@@ -6,7 +6,10 @@ set_epoch. Copies and pickles of it are plain samplers again.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Iterator, Protocol
+import copyreg
+import functools
+import weakref
+from typing import Any, Callable, Iterator, Optional, Protocol
 
 
 class Watcher(Protocol):
@@ -45,30 +48,61 @@ class _Watched:
             self._watcher.epoch_ends(self._take)
 
 
+def plain_type(thing: Any) -> Any:
+    """The type of a sampler as its owner knows it, also while it is watched."""
+    return getattr(type(thing), "_tierd_plain", type(thing))
+
+
 def _iterate(self: Any) -> Iterator[Any]:
-    return _Watched(self._tierd_plain.__iter__(self), self._tierd_watcher)
+    plain, watcher = plain_type(self).__iter__(self), watcher_of(self)
+    return plain if watcher is None else _Watched(plain, watcher)
 
 
 def _reduce(self: Any, protocol: Any) -> Any:
-    state = {name: value for name, value in self.__dict__.items() if name != "_tierd_watcher"}
-    return (_bare, (self._tierd_plain,), state)
+    """By the sampler's own rules, whatever they are, but of the plain type."""
+    watched = type(self)
+    plain: Any = getattr(watched, "_tierd_plain", watched)
+    made = plain.__reduce_ex__(self, protocol)
+    if not isinstance(made, tuple):
+        return made
+    make, *arguments = (plain if part is watched else part for part in (made[0], *made[1]))
+    # These two pickle takes for an object of the same type only; so as it does itself for old protocols.
+    if make is copyreg.__newobj__:  # type: ignore[attr-defined]
+        make, arguments = functools.partial(plain.__new__, *arguments), []
+    elif make is copyreg.__newobj_ex__:  # type: ignore[attr-defined]
+        _, positional, named = arguments
+        make, arguments = functools.partial(plain.__new__, plain, *positional, **named), []
+    return (make, tuple(arguments), *made[2:])
 
 
-def _bare(of: type) -> Any:
-    return object.__new__(of)
+def watcher_of(sampler: Any) -> Optional[Watcher]:
+    """Who was told last; None: nobody is. What somebody makes by the type of a watched one is a sampler of its own."""
+    watched = type(sampler)
+    return watched._tierd_watcher if getattr(watched, "_tierd_sampler", _nobody)() is sampler else None  # type: ignore[attr-defined, no-any-return]
+
+
+def _nobody() -> None:
+    return None
 
 
 def watch(sampler: Any, watcher: Watcher) -> None:
     """From now on `watcher` is told. It takes the place of one that was told before."""
-    plain = getattr(type(sampler), "_tierd_plain", type(sampler))
-    sampler._tierd_watcher = watcher
-    names = {"__iter__": _iterate, "__reduce_ex__": _reduce, "_tierd_plain": plain, "__module__": plain.__module__, "__qualname__": plain.__qualname__,
-             "__doc__": plain.__doc__}
-    sampler.__class__ = type(plain.__name__, (plain,), names)
+    plain = plain_type(sampler)
+    # All of it in the type: the sampler's own attributes are as they were, for whoever copies them.
+    names = {"__iter__": _iterate, "__reduce_ex__": _reduce, "_tierd_plain": plain, "_tierd_watcher": watcher, "_tierd_sampler": weakref.ref(sampler),
+             "__module__": plain.__module__, "__qualname__": plain.__qualname__, "__doc__": plain.__doc__}
+    sampler.__class__ = watched = type(plain.__name__, (plain,), names)
+    end = weakref.finalize(sampler, _let_go, watched)  # a type waits for the garbage collector, and would keep the watcher until then
+    end.atexit = False
+    watched._tierd_end = end  # type: ignore[attr-defined]
+
+
+def _let_go(watched: Any) -> None:
+    watched._tierd_watcher = None
 
 
 def unwatch(sampler: Any, watcher: Watcher) -> None:
     """The sampler is as it was. Iterators of it that are under way go on and tell `watcher`."""
-    if getattr(sampler, "_tierd_watcher", None) is watcher:
-        sampler.__class__ = type(sampler)._tierd_plain
-        del sampler._tierd_watcher
+    if watcher_of(sampler) is watcher:
+        watched, sampler.__class__ = type(sampler), plain_type(sampler)
+        watched._tierd_end()
