@@ -24,7 +24,7 @@ import torch
 from tierd import _control
 from tierd._mt19937 import Mt19937
 from tierd.plan import digest_of
-from tierd.torch import FileDataset, _telling, announce, plan_of
+from tierd.torch import FileDataset, _announce, _telling, announce, plan_of
 from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, DistributedSampler, RandomSampler, SequentialSampler, Subset
 
 FILES = 96
@@ -395,6 +395,10 @@ class OrderTest(rig.DaemonTest):
             next(iter(sampler))
             self.eventually(lambda: len(recorder.asked) >= 5)
         self.assertEqual(recorder.asked[:5], [*self.paths[5:8], *self.paths[:2]])
+        counted = Subset(ConcatDataset([Subset(data, [0, 1]), Subset(data, [2, 3, 4])]), [-1, 0, -4, -5, 4, -2])
+        paths = _announce._paths_of(counted)
+        self.assertEqual([paths.of(i) for i in range(paths.count)], [self.paths[i] for i in (4, 0, 1, 0, 4, 3)])
+        self.assertEqual(list(counted), [2000 + i for i in (4, 0, 1, 0, 4, 3)])  # as PyTorch reads them
         self.assertRaisesRegex(TypeError, "which files", announce, SequentialSampler([1]), [1])
         self.assertRaisesRegex(ValueError, "96", announce, SequentialSampler([1]), self.paths)
         self.assertRaisesRegex(ValueError, "window", announce, SequentialSampler(self.paths), self.paths, window=0)
@@ -408,7 +412,8 @@ class OrderTest(rig.DaemonTest):
         for samples in (table.samples, np.array([[path, 0] for path in self.paths], object), np.array(self.paths)):
             table.samples = samples
             announce(sampler, table).stop()
-        for other in (pandas.DataFrame({"path": self.paths}), np.arange(FILES), "x" * FILES, b"x" * FILES, 5, types.SimpleNamespace(samples=[(torch.zeros(2), 0)] * FILES)):
+        for other in (pandas.DataFrame({"path": self.paths}), np.arange(FILES), "x" * FILES, b"x" * FILES, 5, types.SimpleNamespace(samples=[(torch.zeros(2), 0)] * FILES),
+                      types.SimpleNamespace(samples={path: 0 for path in self.paths})):
             self.assertRaisesRegex(TypeError, "which files", announce, sampler, other)
         for empty in (FileDataset([]), [], types.SimpleNamespace(samples=[]), np.array([]), Subset(self.paths, [])):
             self.assertRaisesRegex(ValueError, "is empty", announce, sampler, empty)

@@ -9,7 +9,7 @@ import os
 import warnings
 import weakref
 from dataclasses import replace
-from typing import Any, Callable, Optional, Sequence, Union
+from typing import Any, Callable, Mapping, Optional, Sequence, Union
 
 from torch.utils.data import ConcatDataset, Subset
 
@@ -244,12 +244,14 @@ def _paths_of(dataset: Any) -> _Paths:
         parts, ends = [_paths_of(part) for part in dataset.datasets], list(dataset.cumulative_sizes)
 
         def of(index: int) -> Union[str, "os.PathLike[str]"]:
+            if index < 0:  # of a Subset: counted from the end
+                index += ends[-1]
             part = bisect.bisect_right(ends, index)
             return parts[part].of(index - (ends[part - 1] if part else 0))
 
         return _Paths(ends[-1], of)
     samples: Any = getattr(dataset, "samples", None)
-    if hasattr(samples, "__getitem__") and not hasattr(samples, "ndim") and (len(samples) == 0 or _begins_with_path(samples[0])):  # arrays and tables have no rows of tuples
+    if hasattr(samples, "__getitem__") and not isinstance(samples, Mapping) and not hasattr(samples, "ndim") and (len(samples) == 0 or _begins_with_path(samples[0])):  # arrays and tables have no rows of tuples
         return _Paths(len(samples), lambda index: samples[index][0])  # type: ignore[no-any-return]
     paths = getattr(dataset, "paths", dataset)
     if getattr(paths, "ndim", 0) == 1:  # a NumPy array, or a column of a table, which counts its rows otherwise
