@@ -100,7 +100,8 @@ class FileTest(rig.DaemonTest):
     def test_odd_calls_as_of_a_real_file(self):
         open_calls = [("seek", offset) for offset in (2**64 + 4, -2**70, 2**63, 1.5, "1", True, -1)] + [("seek", 2**63 - 1, 1), ("seek", 2**63 - 1, 2)]
         open_calls += [("seek", 0), ("read", None), ("seek", 0), ("read", True), ("read", 1.5), ("write", b"x"), ("writelines", [b"x"]), ("truncate",), ("flush",), ("writable",)]
-        closed_calls = [("flush",), ("writable",), ("readable",), ("seekable",), ("isatty",), ("tell",), ("seek", 1.5), ("read",), ("read", None), ("write", b"x"), ("__enter__",)]
+        open_calls += [("readinto", np.empty(shape, np.uint8)) for shape in ((0, 3), (3, 0), (0,), (2, 2))] + [("readinto", b"x")]
+        closed_calls = [("flush",), ("writable",), ("readable",), ("seekable",), ("isatty",), ("tell",), ("seek", 1.5), ("read",), ("read", None), ("write", b"x"), ("truncate",), ("__enter__",)]
         for buffering in (-1, 0):
             with open(self.lines, "rb", buffering=buffering) as real, tierd.open(self.lines, buffering=buffering) as ours:
                 for call in ("seek", 5), ("tell",), *open_calls:

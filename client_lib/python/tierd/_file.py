@@ -110,15 +110,20 @@ class RawTierFile(_RawIOBase):
         self._opened()
         raise io.UnsupportedOperation("write")
 
+    def truncate(self, _: Optional[int] = None, /) -> int:
+        self._opened()
+        raise io.UnsupportedOperation("truncate")
+
     def read(self, size: Optional[int] = -1, /) -> bytes:
         return self.readall() if size is None else super().read(size)  # type: ignore[return-value]
 
     def readinto(self, buffer: Any, /) -> int:
-        with memoryview(buffer) as given, given.cast("B") as flat:
-            if len(flat) == 0:
+        with memoryview(buffer) as given:
+            if given.nbytes == 0:  # which may have a shape that cannot be cast
                 self._opened()
                 return 0
-            return self._read_at(ctypes.addressof(ctypes.c_char.from_buffer(flat)), len(flat))
+            with given.cast("B") as flat:
+                return self._read_at(ctypes.addressof(ctypes.c_char.from_buffer(flat)), len(flat))
 
     def readall(self) -> bytes:
         self._opened()
@@ -172,7 +177,7 @@ class TierFile(_BufferedIOBase):
     def __init__(self, raw: RawTierFile, buffer_bytes: int) -> None:
         self.raw = raw
         self._buffered = buffered = io.BufferedReader(raw, buffer_bytes)
-        for name in ("read", "read1", "readinto", "readinto1", "readline", "readlines", "peek", "seek", "tell", "flush", "readable", "seekable", "writable", "isatty", "fileno", "detach"):
+        for name in ("read", "read1", "readinto", "readinto1", "readline", "readlines", "peek", "seek", "tell", "truncate", "flush", "readable", "seekable", "writable", "isatty", "fileno", "detach"):
             setattr(self, name, getattr(buffered, name))
         self.name = raw.name
         self.mode = raw.mode
