@@ -73,6 +73,8 @@ class FsspecTest(rig.DaemonTest):
         fs = fsspec.filesystem("tierd")
         self.assertEqual({os.path.basename(entry["name"]): entry["type"] for entry in fs.ls(str(top))},
                          {"good": "file", "circle": "link", "through a file": "link", "nowhere": "link"})
+        for name, there in ("good", True), ("nowhere", True), ("circle", True), ("none", False), ("good/below", False), ("a\0b", False):
+            self.assertEqual((fs.lexists(f"tierd://{top}/{name}"), os.path.lexists(f"{top}/{name}")), (there, there), name)
         self.assertIn(good, fs.find(str(top)))
         self.assertEqual(fs.glob(str(top) + "/g*"), [good])
         self.assertIn("good", next(fs.walk(str(top)))[2])

@@ -122,6 +122,14 @@ class TierdFileSystem(AbstractFileSystem):  # type: ignore[misc]
     def info(self, path: str, **_: Any) -> dict[str, Any]:
         return self._info(self._path(path))
 
+    def lexists(self, path: str, **_: Any) -> bool:
+        """Also of a link that leads nowhere."""
+        try:
+            self._client.stat(self._path(path), follow_symlinks=False)
+        except (OSError, ValueError):  # no name of a file, either
+            return False
+        return True
+
     def ls(self, path: str, detail: bool = True, **_: Any) -> list[Any]:
         top = self._path(path)
         facts = self._info(top)
