@@ -7,6 +7,7 @@ import gc
 import os
 import pathlib
 import pickle
+import signal
 import socket
 import tempfile
 import threading
@@ -25,6 +26,7 @@ from tierd import _control
 from tierd._mt19937 import Mt19937
 from tierd.plan import digest_of
 from tierd.torch import FileDataset, _announce, _telling, announce, plan_of
+from tierd.torch._draws import TorchDraws
 from torch.utils.data import BatchSampler, ConcatDataset, DataLoader, DistributedSampler, RandomSampler, SequentialSampler, Subset
 
 FILES = 96
@@ -280,6 +282,49 @@ class OrderTest(rig.DaemonTest):
         self.assertEqual(told.mismatches, 0)
         told.stop()
 
+    def test_nobody_waits_for_the_order_of_the_next_epoch(self):
+        drawn, computing, go_on = [], threading.Event(), threading.Event()
+        real = TorchDraws.randperm
+
+        def draw(draws, n):
+            drawn.append(n)
+            if len(drawn) == 3:  # before the first epoch, when it begins, and behind it
+                computing.set()
+                go_on.wait()
+            return real(draws, n)
+
+        recorder, sampler = Recorder(), DistributedSampler(self.paths, 1, 0)
+        with mock.patch.object(TorchDraws, "randperm", draw), announce(sampler, self.paths, epochs=2, window=FILES, client=recorder) as told:
+            self.eventually(lambda: len(recorder.asked) == FILES)
+            iterator = iter(sampler)
+            order = [next(iterator)]
+            self.assertTrue(computing.wait(10))
+            free = told._lookahead._wake.acquire(timeout=5)
+            if free:
+                told._lookahead._wake.release()
+            go_on.set()
+            self.assertTrue(free)
+            order += iterator
+            self.eventually(lambda: len(recorder.asked) == 2 * FILES)
+            sampler.set_epoch(1)
+            self.assertEqual([self.paths[index] for index in [*order, *sampler]], recorder.asked)
+            self.assertEqual(told.mismatches, 0)
+
+    def test_a_child_goes_on_with_the_iterator(self):
+        sampler = SequentialSampler(self.paths)
+        with announce(sampler, self.paths, window=20, client=Recorder()) as told:
+            iterator = iter(sampler)
+            next(iterator)
+            self.eventually(lambda: told.prefetched >= 16)
+            with told._lookahead._wake:  # another thread's, as the child sees it
+                pid = os.fork()
+                if pid == 0:
+                    signal.alarm(10)
+                    os._exit(0 if list(iterator) == list(range(1, FILES)) else 1)
+            self.assertEqual(os.waitpid(pid, 0)[1], 0)
+            self.assertEqual(list(iterator), list(range(1, FILES)))
+            self.assertEqual(told.mismatches, 0)
+
     def test_resume(self):
         recorder = Recorder()
         sampler = DistributedSampler(self.paths, 2, 0)
@@ -470,6 +515,14 @@ class OrderTest(rig.DaemonTest):
             sampler.set_epoch("seven")
             self.assertEqual(list(sampler), list(range(1, FILES, 2)))
             self.assertFalse(told.active)
+
+    def test_a_path_that_is_none_ends_it(self):
+        for path in "a\0b", "/a/../b\0":
+            for client in tierd.client(), Recorder(), types.SimpleNamespace(prefetch=tierd.prefetch, _off=True):  # by both threads, by each alone
+                sampler = SequentialSampler(range(FILES))
+                with self.subTest(path), self.quiet(1):
+                    told = announce(sampler, [*self.paths[:3], path, *self.paths[4:]], client=client)
+                    self.eventually(lambda: not told.active and not threads())
 
     @unittest.skipUnless(os.geteuid() == 0, "only root can be somebody else")
     def test_a_socket_of_somebody_else_hears_nothing(self):

@@ -325,8 +325,12 @@ class Client:
         return stats_of(self._library.free, owner.pointer)  # waits for a thread that is connecting
 
 
-def _is_closed() -> ValueError:
-    return ValueError("the tierd.Client is closed")
+class ClosedError(ValueError):
+    """Unlike other ValueErrors not of what was asked for."""
+
+
+def _is_closed() -> ClosedError:
+    return ClosedError("the tierd.Client is closed")
 
 
 def _closed(*_: Any, **__: Any) -> Any:

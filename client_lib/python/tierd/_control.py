@@ -13,6 +13,7 @@ import stat
 import struct
 from typing import Any, Iterable, Optional, Union
 
+from ._errors import encode
 from ._list import PlanList
 from ._paths import resolved
 from .plan import Plan
@@ -80,7 +81,7 @@ class Control:
         first: Optional[bytes] = None
         with PlanList(directory) as out:
             for sample in samples:
-                name = os.fsencode(resolved(os.fsdecode(sample)))
+                name = encode(resolved(os.fsdecode(sample)))
                 first = name if first is None else first
                 out.file.write(name + b"\0")
             if first is None:

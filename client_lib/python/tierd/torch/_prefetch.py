@@ -12,6 +12,7 @@ import warnings
 from typing import Any, Callable, Iterator, Optional, Sequence
 
 from .. import Client
+from .._client import ClosedError
 from ..plan import Plan
 from ._draws import TorchDraws
 from ._thread import EndingThread
@@ -80,7 +81,7 @@ class Lookahead:
             self._taken = at + 1
             if order is not None and at < len(order) and order[at] != index:
                 self._differs()
-            if at >= self._wake_at:
+            if at >= self._wake_at and not self._forked():
                 with self._wake:
                     self._wake_at = math.inf
                     self._wake.notify()
@@ -88,9 +89,15 @@ class Lookahead:
         return take
 
     def _differs(self) -> None:
+        if self._forked():
+            return
         with self._wake:
             self.mismatches += 1
             self._order, self._next, self._following = [], None, None
+
+    def _forked(self) -> bool:
+        """In a child that goes on with the parent's iterator: nobody listens there, and nobody gives `_wake` back that another thread had at the fork."""
+        return os.getpid() != self._process
 
     def wakes(self, waiting: threading.Condition) -> None:
         """Before anything else: who waits for that condition, at most _BACKSTOP_S at a time, looks at `stopped` as soon as it is set."""
@@ -99,7 +106,7 @@ class Lookahead:
     def stop(self) -> None:
         """Any thread, also the garbage collector's, also in a forked child: never waits."""
         self.stopped = True
-        if os.getpid() != self._process:
+        if self._forked():
             return
         for waiting in self._waiting:
             if waiting.acquire(blocking=False):
@@ -121,16 +128,19 @@ class Lookahead:
         """Waits for the next ones to bring up, and for what `refused` wants to know; None: it is over."""
         while not self.stopped:
             with self._wake:
-                plan = self._plan
-                if plan is None:
+                plan, self._plan, epoch = self._plan, None, self._epoch
+                following = self._wanted() if plan is None else None
+                if plan is None and following is None:
                     chosen = self._choose()
                     if chosen:
-                        return chosen, self._epoch
+                        return chosen, epoch
                     self._wake.wait(_BACKSTOP_S)
                     continue
-                self._plan = None
-                epoch = self._epoch
-            self._compute(plan, epoch)
+            # Orders are computed outside the lock: the loader goes on meanwhile.
+            if plan is not None:
+                self._compute(plan, epoch)
+            elif following is not None:
+                self._compute_next(following, epoch)
         return None
 
     def refused(self, count: int, epoch: int) -> None:
@@ -146,7 +156,7 @@ class Lookahead:
 
     def _compute(self, plan: Plan, epoch: int) -> None:
         orders = plan.orders(TorchDraws)
-        order = next(orders)  # outside the lock: the loader goes on meanwhile
+        order = next(orders)
         foreseen, sent = self._foreseen
         same = foreseen == order
         with self._wake:
@@ -157,6 +167,19 @@ class Lookahead:
             self._foreseen = (None, 0)
             self._following = orders if self._certain else None
 
+    def _wanted(self) -> Optional[Iterator[list[int]]]:
+        """Where the next epoch's order comes from, once, when the window reaches into that epoch. Under the lock."""
+        if not self._order or self._taken + self._window <= len(self._order):
+            return None
+        following, self._following = self._following, None
+        return following
+
+    def _compute_next(self, following: Iterator[list[int]], epoch: int) -> None:
+        order = next(following, None)
+        with self._wake:
+            if epoch == self._epoch and self._order:  # neither over nor turned out otherwise meanwhile
+                self._next = order
+
     def _choose(self) -> list[int]:
         """The next indices within the window, a step of them or what is left of the epoch; [] when it is too early. Under the lock."""
         order = self._order
@@ -164,12 +187,9 @@ class Lookahead:
             return []
         self._at = max(self._at, self._taken)
         limit = self._taken + self._window
-        if limit > len(order) and self._next is None and self._following is not None:
-            self._next = next(self._following, None)
-            self._following = None
         end = len(order) + (len(self._next) if self._next else 0)
         room = min(limit, end) - self._at
-        if room < self._step and min(limit, end) < end:
+        if room < self._step and (min(limit, end) < end or self._following is not None):
             self._wake_at = self._at + self._step - self._window - 1
             return []
         if room <= 0:
@@ -220,7 +240,7 @@ def _bring_up(lookahead: Lookahead, path_of: Callable[[int], Any], client: Clien
             there = taken + foreign > 0 or client.stats().connected
         except OSError:  # a daemon that does not answer
             there = False
-        except ValueError:  # the client was closed
+        except ClosedError:
             return lookahead.stop()
         if not there:
             lookahead.pause(_PAUSE_S)
