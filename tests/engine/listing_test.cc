@@ -1,4 +1,5 @@
 // Listings: from one walk for all who ask, believed only as far as HAZARDS 2.15 allows.
+#include <algorithm>
 #include <cstring>
 
 #include "tests/engine/engine_fixture.h"
@@ -148,6 +149,25 @@ TEST_F(ListingTest, ThatIsTooLargeIsLeftToTheClientsAndNotWalkedAgainForATtl) {
   expect_too_large();  // a walk would have seen that it is not any more
   Pass(61'000);
   EXPECT_EQ(NamesOf(List("many")), std::vector<std::string>{"short"});
+}
+
+// It gets no frame, whoever leaves for it.
+TEST_F(ListingTest, ThatFitsInNoSegmentMakesNobodyLeave) {
+  options_.ram.capacity_bytes = options_.ram.segment_bytes = 2 << 20;
+  source_options().ttl_ms = 60'000;
+  const auto names = MakeFiles(12, 100'000);
+  for (int i = 0; i < 7400; ++i) Write("many/name-" + std::to_string(1000 + i) + std::string(240, 'x'), "");  // 272 bytes each
+  StartEngine();
+  for (const std::string& name : names) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  const auto resident = [&] { return std::count_if(names.begin(), names.end(), [&](const std::string& name) { return InRam(name); }); };
+  const auto before = resident();
+  ASSERT_GT(before, 9);
+  for (int i = 0; i < 2; ++i) {
+    const Answer answer = List("many");
+    EXPECT_EQ(answer.status(), abi::FetchStatus::kBypass);
+    EXPECT_EQ(answer.reply.reason, static_cast<std::uint8_t>(abi::Fallback::kTooLarge));
+  }
+  EXPECT_EQ(resident(), before);
 }
 
 }  // namespace

@@ -78,5 +78,30 @@ TEST_F(SizeTest, AFileThatGrowsBeyondWhatIsTakenIsTheSourcesUntilItShrinks) {
   EXPECT_EQ(Fetch(name).bytes, Bytes(name, 1000));
 }
 
+TEST_F(SizeTest, AChunkLargerThanTheUsualSegmentHasItsPlaceInALargerOne) {
+  source_options().chunk_bytes = 32 << 20;
+  options_.ram.segment_bytes = 0;  // auto
+  StartEngine();
+  const std::string name = MakeSparse("file", 32 << 20);
+  ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  EXPECT_TRUE(InRam(name));
+}
+
+TEST_F(SizeTest, AChunkThatFitsInNoSegmentMakesNobodyLeave) {
+  source_options().chunk_bytes = 32 << 20;
+  source_options().policy = "lru";
+  options_.ram.capacity_bytes = 16 << 20;
+  const auto names = MakeFiles(10, 1 << 20);
+  StartEngine();
+  for (const std::string& name : names) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  const std::string large = MakeSparse("large", 15'900'000);
+  for (int i = 0; i < 2; ++i) {
+    const Answer answer = Fetch(large);
+    EXPECT_EQ(answer.status(), abi::FetchStatus::kBypass);
+    EXPECT_EQ(answer.reply.reason, static_cast<std::uint8_t>(abi::Fallback::kNoFrame));
+  }
+  for (const std::string& name : names) EXPECT_TRUE(InRam(name)) << name;
+}
+
 }  // namespace
 }  // namespace tierd::engine

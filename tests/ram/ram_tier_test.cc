@@ -224,6 +224,18 @@ TEST_F(RamTierTest, BudgetIsHardAndTheLastSegmentSmaller) {
   EXPECT_TRUE(AddSegment());
 }
 
+TEST_F(RamTierTest, HoldsWhatALargestSegmentWouldTakeWhenEmpty) {
+  Start({.budget_bytes = 40 * kMiB, .segment_bytes = 16 * kMiB, .max_frame_bytes = 32 * kMiB, .largest_bytes = 64 * kMiB});
+  EXPECT_EQ(tier->LargestFrame(), 15 * kMiB);
+  EXPECT_TRUE(tier->CouldHold(15 * kMiB));
+  EXPECT_FALSE(tier->CouldHold(15 * kMiB + 1));
+  for (OwnerId owner = 0; owner < 20; ++owner) ASSERT_TRUE(Insert(owner, kMiB));
+  EXPECT_TRUE(tier->CouldHold(15 * kMiB)) << "others may leave";
+  tier->set_budget(8 * kMiB);
+  EXPECT_GE(tier->Shrink(tier->OverBudget()), 32 * kMiB);
+  EXPECT_FALSE(tier->CouldHold(8 * kMiB)) << "what is to go takes nothing any more";
+}
+
 TEST_F(RamTierTest, BudgetsThatAreNoMultipleOfAHugePage) {
   budget_ceiling = 100'000;
   Start({.budget_bytes = 100'000, .segment_bytes = 8 * kMiB, .max_frame_bytes = 64 << 10});

@@ -294,7 +294,7 @@ void AddRam(std::vector<Entry>& entries) {
             Choice<engine::PagesChoice>("\"auto\", \"hugetlb\", \"shmem\", \"tmpfs\" or \"4k\"", {"auto", "hugetlb", "shmem", "tmpfs", "4k"}), kRestart,
             "Kind of memory pages. auto: the first of these that works. 2 MiB pages make the first touch in each process three times faster.");
   table.Add("segment_size", &R::segment_size, AmountOf("a size of 2 MiB to 256 MiB, or \"auto\"", 2 * kMiB, 256 * kMiB, false), kRestart,
-            "Memory comes and goes in these steps. auto: a sixteenth of the capacity, 16 to 256 MiB. Larger: fewer mappings, memory returns later.");
+            "Memory comes and goes in these steps. auto: a sixteenth of the capacity, 16 to 256 MiB. At least what a chunk needs. Larger: fewer mappings, memory returns later.");
   table.Add("seal", &R::seal_write, Choice<bool>("\"shrink\" or \"write\"", {"shrink", "write"}), kRestart,
             "write: not even tierd itself can change segments through a new descriptor; memory then returns only by whole segments.");
   table.Add("pin_cap", &R::pin_cap, AmountOf("a size of 1 MiB or more, a share of the capacity such as \"25%\", or \"auto\"", kMiB, kHuge, true), kRestart,

@@ -81,7 +81,8 @@ Status Engine::Start(ReplySink& replies) {
   for (const auto& unit : sources_) largest = std::max(largest, unit->options.chunk_bytes);
   ram::RamTierOptions ram_options;
   ram_options.budget_bytes = options_.ram.capacity_bytes;
-  ram_options.segment_bytes = std::min(Placement::SegmentBytes(options_.ram), std::max<std::uint64_t>(options_.ram.capacity_bytes, 64 << 10));
+  options_.ram.segment_bytes = Placement::SegmentBytes(options_.ram, largest);
+  ram_options.segment_bytes = std::min(options_.ram.segment_bytes, std::max<std::uint64_t>(options_.ram.capacity_bytes, 64 << 10));
   ram_options.max_frame_bytes = largest;
   ram_options.largest_bytes = Fetcher::kLargestListing;
   ram_ = std::make_unique<ram::RamTier>(ram_options, [this](ram::OwnerId owner, ram::FrameId from, ram::FrameId to) {

@@ -76,7 +76,7 @@ void Fetcher::StartListing(SourceUnit& unit, abi::FileKey key, std::string_view 
   walk.recursive = false;
   walk.on_batch = [this, &unit, listing](const source::WalkBatch& batch) {
     for (const source::WalkEntry& entry : batch.entries) listing->bytes += EntryBytes(entry.name.size());
-    if (listing->bytes > largest_listing_) {
+    if (listing->bytes > std::min(largest_listing_, placement_.LargestFrame())) {
       listing->too_large = true;
       return unit.walker->Cancel(listing->walk);
     }

@@ -41,7 +41,7 @@ struct SourceOptions {
 
 struct RamOptions {
   std::uint64_t capacity_bytes = std::uint64_t{1} << 30;  // of all segments together
-  std::uint64_t segment_bytes = 0;     // 0: capacity / 16 within 16..256 MiB
+  std::uint64_t segment_bytes = 0;     // 0: capacity / 16 within 16..256 MiB; in any case enough for the largest chunk
   PagesChoice pages = PagesChoice::kAuto;
   bool seal_write = false;
   std::uint64_t pin_cap_bytes = 0;     // leased bytes per client; 0: a quarter of the capacity

@@ -19,12 +19,6 @@ constexpr std::uint64_t kScanPerFrame = 128;            // of that cost; a quart
 constexpr std::uint64_t kMostAhead = kVictimBatch - 64; // frames
 constexpr std::uint64_t kMostCopiedAhead = kMiB;        // to the SSD tier as they leave: 0.1 ms
 
-std::uint64_t SegmentBytesFor(const RamOptions& options) {
-  const std::uint64_t wanted = options.segment_bytes != 0 ? options.segment_bytes : options.capacity_bytes / 16;
-  const std::uint64_t bounded = std::clamp<std::uint64_t>(wanted, 16 * kMiB, abi::kMaxSegmentBytes);
-  return bounded / (2 * kMiB) * (2 * kMiB);
-}
-
 }  // namespace
 
 Placement::Placement(const Parts& parts, const RamOptions& options)
@@ -34,7 +28,12 @@ Placement::Placement(const Parts& parts, const RamOptions& options)
   for (const auto& unit : sources_) by_use_.push_back(unit.get());
 }
 
-std::uint64_t Placement::SegmentBytes(const RamOptions& options) { return SegmentBytesFor(options); }
+std::uint64_t Placement::SegmentBytes(const RamOptions& options, std::uint64_t largest_chunk) {
+  const std::uint64_t wanted = options.segment_bytes != 0 ? options.segment_bytes : options.capacity_bytes / 16;
+  // A sixteenth of a segment is its reserve.
+  const std::uint64_t least = std::max(16 * kMiB, (largest_chunk / 15 * 16 / (2 * kMiB) + 1) * (2 * kMiB));
+  return std::clamp<std::uint64_t>(wanted, least, abi::kMaxSegmentBytes) / (2 * kMiB) * (2 * kMiB);
+}
 
 // ---- frames ----------------------------------------------------------------------------------------------------------------
 
@@ -108,7 +107,7 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
   options.may_evict &= !options.little;
   if (options.may_evict && free < bytes) free += OthersMayYield(unit);
   const auto admits = [&](std::uint64_t room) { return listing || unit.policy.Admit(kRam, Raw(object), room, options.may_transit ? TIERD_FOR_READER : TIERD_AHEAD); };
-  if (admits(free)) {
+  if (ram_.CouldHold(bytes) && admits(free)) {
     const std::uint64_t spared = TransitReserve() + (options.may_evict ? 0 : AheadReserve());
     ram::FrameId frame = TryAllocate(object, bytes, spared);
     if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
@@ -137,6 +136,7 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
   if (options.little && !OnSsd(object) && !SsdTakesNow(bytes)) return {};
   const bool part = options.part_bytes != 0 && OnSsd(object);
   const std::uint32_t passing = part ? options.part_bytes : bytes;
+  if (!ram_.CouldHold(passing)) return {};
   ram::FrameId frame = TryAllocate(object, passing, 0);
   if (frame == ram::kNoFrame) {
     ram_.ReclaimLimbo(kLimboPerTurn);

@@ -191,7 +191,10 @@ class Placement final : public ssd::SsdOwner {
   void OnFrameMoved(ObjectId object, ram::FrameId from, ram::FrameId to);
   // Largest frame there may be: what compaction keeps room for.
   void SetLargestChunk(std::uint64_t bytes) { catalogue_max_chunk_ = bytes; }
-  static std::uint64_t SegmentBytes(const RamOptions& options);
+  // Of which chunks so large are put; 0: of the options that this was asked for already.
+  static std::uint64_t SegmentBytes(const RamOptions& options, std::uint64_t largest_chunk = 0);
+  // What is larger never gets a frame.
+  std::uint64_t LargestFrame() const { return ram_.LargestFrame(); }
   abi::PageKind page_kind() const { return page_kind_; }
   const std::string& page_reason() const { return page_reason_; }
   const std::string& memory_bound_by() const { return bound_by_; }

@@ -383,9 +383,9 @@ void FrameAllocator::MoveGap(SegmentIndex segment, FrameId hole) {
   MakeFree(hole, FrameState::kGap);
 }
 
-std::uint64_t FrameAllocator::GapReserve(SegmentIndex segment) const {
+std::uint64_t FrameAllocator::GapReserveOf(std::uint64_t segment_bytes) const {
   // An eighth more than the largest frame: moving aligned frames leaves up to a page beside each.
-  return std::min((options_.max_frame_bytes / 8 * 9 + 4096) / abi::kGranule * abi::kGranule, segments_[Raw(segment)].bytes / 16 / abi::kGranule * abi::kGranule);
+  return std::min((options_.max_frame_bytes / 8 * 9 + 4096) / abi::kGranule * abi::kGranule, segment_bytes / 16 / abi::kGranule * abi::kGranule);
 }
 
 std::uint64_t FrameAllocator::GapSurplus(SegmentIndex segment) const {

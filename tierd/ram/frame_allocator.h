@@ -120,7 +120,9 @@ class FrameAllocator {
   void MoveGap(SegmentIndex segment, FrameId hole);
 
   // Bytes that a gap keeps: min(9/8 max_frame_bytes + 4 KiB, segment bytes / 16), so segments below 80 MiB cannot promise room for 4 MiB at 10 % free.
-  std::uint64_t GapReserve(SegmentIndex segment) const;
+  std::uint64_t GapReserve(SegmentIndex segment) const { return GapReserveOf(segment_bytes(segment)); }
+  // The largest frame that a segment of that size has a place for, once it is empty. (A reserve may be used up, but nobody may count on that.)
+  std::uint64_t LargestIn(std::uint64_t segment_bytes) const { return (segment_bytes - GapReserveOf(segment_bytes)) / 4096 * 4096; }
   std::uint64_t GapSurplus(SegmentIndex segment) const;
   std::uint64_t max_frame_bytes() const { return options_.max_frame_bytes; }
 
@@ -158,6 +160,7 @@ class FrameAllocator {
 
   Block& block(FrameId id) { return pages_[Raw(id) / kPageBlocks][Raw(id) % kPageBlocks]; }
   const Block& block(FrameId id) const { return pages_[Raw(id) / kPageBlocks][Raw(id) % kPageBlocks]; }
+  std::uint64_t GapReserveOf(std::uint64_t segment_bytes) const;
   std::uint32_t Granules(const Block& b) const;
   FrameId NewBlock();
   void DropBlock(FrameId id);

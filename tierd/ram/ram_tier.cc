@@ -175,14 +175,29 @@ bool RamTier::WantsCompaction() const {
 
 // ---- segments and budget ------------------------------------------------------------------------------------------------------
 
-SegmentTicket RamTier::ReserveSegment() {
-  const std::uint64_t used = segment_bytes() + reserved_bytes_ + leaving_bytes_ + lingering_bytes_;
-  if (used >= options_.budget_bytes || shrinking()) return {};
+// Beside so many bytes of the budget that are used; 0: none.
+std::uint64_t RamTier::NextSegmentBytes(std::uint64_t used) const {
+  if (used >= options_.budget_bytes) return 0;
   std::uint64_t bytes = std::min(options_.segment_bytes, options_.budget_bytes - used);
   bytes = bytes >= kHugePage ? bytes / kHugePage * kHugePage : bytes / kPage * kPage;
-  if (bytes < kSmallestSegment) return {};
+  return bytes < kSmallestSegment ? 0 : bytes;
+}
+
+SegmentTicket RamTier::ReserveSegment() {
+  if (shrinking()) return {};
+  const std::uint64_t bytes = NextSegmentBytes(segment_bytes() + reserved_bytes_ + leaving_bytes_ + lingering_bytes_);
   reserved_bytes_ += bytes;
   return {bytes};
+}
+
+bool RamTier::CouldHold(std::uint64_t bytes) const {
+  // One in the making, or the place of one that is leaving, is the next one.
+  if (bytes <= allocator_.LargestIn(NextSegmentBytes(segment_bytes() + lingering_bytes_))) return true;
+  for (std::uint16_t i = 0; i < allocator_.segment_slots(); ++i) {
+    const SegmentIndex segment{i};
+    if (!allocator_.closed(segment) && bytes <= allocator_.LargestIn(allocator_.segment_bytes(segment))) return true;
+  }
+  return false;
 }
 
 void RamTier::CancelSegment(SegmentTicket ticket) {

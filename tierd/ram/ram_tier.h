@@ -103,6 +103,11 @@ class RamTier final : private FrameMover {
   Compactor::Outcome CompactStep(std::uint64_t wanted, std::uint64_t budget_bytes = kCompactQuantumBytes);
   // Whether Allocate surely finds room for that many bytes, at any alignment, without any of this. (It may find some where this says no: a hole of just that size, a reserve.)
   bool HasPlace(std::uint64_t bytes) const { return compactor_.HasRoom(Compactor::RoomFor(bytes)); }
+  // Whether there can be a frame of that many bytes at all: some segment, one that the budget has room for included, would take it when empty. Else nobody who leaves makes
+  // room for it.
+  bool CouldHold(std::uint64_t bytes) const;
+  // What a segment of the usual size takes.
+  std::uint64_t LargestFrame() const { return allocator_.LargestIn(options_.segment_bytes); }
   // Whether background quanta are worth it: no surplus for a largest frame although >= 10 % is free and the last try had not said kNothing.
   bool WantsCompaction() const;
   static constexpr std::uint64_t kCompactQuantumBytes = 4 << 20;
@@ -156,6 +161,7 @@ class RamTier final : private FrameMover {
   void Move(FrameId from, FrameId to) override;
   std::uint16_t NextFill();
   std::uint64_t LargestGap() const;
+  std::uint64_t NextSegmentBytes(std::uint64_t used) const;
   bool StillUseless(std::uint64_t wanted);
   void ForgetUseless() { compaction_useless_ = may_use_reserve_ = false; }
   std::uint64_t FreeLimbo(std::size_t max_frames, const LeaseSet& leased);
