@@ -170,5 +170,23 @@ TEST_F(ListingTest, ThatFitsInNoSegmentMakesNobodyLeave) {
   EXPECT_EQ(resident(), before);
 }
 
+// The record was pinned as a file: what it has as a directory is nobody's to unpin.
+TEST_F(ListingTest, OfADirectoryThatWasAPinnedFileIsNotPinned) {
+  source_options().ttl_ms = 60;
+  Write("name", Bytes("name", 7200));
+  StartEngine();
+  ASSERT_EQ(Fetch("name").status(), abi::FetchStatus::kFrame);
+  engine().placement().SetPinned(FileOf("name"), true);
+  ASSERT_EQ(engine().placement().pinned_bytes(TIERD_TIER_RAM), 7200u);
+  std::filesystem::remove(tree_ / "name");
+  for (const char* name : {"name/a", "name/b"}) Write(name, "x");
+  Pass(100);
+  ASSERT_EQ(NamesOf(List("name")), Bare("name"));
+  EXPECT_EQ(engine().placement().pinned_bytes(TIERD_TIER_RAM), 0u);
+  engine().placement().SetPinned(FileOf("name"), false);
+  engine().placement().EvictFile(FileOf("name"), EvictCause::kRequest);
+  EXPECT_EQ(engine().placement().pinned_bytes(TIERD_TIER_RAM), 0u);
+}
+
 }  // namespace
 }  // namespace tierd::engine

@@ -253,8 +253,10 @@ void Catalogue::ChangeVersion(FileId id, const io::FileStat& stat, std::uint64_t
   FileRecord& record = file(id);
   DropObjects(id);
   LeaveInode(id);
-  const std::uint16_t kept = record.flags & (kFilePinned | kFileDemanded);
-  record.flags = static_cast<std::uint16_t>((Takes(stat, chunk_bytes) ? FlagsFor(stat, chunk_bytes) : kFileUsed | kFileBare) | kept);
+  const std::uint16_t becomes = Takes(stat, chunk_bytes) ? FlagsFor(stat, chunk_bytes) : kFileUsed | kFileBare;
+  // Pins are of files: nobody would unpin the listing of a directory.
+  const std::uint16_t kept = record.flags & ((becomes & kFileNotRegular) == 0 ? kFilePinned | kFileDemanded : kFileDemanded);
+  record.flags = becomes | kept;
   record.version_tag = NextSequence();
   index_->Update(OrdinalOf(id), ValuesFor(id, stat));
   const bool survived = Survives([&] {

@@ -106,7 +106,7 @@ class Catalogue {
   std::optional<FileId> AddAlias(std::uint16_t source, std::string_view relative, abi::FileKey key, abi::FileKey target);
   // Removes record, slots and objects; no object may be in a tier any more.
   void Remove(FileId file);
-  // Rewrites the slot for another version of the same path; objects are made anew, unless it becomes kFileBare. No object may be in a tier any more.
+  // Rewrites the slot for another version of the same path; objects are made anew, unless it becomes kFileBare. What is no file any more is not pinned either. No object may be in a tier any more.
   void ChangeVersion(FileId file, const io::FileStat& stat, std::uint64_t chunk_bytes);
 
   // The metadata in the slot, as clients see it.
