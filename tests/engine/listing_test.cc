@@ -170,6 +170,19 @@ TEST_F(ListingTest, ThatFitsInNoSegmentMakesNobodyLeave) {
   EXPECT_EQ(resident(), before);
 }
 
+// On a source that is slow, or hangs, whoever asks for ever other directories leaves nothing behind.
+TEST_F(ListingTest, ThatNobodyWaitsForStandsInNobodysWay) {
+  constexpr std::size_t kAsked = 1500, kMostWalks = 1024;
+  source_options().requests_per_s = 10;
+  source_options().demand_timeout_ms = 60;
+  StartEngine();
+  for (std::size_t i = 0; i < kAsked; ++i) (void)Ask("absent" + std::to_string(i), abi::FetchOp::kList);
+  EXPECT_EQ(answers().size(), kAsked - kMostWalks) << "have been answered at once";
+  for (const auto& [id, answer] : answers()) ASSERT_EQ(answer.reply.reason, static_cast<std::uint8_t>(abi::Fallback::kSourceSlow)) << id;
+  ASSERT_TRUE(RunUntil([&] { return answers().size() == kAsked; }));
+  EXPECT_TRUE(RunUntil([&] { return unit().walker->active() <= 64; }, 10'000)) << unit().walker->active();
+}
+
 // The record was pinned as a file: what it has as a directory is nobody's to unpin.
 TEST_F(ListingTest, OfADirectoryThatWasAPinnedFileIsNotPinned) {
   source_options().ttl_ms = 60;

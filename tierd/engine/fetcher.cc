@@ -11,6 +11,9 @@ namespace tierd::engine {
 namespace {
 
 constexpr std::size_t kLostPerTick = 1024;
+constexpr std::int64_t kLookPauseNs = 25'000'000;       // between two looks at all deadlines
+constexpr std::int64_t kLongLookPauseNs = 100'000'000;  // where a look takes long; clients wait for 200 ms more than we do
+constexpr std::int64_t kLookShare = 20;                 // of the time goes into them
 constexpr std::int64_t kSsdPatienceNs = 30'000'000'000;  // for a device that is behind with writing
 constexpr std::int64_t kTransitPatienceNs = 50'000'000;       // for a frame of others that only pass through; then the reader goes to the source
 constexpr std::int64_t kNoTransitNs = 20 * kTransitPatienceNs;  // after that wait was in vain
@@ -26,6 +29,7 @@ Fetcher::~Fetcher() { lost_waiters_->Close(); }
 
 void Fetcher::Fetch(SourceUnit& unit, const FetchRequest& request) {
   ++counters_.fetches;
+  ++asking_[request.session];
   Waiter waiter(lost_waiters_);
   waiter->session = request.session;
   waiter->request_id = request.entry.request_id;
@@ -226,6 +230,8 @@ Waiters Fetcher::Take(Is&& is) {
 
 // An answer would be noted as an access of its, after all else has forgotten it.
 void Fetcher::OnSessionEnd(SessionId session) {
+  const auto asking = asking_.extract(session);
+  if (asking.empty() || asking.mapped() == 0) return;  // sessions end by the thousand, and many may wait
   Guard([&] {
     for (const Waiter& waiter : Take([session](const Waiting& waiting) { return waiting.session == session; })) waiter->answered = true;
   });
@@ -235,12 +241,19 @@ bool Fetcher::Tick() {
   if (std::exchange(lost_, false) && !Survives([&] { Reap(); })) NoteLost();
   AnswerLost();
   const std::int64_t now = clock_.MonotonicNs();
-  const Waiters expired = Take([now](const Waiting& waiting) { return waiting.is_awaited() && waiting.deadline_ns <= now; });
-  for (const Waiter& waiter : expired) ReplyBypass(waiter, abi::Fallback::kSourceSlow);
+  if (now >= next_look_ns_) AnswerLate(now);
   ServeDoubted();
   if (recovery_wait_until_ns_ != 0 && now >= recovery_wait_until_ns_) EndRecovery();
   const bool more = Resume();  // staging buffers come back without a word
   return ResumeWrites() || more;
+}
+
+void Fetcher::AnswerLate(std::int64_t now_ns) {
+  const std::int64_t begin_ns = clock_.PreciseNs();
+  const Waiters expired = Take([now_ns](const Waiting& waiting) { return waiting.is_awaited() && waiting.deadline_ns <= now_ns; });
+  for (const Waiter& waiter : expired) ReplyBypass(waiter, abi::Fallback::kSourceSlow);
+  DropUnawaitedWalks();
+  next_look_ns_ = now_ns + std::clamp(kLookShare * (clock_.PreciseNs() - begin_ns), kLookPauseNs, kLongLookPauseNs);
 }
 
 // Who keeps a view of such a frame may do so for ever: behind a wait in vain nobody waits for a while, unless somebody was given one.
@@ -328,6 +341,7 @@ abi::FetchReply Fetcher::ReplyFor(const Waiter& waiter, FileId file) const {
 
 void Fetcher::Answer(const Waiter& waiter, const abi::FetchReply& reply) {
   waiter->answered = true;
+  if (const auto asking = asking_.find(waiter->session); asking != asking_.end() && asking->second > 0) --asking->second;
   replies_.OnFetchReply(waiter->session, reply);
 }
 

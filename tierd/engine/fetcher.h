@@ -114,7 +114,7 @@ class Fetcher {
   // It hears no answers any more; the work that it asked for goes on.
   void OnSessionEnd(SessionId session);
 
-  // Deadlines of waiting clients. About 20 times a second while anybody waits. True: there is more to do at once.
+  // Deadlines of waiting clients, at some of the calls: 10 to 40 times a second. To be called as often at least while anybody waits. True: there is more to do at once.
   bool Tick();
   // Memory came, or the index has grown: tries what waited for it, each once, some at a time: ResumeRest() goes on. True: there was no time for all of it.
   bool Resume();
@@ -249,6 +249,7 @@ class Fetcher {
   // The directory's record, ready to take a listing; nothing when it cannot be.
   std::optional<FileId> ListedDirectory(SourceUnit& unit, abi::FileKey key, const Listing& listing);
   void CopyListing(SourceUnit& unit, abi::FileKey key);
+  void DropUnawaitedWalks();
   void EndListing(abi::FileKey key, const std::function<void(const Waiter&)>& answer);
 
   template <typename Begin>
@@ -257,6 +258,7 @@ class Fetcher {
   // All who wait, for whatever it is, and are such ones: they wait no more.
   template <typename Is>
   Waiters Take(Is&& is);
+  void AnswerLate(std::int64_t now_ns);
   // The source has not answered in time. Leaves those who wait on.
   void GiveUp(Waiters& waiters, FileId file, source::ReadError error);
   void Answer(const Waiter& waiter, const abi::FetchReply& reply);
@@ -294,6 +296,8 @@ class Fetcher {
   std::size_t hung_frames_ = 0;
   std::uint64_t hung_bytes_ = 0;
   bool lost_ = false;
+  std::int64_t next_look_ns_ = 0;  // at the deadlines of all who wait
+  std::unordered_map<SessionId, std::uint32_t> asking_;  // how many answers each session still waits for
   const std::shared_ptr<LostWaiters> lost_waiters_ = std::make_shared<LostWaiters>();  // owners: see there
 
   // By ObjectId; of fills of a part, that have a frame already, by its begin as well: they are independent of one another.

@@ -135,10 +135,12 @@ struct Fetcher::Listing {
     std::uint64_t place = 0;
     std::uint8_t type = 0;
   };
+  SourceUnit* unit = nullptr;
   std::string path;
   Waiters waiters;
   io::FileStat stat;
   int error = 0;
+  bool walked = false;
   bool complete = false;
   bool spoiled = false;
   bool too_large = false;           // its walk is given up

@@ -10,6 +10,8 @@ namespace {
 
 constexpr std::size_t kSortedHere = 4096;             // more names are put in order and encoded by a worker
 constexpr std::size_t kCopiedPerTurn = 4 << 20;  // ~1 ms
+constexpr std::size_t kMostWalks = 1024;         // of a source; who asks for one more lists it himself
+constexpr std::size_t kUnawaitedWalks = 64;      // while there are no more walks, one goes on for who asks next
 
 std::size_t EntryBytes(std::size_t name_bytes) { return abi::PadTo8(sizeof(abi::ListingEntry) + name_bytes); }
 
@@ -62,11 +64,13 @@ void Fetcher::ServeListing(SourceUnit& unit, abi::FileKey key, std::string_view 
     if (NowTicks() < it->second) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kTooLarge, kNoFile);
     too_large_listings_.erase(it);
   }
+  if (unit.reader->state() == source::SourceState::kHung || unit.walker->active() >= kMostWalks) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, kNoFile);
   StartListing(unit, key, path, std::move(waiter));
 }
 
 void Fetcher::StartListing(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter) {
   auto listing = std::make_shared<Listing>();
+  listing->unit = &unit;
   listing->path = std::string(path);
   listing->waiters.push_back(std::move(waiter));
   listing->sent_ns = clock_.MonotonicNs();
@@ -88,7 +92,10 @@ void Fetcher::StartListing(SourceUnit& unit, abi::FileKey key, std::string_view 
     listing->stat = batch.stat;
     listing->complete = batch.error == 0;
   };
-  walk.on_done = [this, &unit, key](const source::WalkTotals& totals) { Guard([&] { OnListed(unit, key, totals); }); };
+  walk.on_done = [this, &unit, key, listing](const source::WalkTotals& totals) {
+    if (const auto it = listings_.find(key); it == listings_.end() || it->second != listing) return;  // dropped
+    Guard([&] { OnListed(unit, key, totals); });
+  };
   listing->walk = unit.walker->Start(std::move(walk));
 }
 
@@ -97,6 +104,16 @@ void Fetcher::EndListing(abi::FileKey key, const std::function<void(const Waiter
   const Listing& listing = *found.mapped();
   if (listing.grant.outcome == Placement::Outcome::kGranted) placement_.Abandon(listing.grant);
   for (const Waiter& waiter : listing.waiters) answer(waiter);
+}
+
+// What nobody waits for any more, and has brought nothing yet, stands in the line of others.
+void Fetcher::DropUnawaitedWalks() {
+  std::erase_if(listings_, [](const auto& one) {
+    const Listing& listing = *one.second;
+    if (listing.walked || listing.bytes != 0 || !listing.waiters.empty() || listing.unit->walker->active() <= kUnawaitedWalks) return false;
+    listing.unit->walker->Cancel(listing.walk);
+    return true;
+  });
 }
 
 void Fetcher::SpoilListings(std::string_view changed) {
@@ -110,6 +127,7 @@ void Fetcher::SpoilListings(std::string_view changed) {
 
 void Fetcher::OnListed(SourceUnit& unit, abi::FileKey key, const source::WalkTotals& totals) {
   const std::shared_ptr<Listing> listing = listings_.at(key);
+  listing->walked = true;
   if (listing->too_large) return GiveListingUp(unit, key);
   if (!listing->complete || !totals.complete()) {
     return EndListing(key, [this, error = listing->error](const Waiter& waiter) {
