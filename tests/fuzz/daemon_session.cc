@@ -14,7 +14,7 @@ using namespace tierd;
 namespace {
 
 // Sessions of a living process never end (HAZARDS 2.5), and this process lives: a fresh daemon now and then.
-constexpr int kInputsPerDaemon = 200;
+constexpr int kInputsPerDaemon = server::SessionHub::kMostLeftBehind;
 
 int Connect(const std::string& path) {
   const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "tierd/server/session_impl.h"
 
@@ -60,7 +61,7 @@ void SessionHub::Close() {
   ::unlink(options_.socket_path.c_str());
   for (auto& [id, session] : sessions_) {
     boost::system::error_code ignored;
-    session->closed = true;
+    LeaveBehind(*session);
     session->socket.close(ignored);
   }
 }
@@ -96,9 +97,29 @@ void SessionHub::AcceptSome() {
   }
 }
 
+bool SessionHub::HasRoomFor(std::uint32_t pid) const {
+  if (sessions_.size() - left_behind_ >= options_.max_sessions) return false;
+  const auto process = processes_.find(pid);
+  return process == processes_.end() || process->second.left_behind < kMostLeftBehind;
+}
+
+void SessionHub::LeaveBehind(Session& session) {
+  if (std::exchange(session.closed, true)) return;
+  ++processes_.find(session.pid)->second.left_behind;
+  ++left_behind_;
+}
+
+// It has ended.
+void SessionHub::Forget(const Session& session) {
+  const auto process = processes_.find(session.pid);
+  --process->second.left_behind;
+  --left_behind_;
+  if (--process->second.sessions == 0) processes_.erase(process);
+}
+
 void SessionHub::Welcome(UniqueFd fd) {
   auto peer = PeerOf(fd.get());
-  if (!peer.ok() || peer->uid != ::geteuid() || sessions_.size() >= options_.max_sessions || DescriptorsRunShort(fd.get())) {
+  if (!peer.ok() || peer->uid != ::geteuid() || !HasRoomFor(peer->pid) || DescriptorsRunShort(fd.get())) {
     ++refused_;
     return;  // closing says it: the client goes on with the source
   }
@@ -114,7 +135,12 @@ void SessionHub::Welcome(UniqueFd fd) {
   }
   Session& session = *sessions_.emplace(id, std::make_unique<Session>(loop_, std::move(fd), std::move(peer).value(), std::move(page).value(), id)).first->second;
   const bool heard = Survives([&] { AddRing(session); });
-  if (!heard || !Survives([&] { engine_.ram().leases().Add(session.page.page()); })) {
+  const auto count = [&] {
+    processes_.try_emplace(session.pid);
+    engine_.ram().leases().Add(session.page.page());
+    ++processes_.find(session.pid)->second.sessions;
+  };
+  if (!heard || !Survives(count)) {
     if (heard) RemoveRing(session);
     ++refused_;
     sessions_.erase(id);
@@ -158,7 +184,7 @@ void SessionHub::WatchProcess(Session& session) {
 
 void SessionHub::CutOff(Session& session) {
   if (session.closed) return;
-  session.closed = true;
+  LeaveBehind(session);
   session.page.Revoke();
   session.queue.clear();
   session.queued_fds = 0;
@@ -188,6 +214,7 @@ void SessionHub::MaybeEnd(Session& session) {
   const bool left = !session.welcomed || session.page.page()->left.load(std::memory_order_acquire) != 0;
   if (!left && !ProcessGone(session)) return;
   session.ended = true;
+  Forget(session);
   (void)Survives([&] { DrainBefore(session); });
   RemoveRing(session);
   AddCounters(session, ended_);

@@ -27,7 +27,7 @@ namespace tierd::server {
 
 struct SessionOptions {
   std::string socket_path;
-  std::uint32_t max_sessions = 4096;    // more are refused with EMFILE; 56 KiB of shared memory each
+  std::uint32_t max_sessions = 4096;    // connected; more are refused with EMFILE; 56 KiB of shared memory each
 };
 
 struct SessionTotals {
@@ -64,12 +64,22 @@ class SessionHub final : public engine::ReplySink {
 
   std::function<void(std::string)> log;
 
+  // Of one process. Its leases may count for as long as it lives (HAZARDS 2.5), so that what it leaves behind is kept; that is nobody else's loss.
+  static constexpr std::uint32_t kMostLeftBehind = 64;
+
  private:
   struct Session;
+  struct Process {  // of clients
+    std::uint32_t sessions = 0;
+    std::uint32_t left_behind = 0;  // of them: no conversation any more, and not ended
+  };
 
   void Accept();
   void AcceptSome();
   void Welcome(UniqueFd fd);
+  bool HasRoomFor(std::uint32_t pid) const;
+  void LeaveBehind(Session& session);
+  void Forget(const Session& session);
   void WatchSocket(Session& session);
   void WatchProcess(Session& session);
   // Reads a bounded number of datagrams.
@@ -125,6 +135,8 @@ class SessionHub final : public engine::ReplySink {
   std::unique_ptr<boost::asio::posix::stream_descriptor> listener_;
   UniqueFd spare_fd_;  // given up for a moment to refuse a client when descriptors have run out (FAULTS F15)
   std::unordered_map<std::uint32_t, std::unique_ptr<Session>> sessions_;
+  std::unordered_map<std::uint32_t, Process> processes_;  // by pid; those with sessions
+  std::uint32_t left_behind_ = 0;                         // of them all
   // Of all that have not ended, side by side: they are looked at far more often than anything else of a session.
   struct Ring {
     std::uint32_t session;

@@ -19,7 +19,7 @@ namespace tierd::server {
 
 struct SessionHub::Session {
   Session(boost::asio::io_context& loop, UniqueFd fd, Peer who, ram::SessionPage the_page, std::uint32_t the_id)
-      : id(the_id), stranger(who.stranger), page(std::move(the_page)), socket(loop), process(loop) {
+      : id(the_id), pid(who.pid), stranger(who.stranger), page(std::move(the_page)), socket(loop), process(loop) {
     socket.assign(fd.get());  // throws when the kernel has no memory to watch it: the descriptor is still the caller's then
     (void)fd.Release();
     if (!who.pidfd.valid()) return;
@@ -33,6 +33,7 @@ struct SessionHub::Session {
   };
 
   std::uint32_t id;
+  std::uint32_t pid;
   const char* stranger;  // Peer::stranger
   ram::SessionPage page;
   boost::asio::posix::stream_descriptor socket;
