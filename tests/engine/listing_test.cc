@@ -170,6 +170,31 @@ TEST_F(ListingTest, ThatFitsInNoSegmentMakesNobodyLeave) {
   EXPECT_EQ(resident(), before);
 }
 
+// Deadlines do not count the time for which the machine was suspended.
+TEST_F(ListingTest, FromBeforeTheMachineSleptIsNotServed) {
+  source_options().ttl_ms = 3'600'000;
+  Write("d/a", "x");
+  StartEngine();
+  ASSERT_EQ(NamesOf(List("d")), Bare("d"));
+  ASSERT_EQ(List("d").tier(), abi::Tier::kRam);
+  Write("d/late", "x");
+  clock_.asleep_ns += 3'600'000'000'000;
+  ASSERT_TRUE(RunUntil([&] { return DeadlineOf("d") == abi::kDeadlineExpired; }, 5000));
+  EXPECT_EQ(NamesOf(List("d")), Bare("d"));
+}
+
+TEST_F(ListingTest, WalkedWhileTheMachineSleptIsNotServed) {
+  constexpr std::size_t kDirectories = 40;
+  source_options().requests_per_s = 20;  // most of them are walked when it has woken up
+  for (std::size_t i = 0; i < kDirectories; ++i) Write("d" + std::to_string(i) + "/a", "x");
+  StartEngine();
+  for (std::size_t i = 0; i < kDirectories; ++i) (void)Ask("d" + std::to_string(i), abi::FetchOp::kList);
+  clock_.asleep_ns += 3'600'000'000'000;
+  ASSERT_TRUE(RunUntil([&] { return answers().size() == kDirectories; }));
+  const auto refused = [](const auto& one) { return one.second.reply.reason == static_cast<std::uint8_t>(abi::Fallback::kChanged); };
+  EXPECT_GT(std::count_if(answers().begin(), answers().end(), refused), 20);
+}
+
 // On a source that is slow, or hangs, whoever asks for ever other directories leaves nothing behind.
 TEST_F(ListingTest, ThatNobodyWaitsForStandsInNobodysWay) {
   constexpr std::size_t kAsked = 1500, kMostWalks = 1024;

@@ -369,11 +369,13 @@ void Engine::WakeUp(std::int64_t asleep_ns) {
     unit.walked = WalkedTrees();
     unit.links_doubted_ns = clock_.PreciseNs();
     fetcher_->NoteInvalidation(unit, "", true);
+    fetcher_->SpoilListings("");
     Sweep({.unit = &unit,
            .path = "",
            .visit =
                [this](FileId file) {
                  catalogue_->SetDeadline(file, abi::kDeadlineExpired);
+                 if (const ObjectId listing = catalogue_->ListingOf(file, false); listing != kNoObject) catalogue_->SetListingDeadline(listing, abi::kDeadlineExpired);
                  return false;
                },
            .done = [this, before](bool complete, std::uint64_t) { if (!complete) asleep_ns_ = before; },
