@@ -153,5 +153,38 @@ TEST_F(GrowthTest, ReadersWithoutAStagingBufferReadIntoAFrame) {
   ExpectFrames(asked, names, 5000);
 }
 
+// A table that tombstones are the reason for is smaller. Where more is added meanwhile than it takes, an insertion finds that out, and not the copying.
+TEST_F(GrowthTest, AnIndexWhoseGrowthAnInsertionEndedGrowsAgain) {
+  StartEngine();
+  Catalogue& catalogue = engine().catalogue();
+  const ram::SharedIndex& index = engine().index();
+  std::uint64_t added = 0;
+  const auto add = [&](std::uint64_t home) {
+    io::FileStat stat;
+    stat.mode = S_IFREG | 0644;
+    stat.ino = ++added;
+    return catalogue.Add(0, std::to_string(added), {home, added}, stat, 4 << 20);
+  };
+  std::vector<FileId> files;
+  const auto fill = [&] {
+    while (index.live() < index.slot_count() / 8 * 7) files.push_back(*add(abi::Mix64(added + 1)));
+  };
+  for (fill(); index.slot_count() < 65'536; fill()) {
+    const std::uint32_t generation = index.generation();
+    ASSERT_TRUE(RunUntil([&] { return index.generation() != generation; }));
+  }
+  // All but those that a free slot follows: such a one would end with the tombstones before it.
+  std::erase_if(files, [&](FileId file) { return index.Owner(catalogue.OrdinalOf(file) + 1) == ram::kNoOwner; });
+  for (const FileId file : files) catalogue.Remove(file);
+  const std::uint32_t generation = index.generation();
+  while (!index.growing()) RunReady(1);
+  RunReady(7);  // slices, of some more
+  ASSERT_TRUE(index.growing());
+  for (int i = 0; i < 6000; ++i) (void)add(~std::uint64_t{0} / index.slot_count() * static_cast<std::uint64_t>(i));
+  ASSERT_FALSE(index.growing());
+  EXPECT_EQ(index.generation(), generation);
+  EXPECT_TRUE(RunUntil([&] { return index.generation() != generation; }, 10'000));
+}
+
 }  // namespace
 }  // namespace tierd::engine

@@ -300,7 +300,7 @@ class Engine {
   std::int64_t armed_until_ns_ = 0;  // MonotonicNs
   bool failed_ = false;      // memory ran out in the last turn
   std::size_t next_step_ = 0;  // of the next turn, the first
-  bool index_growth_under_way_ = false;
+  bool making_index_table_ = false;  // a worker; the growth itself is the index's, which may give it up at any insertion
   std::int64_t grow_index_again_ns_ = 0;
   bool stopping_ = false;
   bool worked_ = true;  // at the last look a job or the recovery was under way

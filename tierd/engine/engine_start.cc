@@ -358,7 +358,6 @@ void Engine::AdoptRecord(SourceUnit& unit, const ssd::RecoveredRecord& record) {
 
 // During recovery nobody may wait for a growth in the background: the batch is at hand now.
 void Engine::GrowIndexNow() {
-  const bool ordered = index_growth_under_way_ && !index_->growing();  // a worker makes one that will be too late; no second one beside it
   if (!index_->growing()) {
     auto table = ram::SharedIndex::CreateTable(index_->NextTable());
     if (!table.ok() || !index_->AdoptTable(std::move(table).value()).ok()) return;
@@ -366,7 +365,6 @@ void Engine::GrowIndexNow() {
   while (index_->growing() && !index_->GrowStep(1 << 20)) {
   }
   EndIndexGrowth();
-  index_growth_under_way_ = ordered;
 }
 
 // ---- stop ------------------------------------------------------------------------------------------------------------------

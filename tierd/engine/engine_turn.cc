@@ -149,10 +149,7 @@ bool Engine::StepIndex() {
     if (index_->WantsGrowth()) GrowIndexInBackground();
     return false;
   }
-  if (!index_->GrowStep(kGrowSlotsPerTurn)) {
-    if (!index_->growing()) index_growth_under_way_ = false;  // given up: the next turn may begin anew
-    return true;
-  }
+  if (!index_->GrowStep(kGrowSlotsPerTurn)) return true;
   EndIndexGrowth();
   return false;
 }
@@ -224,25 +221,22 @@ bool Engine::StepForerunners() {
 }
 
 void Engine::EndIndexGrowth() {
-  index_growth_under_way_ = false;
   if (on_index_grown) on_index_grown();
   // Without memory to have a worker free it, it is freed here.
   (void)workers_.Run([old = std::shared_ptr<ram::IndexTable>(index_->TakeRetired())]() mutable { old.reset(); return true; }, [](bool) {});
 }
 
 void Engine::GrowIndexInBackground(std::uint64_t expected_files) {
-  if (index_growth_under_way_ || clock_.MonotonicNs() < grow_index_again_ns_) return;
-  index_growth_under_way_ = workers_.Run([options = index_->NextTable(expected_files)] { return ram::SharedIndex::CreateTable(options); },
-                                         [this](Result<std::unique_ptr<ram::IndexTable>> table) {
-                                           const bool made = table.ok();
-                                           if (made && index_->AdoptTable(std::move(table).value()).ok()) {
-                                             catalogue_->set_growth_failed(false);
-                                             return ScheduleTurn();
-                                           }
-                                           index_growth_under_way_ = false;
-                                           if (!made) PauseIndexGrowth();
-                                         });
-  if (!index_growth_under_way_) PauseIndexGrowth();
+  if (making_index_table_ || index_->growing() || clock_.MonotonicNs() < grow_index_again_ns_) return;
+  making_index_table_ = workers_.Run([options = index_->NextTable(expected_files)] { return ram::SharedIndex::CreateTable(options); },
+                                     [this](Result<std::unique_ptr<ram::IndexTable>> table) {
+                                       making_index_table_ = false;
+                                       if (!table.ok()) return PauseIndexGrowth();
+                                       if (!index_->AdoptTable(std::move(table).value()).ok()) return;
+                                       catalogue_->set_growth_failed(false);
+                                       ScheduleTurn();
+                                     });
+  if (!making_index_table_) PauseIndexGrowth();
 }
 
 // No memory for a larger index: nobody waits for one, and it is tried again in a while.
