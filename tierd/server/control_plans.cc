@@ -9,7 +9,6 @@
 #include "policies/orders/plan.h"
 #include "tierd/server/control_api.h"
 #include "tierd/server/control_json.h"
-#include "tierd/server/plan_lists.h"
 
 namespace tierd::server {
 namespace {
@@ -82,7 +81,6 @@ void ControlApi::TellPlan(const Json& body, const Caller& caller, Answer answer)
   Result<orders::Plan> plan = orders::ParsePlan(told.document);
   if (!plan.ok()) return bad("plan: " + plan.status().message());
   told.plan = std::move(plan).value();
-  RemoveForgottenLists(config_.runtime_directory());
   told.list_file = config_.runtime_directory() + "/" + body["list"].get<std::string>();
   told.keep = body.value("keep", false);
   const pid_t process = body.value("follow", false) ? caller.process : static_cast<pid_t>(body.value("process", 0u));

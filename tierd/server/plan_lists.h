@@ -6,7 +6,7 @@
 namespace tierd::server {
 
 // Of clients that have ended before they told us of them: "plan-*.list" of ten minutes ago and earlier. The directory is often in memory, and a list of millions of paths is large.
-// Nothing else there is touched; errors are passed over. Any thread.
+// Nothing else there is touched; errors are passed over. Before the loop runs.
 void RemoveForgottenLists(const std::string& directory);
 
 }  // namespace tierd::server
