@@ -109,9 +109,11 @@ TEST_F(SsdSmallDisk, FillsUpWithoutHarm) {
     life.ExpectAllReadable();
     // Forgetting makes room again, the disk stays as full as it is.
     for (int i = 0; i < stored; ++i) {
-      if (i % 4 == 0) continue;
-      life.tier->Forget(life.items.at({"f" + std::to_string(i), 0}).location);
-      life.items.erase({"f" + std::to_string(i), 0});
+      // One that was taken, and found no room when it was written, is forgotten already.
+      const auto item = life.items.find({"f" + std::to_string(i), 0});
+      if (i % 4 == 0 || item == life.items.end()) continue;
+      life.tier->Forget(item->second.location);
+      life.items.erase(item);
     }
     EXPECT_TRUE(life.RunUntil([&] { return life.Put("again", 1, 20'000).ok(); }));
     life.ExpectAllReadable();
