@@ -65,8 +65,8 @@ build_all() {
     cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG" -DTIERD_TESTS=OFF -DTIERD_BENCH=OFF "${launcher[@]}" \
       >"$build/cmake.log" 2>&1 || { tail -n 20 "$build/cmake.log" >&2; fail "cmake failed; see $build/cmake.log"; }
   fi
-  # With all that `tierctl run` and `cmake --install` need, which is what to do next.
-  ninja -C "$build" all pfs_sim >"$build/ninja.log" 2>&1 ||
+  # No more than it needs itself: the rest is for who goes on (go_on).
+  ninja -C "$build" tierd tierctl tier_trainer fashion_files pfs_sim >"$build/ninja.log" 2>&1 ||
     { tail -n 30 "$build/ninja.log" >&2; fail "the build failed; see $build/ninja.log"; }
 }
 
@@ -211,6 +211,9 @@ go_on() {
   cat <<EOF
 
 To go on with data of your own:
+  ninja -C $build                                            # the rest of it: libraries, Python package; a minute
+  $build/tierctl/tierctl run --source /path/to/your/dataset -- python3 train.py
+or, step by step:
   $build/tierd/tierd --source /path/to/your/dataset          # no configuration needed; prints its socket and where it caches
   $build/tierctl/tierctl status                              # tiers, hits, what is degraded and why
   $build/tierctl/tierctl prefetch --wait /path/to/your/dataset

@@ -64,7 +64,7 @@ fi
 # A build whose trainer does what $work/trainer says when it reads through tierd.
 fake=$work/build
 mkdir -p "$fake/examples/trainer"
-for target in all pfs_sim; do echo "build $target: phony"; done >"$fake/build.ninja"
+for target in tierd tierctl tier_trainer fashion_files pfs_sim; do echo "build $target: phony"; done >"$fake/build.ninja"
 ln -s "$build/tierd" "$build/tierctl" "$build/tests" "$fake"
 ln -s "$build/examples/trainer/fashion_files" "$fake/examples/trainer"
 cat >"$fake/examples/trainer/tier_trainer" <<END
