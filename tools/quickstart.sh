@@ -211,7 +211,7 @@ go_on() {
   cat <<EOF
 
 To go on with data of your own:
-  ninja -C $build                                            # the rest of it: libraries, Python package; a minute
+  ninja -C $build                                            # the rest of it: libraries, Python package
   $build/tierctl/tierctl run --source /path/to/your/dataset -- python3 train.py
 or, step by step:
   $build/tierd/tierd --source /path/to/your/dataset          # no configuration needed; prints its socket and where it caches
