@@ -12,7 +12,7 @@ struct Word {
 };
 
 // A verb with its aliases, "config get" for one below another.
-struct Verb {
+struct VerbWords {
   std::vector<std::string> names;
   std::string about;
   std::vector<Word> options;
@@ -21,7 +21,7 @@ struct Verb {
 
 std::string FirstOf(std::string text, char end) { return text.substr(0, text.find(end)); }
 
-std::vector<Word> OptionsOf(const CLI::App& app) {
+std::vector<Word> OptionWords(const CLI::App& app) {
   std::vector<Word> words;
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) words.push_back({"--" + name, FirstOf(option->get_description(), ';')});
@@ -31,16 +31,16 @@ std::vector<Word> OptionsOf(const CLI::App& app) {
 
 std::vector<const CLI::App*> VerbsOf(const CLI::App& app) { return app.get_subcommands([](const CLI::App*) { return true; }); }
 
-Verb MakeVerb(const CLI::App& app, const std::string& prefix) {
-  Verb verb{{prefix + app.get_name()}, FirstOf(app.get_description(), ';'), OptionsOf(app), {}};
+VerbWords MakeVerb(const CLI::App& app, const std::string& prefix) {
+  VerbWords verb{{prefix + app.get_name()}, FirstOf(app.get_description(), ';'), OptionWords(app), {}};
   for (const std::string& alias : app.get_aliases()) verb.names.push_back(prefix + alias);
   for (const CLI::App* below : VerbsOf(app)) verb.below.push_back({below->get_name(), FirstOf(below->get_description(), ';')});
   return verb;
 }
 
 // All verbs, those below others behind them.
-std::vector<Verb> AllVerbs(const CLI::App& app) {
-  std::vector<Verb> verbs;
+std::vector<VerbWords> AllVerbs(const CLI::App& app) {
+  std::vector<VerbWords> verbs;
   for (const CLI::App* verb : VerbsOf(app)) {
     verbs.push_back(MakeVerb(*verb, ""));
     for (const CLI::App* below : VerbsOf(*verb)) verbs.push_back(MakeVerb(*below, verb->get_name() + " "));
@@ -54,9 +54,9 @@ std::string Joined(const std::vector<Word>& words) {
   return text;
 }
 
-std::vector<Word> Names(const std::vector<Verb>& verbs) {
+std::vector<Word> Names(const std::vector<VerbWords>& verbs) {
   std::vector<Word> names;
-  for (const Verb& verb : verbs) {
+  for (const VerbWords& verb : verbs) {
     for (const std::string& name : verb.names)
       if (name.find(' ') == std::string::npos) names.push_back({name, verb.about});
   }
@@ -64,32 +64,32 @@ std::vector<Word> Names(const std::vector<Verb>& verbs) {
 }
 
 // Names for a `case` of the shell: 'load'|'warmup'.
-std::string Pattern(const Verb& verb) {
+std::string Pattern(const VerbWords& verb) {
   std::string text;
   for (const std::string& name : verb.names) text += (text.empty() ? "'" : "|'") + name + "'";
   return text;
 }
 
-std::string VerbsWithVerbs(const std::vector<Verb>& verbs) {
+std::string VerbsWithVerbs(const std::vector<VerbWords>& verbs) {
   std::string text;
-  for (const Verb& verb : verbs)
+  for (const VerbWords& verb : verbs)
     if (!verb.below.empty()) text += (text.empty() ? "" : "|") + verb.names[0];
   return text;
 }
 
 // Which verb stands on the line: the words before the cursor are in `words[1..last)`. The command of `run` is not ours.
-std::string FindVerb(const std::vector<Verb>& verbs, const char* words, const char* first, const char* last) {
+std::string FindVerb(const std::vector<VerbWords>& verbs, const char* words, const char* first, const char* last) {
   const std::string word = std::string("${") + words + "[i]}";
   return std::string("  local verb='' i\n  for ((i = ") + first + "; i < " + last + "; i++)); do\n    case " + word + " in\n      --socket) ((i++)) ;;\n      -*) ;;\n      *)\n        verb=\"${verb:+$verb }" + word +
          "\"\n        case $verb in " + VerbsWithVerbs(verbs) + ") ;; *) break ;; esac ;;\n    esac\n  done\n";
 }
 
 std::string Bash(const CLI::App& app) {
-  const std::vector<Verb> verbs = AllVerbs(app);
+  const std::vector<VerbWords> verbs = AllVerbs(app);
   std::string text = "# bash completion of tierctl: source <(tierctl completion bash)\n_tierctl() {\n  local word=${COMP_WORDS[COMP_CWORD]} options='' words=''\n" +
                      FindVerb(verbs, "COMP_WORDS", "1", "COMP_CWORD") + "  case $verb in\n    '') words='" + Joined(Names(verbs)) + "' ;;\n";
-  for (const Verb& verb : verbs) text += "    " + Pattern(verb) + ") options='" + Joined(verb.options) + "' words='" + Joined(verb.below) + "' ;;\n";
-  return text + "  esac\n  COMPREPLY=()\n  if [[ $word == -* ]]; then\n    COMPREPLY=($(compgen -W \"$options " + Joined(OptionsOf(app)) +
+  for (const VerbWords& verb : verbs) text += "    " + Pattern(verb) + ") options='" + Joined(verb.options) + "' words='" + Joined(verb.below) + "' ;;\n";
+  return text + "  esac\n  COMPREPLY=()\n  if [[ $word == -* ]]; then\n    COMPREPLY=($(compgen -W \"$options " + Joined(OptionWords(app)) +
          "\" -- \"$word\"))\n  elif [[ -n $words ]]; then\n    COMPREPLY=($(compgen -W \"$words\" -- \"$word\"))\n  fi\n}\ncomplete -o default -F _tierctl tierctl\n";
 }
 
@@ -110,11 +110,11 @@ std::string Described(const std::vector<Word>& words) {
 }
 
 std::string Zsh(const CLI::App& app) {
-  const std::vector<Verb> verbs = AllVerbs(app);
+  const std::vector<VerbWords> verbs = AllVerbs(app);
   std::string text = "#compdef tierctl\n# zsh completion of tierctl: tierctl completion zsh >\"${fpath[1]}/_tierctl\"\n_tierctl() {\n  local -a options below\n" +
                      FindVerb(verbs, "words", "2", "CURRENT") + "  case $verb in\n    '') below=(" + Described(Names(verbs)) + ") ;;\n";
-  for (const Verb& verb : verbs) text += "    " + Pattern(verb) + ") options=(" + Described(verb.options) + ") below=(" + Described(verb.below) + ") ;;\n";
-  return text + "  esac\n  if [[ ${words[CURRENT]} == -* ]]; then\n    options+=(" + Described(OptionsOf(app)) +
+  for (const VerbWords& verb : verbs) text += "    " + Pattern(verb) + ") options=(" + Described(verb.options) + ") below=(" + Described(verb.below) + ") ;;\n";
+  return text + "  esac\n  if [[ ${words[CURRENT]} == -* ]]; then\n    options+=(" + Described(OptionWords(app)) +
          ")\n    _describe option options\n  elif (( $#below )); then\n    _describe verb below\n  else\n    _files\n  fi\n}\n"
          "if [[ ${funcstack[1]} == _tierctl ]]; then _tierctl \"$@\"; else compdef _tierctl tierctl; fi\n";
 }
@@ -126,10 +126,10 @@ std::string FishOptions(const std::vector<Word>& options, const std::string& whe
 }
 
 std::string Fish(const CLI::App& app) {
-  const std::vector<Verb> verbs = AllVerbs(app);
-  std::string text = "# fish completion of tierctl: tierctl completion fish >~/.config/fish/completions/tierctl.fish\n" + FishOptions(OptionsOf(app), "");
+  const std::vector<VerbWords> verbs = AllVerbs(app);
+  std::string text = "# fish completion of tierctl: tierctl completion fish >~/.config/fish/completions/tierctl.fish\n" + FishOptions(OptionWords(app), "");
   for (const Word& name : Names(verbs)) text += "complete -c tierctl -n __fish_use_subcommand -f -a " + name.text + " -d " + Quoted(name.about, "\\") + "\n";
-  for (const Verb& verb : verbs) {
+  for (const VerbWords& verb : verbs) {
     std::string seen;
     for (const std::string& name : verb.names) seen += " " + name;
     const std::string condition = verb.names[0].find(' ') == std::string::npos ? "__fish_seen_subcommand_from" + seen

@@ -23,7 +23,7 @@ std::string OneOf(const std::vector<std::string>& names) {
   return text;
 }
 
-std::vector<std::string> OptionsOf(const CLI::App& app) {
+std::vector<std::string> OptionNames(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
@@ -57,7 +57,7 @@ std::string Complaint(const CLI::App& app, const CLI::ParseError& error, const s
   const std::vector<std::string> extras = app.remaining(true);
   if (wants_verb) {
     // The first option that there is not, or the first word (not the value of --socket), which should have been a verb.
-    const std::vector<std::string> options = OptionsOf(app);
+    const std::vector<std::string> options = OptionNames(app);
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const std::string word = arguments[i].substr(0, arguments[i].find('='));
       if (word == "--socket" && word == arguments[i]) {
@@ -71,8 +71,8 @@ std::string Complaint(const CLI::App& app, const CLI::ParseError& error, const s
     return (verb == &app ? std::string("no command given") : verb->get_name() + " needs one of: " + OneOf(NamesOf(*verb))) + help;
   }
   for (const std::string& extra : extras) {
-    std::vector<std::string> options = OptionsOf(*verb);
-    for (std::string& option : OptionsOf(app)) options.push_back(std::move(option));
+    std::vector<std::string> options = OptionNames(*verb);
+    for (std::string& option : OptionNames(app)) options.push_back(std::move(option));
     if (extra.starts_with('-')) return verb->get_name() + ": unknown option " + extra.substr(0, extra.find('=')) + SuggestionText(extra.substr(0, extra.find('=')), options) + help;
     return verb->get_name() + ": unexpected argument \"" + extra + "\"" + help;
   }

@@ -99,6 +99,12 @@ bool FlagOf(const nlohmann::json& object, const char* name) {
   return member != object.end() && member->is_boolean() && member->get<bool>();
 }
 
+const nlohmann::json& PartOf(const nlohmann::json& object, const char* name) {
+  static const nlohmann::json nothing = nlohmann::json::object();
+  const auto member = object.is_object() ? object.find(name) : object.end();
+  return member != object.end() && member->is_object() ? *member : nothing;
+}
+
 const nlohmann::json& ListOf(const nlohmann::json& object, const char* name) {
   static const nlohmann::json empty = nlohmann::json::array();
   const auto member = object.is_object() ? object.find(name) : object.end();

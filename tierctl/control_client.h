@@ -58,6 +58,8 @@ std::uint64_t NumberOf(const nlohmann::json& object, const char* name);
 double RealOf(const nlohmann::json& object, const char* name);
 std::string TextOf(const nlohmann::json& object, const char* name);
 bool FlagOf(const nlohmann::json& object, const char* name);
+// The member, or an empty object.
+const nlohmann::json& PartOf(const nlohmann::json& object, const char* name);
 // The member, or an empty array.
 const nlohmann::json& ListOf(const nlohmann::json& object, const char* name);
 

@@ -14,7 +14,6 @@ namespace tierctl {
 namespace {
 
 using tierd::Code;
-using tierd::Status;
 
 std::string BesideOf(const std::string& path) {
   const std::size_t slash = path.rfind('/');
@@ -57,14 +56,14 @@ tierd::Result<std::string> FindControlSocket(const std::string& option, const ti
   if (!option.empty() && IsDirectory(option)) return option + (option.ends_with('/') ? "" : "/") + "control.sock";
   if (!option.empty()) return ControlOf(option);
   if (const auto socket = environment("TIERD_SOCKET")) {
-    if (IsDirectory(*socket)) return Status(Code::kInvalid, "$TIERD_SOCKET names a directory, " + *socket + ", for which programs find no daemon: the socket in it is tierd.sock");
+    if (IsDirectory(*socket)) return tierd::Status(Code::kInvalid, "$TIERD_SOCKET names a directory, " + *socket + ", for which programs find no daemon: the socket in it is tierd.sock");
     return ControlOf(*socket);
   }
   if (const auto runtime = environment("XDG_RUNTIME_DIR"); runtime && IsRuntimeDirectory(*runtime, uid)) return *runtime + "/tierd/control.sock";
   const std::string directory = "/tmp/tierd-" + std::to_string(uid);
   struct stat info {};
   if (::lstat(directory.c_str(), &info) == 0 && (!S_ISDIR(info.st_mode) || info.st_uid != uid || (info.st_mode & 077) != 0)) {
-    return Status(Code::kPermission, directory + " is not a directory of yours alone (owner uid " + std::to_string(info.st_uid) + "): somebody may have planted it; use --socket");
+    return tierd::Status(Code::kPermission, directory + " is not a directory of yours alone (owner uid " + std::to_string(info.st_uid) + "): somebody may have planted it; use --socket");
   }
   return directory + "/control.sock";
 }

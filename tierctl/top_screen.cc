@@ -17,12 +17,6 @@ using tierd::config::HumanSize;
 
 constexpr const char* kTiers[] = {"ram", "ssd", "source", "bypass"};
 
-const json& Member(const json& object, const char* name) {
-  static const json nothing = json::object();
-  const auto member = object.is_object() ? object.find(name) : object.end();
-  return member == object.end() ? nothing : *member;
-}
-
 std::string Number(double value) {
   char text[32];
   if (value >= 1e6) std::snprintf(text, sizeof text, "%.1fM", value / 1e6);
@@ -62,11 +56,11 @@ std::string Head(const json& status) {
 
 std::string Reads(const json& before, const json& now, const Rates& rates) {
   double all = 0;
-  for (const char* tier : kTiers) all += rates.Of(Member(before, tier), Member(now, tier), "count");
+  for (const char* tier : kTiers) all += rates.Of(PartOf(before, tier), PartOf(now, tier), "count");
   Table table(1);
   table.Row({"READS/S", "FROM", "SHARE", "BYTES/S", "SINCE START"});
   for (const char* tier : kTiers) {
-    const json &was = Member(before, tier), &is = Member(now, tier);
+    const json &was = PartOf(before, tier), &is = PartOf(now, tier);
     const double rate = rates.Of(was, is, "count");
     table.Row({rates.Text(was, is, "count"), tier, all > 0 ? Percent(static_cast<std::uint64_t>(rate * 1000), static_cast<std::uint64_t>(all * 1000)) : "-", rates.Bytes(was, is, "bytes"),
                std::to_string(NumberOf(is, "count")) + ", " + HumanSize(NumberOf(is, "bytes"))});
@@ -78,7 +72,7 @@ std::string Tiers(const json& tiers) {
   Table table(0);
   table.Row({"TIER", "STATE", "FULL", "USED", "MAY HOLD", "OBJECTS", "PINNED"});
   for (const char* name : {"ram", "ssd"}) {
-    const json& tier = Member(tiers, name);
+    const json& tier = PartOf(tiers, name);
     const std::uint64_t used = NumberOf(tier, "used_bytes"), allowed = NumberOf(tier, "allowed_bytes");
     if (TextOf(tier, "state") == "off") table.Row({name, "off"});
     else table.Row({name, TextOf(tier, "state"), Bar(used, allowed), HumanSize(used), HumanSize(allowed), std::to_string(NumberOf(tier, "objects")), HumanSize(NumberOf(tier, "pinned_bytes"))});
@@ -90,7 +84,7 @@ std::string Sources(const json& before, const json& now, const Rates& rates) {
   Table table(0);
   table.Row({"SOURCE", "STATE", "POLICY", "REQ/S", "BYTES/S", "IN FLIGHT", "HUNG", "FILES"});
   for (const json& source : now) {
-    const json* was = &Member(source, "none");
+    const json* was = &PartOf(source, "none");
     for (const json& other : before)
       if (TextOf(other, "name") == TextOf(source, "name")) was = &other;
     table.Row({Escaped(TextOf(source, "name")), TextOf(source, "state"), TextOf(source, "policy"), rates.Text(*was, source, "requests"), rates.Bytes(*was, source, "read_bytes"),
@@ -105,7 +99,7 @@ std::string Jobs(const json& before, const json& now, const Rates& rates) {
   for (const json& job : now) {
     const std::string state = TextOf(job, "state");
     if (state != "running" && state != "verifying") continue;
-    const json* was = &Member(job, "none");
+    const json* was = &PartOf(job, "none");
     for (const json& other : before)
       if (NumberOf(other, "id") == NumberOf(job, "id")) was = &other;
     if (table.Text().empty()) table.Row({"JOB", "KIND", "STATE", "FILES", "BYTES", "BYTES/S"});
@@ -117,8 +111,8 @@ std::string Jobs(const json& before, const json& now, const Rates& rates) {
 
 std::string Trouble(const json& before, const json& now, const Rates& rates) {
   std::string text;
-  for (const auto& [reason, count] : Member(now, "fallback").items()) {
-    const double rate = rates.Of(Member(before, "fallback"), Member(now, "fallback"), reason.c_str());
+  for (const auto& [reason, count] : PartOf(now, "fallback").items()) {
+    const double rate = rates.Of(PartOf(before, "fallback"), PartOf(now, "fallback"), reason.c_str());
     if (rate > 0) text += (text.empty() ? "past the cache now: " : ", ") + reason + " " + Number(rate) + "/s";
   }
   if (!text.empty()) text += "\n";
@@ -143,7 +137,7 @@ std::string Cut(const std::string& text, std::size_t columns, std::size_t rows) 
 
 std::string TopScreen(const TopLook& before, const TopLook& now, double seconds, std::size_t columns, std::size_t rows) {
   const Rates rates(seconds);
-  std::string text = Head(now.status) + "\n" + Reads(Member(before.status, "reads"), Member(now.status, "reads"), rates) + "\n" + Tiers(Member(now.status, "tiers")) + "\n" +
+  std::string text = Head(now.status) + "\n" + Reads(PartOf(before.status, "reads"), PartOf(now.status, "reads"), rates) + "\n" + Tiers(PartOf(now.status, "tiers")) + "\n" +
                      Sources(ListOf(before.status, "sources"), ListOf(now.status, "sources"), rates);
   if (const std::string jobs = Jobs(before.jobs, now.jobs, rates); !jobs.empty()) text += "\n" + jobs;
   if (const std::string trouble = Trouble(before.status, now.status, rates); !trouble.empty()) text += "\n" + trouble;

@@ -9,12 +9,6 @@ namespace {
 using nlohmann::json;
 using tierd::config::HumanSize;
 
-const json& Member(const json& object, const char* name) {
-  static const json nothing = json::object();
-  const auto member = object.is_object() ? object.find(name) : object.end();
-  return member == object.end() ? nothing : *member;
-}
-
 std::string Size(const json& object, const char* name) { return HumanSize(NumberOf(object, name)); }
 
 std::vector<std::string> TierRow(const char* name, const json& tier) {
@@ -35,21 +29,21 @@ std::vector<std::string> TierRow(const char* name, const json& tier) {
 // A fallback is a read around the cache, which counts among the reads, or an open that became the source's own file, whose reads nobody counts: what is left of the one without the other.
 std::string NotCounted(const json& status, std::uint64_t counted) {
   std::uint64_t fell_back = 0;
-  for (const auto& [reason, count] : Member(status, "fallback").items()) fell_back += NumberOf(Member(status, "fallback"), reason.c_str());
-  const std::uint64_t reads = NumberOf(Member(Member(status, "reads"), "bypass"), "count");
+  for (const auto& [reason, count] : PartOf(status, "fallback").items()) fell_back += NumberOf(PartOf(status, "fallback"), reason.c_str());
+  const std::uint64_t reads = NumberOf(PartOf(PartOf(status, "reads"), "bypass"), "count");
   if (fell_back <= reads) return "";
   const std::uint64_t opens = fell_back - reads;
   return "not among these, nor in REGRET: what was read through " + Plural(opens, "open") + " that fell back to the source, beside " + Plural(counted, "read") + " here\n";
 }
 
 std::string Reads(const json& status) {
-  const json& reads = Member(status, "reads");
+  const json& reads = PartOf(status, "reads");
   std::uint64_t all = 0;
-  for (const char* tier : {"ram", "ssd", "source", "bypass"}) all += NumberOf(Member(reads, tier), "count");
+  for (const char* tier : {"ram", "ssd", "source", "bypass"}) all += NumberOf(PartOf(reads, tier), "count");
   Table table(3);
   table.Row({"READS FROM", "COUNT", "SHARE", "BYTES"});
   for (const char* tier : {"ram", "ssd", "source", "bypass"}) {
-    const json& row = Member(reads, tier);
+    const json& row = PartOf(reads, tier);
     table.Row({tier, std::to_string(NumberOf(row, "count")), Percent(NumberOf(row, "count"), all), Size(row, "bytes")});
   }
   return table.Text() + NotCounted(status, all);
@@ -75,7 +69,7 @@ std::string Regret(const json& status) {
   table.Row({"REGRET", "EPOCHS", "READ FROM SOURCE", "NEEDLESSLY", "LAST EPOCH", "MISSES ABOVE BELADY"});
   bool any = false;
   for (const json& source : ListOf(status, "sources")) {
-    const json& regret = Member(source, "regret");
+    const json& regret = PartOf(source, "regret");
     const json& epochs = ListOf(regret, "epochs");
     if (epochs.empty()) continue;
     any = true;
@@ -90,7 +84,7 @@ std::string Regret(const json& status) {
 
 std::string Warnings(const json& status) {
   std::string text;
-  for (const auto& [reason, count] : Member(status, "fallback").items()) {
+  for (const auto& [reason, count] : PartOf(status, "fallback").items()) {
     if (count.is_number()) text += (text.empty() ? "fell back to the source: " : ", ") + reason + " " + count.dump();
   }
   if (!text.empty()) text += "\n";
@@ -118,8 +112,8 @@ int Status(Context& context) {
           (metrics.empty() ? "off" : "http://" + metrics + "/metrics") + "\n\n";
   Table tiers(0);
   tiers.Row({"TIER", "STATE", "USED", "CAPACITY", "OBJECTS", "PINNED", ""});
-  tiers.Row(TierRow("RAM", Member(Member(status, "tiers"), "ram")));
-  tiers.Row(TierRow("SSD", Member(Member(status, "tiers"), "ssd")));
+  tiers.Row(TierRow("RAM", PartOf(PartOf(status, "tiers"), "ram")));
+  tiers.Row(TierRow("SSD", PartOf(PartOf(status, "tiers"), "ssd")));
   text += tiers.Text() + "\n" + Sources(context.output, status) + "\n" + Reads(status) + Regret(status);
   const std::string warnings = Warnings(status);
   context.output.Print(text + (warnings.empty() ? "" : "\n" + warnings));

@@ -16,12 +16,6 @@ using nlohmann::json;
 // The body of a request about one source.
 json BodyFor(const Command& command) { return command.key.empty() ? json::object() : json{{"source", command.key}}; }
 
-const json& Member(const json& object, const char* name) {
-  static const json nothing = json::object();
-  const auto member = object.is_object() ? object.find(name) : object.end();
-  return member == object.end() ? nothing : *member;
-}
-
 std::string Rate(const json& counts, const char* misses) {
   const std::uint64_t reads = NumberOf(counts, "reads");
   return Percent(reads - std::min(reads, NumberOf(counts, misses)), reads);
@@ -32,8 +26,8 @@ std::string ShareText(double share) { return share >= 1 ? "all" : "1 in " + std:
 
 void AddTried(Table& table, const std::string& source, const json& tried) {
   for (const json& one : ListOf(tried, "tried")) {
-    const json& all = Member(one, "all");
-    const json& last = Member(one, "last_epoch");
+    const json& all = PartOf(one, "all");
+    const json& last = PartOf(one, "last_epoch");
     const std::string parameters = TextOf(one, "parameters");
     table.Row({Escaped(source), TextOf(one, "policy") + (parameters.empty() ? "" : "(" + Escaped(parameters) + ")"), TextOf(one, "mode"), std::to_string(NumberOf(all, "reads")), Rate(all, "misses"),
                Rate(all, "daemon_misses"), Rate(last, "misses"), Rate(last, "daemon_misses"), ShareText(RealOf(one, "share"))});
@@ -59,7 +53,7 @@ int ShowTried(Context& context) {
 }
 
 int PrintTrace(Context& context, const json& body) {
-  const json& trace = Member(body, "trace");
+  const json& trace = PartOf(body, "trace");
   if (context.output.json()) {
     context.output.PrintJson(body);
     return kExitOk;

@@ -49,7 +49,7 @@ tools/deps.sh test
 launcher=()
 command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache)
 mkdir -p "$build"
-[ -f "$build/build.ninja" ] || cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTIERD_TESTS=OFF "${launcher[@]}" >"$build/cmake.log" 2>&1 ||
+[ -f "$build/build.ninja" ] || cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=RelWithDebInfo -DTIERD_TESTS=OFF -DTIERD_UNITY=ON "${launcher[@]}" >"$build/cmake.log" 2>&1 ||
   { tail -n 20 "$build/cmake.log" >&2; exit 1; }
 topics=(hit lookup shard ssd records first_epoch prefetch restart memory policy nodaemon loop_lag preload loaders python seeds simulate plans ahead epochs)
 # Which rows a program has; the ones in `rig` stand on the slow file system.

@@ -8,7 +8,7 @@ output=${1:-build/packages}
 build=${TIERD_BUILD:-build}/package
 launcher=()
 command -v ccache >/dev/null && launcher=(-DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_C_COMPILER_LAUNCHER=ccache)
-cmake -S . -B "$build" -G Ninja "${launcher[@]}" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_INSTALL_PREFIX=/usr -DTIERD_PYTHON_DIR=lib/python3/dist-packages -DTIERD_TESTS=OFF -DTIERD_BENCH=OFF
+cmake -S . -B "$build" -G Ninja "${launcher[@]}" -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_INSTALL_PREFIX=/usr -DTIERD_PYTHON_DIR=lib/python3/dist-packages -DTIERD_TESTS=OFF -DTIERD_BENCH=OFF -DTIERD_UNITY=ON
 ninja -C "$build"
 mkdir -p "$output"
 (cd "$build" && cpack -G DEB -B packages)

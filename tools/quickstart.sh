@@ -62,7 +62,7 @@ build_all() {
   mkdir -p "$build"
   if [ ! -f "$build/build.ninja" ]; then
     say "building in $build (once; a few minutes on two cores)"
-    cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG" -DTIERD_TESTS=OFF -DTIERD_BENCH=OFF "${launcher[@]}" \
+    cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_FLAGS_RELEASE="-O2 -DNDEBUG" -DTIERD_TESTS=OFF -DTIERD_BENCH=OFF -DTIERD_UNITY=ON "${launcher[@]}" \
       >"$build/cmake.log" 2>&1 || { tail -n 20 "$build/cmake.log" >&2; fail "cmake failed; see $build/cmake.log"; }
   fi
   # No more than it needs itself: the rest is for who goes on (go_on).

@@ -20,7 +20,7 @@ build() {  # name, target, cmake options...
   local name=$1 target=$2
   shift 2
   echo "== build $name (after $SECONDS s)"
-  cmake -S . -B "$root/$name" -G Ninja "${launcher[@]}" "$@" >"$root/$name.cmake.log" 2>&1 || { cat "$root/$name.cmake.log"; exit 1; }
+  cmake -S . -B "$root/$name" -G Ninja -DTIERD_UNITY=ON "${launcher[@]}" "$@" >"$root/$name.cmake.log" 2>&1 || { cat "$root/$name.cmake.log"; exit 1; }
   "${politely[@]}" ninja -C "$root/$name" -j "$jobs" --quiet "$target" >"$root/$name.log" 2>&1 || { tail -n 60 "$root/$name.log"; exit 1; }
 }
 

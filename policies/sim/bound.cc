@@ -11,9 +11,9 @@ namespace {
 constexpr std::uint32_t kNone = UINT32_MAX;
 
 // A set of numbers below a limit that knows its largest.
-class Numbers {
+class NumberSet {
  public:
-  explicit Numbers(std::size_t limit) {
+  explicit NumberSet(std::size_t limit) {
     do levels_.emplace_back(limit = limit / 64 + 1);
     while (limit > 1);
   }
@@ -55,7 +55,7 @@ double LeastBytes(const Sequence& sequence) {
     if (sequence.before[i] != kNone) after[sequence.before[i]] = static_cast<std::uint32_t>(i);
   }
   std::vector<std::uint64_t> held(reads);  // bytes of the object that this read will find
-  Numbers holding(reads);
+  NumberSet holding(reads);
   std::uint64_t used = 0;
   const auto hold = [&](std::size_t read, std::uint64_t bytes) {
     if (bytes == 0) return;

@@ -65,8 +65,6 @@ int NameAt(uint32_t opcode) {
   }
 }
 
-Handle* HandleOf(uint64_t fh) { return reinterpret_cast<Handle*>(fh); }
-
 }  // namespace
 
 const char* FileSystem::Request::Name(size_t skip) const {

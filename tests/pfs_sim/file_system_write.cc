@@ -9,8 +9,6 @@
 namespace pfs_sim {
 namespace {
 
-Handle* HandleOf(uint64_t fh) { return reinterpret_cast<Handle*>(fh); }
-
 timespec StampOf(uint32_t valid, uint32_t set, uint32_t now, uint64_t sec, uint32_t nsec) {
   if (valid & now) return {0, UTIME_NOW};
   if (valid & set) return {static_cast<time_t>(sec), static_cast<long>(nsec)};

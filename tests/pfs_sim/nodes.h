@@ -31,6 +31,8 @@ struct Handle {
   size_t entries_at = 0;
   int64_t next_offset = 0;  // the offset that the entry at entries_at follows
 };
+// What the kernel was told at open.
+inline Handle* HandleOf(uint64_t fh) { return reinterpret_cast<Handle*>(fh); }
 
 struct Node {
   uint64_t dev = 0;

@@ -13,13 +13,13 @@
 #include <vector>
 
 #include "tests/pfs_sim/rig.h"
+#include "tests/pfs_sim/server.h"
 #include "tests/pfs_sim/tree.h"
 
 namespace pfs_sim {
 namespace {
 
 constexpr int kExitTooSlow = 3;
-constexpr int kExitUnavailable = 77;
 constexpr size_t kFileBytes = 4096;
 
 bool ReadSmallFile(int dir_fd, const std::string& path) {

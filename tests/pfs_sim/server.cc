@@ -24,7 +24,6 @@ namespace pfs_sim {
 namespace {
 
 constexpr int kExitError = 1;
-constexpr int kExitUnavailable = 77;
 
 // Tells whoever waits how the start went; the words before the colon are part of the interface.
 int Report(const ServerOptions& options, int exit_code, const std::string& text) {

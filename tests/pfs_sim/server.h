@@ -8,6 +8,8 @@
 
 namespace pfs_sim {
 
+inline constexpr int kExitUnavailable = 77;  // FUSE cannot be used here: tests are skipped
+
 struct ServerOptions {
   std::string backing;
   std::string mount;
@@ -23,8 +25,8 @@ struct ServerOptions {
   int ready_fd = -1;        // gets "ok\n", "unavailable: WHY\n" or "error: WHY\n"
 };
 
-// Returns the process's exit code: 0 after an orderly end, 1 for a bad argument, 77 when FUSE cannot be
-// used here.
+// Returns the process's exit code: 0 after an orderly end, 1 for a bad argument, kExitUnavailable when FUSE
+// cannot be used here.
 int Serve(ServerOptions options);
 
 }  // namespace pfs_sim

@@ -20,6 +20,7 @@ struct Check {
 };
 
 // kernel.cc
+std::string FirstLine(const std::string& path);  // of a file of the kernel's; "" if it cannot be read
 Check KernelVersion(const std::string& release);  // as uname gives it: "6.1.0-18-amd64"
 Check IoUring();
 Check UserNamespaces();

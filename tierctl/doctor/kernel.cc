@@ -19,13 +19,6 @@
 namespace tierctl::doctor {
 namespace {
 
-std::string FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
 // Operations that the io_uring engine uses beyond plain reads and writes.
 struct NeededOperation {
   unsigned char op;
@@ -63,6 +56,13 @@ Check IoUringRefused(int error) {
 }
 
 }  // namespace
+
+std::string FirstLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
 
 Check KernelVersion(const std::string& release) {
   Check check{"kernel", Verdict::kOk, "Linux " + release, ""};

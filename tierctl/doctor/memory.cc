@@ -16,14 +16,7 @@ namespace {
 using tierd::abi::PageKind;
 using tierd::config::HumanSize;
 
-constexpr std::uint64_t kHugePage = 2 << 20;
-
-std::string FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
+using tierd::ram::kHugePage;
 
 std::string LimitText(rlim_t limit) { return limit == RLIM_INFINITY ? "unlimited" : std::to_string(limit); }
 

@@ -61,7 +61,7 @@ UniqueFd TryLock(int directory, int flags) {
   return fd;
 }
 
-std::string TextOf(int fd) {
+std::string ContentOf(int fd) {
   char text[512];
   const ssize_t n = ::pread(fd, text, sizeof text, 0);
   return n <= 0 ? "" : std::string(text, static_cast<std::size_t>(n));
@@ -146,7 +146,7 @@ std::optional<LockedDirectory> Lock(std::string path, const std::string& host) {
   UniqueFd lock = TryLock(directory.get(), O_CREAT);
   if (!lock.valid()) return std::nullopt;
   const std::string text = LockText(directory.get(), host);
-  if (TextOf(lock.get()) != text && (::ftruncate(lock.get(), 0) != 0 || ::pwrite(lock.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())))
+  if (ContentOf(lock.get()) != text && (::ftruncate(lock.get(), 0) != 0 || ::pwrite(lock.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())))
     return std::nullopt;
   return LockedDirectory{std::move(path), std::move(lock)};
 }
@@ -174,7 +174,7 @@ bool IsLeftOver(int directory, const std::string& host, UniqueFd& lock) {
   const bool old = ::time(nullptr) - info.st_mtime > kBeingMadeSeconds;
   lock = TryLock(directory, 0);
   if (lock.valid()) {
-    const std::string text = TextOf(lock.get());
+    const std::string text = ContentOf(lock.get());
     return text == LockText(directory, host) || (text.empty() && old);
   }
   return false;

@@ -38,12 +38,6 @@ void Add(json& sum, const json& line) {
   }
 }
 
-const json& Part(const json& object, const char* name) {
-  static const json nothing = json::object();
-  const auto at = object.is_object() ? object.find(name) : object.end();
-  return at != object.end() && at->is_object() ? *at : nothing;
-}
-
 std::uint64_t Sum(const json& object) {
   std::uint64_t sum = 0;
   for (const auto& [name, value] : object.items()) sum += value.is_number() ? NumberOf(object, name.c_str()) : 0;
@@ -52,7 +46,7 @@ std::uint64_t Sum(const json& object) {
 
 std::uint64_t SumOf(const json& reads, const char* what) {
   std::uint64_t sum = 0;
-  for (const Origin& origin : kOrigins) sum += NumberOf(Part(reads, origin.name), what);
+  for (const Origin& origin : kOrigins) sum += NumberOf(PartOf(reads, origin.name), what);
   return sum;
 }
 
@@ -93,10 +87,10 @@ json Reads(const JobFacts& facts) {
   const bool ask_daemon = AsksDaemon(facts);
   json reads = json::object();
   for (const Origin& origin : kOrigins) {
-    const json& before = Part(Part(facts.before, "reads"), origin.name);
-    const json& after = Part(Part(facts.after, "reads"), origin.name);
+    const json& before = PartOf(PartOf(facts.before, "reads"), origin.name);
+    const json& after = PartOf(PartOf(facts.after, "reads"), origin.name);
     const auto most = [&](const char* part, const char* what) {
-      return std::max(NumberOf(Part(facts.reports, part), origin.name), ask_daemon ? Grown(before, after, what) : 0);
+      return std::max(NumberOf(PartOf(facts.reports, part), origin.name), ask_daemon ? Grown(before, after, what) : 0);
     };
     reads[origin.name] = {{"count", most("reads", "count")}, {"bytes", most("bytes", "bytes")}};
   }
@@ -104,10 +98,10 @@ json Reads(const JobFacts& facts) {
 }
 
 json Fallbacks(const JobFacts& facts) {
-  json fallback = Part(facts.reports, "fallback");
+  json fallback = PartOf(facts.reports, "fallback");
   if (!AsksDaemon(facts)) return fallback;
-  for (const auto& [reason, count] : Part(facts.after, "fallback").items()) {
-    const std::uint64_t grown = Grown(Part(facts.before, "fallback"), Part(facts.after, "fallback"), reason.c_str());
+  for (const auto& [reason, count] : PartOf(facts.after, "fallback").items()) {
+    const std::uint64_t grown = Grown(PartOf(facts.before, "fallback"), PartOf(facts.after, "fallback"), reason.c_str());
     if (grown > NumberOf(fallback, reason.c_str())) fallback[reason] = grown;
   }
   return fallback;
@@ -130,38 +124,38 @@ json Epochs(const JobFacts& facts) {
 // Reads that no reason was counted for: of files below no source, which only the Python package and programs linked with libtier read through the library. Those that had one are as many
 // as fell back, but for the opens among them that found no room.
 std::uint64_t ReadsOutside(const json& summary) {
-  const std::uint64_t fell_back = Sum(Part(summary, "fallback")), reads = NumberOf(Part(Part(summary, "reads"), "bypass"), "count");
-  const std::uint64_t with_reason = fell_back - std::min(fell_back, NumberOf(Part(summary, "real_opens"), "not_cached"));
+  const std::uint64_t fell_back = Sum(PartOf(summary, "fallback")), reads = NumberOf(PartOf(PartOf(summary, "reads"), "bypass"), "count");
+  const std::uint64_t with_reason = fell_back - std::min(fell_back, NumberOf(PartOf(summary, "real_opens"), "not_cached"));
   return reads - std::min(reads, with_reason);
 }
 
 std::uint64_t ReadsGrown(const JobFacts& facts) {
   std::uint64_t sum = 0;
-  for (const Origin& origin : kOrigins) sum += Grown(Part(Part(facts.before, "reads"), origin.name), Part(Part(facts.after, "reads"), origin.name), "count");
+  for (const Origin& origin : kOrigins) sum += Grown(PartOf(PartOf(facts.before, "reads"), origin.name), PartOf(PartOf(facts.after, "reads"), origin.name), "count");
   return sum;
 }
 
 // Opens that were the source's from the start: what is read through them nobody counts. Of processes that did not report, and where the daemon is asked, as many as fell back beyond the reads that did.
 std::uint64_t RealOpens(const json& summary) {
-  if (NumberOf(summary, "processes") > 0) return Sum(Part(summary, "real_opens"));
-  const std::uint64_t fell_back = Sum(Part(summary, "fallback")), reads = NumberOf(Part(Part(summary, "reads"), "bypass"), "count");
+  if (NumberOf(summary, "processes") > 0) return Sum(PartOf(summary, "real_opens"));
+  const std::uint64_t fell_back = Sum(PartOf(summary, "fallback")), reads = NumberOf(PartOf(PartOf(summary, "reads"), "bypass"), "count");
   return fell_back - std::min(fell_back, reads);
 }
 
 // What to do about opens that found no room, if they are many; else "".
 std::string AdviceOnRoom(const JobFacts& facts, const json& summary) {
-  const json& fallback = Part(summary, "fallback");
+  const json& fallback = PartOf(summary, "fallback");
   const std::uint64_t no_frame = NumberOf(fallback, "no_frame"), others = NumberOf(fallback, "no_daemon") + NumberOf(fallback, "timeout");
   const bool reported = NumberOf(summary, "processes") > 0;
-  const std::uint64_t refused = std::min(no_frame, reported ? NumberOf(Part(summary, "real_opens"), "not_cached") : RealOpens(summary));
-  const json& reads = Part(summary, "reads");
-  if (reported && NumberOf(Part(reads, "bypass"), "count") >= refused && refused <= SumOf(reads, "count") / 4) return "";  // the library's own opens: each is a read, too
-  const std::uint64_t all = reported ? NumberOf(summary, "opened") + Sum(Part(summary, "real_opens")) : SumOf(reads, "count") + refused;
+  const std::uint64_t refused = std::min(no_frame, reported ? NumberOf(PartOf(summary, "real_opens"), "not_cached") : RealOpens(summary));
+  const json& reads = PartOf(summary, "reads");
+  if (reported && NumberOf(PartOf(reads, "bypass"), "count") >= refused && refused <= SumOf(reads, "count") / 4) return "";  // the library's own opens: each is a read, too
+  const std::uint64_t all = reported ? NumberOf(summary, "opened") + Sum(PartOf(summary, "real_opens")) : SumOf(reads, "count") + refused;
   if (refused <= all / 4 || refused <= others) return "";
   const std::string what = (reported ? std::to_string(refused) + " of " + Plural(all, "open") : Plural(refused, "open") + ", beside " + Plural(all - refused, "read") + " that " + (all - refused == 1 ? "was" : "were") + " counted,") +
                            " found no room in the cache";
   if (facts.limited_space) return what + ": of an address space that is limited (ulimit -v) an eighth is used for it; a higher limit, or none, holds more";
-  const bool no_ssd = TextOf(Part(Part(facts.after, "tiers"), "ssd"), "state") == "off";
+  const bool no_ssd = TextOf(PartOf(PartOf(facts.after, "tiers"), "ssd"), "state") == "off";
   return what + ": a larger --ram" + (no_ssd ? ", or an SSD tier (--ssd)," : " or --ssd") + " holds more";
 }
 
@@ -170,8 +164,8 @@ std::string AdviceOnNothing(const JobFacts& facts, const json& summary) {
   if (NumberOf(facts.reports, "processes") == 0 && (facts.exit_code == 126 || facts.exit_code == 127))
     return "nothing below a source was read: exit code " + std::to_string(facts.exit_code) + " is that of a command that " + (facts.exit_code == 127 ? "is not found" : "cannot be executed");
   if (!facts.preload) return "--no-preload: no program that uses libtier or the Python package read anything";
-  if (const json& real = Part(summary, "real_opens"); Sum(real) > 0) return "nothing was served: what was opened below a source was opened for real (" + Listed(real) + ")";
-  if (const json& fallback = Part(summary, "fallback"); Sum(fallback) > 0) return "nothing was served: all fell back to the source (" + Listed(fallback) + ")";
+  if (const json& real = PartOf(summary, "real_opens"); Sum(real) > 0) return "nothing was served: what was opened below a source was opened for real (" + Listed(real) + ")";
+  if (const json& fallback = PartOf(summary, "fallback"); Sum(fallback) > 0) return "nothing was served: all fell back to the source (" + Listed(fallback) + ")";
   if (NoReport(facts)) return "no read below a source had reached the daemon when the job was killed; is --source right?";
   if (const std::uint64_t reads = ReadsGrown(facts); reads > 0)
     return "no process of the job reported: it read nothing below a source, or was killed before it could (" + Plural(reads, "read") + " of all jobs of this daemon meanwhile)";
@@ -180,7 +174,7 @@ std::string AdviceOnNothing(const JobFacts& facts, const json& summary) {
 
 // Of what was read around the cache, if the most of it lies below no source; else "".
 std::string AdviceOnOutside(const json& summary) {
-  const json& bypass = Part(Part(summary, "reads"), "bypass");
+  const json& bypass = PartOf(PartOf(summary, "reads"), "bypass");
   const std::uint64_t outside = ReadsOutside(summary), reads = NumberOf(bypass, "count");
   if (outside <= reads / 2) return "";
   const std::string what = outside == reads ? tierd::config::HumanSize(NumberOf(bypass, "bytes")) + " in " + Plural(reads, "read") + (reads == 1 ? " lies" : " lie")
@@ -193,9 +187,9 @@ constexpr std::uint64_t kLittleMore = 64 << 20;  // what warm-up may have begun
 // A read's origin is where its bytes were when they were asked for: of what is read for the first time most may have been brought just before. So it goes by what the source gave: more than two thirds of what
 // was served, since two epochs take half of it and what is brought beside them. In a third epoch (`epochs` counts those that have begun) more has been read before.
 bool IsMostNew(const json& summary) {
-  const json& reads = Part(summary, "reads");
-  const std::uint64_t served = SumOf(reads, "bytes") - NumberOf(Part(reads, "bypass"), "bytes");
-  if (NumberOf(Part(reads, "source"), "bytes") > served / 2) return true;
+  const json& reads = PartOf(summary, "reads");
+  const std::uint64_t served = SumOf(reads, "bytes") - NumberOf(PartOf(reads, "bypass"), "bytes");
+  if (NumberOf(PartOf(reads, "source"), "bytes") > served / 2) return true;
   return served > 0 && FlagOf(summary, "own_daemon") && ListOf(summary, "epochs").size() <= 2 && NumberOf(summary, "source_read_bytes") > served - served / 3;
 }
 
@@ -209,14 +203,14 @@ std::string AdviceOnKilled(const JobFacts& facts) {
 
 // The one thing most worth doing.
 std::string Advice(const JobFacts& facts, const json& summary) {
-  const json& reads = Part(summary, "reads");
+  const json& reads = PartOf(summary, "reads");
   const std::uint64_t all = SumOf(reads, "bytes");
-  const json& conversions = Part(summary, "conversions");
-  const auto part = [&reads](const char* origin) { return NumberOf(Part(reads, origin), "bytes"); };
+  const json& conversions = PartOf(summary, "conversions");
+  const auto part = [&reads](const char* origin) { return NumberOf(PartOf(reads, origin), "bytes"); };
   if (!facts.without.empty()) return "without a cache: " + facts.without + "; all was read from the source";
   if (facts.before.is_null()) return "there was no daemon: all was read from the source";
   if (facts.daemon_signal != 0) return AdviceOnKilled(facts);
-  const json& fallback = Part(summary, "fallback");
+  const json& fallback = PartOf(summary, "fallback");
   const std::uint64_t missed = NumberOf(fallback, "no_daemon");
   const std::string times = missed > 0 ? " (no_daemon " + std::to_string(missed) + ")" : "";
   const bool nothing = all == 0 && NumberOf(summary, "opened") + NumberOf(summary, "stats") + NumberOf(summary, "listings") == 0;
@@ -231,7 +225,7 @@ std::string Advice(const JobFacts& facts, const json& summary) {
     return "the daemon was not always there" + times + ": see its log" + (facts.own_daemon ? " with --keep" : "");
   if (Sum(conversions) > SumOf(reads, "count") / 10 && Sum(conversions) > 100)
     return "many descriptors had to become real (" + Listed(conversions) + "): read before forking, or use libtier directly";
-  if (const std::uint64_t names = NumberOf(fallback, "path") + NumberOf(Part(summary, "real_opens"), "path"); names > 10 && names > NumberOf(summary, "opened") / 4)
+  if (const std::uint64_t names = NumberOf(fallback, "path") + NumberOf(PartOf(summary, "real_opens"), "path"); names > 10 && names > NumberOf(summary, "opened") / 4)
     return "many files were named through \"..\", or through links out of a source: name them by the source's own path";
   if (part("bypass") > all / 4) {
     if (std::string advice = AdviceOnOutside(summary); !advice.empty()) return advice;
@@ -239,7 +233,7 @@ std::string Advice(const JobFacts& facts, const json& summary) {
   if (part("bypass") > all / 4 && facts.limited_space && NumberOf(fallback, "no_frame") > 0)
     return "a good part was read around the cache: of an address space that is limited (ulimit -v) an eighth is used for it; a higher limit, or none, holds more";
   if (part("bypass") > all / 4) return "a good part was read around the cache: a larger --ram or --ssd holds more";
-  if (const std::uint64_t own = NumberOf(Part(summary, "source_uses"), "mmap"), mappings = own + NumberOf(summary, "maps"); own > mappings / 4)
+  if (const std::uint64_t own = NumberOf(PartOf(summary, "source_uses"), "mmap"), mappings = own + NumberOf(summary, "maps"); own > mappings / 4)
     return std::to_string(own) + " of " + Plural(mappings, "mapping") + " showed the source's own file, and what is read so is not counted: the cache shows what is mapped for reading alone (torch.load(mmap=True) and safetensors may write), within the file, 64 chunks and a quarter of --ram at most";
   if (const std::uint64_t given = NumberOf(summary, "source_read_bytes"), served = all - part("bypass"); facts.own_daemon && given > served + served / 4 + kLittleMore)
     return "the source gave " + tierd::config::HumanSize(given - served) + " more than was served: files were brought that nobody read, or of which a part was read; a larger --ram or --ssd keeps them";
@@ -274,9 +268,9 @@ std::string Shares(const json& counts) {
 // Why the source was read, reads of what lies below none among it.
 std::string Around(const json& summary) {
   const std::uint64_t outside = ReadsOutside(summary);
-  const std::string reasons = Listed(Part(summary, "fallback"));
+  const std::string reasons = Listed(PartOf(summary, "fallback"));
   if (outside == 0) return reasons;
-  return (Part(summary, "fallback").empty() ? "" : reasons + ", ") + "below no source " + std::to_string(outside);
+  return (PartOf(summary, "fallback").empty() ? "" : reasons + ", ") + "below no source " + std::to_string(outside);
 }
 
 // Whose reads the first line counts.
@@ -284,7 +278,7 @@ std::string Readers(const json& summary) {
   const std::uint64_t processes = NumberOf(summary, "processes");
   const bool own = FlagOf(summary, "own_daemon"), killed = IsKilled(NumberOf(summary, "exit_code"));
   if (FlagOf(summary, "all_jobs")) return "all jobs of this daemon";
-  const bool known = SumOf(Part(summary, "reads"), "count") + Sum(Part(summary, "fallback")) > 0;
+  const bool known = SumOf(PartOf(summary, "reads"), "count") + Sum(PartOf(summary, "fallback")) > 0;
   if (FlagOf(summary, "preload") && processes == 0 && known) return killed ? "processes that were killed before they could report" : "processes that did not report";
   return std::to_string(processes) + (processes == 1 ? " process" : " processes") + (killed && !own && processes > 0 ? " that reported" : "");
 }
@@ -294,7 +288,7 @@ std::string EpochText(const json& epochs) {
   std::vector<std::pair<std::string, std::string>> said;  // numbers, what
   std::size_t first = 1;
   for (std::size_t i = 1; i <= epochs.size(); ++i) {
-    const std::string what = Shares(Part(epochs[i - 1], "reads"));
+    const std::string what = Shares(PartOf(epochs[i - 1], "reads"));
     if (said.empty() || said.back().second != what) {
       first = i;
       said.emplace_back("epoch " + std::to_string(i), what);
@@ -336,7 +330,7 @@ json Summary(const JobFacts& facts) {
   summary["epochs"] = Epochs(facts);
   summary["fallback"] = Fallbacks(facts);
   for (const char* name : {"processes", "opened", "stats", "listings", "links", "maps", "memory_copies", "invalidations"}) summary[name] = NumberOf(facts.reports, name);
-  for (const char* name : {"conversions", "real_opens", "source_uses"}) summary[name] = Part(facts.reports, name);
+  for (const char* name : {"conversions", "real_opens", "source_uses"}) summary[name] = PartOf(facts.reports, name);
   const std::uint64_t earlier = SourceBytes(facts.before), later = SourceBytes(facts.after);
   const std::uint64_t given = later >= earlier ? later - earlier : later;
   const std::uint64_t served = SumOf(summary["reads"], "bytes") - NumberOf(summary["reads"]["bypass"], "bytes");
@@ -349,13 +343,13 @@ json Summary(const JobFacts& facts) {
 
 std::string SummaryText(const json& summary) {
   using tierd::config::HumanSize;
-  const json& reads = Part(summary, "reads");
+  const json& reads = PartOf(summary, "reads");
   const std::uint64_t all = SumOf(reads, "bytes");
   const std::uint64_t real = RealOpens(summary);
   const bool most_counted = real <= NumberOf(summary, "opened") / 100;
   const std::uint64_t saved = NumberOf(summary, "source_saved_bytes");
   json bytes = json::object();
-  for (const Origin& origin : kOrigins) bytes[origin.name] = NumberOf(Part(reads, origin.name), "bytes");
+  for (const Origin& origin : kOrigins) bytes[origin.name] = NumberOf(PartOf(reads, origin.name), "bytes");
   std::string text;
   const auto line = [&text](const std::string& words) { text += "tierd: " + words + "\n"; };
   const bool is_known = !summary.at("source_read_bytes").is_null();
@@ -373,9 +367,9 @@ std::string SummaryText(const json& summary) {
   line(EpochText(ListOf(summary, "epochs")) + (most_counted || ListOf(summary, "epochs").empty() ? "" : " (of what was counted)"));
   line("the source gave tierd " + (is_known ? HumanSize(NumberOf(summary, "source_read_bytes")) : "what is not known") + " for " + HumanSize(all - NumberOf(bytes, "bypass")) + " served" +
        (!is_known ? "" : ": " + (saved > 0 ? HumanSize(saved) + " saved" : std::string("nothing saved yet"))));
-  line("around the cache: " + Around(summary) + "; real from the start: " + Listed(Part(summary, "real_opens")) +
-       "; the source's own file used for: " + Listed(Part(summary, "source_uses")));
-  line("descriptors made real: " + Listed(Part(summary, "conversions")) + "; answered from the index: " + std::to_string(NumberOf(summary, "stats")) + " stat, " +
+  line("around the cache: " + Around(summary) + "; real from the start: " + Listed(PartOf(summary, "real_opens")) +
+       "; the source's own file used for: " + Listed(PartOf(summary, "source_uses")));
+  line("descriptors made real: " + Listed(PartOf(summary, "conversions")) + "; answered from the index: " + std::to_string(NumberOf(summary, "stats")) + " stat, " +
        std::to_string(NumberOf(summary, "listings")) + " listings");
   line(TextOf(summary, "advice"));
   return text;

@@ -17,6 +17,7 @@
 #include "tierd/base/unique_fd.h"
 #include "tierd/config/ask_beside.h"
 #include "tierd/config/edit_distance.h"
+#include "tierd/config/path_text.h"
 
 namespace tierd::config {
 namespace {
@@ -32,10 +33,6 @@ struct CheckedSource {
   std::string canonical;  // "" if it cannot be had
   Identity identity;
 };
-
-bool IsAtOrBelow(const std::string& path, const std::string& above) {
-  return path == above || above == "/" || (path.size() > above.size() && path.starts_with(above) && path[above.size()] == '/');
-}
 
 // The path with the symbolic links of its existing part resolved.
 std::string Canonical(const std::string& path) {

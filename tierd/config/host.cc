@@ -10,16 +10,12 @@
 #include <cerrno>
 #include <memory>
 
+#include "tierd/config/path_text.h"
 #include "tierd/ram/memory_pressure.h"
 #include "tierd/source/fs_type.h"
 
 namespace tierd::config {
 namespace {
-
-std::string ParentOf(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
-}
 
 std::string NearestExisting(std::string path) {
   struct stat info {};

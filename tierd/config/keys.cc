@@ -213,9 +213,6 @@ class SectionTable {
   const In in_;
 };
 
-constexpr std::uint64_t kKiB = 1024;
-constexpr std::uint64_t kMiB = 1024 * kKiB;
-constexpr std::uint64_t kGiB = 1024 * kMiB;
 constexpr std::uint64_t kHuge = std::uint64_t{1} << 60;
 constexpr bool kReload = true;
 constexpr bool kRestart = false;

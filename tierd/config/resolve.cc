@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "tierd/config/path_text.h"
 #include "tierd/config/units.h"
 
 namespace tierd::config {
 namespace {
 
-constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
 constexpr std::uint64_t kPageStep = 2 * kMiB;
 constexpr std::uint64_t kLeastRam = 16 * kMiB;
 constexpr std::uint64_t kLeastRegions = 4;
@@ -15,15 +15,6 @@ constexpr std::uint64_t kMostRegionBytes = 256 * kMiB;
 constexpr std::uint64_t kRegionStep = 64 << 10;
 
 std::uint64_t Share(std::uint64_t of, double percent) { return static_cast<std::uint64_t>(static_cast<double>(of) * percent / 100); }
-
-std::string ParentOf(const std::string& path) {
-  const std::size_t slash = path.rfind('/');
-  return slash == 0 || slash == std::string::npos ? "/" : path.substr(0, slash);
-}
-
-bool IsAtOrBelow(const std::string& path, const std::string& above) {
-  return path == above || above == "/" || (path.starts_with(above) && path[above.size()] == '/');
-}
 
 void ResolvePaths(const Config& config, const HostFacts& host, Resolved& out) {
   const DaemonSettings& daemon = config.settings().daemon;

@@ -8,6 +8,10 @@
 
 namespace tierd::config {
 
+inline constexpr std::uint64_t kKiB = 1024;
+inline constexpr std::uint64_t kMiB = 1024 * kKiB;
+inline constexpr std::uint64_t kGiB = 1024 * kMiB;
+
 // A number, an optional fraction, a unit: B, kB, MB, GB, TB, PB (powers of 1000), KiB, MiB, GiB, TiB, PiB and K, M, G, T, P (powers of 1024, the latter as in Slurm's
 // --mem); case does not matter. A bare "0" needs no unit. Bytes, rounded down; nullopt if it does not parse or does not fit 63 bits.
 std::optional<std::uint64_t> ParseSize(std::string_view text);

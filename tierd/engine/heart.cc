@@ -8,7 +8,7 @@
 namespace tierd::engine {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Steady = std::chrono::steady_clock;
 
 constexpr std::chrono::milliseconds kSoon{20};   // a handler was running: it beats when it ends
 constexpr std::chrono::milliseconds kLate{250};  // by which the loop may come late
@@ -36,7 +36,7 @@ void Heart::Stop() {
 }
 
 void Heart::Lend(Time until, bool rest) {
-  const Time now = Clock::now();
+  const Time now = Steady::now();
   bool earlier;
   {
     const std::lock_guard lock(mutex_);
@@ -60,7 +60,7 @@ void Heart::TakeBack() {
 void Heart::SetResting(bool resting) {
   const std::lock_guard lock(mutex_);
   resting_ = resting;
-  if (resting && due_) BeatAt(Clock::now());
+  if (resting && due_) BeatAt(Steady::now());
 }
 
 // Under the mutex.
@@ -83,7 +83,7 @@ void Heart::Run() {
     const Time next = next_;
     const bool called = changed_.wait_until(lock, next, [&] { return ended_ || !lent_ || next_ != next; });
     if (called) continue;
-    const Time now = Clock::now();
+    const Time now = Steady::now();
     if (now >= until_ + kLate) {  // it hangs, or waits for a processor
       due_ = false;
       next_ = now + kSoon;

@@ -11,7 +11,7 @@ namespace tierd::engine {
 namespace {
 constexpr std::size_t kReadsAhead = 8;
 constexpr std::size_t kPlacedPerTurn = 1024;
-constexpr std::size_t kLookedAtPerTurn = 4096;  // objects, or records that have left since
+constexpr std::size_t kAuditedPerTurn = 4096;  // objects, or records that have left since
 constexpr std::int64_t kResolveNs = 5'000'000'000;
 
 // Why a path that goes through a link is not walked.
@@ -145,7 +145,7 @@ std::uint64_t Jobs::VerifyRecords(std::vector<Item> items) {
 // The records to read are looked up a slice at a time: each is compared with all that was asked for, which may be thousands of paths.
 void Jobs::FindRecords(const JobPtr& job) {
   const std::size_t objects = catalogue_.object_slots();
-  const std::size_t slice = std::max<std::size_t>(1, kLookedAtPerTurn / std::max<std::size_t>(1, job->items.size()));
+  const std::size_t slice = std::max<std::size_t>(1, kAuditedPerTurn / std::max<std::size_t>(1, job->items.size()));
   const std::size_t end = std::min(objects, job->looked_at + slice);
   for (; job->looked_at < end; ++job->looked_at) {
     const auto id = static_cast<ObjectId>(job->looked_at);
@@ -164,7 +164,7 @@ void Jobs::FindRecords(const JobPtr& job) {
 
 void Jobs::PumpRecords(const JobPtr& job) {
   if (job->status.walking) FindRecords(job);
-  for (std::size_t looked_at = 0; looked_at < kLookedAtPerTurn && !job->over() && job->reads_under_way < kReadsAhead && !job->records.empty(); ++looked_at) {
+  for (std::size_t looked_at = 0; looked_at < kAuditedPerTurn && !job->over() && job->reads_under_way < kReadsAhead && !job->records.empty(); ++looked_at) {
     const ObjectId object = job->records.back();
     job->records.pop_back();
     if (!ReadRecord(job, object)) {

@@ -9,7 +9,7 @@
 
 namespace tierd::engine {
 namespace {
-constexpr std::size_t kLookedAtPerTurn = 2048;         // files of the catalogue
+constexpr std::size_t kFilesPerTurn = 2048;         // files of the catalogue
 constexpr std::size_t kMissingRemembered = 1'000'000;  // more count whenever they are missing
 constexpr std::int64_t kBelievedGoneNs = 3'600'000'000'000;
 }  // namespace
@@ -82,7 +82,7 @@ void Jobs::MaybeEnd(const JobPtr& job) {
   if (job->over() || !job->synced || !job->linked.empty() || job->walks_under_way != 0) return;
   const std::int64_t now_ns = clock_.MonotonicNs();
   const std::size_t slots = job->options.recursive ? catalogue_.file_slots() : 0;  // no directory of its own: none that lacks some
-  const std::size_t end = std::min(slots, job->looked_at + kLookedAtPerTurn);
+  const std::size_t end = std::min(slots, job->looked_at + kFilesPerTurn);
   for (; job->looked_at < end; ++job->looked_at) {
     const auto file = static_cast<FileId>(job->looked_at);
     const FileRecord& record = catalogue_.file(file);

@@ -9,9 +9,6 @@
 namespace tierd::engine {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::uint32_t kRam = TIERD_TIER_RAM;
-constexpr std::uint32_t kSsd = TIERD_TIER_SSD;
 constexpr std::size_t kVictimBatch = 512;
 constexpr int kVictimRounds = 8;
 constexpr std::uint64_t kCheapScan = 4096;              // LeaseScanner::cost: 10 us
@@ -45,10 +42,10 @@ std::uint64_t Placement::TransitReserve() const {
 // None while few sessions read: what leaves early is missing as a hit.
 std::uint64_t Placement::AheadReserve() const {
   const std::uint64_t cost = ram_.leases().cost();
-  const std::uint64_t resident = resident_bytes_[kRam];
+  const std::uint64_t resident = resident_bytes_[kTierRam];
   if (cost <= kCheapScan || resident == 0) return 0;
   const std::uint64_t frames = std::min((cost - kCheapScan) / kScanPerFrame, kMostAhead);
-  return std::min(resident / resident_objects_[kRam] * frames, resident / 256);
+  return std::min(resident / resident_objects_[kTierRam] * frames, resident / 256);
 }
 
 std::uint64_t Placement::MemoryToCome() const {
@@ -106,7 +103,7 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
   }
   options.may_evict &= !options.little;
   if (options.may_evict && free < bytes) free += OthersMayYield(unit);
-  const auto admits = [&](std::uint64_t room) { return listing || unit.policy.Admit(kRam, Raw(object), room, options.may_transit ? TIERD_FOR_READER : TIERD_AHEAD); };
+  const auto admits = [&](std::uint64_t room) { return listing || unit.policy.Admit(kTierRam, Raw(object), room, options.may_transit ? TIERD_FOR_READER : TIERD_AHEAD); };
   if (ram_.CouldHold(bytes) && admits(free)) {
     const std::uint64_t spared = TransitReserve() + (options.may_evict ? 0 : AheadReserve());
     ram::FrameId frame = TryAllocate(object, bytes, spared);
@@ -175,17 +172,17 @@ bool Placement::EvictNamed(SourceUnit& unit, std::uint64_t needed) {
   for (int round = 0; round < kVictimRounds && ram_.free_bytes() < needed; ++round, ahead = 0) {
     // Each round asks for twice as many: those named so far may all be pinned.
     const std::uint64_t missing = needed - ram_.free_bytes();
-    const std::size_t count = unit.policy.Victims(kRam, (missing + ahead) << round, ids);
+    const std::size_t count = unit.policy.Victims(kTierRam, (missing + ahead) << round, ids);
     if (count == 0) return false;
-    const std::uint64_t resident = resident_bytes_[kRam], copied = counters_.promotion_bytes_ram_ssd;
+    const std::uint64_t resident = resident_bytes_[kTierRam], copied = counters_.promotion_bytes_ram_ssd;
     const auto enough = [&] {
-      const std::uint64_t gone = resident - resident_bytes_[kRam];
+      const std::uint64_t gone = resident - resident_bytes_[kTierRam];
       return gone >= missing && (gone >= missing + ahead || counters_.promotion_bytes_ram_ssd - copied >= kMostCopiedAhead);
     };
     for (std::size_t i = 0; i < count && !enough(); ++i) {
       const auto victim = static_cast<ObjectId>(ids[i]);
       if (IsPinned(victim)) {
-        unit.policy.Removed(kRam, Raw(victim));  // for the policy it is not there until it is unpinned, and is not named again
+        unit.policy.Removed(kTierRam, Raw(victim));  // for the policy it is not there until it is unpinned, and is not named again
         continue;
       }
       if (InRam(victim)) EvictRam(victim, EvictCause::kCapacity);
@@ -200,20 +197,20 @@ template <typename MayLeave>
 void Placement::EvictSome(std::uint64_t bytes, MayLeave&& may_leave) {
   constexpr std::size_t kLooks = 4096;
   const std::size_t objects = catalogue_.object_slots();
-  const std::uint64_t resident = resident_bytes_[kRam];
-  for (std::size_t look = 0; look < std::min(kLooks, objects) && resident - resident_bytes_[kRam] < bytes; ++look, ++yield_position_) {
+  const std::uint64_t resident = resident_bytes_[kTierRam];
+  for (std::size_t look = 0; look < std::min(kLooks, objects) && resident - resident_bytes_[kTierRam] < bytes; ++look, ++yield_position_) {
     if (yield_position_ >= objects) yield_position_ = 0;
     const auto object = static_cast<ObjectId>(yield_position_);
     if ((catalogue_.object(object).flags & kObjectUsed) == 0 || !InRam(object) || IsPinned(object) || !may_leave(object)) continue;
     EvictRam(object, EvictCause::kCapacity);
   }
-  if (resident != resident_bytes_[kRam]) ram_.ReclaimLimbo(kLimboPerTurn);
+  if (resident != resident_bytes_[kTierRam]) ram_.ReclaimLimbo(kLimboPerTurn);
 }
 
 // Readers of what the SSD tier has need more room at a time than the reserve: residents that the SSD tier has too leave for them, whatever the policy says of victims; a
 // quarter of the tier stays theirs.
 bool Placement::ResidentsYield(std::uint64_t bytes) {
-  EvictSome(bytes - std::min(bytes, ram_.free_bytes()), [this](ObjectId object) { return OnSsd(object) && resident_bytes_[kRam] > ram_.budget() / 4; });
+  EvictSome(bytes - std::min(bytes, ram_.free_bytes()), [this](ObjectId object) { return OnSsd(object) && resident_bytes_[kTierRam] > ram_.budget() / 4; });
   return ram_.free_bytes() >= bytes;
 }
 
@@ -232,7 +229,7 @@ std::uint64_t Placement::MayYield(SourceUnit& from, const SourceUnit& to) const 
   const std::uint64_t equal = ram_.budget() / static_cast<std::uint64_t>(in_use);
   if (has <= equal || shares_[to.index].bytes >= equal) return 0;
   std::uint32_t victim = 0;
-  return from.policy.Victims(kRam, 1, {&victim, 1}) == 0 ? 0 : has - equal;
+  return from.policy.Victims(kTierRam, 1, {&victim, 1}) == 0 ? 0 : has - equal;
 }
 
 std::uint64_t Placement::OthersMayYield(const SourceUnit& unit) const {
@@ -270,12 +267,12 @@ std::uint64_t Placement::Publish(ObjectId object, const Grant& grant, ssd::Paylo
   passed_.erase(Raw(object));
   asked_bytes_.erase(Raw(object));
   record.frame = grant.frame;
-  resident_bytes_[kRam] += record.bytes;
-  ++resident_objects_[kRam];
+  resident_bytes_[kTierRam] += record.bytes;
+  ++resident_objects_[kTierRam];
   SourceUnit& unit = UnitOf(object);
   NoteUse(unit, clock_.MonotonicNs());
-  (IsPinned(object) ? pinned_bytes_[kRam] : shares_[unit.index].bytes) += record.bytes;
-  if ((record.flags & kObjectListing) == 0) unit.policy.Inserted(kRam, Raw(object));
+  (IsPinned(object) ? pinned_bytes_[kTierRam] : shares_[unit.index].bytes) += record.bytes;
+  if ((record.flags & kObjectListing) == 0) unit.policy.Inserted(kTierRam, Raw(object));
   GrowIfUseful();
   return word;
 }
@@ -368,13 +365,13 @@ void Placement::EvictRam(ObjectId object, EvictCause cause) {
   catalogue_.SetLocation(object, 0);
   ram_.Retire(frame);  // where there is no memory for that the object keeps its frame
   record.frame = ram::kNoFrame;
-  resident_bytes_[kRam] -= record.bytes;
-  --resident_objects_[kRam];
-  (IsPinned(object) ? pinned_bytes_[kRam] : shares_[UnitOf(object).index].bytes) -= record.bytes;
-  if (!listing) UnitOf(object).policy.Removed(kRam, Raw(object));
+  resident_bytes_[kTierRam] -= record.bytes;
+  --resident_objects_[kTierRam];
+  (IsPinned(object) ? pinned_bytes_[kTierRam] : shares_[UnitOf(object).index].bytes) -= record.bytes;
+  if (!listing) UnitOf(object).policy.Removed(kTierRam, Raw(object));
   if ((record.flags & kObjectUnread) != 0 && !OnSsd(object)) counters_.prefetch_unused_bytes += record.bytes;
-  ++counters_.evictions[kRam][static_cast<std::size_t>(cause)];
-  counters_.evicted_bytes[kRam] += record.bytes;
+  ++counters_.evictions[kTierRam][static_cast<std::size_t>(cause)];
+  counters_.evicted_bytes[kTierRam] += record.bytes;
 }
 
 void Placement::DropSsdFlag(ObjectId object) {
@@ -382,18 +379,18 @@ void Placement::DropSsdFlag(ObjectId object) {
   if ((record.flags & kObjectUnread) != 0 && !InRam(object)) counters_.prefetch_unused_bytes += record.bytes;
   record.flags &= ~std::uint32_t{kObjectOnSsd};
   record.ssd = ssd::SsdLocation{};
-  resident_bytes_[kSsd] -= record.bytes;
-  --resident_objects_[kSsd];
-  if ((catalogue_.file(record.file).flags & kFilePinned) != 0) pinned_bytes_[kSsd] -= record.bytes;
-  UnitOf(object).policy.Removed(kSsd, Raw(object));
+  resident_bytes_[kTierSsd] -= record.bytes;
+  --resident_objects_[kTierSsd];
+  if ((catalogue_.file(record.file).flags & kFilePinned) != 0) pinned_bytes_[kTierSsd] -= record.bytes;
+  UnitOf(object).policy.Removed(kTierSsd, Raw(object));
 }
 
 void Placement::EvictSsd(ObjectId object, EvictCause cause) {
   if (!HasSsdRecord(object) || ssd_ == nullptr) return;
   ssd_->Forget(catalogue_.object(object).ssd);
   DropSsdFlag(object);
-  ++counters_.evictions[kSsd][static_cast<std::size_t>(cause)];
-  counters_.evicted_bytes[kSsd] += catalogue_.object(object).bytes;
+  ++counters_.evictions[kTierSsd][static_cast<std::size_t>(cause)];
+  counters_.evicted_bytes[kTierSsd] += catalogue_.object(object).bytes;
 }
 
 void Placement::EvictFile(FileId file, EvictCause cause) {
@@ -417,11 +414,11 @@ void Placement::SetPinned(FileId file, bool pinned) {
     const std::uint64_t bytes = catalogue_.object(object).bytes;
     const auto apply = [&](std::uint32_t tier) { pinned_bytes_[tier] += pinned ? bytes : std::uint64_t{0} - bytes; };
     if (InRam(object)) {
-      apply(kRam);
+      apply(kTierRam);
       shares_[UnitOf(object).index].bytes -= pinned ? bytes : std::uint64_t{0} - bytes;
     }
-    if (HasSsdRecord(object)) apply(kSsd);
-    if (InRam(object) && !pinned) UnitOf(object).policy.Inserted(kRam, Raw(object));  // MakeRoom may have taken it out of the policy's sight
+    if (HasSsdRecord(object)) apply(kTierSsd);
+    if (InRam(object) && !pinned) UnitOf(object).policy.Inserted(kTierRam, Raw(object));  // MakeRoom may have taken it out of the policy's sight
   }
 }
 

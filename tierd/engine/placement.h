@@ -39,6 +39,11 @@
 
 namespace tierd::engine {
 
+inline constexpr std::uint64_t kMiB = 1 << 20;
+// Tiers as policies know them.
+inline constexpr std::uint32_t kTierRam = TIERD_TIER_RAM;
+inline constexpr std::uint32_t kTierSsd = TIERD_TIER_SSD;
+
 using SourceTable = std::vector<std::unique_ptr<SourceUnit>>;
 
 class Placement final : public ssd::SsdOwner {

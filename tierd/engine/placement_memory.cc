@@ -8,10 +8,8 @@
 namespace tierd::engine {
 namespace {
 
-constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::uint32_t kRam = TIERD_TIER_RAM;
-constexpr std::size_t kVictimBatch = 64;
-constexpr int kVictimRounds = 8;
+constexpr std::size_t kFewVictims = 64;
+constexpr int kPinnedRounds = 8;
 constexpr std::size_t kMostForPinned = 256;                        // leave at a step
 constexpr std::uint64_t kPinnedAtOnce = 4 * kMiB;                 // what a step moves
 constexpr std::int64_t kLimboPatienceNs = 1'000'000'000;         // for readers to be done with what has left
@@ -102,7 +100,7 @@ bool Placement::Turn() {
     more |= limbo_looks_ != 0;
   }
   if (ram_.shrinking()) {
-    more |= LeaveClosedSegments(ram_.ShrinkStep(kVictimBatch));
+    more |= LeaveClosedSegments(ram_.ShrinkStep(kFewVictims));
     ram_.ReclaimLimbo(kLimboPerTurn);
     if (auto segment = ram_.TakeEmptySegment()) {
       GiveBack(std::move(*segment));
@@ -173,14 +171,14 @@ std::uint64_t Placement::EvictForPinned(std::uint64_t bytes) {
     EvictRam(object, EvictCause::kPressure);
     ++evicted;
   };
-  std::uint32_t ids[kVictimBatch];
+  std::uint32_t ids[kFewVictims];
   for (const auto& unit : sources_) {
-    std::size_t count = kVictimBatch;
-    for (int round = 0; round < kVictimRounds && count == kVictimBatch && freed < bytes && evicted < kMostForPinned; ++round) {
-      count = unit->policy.Victims(kRam, bytes - freed, ids);
+    std::size_t count = kFewVictims;
+    for (int round = 0; round < kPinnedRounds && count == kFewVictims && freed < bytes && evicted < kMostForPinned; ++round) {
+      count = unit->policy.Victims(kTierRam, bytes - freed, ids);
       for (std::size_t i = 0; i < count && freed < bytes; ++i) {
         const auto victim = static_cast<ObjectId>(ids[i]);
-        if (IsPinned(victim)) unit->policy.Removed(kRam, Raw(victim));  // as in MakeRoom: not named again until it is unpinned
+        if (IsPinned(victim)) unit->policy.Removed(kTierRam, Raw(victim));  // as in MakeRoom: not named again until it is unpinned
         else if (InRam(victim)) evict(victim);
       }
     }

@@ -7,8 +7,6 @@
 namespace tierd::engine {
 namespace {
 
-constexpr std::uint32_t kRam = TIERD_TIER_RAM;
-constexpr std::uint32_t kSsd = TIERD_TIER_SSD;
 constexpr std::size_t kBackfillPerTurn = 256;
 constexpr std::int64_t kShortestBackfillPauseNs = 5'000'000;    // a device that is writing takes more within milliseconds
 constexpr std::int64_t kLongestBackfillPauseNs = 1'000'000'000;
@@ -40,7 +38,7 @@ Placement::Copied Placement::CopyToSsd(ObjectId object, std::span<const std::byt
   // After a restart a stat would confirm it for good; it may come when it has been read again (HAZARDS 2.12).
   if ((catalogue_.file(record.file).flags & kFileRacy) != 0) return Copied::kRefused;
   SourceUnit& unit = UnitOf(object);
-  if (!unit.policy.Admit(kSsd, Raw(object), ssd_->FreeBytes(), options.why)) {
+  if (!unit.policy.Admit(kTierSsd, Raw(object), ssd_->FreeBytes(), options.why)) {
     ++counters_.ssd_not_admitted;
     backfill_wanted_ |= ssd_->status().recovering;  // until then nothing is free: asked again when something is
     return Copied::kRefused;
@@ -64,10 +62,10 @@ void Placement::AdoptSsd(ObjectId object, const ssd::SsdLocation& location) {
   ObjectRecord& record = catalogue_.object(object);
   record.ssd = location;
   record.flags |= kObjectOnSsd;
-  resident_bytes_[kSsd] += record.bytes;
-  ++resident_objects_[kSsd];
-  if ((catalogue_.file(record.file).flags & kFilePinned) != 0) pinned_bytes_[kSsd] += record.bytes;
-  UnitOf(object).policy.Inserted(kSsd, Raw(object));
+  resident_bytes_[kTierSsd] += record.bytes;
+  ++resident_objects_[kTierSsd];
+  if ((catalogue_.file(record.file).flags & kFilePinned) != 0) pinned_bytes_[kTierSsd] += record.bytes;
+  UnitOf(object).policy.Inserted(kTierSsd, Raw(object));
 }
 
 ObjectId Placement::LiveObjectOf(const ssd::SsdRecord& record) {
@@ -83,7 +81,7 @@ double Placement::Worth(const ssd::SsdRecord& record) {
   if (object == kNoObject) return -1;
   if ((catalogue_.file(catalogue_.object(object).file).flags & kFilePinned) != 0) return 1e18;
   if (InRam(object)) return 0;  // exclusive tiers once space is short: the copy in RAM is demoted when it leaves
-  return std::max(0.0, UnitOf(object).policy.Worth(kSsd, Raw(object)));
+  return std::max(0.0, UnitOf(object).policy.Worth(kTierSsd, Raw(object)));
 }
 
 void Placement::OnMoved(const ssd::SsdRecord& from, const ssd::SsdLocation& to) {
@@ -97,8 +95,8 @@ void Placement::OnGone(const ssd::SsdRecord& record, ssd::SsdGone why) {
   const EvictCause cause = why == ssd::SsdGone::kDamaged || why == ssd::SsdGone::kWriteFailed ? EvictCause::kDamaged : EvictCause::kCapacity;
   if (why == ssd::SsdGone::kDamaged) ++counters_.integrity_ssd;
   DropSsdFlag(object);
-  ++counters_.evictions[kSsd][static_cast<std::size_t>(cause)];
-  counters_.evicted_bytes[kSsd] += catalogue_.object(object).bytes;
+  ++counters_.evictions[kTierSsd][static_cast<std::size_t>(cause)];
+  counters_.evicted_bytes[kTierSsd] += catalogue_.object(object).bytes;
 }
 
 // Objects that the SSD tier could not take when they came (recovering, buffers full) are copied from RAM as soon as it can: a warm restart

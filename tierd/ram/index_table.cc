@@ -15,7 +15,6 @@ namespace {
 constexpr std::uint64_t kAttrsBytes = sizeof(abi::AttrClass) * abi::kMaxAttrClasses;
 constexpr std::uint64_t kSlotsOffset = abi::kIndexHeaderBytes + kAttrsBytes;
 static_assert(kSlotsOffset % 4096 == 0);
-constexpr std::uint64_t kHugePage = 2 << 20;
 constexpr std::uint64_t kHugeFrom = 8 << 20;  // smaller tables would waste too much of their last page
 constexpr std::uint32_t kProbeLimit = static_cast<std::uint32_t>(abi::kProbeSlack);
 

@@ -9,7 +9,6 @@
 namespace tierd::ram {
 namespace {
 
-constexpr std::uint64_t kHugePage = 2 << 20;
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kSmallestSegment = 64 << 10;
 constexpr std::size_t kLimboPerStep = 8192;  // frames looked at in a step, some 2 ms at the worst (HAZARDS 5); after a large eviction there are millions

@@ -15,7 +15,6 @@
 namespace tierd::ram {
 namespace {
 
-constexpr std::uint64_t kHugePage = 2 << 20;
 constexpr std::uint64_t kSmallest = 64 << 10;
 
 // Huge pages are promised only where they were seen: hints are ignored silently when a knob is off or memory is in pieces.

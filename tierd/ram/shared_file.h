@@ -10,6 +10,8 @@
 
 namespace tierd::ram {
 
+inline constexpr std::uint64_t kHugePage = 2 << 20;  // bytes
+
 // A sealable memfd of `bytes`, close-on-exec, not executable where the kernel knows that. `huge`: of the hugetlb pool (2 MiB pages).
 Result<UniqueFd> MakeMemfd(const char* name, std::uint64_t bytes, bool huge = false);
 // fallocate of the whole file; repeats EINTR (seen from io_uring's task work: HAZARDS W3).

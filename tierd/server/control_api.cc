@@ -14,7 +14,6 @@ namespace {
 
 constexpr const char* kTierNames[abi::kTiers] = {"ram", "ssd", "source", "bypass"};
 constexpr std::size_t kReadAtOnce = 16 * 1024;  // of a body: some 150 us; what is longer is read by a worker
-constexpr const char* kStalenessNames[] = {"immutable", "ttl", "open"};
 
 double Seconds(std::int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
@@ -242,7 +241,7 @@ ControlApi::Json ControlApi::SourceJson(const engine::SourceUnit& unit) const {
             {"other_names", std::move(others)},
             {"fs", unit.source->fs().name},
             {"state", source::SourceStateName(counters.state)},
-            {"staleness", kStalenessNames[static_cast<std::size_t>(unit.options.staleness)]},
+            {"staleness", StalenessName(unit.options.staleness)},
             {"ttl_s", unit.options.ttl_ms / 1000.0},
             {"policy", unit.options.policy},
             {"mode", engine::kOrderModeNames[static_cast<std::size_t>(unit.options.mode)]},

@@ -11,7 +11,6 @@ namespace tierd::server {
 namespace {
 
 constexpr std::int64_t kAskNs = 1'000'000'000;  // for each question to the source, three at most: people wait for the answer
-constexpr const char* kStalenessNames[] = {"immutable", "ttl", "open"};
 
 constexpr const char* kNoAnswer = "The source did not answer when it was asked just now: it is slow, hung or unreachable.";
 constexpr const char* kNoBytes = "Not a regular file: there are no bytes to cache.";
@@ -131,7 +130,7 @@ void ControlApi::OnAsked(const std::shared_ptr<Look>& look, const source::ReadRe
 ControlApi::Response ControlApi::FileJson(const Look& look) const {
   engine::SourceUnit& unit = *look.place.unit;
   engine::Catalogue& catalogue = engine_.catalogue();
-  Json answer{{"source", unit.options.name}, {"relative", look.place.relative}, {"staleness", kStalenessNames[static_cast<std::size_t>(unit.options.staleness)]}, {"policy", unit.options.policy}};
+  Json answer{{"source", unit.options.name}, {"relative", look.place.relative}, {"staleness", StalenessName(unit.options.staleness)}, {"policy", unit.options.policy}};
   PutPath(answer, look.place.absolute);
   if (look.by_link) PutPath(answer["target"], Absolute(unit, look.relative));
   const engine::FileId file = look.FileIn(catalogue);

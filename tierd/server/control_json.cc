@@ -73,6 +73,11 @@ std::optional<std::string> PercentDecode(std::string_view text) {
 
 }  // namespace
 
+const char* StalenessName(abi::Staleness staleness) {
+  constexpr const char* kNames[] = {"immutable", "ttl", "open"};
+  return kNames[static_cast<std::size_t>(staleness)];
+}
+
 HttpResponse Ok(const nlohmann::json& body, unsigned status) { return {status, body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n", ""}; }
 
 HttpResponse JsonError(unsigned status, const char* code, const std::string& message, const std::vector<std::string>& details) {

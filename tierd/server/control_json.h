@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client_lib/abi/messages.h"
 #include "tierd/server/http.h"
 
 namespace tierd::server {
@@ -16,6 +17,8 @@ namespace tierd::server {
 HttpResponse Ok(const nlohmann::json& body, unsigned status = 200);
 // {"error": {"code", "message", "details"}}; no details, no such member.
 HttpResponse JsonError(unsigned status, const char* code, const std::string& message, const std::vector<std::string>& details = {});
+
+const char* StalenessName(abi::Staleness staleness);  // as in the configuration
 
 // Adds "path" (valid UTF-8, offending bytes replaced) and, when bytes had to be replaced, "path_b64" with the exact ones.
 void PutPath(nlohmann::json& object, std::string_view path);
