@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds with warnings as errors, and runs every test: plain, in a restricted environment, under the systemd unit's filter and limits, ASan+UBSan, TSan.
 # usage: tools/test.sh [plain|restricted|unit|asan|tsan|all]     default: all      build trees: $TIERD_BUILD or ./build
+#        tools/test.sh large           before a release: what the environment sizes (CONTRIBUTING.md), at full size
 #        tools/test.sh sanitizers      only compiles for asan and tsan, with what nobody else wants of the processors
 # With all, a sanitizer's suite that would begin more than $TIERD_TEST_LATEST seconds (default: no limit) after the start is left out, and named.
 set -euo pipefail
@@ -51,7 +52,7 @@ is_late() {  # name: whether it is left out
   echo "left out after $SECONDS s: $1 (tools/test.sh $1)"
 }
 mkdir -p "$root"
-case "$suite" in plain | restricted | unit | asan | tsan | sanitizers | all) ;; *) echo "usage: tools/test.sh [plain|restricted|unit|asan|tsan|sanitizers|all]" >&2; exit 64 ;; esac
+case "$suite" in plain | restricted | unit | asan | tsan | sanitizers | large | all) ;; *) echo "usage: tools/test.sh [plain|restricted|unit|asan|tsan|sanitizers|large|all]" >&2; exit 64 ;; esac
 if [ "$suite" = sanitizers ]; then
   echo 19 2>/dev/null >/proc/self/autogroup || true  # a session of its own is a group to the scheduler: SCHED_IDLE counts inside it only
   politely=(chrt --idle 0 nice -n 19)
@@ -72,6 +73,13 @@ beside=()  # suites with a daemon under the unit, which run below as unit.daemon
 [ "$suite" != all ] || beside=(--label-exclude '^service$')
 if [ "$suite" = plain ] || [ "$suite" = all ]; then
   run plain plain "${beside[@]}"
+fi
+if [ "$suite" = large ]; then
+  export TIERD_CRASH_KILLS=500 TIERD_CRASH_HITS=10 TIERD_TEST_DIRECTORY_FILES=1000000 TIERD_TEST_INDEX_FILES=10000000 TIERD_ORACLE_SAMPLE_MB=1600
+  for test in ram/ram_index_test engine/engine_source_test e2e/e2e_oracle_test crash/crash_loop_test; do  # by themselves: CTest's time limits are for the usual size
+    echo "== test large, $test (after $SECONDS s)"
+    "$root/plain/tests/$test" --gtest_brief=1 || failed=1
+  done
 fi
 # Every suite once more where io_uring, namespaces, huge pages and large limits are refused (tests/restricted). The long loops are shorter here, not out.
 # Out are only tests that ask nothing of the system: what the source looks like (floors), models of the protocol (*model*), and the rig's speed (selftest).
