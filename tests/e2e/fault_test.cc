@@ -101,6 +101,23 @@ TEST_F(FaultTest, ReadersGoOnWithinASecondWhenAnIdleDaemonStops) {  // F24
   EXPECT_LT(took, 1);
 }
 
+// HAZARDS 2.11: a program changes a file, finds nobody to tell within its second, and ends: here one that tells nobody. Other processes' files are asked about once the daemon turns again.
+TEST_F(FaultTest, WhatNobodyHeardOfWhileTheDaemonStoodIsSeenByOthers) {  // F24
+  MakeFiles(20, 20'000);
+  DaemonProcess::Options options = Options();
+  options.more.insert(options.more.end(), {"--set", "source.staleness=immutable"});
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  Client client(daemon.socket());
+  for (int i = 0; i < 20; ++i) ASSERT_EQ(Get(client.get(), Path(i)).error, 0);
+  daemon.Kill(SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  Write(Path(0) + ".new", Content("another", 20'000));
+  ASSERT_EQ(std::rename((Path(0) + ".new").c_str(), Path(0).c_str()), 0);
+  daemon.Kill(SIGCONT);
+  EXPECT_TRUE(Eventually(8000, [&] { return Get(client.get(), Path(0)).bytes == Content("another", 20'000); })) << "an immutable source's file is asked about at no other time";
+  ExpectAll(client, 20);
+}
+
 TEST_F(FaultTest, ReadersGoOnWhenTheDaemonIsKilledAndMeetTheNextOne) {  // F22, F35
   MakeFiles(30, 20'000);
   ASSERT_TRUE(daemon.Start(Options())) << daemon.output();

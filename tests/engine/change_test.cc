@@ -64,6 +64,23 @@ TEST_F(ChangeTest, RewrittenWhileTheMachineSleptIsReadAgain) {
   EXPECT_FALSE(expired(same));
 }
 
+// Who changed it may have found the daemon hung, and have ended: also a file of a source that never changes by itself.
+TEST_F(ChangeTest, RewrittenWhileTheDaemonStoodIsReadAgain) {
+  source_options().staleness = abi::Staleness::kImmutable;
+  const std::string changed = Write("changed", Bytes("changed", 40'000, 1)), same = Write("same", Bytes("same", 40'000, 1));
+  StartEngine();
+  ASSERT_TRUE(Fetch(changed).bytes == Bytes(changed, 40'000, 1) && Fetch(same).bytes == Bytes(same, 40'000, 1));
+  const auto expired = [&](const std::string& name) { return engine().catalogue().DeadlineOf(FileOf(name)) == abi::kDeadlineExpired; };
+  ASSERT_FALSE(expired(changed) || expired(same));
+  Rewrite(changed, Bytes(changed, 40'000, 2));
+  clock_.ahead_ns += std::int64_t{abi::kHeartbeatAheadTicks + abi::kHeartbeatStaleTicks + 2} << abi::kTickShift;
+  ASSERT_TRUE(RunUntil([&] { return expired(changed) && expired(same); }));
+  EXPECT_TRUE(Fetch(changed).bytes == Bytes(changed, 40'000, 2));
+  const std::uint64_t read = unit().reader->counters().bytes_read;
+  EXPECT_EQ(Fetch(same).tier(), abi::Tier::kRam) << "asked about, and not read again";
+  EXPECT_EQ(unit().reader->counters().bytes_read, read);
+}
+
 TEST_F(ChangeTest, RewrittenBetweenStatAndReadIsReadAgain) {  // F41
   const std::string name = Write("file", Bytes("file", 40'000, 1));
   StartEngine();

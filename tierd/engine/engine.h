@@ -216,11 +216,12 @@ class Engine {
   std::int64_t SourcesDueNs() const;
   void OnTick();
   void OnTimer();
+  void Heartbeat(std::uint32_t ahead_ticks);
   void Beat();
   void BeatForLoop();
   void EndTurnQuietly();
   void TellStates(std::int64_t now_ns);
-  void WakeUp(std::int64_t asleep_ns);
+  void DoubtAll(std::int64_t asleep_ns);
   void TrimAfterWork();
   void VoidDataset(SourceUnit& unit);
   AdviceDone ForgetAliases(SourceUnit& unit, AdviceDone done);
@@ -306,6 +307,8 @@ class Engine {
   bool worked_ = true;  // at the last look a job or the recovery was under way
   std::int64_t last_second_ns_ = 0;
   std::int64_t asleep_ns_ = 0;           // Clock::AsleepNs that was heeded
+  bool stood_ = false;                   // clients took the daemon for hung: DoubtAll
+  std::uint32_t beaten_ticks_ = 0;       // the heartbeat that stands in the index; 0: none yet
   std::int64_t last_tenth_ns_ = 0;
   std::int64_t busy_until_ns_ = 0;
   std::uint64_t ring_entries_seen_ = 0;  // at the last tick

@@ -153,7 +153,7 @@ Status Engine::Start(ReplySink& replies) {
     Watch(ssd_->wake_fd());
     Recover();
   }
-  index_->Heartbeat(clock_.MonotonicNs());
+  Heartbeat(0);
   if (Status status = heart_.Start(); !status.ok()) return status;
   TellStates(clock_.MonotonicNs());
   ArmTimer();

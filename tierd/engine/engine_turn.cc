@@ -278,7 +278,7 @@ void Engine::ArmTimer() {
   };
   if (Survives(arm)) return;
   // Where even the queue of timers cannot grow: the heart must go on beating.
-  index_->Heartbeat(clock_.MonotonicNs());
+  Heartbeat(0);
   (void)Survives([&] {
     boost::asio::post(loop_, boost::asio::bind_allocator(timer_memory_.allocator(), [this, pending = pending_] {
       if (!pending->ended && pending->timers == 0) ArmTimer();
@@ -291,14 +291,22 @@ void Engine::OnTick() {
   (void)Fails([&] { OnTimer(); });
 }
 
+// A client that took the daemon for hung meanwhile may have ended without having told what it changed.
+void Engine::Heartbeat(std::uint32_t ahead_ticks) {
+  const std::int64_t now = clock_.MonotonicNs();
+  if (beaten_ticks_ != 0 && abi::TicksOf(now) > beaten_ticks_ + abi::kHeartbeatStaleTicks) stood_ = true;
+  beaten_ticks_ = abi::TicksOf(now) + ahead_ticks;
+  index_->Heartbeat(now + (std::int64_t{ahead_ticks} << abi::kTickShift));
+}
+
 // Of a daemon that has nothing to do: ahead.
-void Engine::Beat() { index_->Heartbeat(clock_.MonotonicNs() + (std::int64_t{abi::kHeartbeatAheadTicks} << abi::kTickShift)); }
+void Engine::Beat() { Heartbeat(abi::kHeartbeatAheadTicks); }
 
 // On the heart's thread, while the loop rests. Rings run over in less than the tick of an idle loop: who has begun to read makes it come.
 void Engine::BeatForLoop() {
   Beat();
   const std::uint64_t told = ram_->leases().accesses_told();
-  if (told == accesses_seen_) return;
+  if (told == accesses_seen_ && !stood_) return;
   const bool called = Survives([&] {
     boost::asio::post(loop_, [this, pending = pending_] {
       if (pending->ended) return;
@@ -312,8 +320,8 @@ void Engine::BeatForLoop() {
 
 void Engine::OnTimer() {
   const std::int64_t now = clock_.MonotonicNs();
-  index_->Heartbeat(now);
-  if (const std::int64_t asleep = clock_.AsleepNs(); asleep - asleep_ns_ >= 1000 * kMs) WakeUp(asleep);
+  Heartbeat(0);
+  if (const std::int64_t asleep = clock_.AsleepNs(); stood_ || asleep - asleep_ns_ >= 1000 * kMs) DoubtAll(asleep);
   for (const auto& watched : watched_) {
     if (!watched->rests) continue;
     Arm(*watched);
@@ -354,12 +362,17 @@ void Engine::OnTimer() {
   else EndTurnQuietly();
 }
 
-// Deadlines do not count the time for which the machine was suspended (HAZARDS 2.11), and others may have written meanwhile: of a source that may change each file is asked
-// about anew, and what was asked before proves nothing.
-void Engine::WakeUp(std::int64_t asleep_ns) {
+// Each file is asked about anew, and what was asked before proves nothing (HAZARDS 2.11): deadlines do not count the time for which the machine was suspended, and others may
+// have written meanwhile, to a source that may change. Where the daemon alone stood, it may be any source: a program that changed a file found nobody to tell, and has ended.
+void Engine::DoubtAll(std::int64_t asleep_ns) {
+  const bool stood = std::exchange(stood_, false);
   const std::int64_t before = std::exchange(asleep_ns_, asleep_ns);
+  const auto again = [this, stood, before] {
+    stood_ |= stood;
+    asleep_ns_ = before;
+  };
   const auto doubt = [&](SourceUnit& unit) {
-    if (unit.options.staleness == abi::Staleness::kImmutable) return;
+    if (unit.options.staleness == abi::Staleness::kImmutable && !stood) return;
     unit.walked = WalkedTrees();
     unit.links_doubted_ns = clock_.PreciseNs();
     fetcher_->NoteInvalidation(unit, "", true);
@@ -372,14 +385,14 @@ void Engine::WakeUp(std::int64_t asleep_ns) {
                  if (const ObjectId listing = catalogue_->ListingOf(file, false); listing != kNoObject) catalogue_->SetListingDeadline(listing, abi::kDeadlineExpired);
                  return false;
                },
-           .done = [this, before](bool complete, std::uint64_t) { if (!complete) asleep_ns_ = before; },
+           .done = [again](bool complete, std::uint64_t) { if (!complete) again(); },
            .always = true});
   };
   const bool all = Survives([&] {
-    Log("woke suspended_s=" + std::to_string((asleep_ns - before) / 1'000'000'000));
+    Log((stood ? "stood: all files are asked about anew suspended_s=" : "woke suspended_s=") + std::to_string((asleep_ns - before) / 1'000'000'000));
     for (const auto& unit : sources_) doubt(*unit);
   });
-  if (!all) asleep_ns_ = before;  // for want of memory: the next tick begins anew
+  if (!all) again();  // for want of memory: the next tick does it
 }
 
 const char* Engine::ram_state() const { return placement_->segment_failure().empty() ? "ok" : "degraded"; }
