@@ -379,6 +379,9 @@ TEST_F(ReaderTest, MeasuresBothEnginesOnRealRequestsAndKeepsTheFaster) {
   const io::EngineKind preferred = network ? io::EngineKind::kThreads : io::EngineKind::kUring;
   const io::EngineKind other = network ? io::EngineKind::kUring : io::EngineKind::kThreads;
   std::map<std::string, int> read;
+  const std::string before = preferred == io::EngineKind::kThreads ? "threads" : "io_uring";
+  int changes = 0;  // of what people are told
+  std::string told = before;
   for (int i = 0; i < 5000; ++i) Read("p" + std::to_string(i), Priority::kPrefetch);
   reader_->Flush();
   for (int turn = 0; turn < 20'000 && reader_->counters().reads[0] < 5000; ++turn) {
@@ -392,11 +395,36 @@ TEST_F(ReaderTest, MeasuresBothEnginesOnRealRequestsAndKeepsTheFaster) {
     }
     clock_.Advance(kMs);
     reader_->Poll(1000);
+    const std::string now = reader_->counters().engine;
+    EXPECT_EQ(reader_->Report().find("engine " + now + (now == before ? " (not measured yet)" : " (measured: ")), 0u) << reader_->Report();
+    if (now != told) ++changes;
+    told = now;
   }
+  EXPECT_EQ(changes, 1) << "the turns of the trial are no changes";
   EXPECT_EQ(reader_->counters().reads[0], 5000u);
   EXPECT_STREQ(reader_->counters().engine, other == io::EngineKind::kThreads ? "threads" : "io_uring");
   EXPECT_FALSE(engines_.contains(preferred));  // retired
   for (const auto& [path, times] : read) EXPECT_EQ(times, 1) << path;
+}
+
+TEST_F(ReaderTest, KeepsThePreferredEngineWhereBothAreAlikeThoughTheWindowGrows) {
+  SourceOptions options;
+  options.window_max = 448;
+  Open(options);
+  const std::string preferred = reader_->counters().engine;
+  for (int i = 0; i < 20'000; ++i) Read("p" + std::to_string(i), Priority::kPrefetch);
+  reader_->Flush();
+  // Each request takes a millisecond, however many there are: the window is the limit.
+  for (int turn = 0; turn < 5000 && reader_->counters().reads[0] < 20'000; ++turn) {
+    clock_.Advance(kMs);
+    for (const auto& [kind, fake] : engines_) {
+      while (!fake->reads.empty()) fake->EndRead(std::string(fake->reads.front().request.path), Good(File(1)));
+    }
+    reader_->Poll(1000);
+  }
+  EXPECT_EQ(reader_->counters().reads[0], 20'000u);
+  EXPECT_EQ(reader_->counters().window, 448u);
+  EXPECT_EQ(reader_->Report().find("engine " + preferred + " (measured: "), 0u) << reader_->Report();
 }
 
 TEST_F(ReaderTest, LatencyHistogramCounts) {

@@ -25,6 +25,8 @@ class AimdWindow {
 
   std::uint32_t size() const { return quiet_ > 0 ? std::min(size_, kQuietSize) : size_; }
   std::uint64_t cuts() const { return cuts_; }
+  // Neither at its start nor amid a change: what is measured now is measured at the size that it will have.
+  bool settled() const { return after_change_ == 0 && quiet_ == 0 && (!doubling_ || size_ == max_); }
   // A request that moved `bytes` ended after `latency_ns`. `backlog`: more requests were waiting, so that the window was what
   // limited us; rounds without a backlog teach base latencies only.
   void OnComplete(std::size_t bytes, std::int64_t latency_ns, std::int64_t now_ns, bool backlog);

@@ -122,8 +122,7 @@ Status SourceReaderImpl::MakeEngine(io::EngineKind kind) {
 void SourceReaderImpl::MaybeStartTrial() {
   // Enough work for a turn, so that a trial seldom starts in vain: whoever brings a tree up keeps a few hundred waiting, and adds to them.
   constexpr std::size_t kEnough = EngineTrial::kMeasured;
-  const bool ramped_up = counters_.reads[0] >= 2 * kEnough;
-  if (trial_.decided() || trial_.running() || !ramped_up || Waiting() < kEnough || hung_ > 0) return;
+  if (!trial_.ready() || !window_.settled() || Waiting() < kEnough || hung_ > 0) return;
   for (const io::EngineKind kind : {io::EngineKind::kUring, io::EngineKind::kThreads}) {
     if (engines_[static_cast<std::size_t>(kind)] != nullptr) continue;
     if (Status status = MakeEngine(kind); !status.ok()) {

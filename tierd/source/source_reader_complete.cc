@@ -168,9 +168,10 @@ void SourceReaderImpl::Land(Operation& op, std::size_t bytes, bool good) {
   } else {
     flight_.Remove(&op);
     --in_flight_;
-    if (good) window_.OnComplete(bytes, latency_ns, now_ns, backlog);
+    // Without a backlog it keeps its size, as it has to during a trial.
+    if (good) window_.OnComplete(bytes, latency_ns, now_ns, backlog && !trial_.running());
   }
-  if (good) trial_.OnComplete(op.engine, now_ns, backlog ? window_.size() : 0);
+  if (good) trial_.OnComplete(op.engine, bytes, now_ns, backlog ? window_.size() : 0);
 }
 
 // One odd file (compressed, inline) says nothing of the source; three do.

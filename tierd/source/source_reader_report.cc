@@ -40,11 +40,11 @@ SourceCounters SourceReaderImpl::counters() const {
   return copy;
 }
 
-const char* SourceReaderImpl::EngineInUse() const { return engines_[static_cast<std::size_t>(trial_.current())]->name(); }
+const char* SourceReaderImpl::EngineInUse() const { return engines_[static_cast<std::size_t>(trial_.chosen())]->name(); }
 
 std::string SourceReaderImpl::Report() const {
   char text[256];
-  const bool lost_workers = std::string_view(EngineInUse()) != EngineKindName(trial_.current());
+  const bool lost_workers = std::string_view(EngineInUse()) != EngineKindName(trial_.chosen());
   std::snprintf(text, sizeof text, "engine %s (%s), window %u of %u..%u, O_DIRECT %s", EngineInUse(),
                 lost_workers ? io::kNoWorkers : trial_.Report().c_str(), window_.size(), options_.window_min, options_.window_max,
                 options_.direct && source_->direct_alignment() != 0 && !direct_refused_ ? "for large files" : "off");
