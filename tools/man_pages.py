@@ -327,7 +327,9 @@ files from outside.
 Not covered are static programs, Go, and system calls made by hand other than by syscall(2): a name reads the source there, a number of a served file gives EBADF, never other bytes.
 
 A served file's descriptor is 768 or more (from three quarters of the limit where that is lower), /proc/self/fd shows a socket behind it, st_blocks is what the size takes and st_atime
-the mtime. A mapping is of the moment of its open.""")),
+the mtime.
+
+A mapping of a served file is a snapshot of its open as regards what other processes write. What the program itself writes is seen in it.""")),
         ("EXAMPLE", prose("    tierctl run --source /pfs/imagenet -- python3 train.py\n    TIERD_PREFIX=/pfs/imagenet LD_PRELOAD=libtier_preload.so python3 train.py")),
         ("SEE ALSO", prose("tierctl(1), tierd(8), libtier(3), ld.so(8)")),
     ])

@@ -90,7 +90,7 @@ TIERD_EXPORT(void*, mremap, void* address, size_t old_length, size_t length, int
   const bool moves = old_length == 0 || (flags & ~MREMAP_MAYMOVE) != 0;
   if (moves || length > old_length) {
     const tierd::client::KeepErrno keep;
-    ReplaceFrames(old);
+    ReplaceFrames(old, FileCopies::kToo);
   }
   if ((moves || length > old_length) && ShowsFrames(old)) {
     errno = ENOMEM;  // behind a frame lies somebody else's: there is no more of this mapping

@@ -9,6 +9,7 @@
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/changes.h"
 #include "client_lib/preload/links.h"
+#include "client_lib/preload/mappings.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/paths.h"
@@ -92,10 +93,15 @@ __attribute__((noinline)) int CachedIfServed(int directory, const char* path, in
   return TryCached(directory, path, flags, not_served);
 }
 
+inline void BeforeOpening(int directory, const char* path, int flags) {
+  if (MayReopen(path)) RealIfReopened(path);
+  if ((flags & O_TRUNC) != 0) BeforeTruncating(directory, path);
+}
+
 // RealIfReopened first, which may come to the same file.
 __attribute__((noinline)) int CachedOrNothing(int directory, const char* path, int flags, NotServed& not_served) {
   if (path == nullptr) return -1;
-  if (MayReopen(path)) RealIfReopened(path);
+  BeforeOpening(directory, path, flags);
   return Writes(flags) || !MayBeInside(directory, path) ? -1 : CachedIfServed(directory, path, flags, not_served);
 }
 
@@ -214,6 +220,7 @@ TIERD_EXPORT(int, __openat_2, int directory, const char* path, int flags) {
 TIERD_ALIAS(int, __openat64_2, __openat_2, int, const char*, int)
 
 TIERD_EXPORT(int, creat, const char* path, unsigned mode) {
+  if (Active()) BeforeTruncating(AT_FDCWD, path);
   const int fd = Next_creat()(path, mode);
   return Active() ? AfterReal(fd, O_WRONLY | O_CREAT | O_TRUNC, {}) : fd;
 }
@@ -231,8 +238,8 @@ TIERD_EXPORT(int, openat2, int directory, const char* path, open_how* how, size_
   if (Active() && how != nullptr && bytes == sizeof *how && how->resolve == 0 && how->mode == 0 && how->flags <= INT_MAX) {
     const int ours = CachedOrNothing(directory, path, static_cast<int>(how->flags), not_served);
     if (ours >= 0) return ours;
-  } else if (Active() && path != nullptr && MayReopen(path)) {
-    RealIfReopened(path);
+  } else if (Active() && path != nullptr && how != nullptr) {
+    BeforeOpening(directory, path, static_cast<int>(how->flags));
   }
   const long fd = raw::Call(SYS_openat2, directory, raw::Address(path), raw::Address(how), static_cast<long>(bytes));
   if (fd >= 0 && Active()) return AfterReal(static_cast<int>(fd), static_cast<int>(how->flags), not_served);

@@ -27,7 +27,7 @@ namespace {
 __attribute__((noinline)) void BeforeKeeping(const iovec* parts, size_t count) {
   if (parts == nullptr || vfork_depth != 0) return;
   const tierd::client::KeepErrno keep;
-  for (size_t i = 0; i < count; ++i) ReplaceFrames(RangeOf(parts[i].iov_base, parts[i].iov_len));
+  for (size_t i = 0; i < count; ++i) ReplaceFrames(RangeOf(parts[i].iov_base, parts[i].iov_len), FileCopies::kNot);
 }
 
 inline bool IsKept(int flags) { return (flags & MSG_ZEROCOPY) != 0 && AnyMappings(); }

@@ -7,6 +7,7 @@
 
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/cookie_streams.h"
+#include "client_lib/preload/mappings.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/own_numbers.h"
@@ -32,6 +33,7 @@ inline bool Has(const char* mode, char letter) {
   while (*mode != '\0' && *mode != letter) ++mode;
   return *mode == letter;
 }
+inline bool ModeTruncates(const char* mode) { return mode != nullptr && mode[0] == 'w'; }
 inline bool ModeWrites(const char* mode) { return mode != nullptr && (mode[0] != 'r' || Has(mode, '+')); }
 
 int NumberOf(FILE* stream) {
@@ -98,6 +100,7 @@ namespace {
 
 __attribute__((noinline)) FILE* OpenOther(const char* path, const char* mode) {
   RealIfNamed(path);
+  if (ModeTruncates(mode) && Active()) BeforeTruncating(AT_FDCWD, path);
   int flags;
   if (ReadsBytes(mode, &flags)) {
     if (const int fd = OpenOurs(path, flags); fd >= 0) {
@@ -136,6 +139,7 @@ TIERD_EXPORT(FILE*, fdopen, int fd, const char* mode) {
 TIERD_EXPORT(FILE*, freopen, const char* path, const char* mode, FILE* stream) {
   if (!Active()) return Next_freopen()(path, mode, stream);
   RealIfNamed(path);
+  if (ModeTruncates(mode)) BeforeTruncating(AT_FDCWD, path);
   const int fd = NumberOf(stream);
   MakeLibcStream(stream);
   if (fd >= 0 && IsOurs(fd)) (void)Materialise(fd, Conversion::kStdio);

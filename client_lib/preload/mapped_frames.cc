@@ -13,10 +13,11 @@ using namespace mapped_frames_detail;
 
 namespace {
 
-constexpr std::size_t kMappings = 256;
+constexpr std::size_t kMappings = 1024;
 
 constinit ZeroTable<MappedFrames, kMappings> table;
 constinit std::atomic<std::uint32_t> used_count{0};
+constinit std::size_t used_end = 0;  // behind it no entry has been used yet: nobody goes through those. Guarded by the lock
 
 void GiveLeasesBack(MappedFrames& frames) {
   for (std::uint32_t i = 0; i < frames.count; ++i) {
@@ -26,12 +27,19 @@ void GiveLeasesBack(MappedFrames& frames) {
   frames.count = 0;
 }
 
-void Free(MappedFrames& frames) {
-  GiveLeasesBack(frames);
-  const SpinLock lock(lock_word);
+// Under the lock.
+void MakeFree(MappedFrames& frames) {
   frames.used = false;
   used_count.fetch_sub(1, std::memory_order_relaxed);
 }
+
+void Free(MappedFrames& frames) {
+  GiveLeasesBack(frames);
+  const SpinLock lock(lock_word);
+  MakeFree(frames);
+}
+
+MappedFrames* end_of_used() { return table.begin() + used_end; }
 
 bool Overlap(AddressRange a, AddressRange b) { return a.begin < b.end && b.begin < a.end; }
 
@@ -40,7 +48,7 @@ bool Overlap(AddressRange a, AddressRange b) { return a.begin < b.end && b.begin
 // Under the lock. Room for one more range, or its addresses are not followed any more.
 void mapped_frames_detail::AddRange(MappedFrames& frames, AddressRange range) {
   if (range.begin >= range.end) return;
-  if (frames.ranges == MappedFrames::kRanges) frames.for_good = true;
+  if (frames.ranges == MappedFrames::kRanges) frames.for_good = frames.for_good || !frames.is_file_copy;
   else frames.range[frames.ranges++] = range;
 }
 
@@ -49,10 +57,12 @@ MappedFrames* NewFrames() {
   for (MappedFrames& frames : table) {
     if (frames.used) continue;
     frames.used = true;
-    frames.for_good = false;
+    frames.for_good = frames.is_snapshot = frames.is_file_copy = false;
     frames.count = frames.outstanding = frames.ranges = 0;
     frames.whole = {0, 0};
     used_count.fetch_add(1, std::memory_order_relaxed);
+    const auto behind = static_cast<std::size_t>(&frames - table.begin()) + 1;
+    if (used_end < behind) used_end = behind;
     return &frames;
   }
   return nullptr;
@@ -62,6 +72,7 @@ void PublishFrames(MappedFrames& frames, AddressRange where, const std::byte* fi
   frames.whole = where;
   frames.first = first;
   const SpinLock lock(lock_word);
+  frames.is_file_copy = first == nullptr;
   AddRange(frames, where);
 }
 
@@ -71,20 +82,21 @@ bool AnyMappings() { return used_count.load(std::memory_order_acquire) != 0; }
 
 bool ShowsFrames(AddressRange where) {
   const SpinLock lock(lock_word);
-  for (const MappedFrames& frames : table) {
-    if (frames.used && frames.for_good && Overlap(frames.whole, where)) return true;
-    for (std::uint32_t i = 0; frames.used && i < frames.ranges; ++i) {
-      if (Overlap(frames.range[i], where)) return true;
+  for (const MappedFrames* frames = table.begin(); frames != end_of_used(); ++frames) {
+    if (!frames->used || frames->is_file_copy) continue;
+    if (frames->for_good && Overlap(frames->whole, where)) return true;
+    for (std::uint32_t i = 0; i < frames->ranges; ++i) {
+      if (Overlap(frames->range[i], where)) return true;
     }
   }
   return false;
 }
 
-MappedFrames* NextFrames(AddressRange where, std::size_t* at) {
+MappedFrames* NextFrames(AddressRange where, std::size_t* at, FileCopies copies) {
   const SpinLock lock(lock_word);
-  while (*at < kMappings) {
+  while (*at < used_end) {
     MappedFrames& frames = table[(*at)++];
-    if (!frames.used || frames.count == 0) continue;
+    if (!frames.used || (frames.is_file_copy ? copies == FileCopies::kNot : frames.count == 0)) continue;
     for (std::uint32_t i = 0; i < frames.ranges; ++i) {
       if (!Overlap(frames.range[i], where)) continue;
       ++frames.outstanding;
@@ -94,23 +106,44 @@ MappedFrames* NextFrames(AddressRange where, std::size_t* at) {
   return nullptr;
 }
 
+MappedFrames* NextFramesOf(std::uint64_t inode, std::size_t* at) {
+  const SpinLock lock(lock_word);
+  while (*at < used_end) {
+    MappedFrames& frames = table[(*at)++];
+    if (!frames.used || frames.ranges == 0 || frames.is_snapshot || (frames.count == 0 && !frames.is_file_copy) || frames.facts.ino != inode) continue;
+    ++frames.outstanding;
+    return &frames;
+  }
+  return nullptr;
+}
+
+void KeepAsSnapshot(MappedFrames& frames) {
+  const SpinLock lock(lock_word);
+  frames.is_snapshot = true;
+}
+
 void LeaveFrames(MappedFrames& frames) {
   bool last;
   {
     const SpinLock lock(lock_word);
     last = --frames.outstanding == 0 && frames.ranges == 0 && !frames.for_good;
+    if (last && frames.count == 0) {
+      MakeFree(frames);
+      return;
+    }
   }
   if (last) Free(frames);
 }
 
 TakenFrames::TakenFrames(AddressRange where) {
   const SpinLock lock(lock_word);
-  for (MappedFrames& frames : table) {
-    if (frames.used) Cut(frames, where);
+  for (MappedFrames* frames = table.begin(); frames != end_of_used(); ++frames) {
+    if (frames->used) Cut(*frames, where);
   }
 }
 
 void TakenFrames::Cut(MappedFrames& frames, AddressRange where) {
+  bool forgotten = false;
   for (std::uint32_t i = 0; i < frames.ranges;) {
     const AddressRange range = frames.range[i];
     if (!Overlap(range, where)) {
@@ -121,16 +154,18 @@ void TakenFrames::Cut(MappedFrames& frames, AddressRange where) {
     AddRange(frames, {range.begin, where.begin});
     AddRange(frames, {where.end, range.end});
     if (count_ == kParts) {
-      frames.for_good = true;
+      forgotten = frames.is_file_copy;
+      frames.for_good = frames.for_good || !forgotten;
     } else {
       ++frames.outstanding;
       parts_[count_++] = {&frames, {range.begin > where.begin ? range.begin : where.begin, range.end < where.end ? range.end : where.end}};
     }
   }
+  if (forgotten && frames.ranges == 0 && frames.outstanding == 0) MakeFree(frames);
 }
 
 const MappedFrames* TakenFrames::Whole(AddressRange where) const {
-  if (count_ != 1) return nullptr;
+  if (count_ != 1 || parts_[0].frames->is_file_copy) return nullptr;
   const SpinLock lock(lock_word);
   const MappedFrames& frames = *parts_[0].frames;
   const AddressRange part = parts_[0].where;
@@ -153,10 +188,12 @@ void TakenFrames::Restore() {
 }
 
 void TakenFrames::KeepForGood() {
-  const SpinLock lock(lock_word);
   for (std::uint32_t i = 0; i < count_; ++i) {
-    --parts_[i].frames->outstanding;
-    parts_[i].frames->for_good = true;
+    {
+      const SpinLock lock(lock_word);
+      parts_[i].frames->for_good = !parts_[i].frames->is_file_copy;
+    }
+    LeaveFrames(*parts_[i].frames);
   }
   count_ = 0;
 }

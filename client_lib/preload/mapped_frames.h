@@ -28,13 +28,15 @@ inline AddressRange RangeOf(const void* address, std::size_t length) {
 }
 
 // One mapping: the frames, one after the other from `address` on, and the addresses that still show them. Without frames (`count` 0): addresses that show a copy of some,
-// behind which there is nothing.
+// behind which there is nothing; or, `is_file_copy`, a shared mapping of a file in memory that has the file's bytes to its end and needs nobody. Those are followed only in order to become
+// the source's before this process writes to the file; what cannot be followed any further is forgotten.
 struct MappedFrames {
   static constexpr std::uint32_t kMost = 64;
   static constexpr std::uint32_t kRanges = 4;
 
   std::uint64_t address;
   bool is_private;
+  bool is_file_copy;
   std::uint32_t count;
   client::Piece pieces[kMost];
 
@@ -51,6 +53,7 @@ struct MappedFrames {
   // Guarded by the table's lock.
   bool used;
   bool for_good;              // some of its addresses are not followed any more
+  bool is_snapshot;           // of a version that the source does not have any more
   std::uint32_t outstanding;  // ranges that are taken just now
   std::uint32_t ranges;
   AddressRange range[kRanges];
@@ -58,7 +61,7 @@ struct MappedFrames {
 
 // An entry to be filled; null: the table is full.
 MappedFrames* NewFrames();
-// Its frames are at [begin, end) from now on, the first of them from `first` on.
+// Its frames are at [begin, end) from now on, the first of them from `first` on (null: a copy of the file).
 void PublishFrames(MappedFrames& frames, AddressRange where, const std::byte* first);
 // Gives the leases back and frees an entry that was not published.
 void DiscardFrames(MappedFrames& frames);
@@ -67,8 +70,12 @@ bool AnyMappings();
 // Whether some of these addresses are in the table, or may show frames although they are not followed any more.
 bool ShowsFrames(AddressRange where);
 
-// An entry with frames that overlaps `where`, at `*at` of the table or behind; it stays until it is left. `*at` moves behind it. Null: no more.
-MappedFrames* NextFrames(AddressRange where, std::size_t* at);
+// An entry with frames that overlaps `where`, at `*at` of the table or behind; it stays until it is left. `*at` moves behind it. Null: no more. kToo: copies of files as well.
+enum class FileCopies : std::uint8_t { kNot, kToo };
+MappedFrames* NextFrames(AddressRange where, std::size_t* at, FileCopies copies);
+// The same of the mappings of a file, copies too, but for snapshots; and makes it one.
+MappedFrames* NextFramesOf(std::uint64_t inode, std::size_t* at);
+void KeepAsSnapshot(MappedFrames& frames);
 void LeaveFrames(MappedFrames& frames);
 
 namespace mapped_frames_detail {

@@ -1,6 +1,7 @@
 #include "client_lib/preload/mappings.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/mman.h>
 
 #include <cstring>
@@ -14,6 +15,7 @@
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/room.h"
 #include "client_lib/preload/slow_path.h"
+#include "client_lib/preload/writers.h"
 #include "client_lib/src/file_limit.h"
 #include "client_lib/src/finish.h"
 #include "client_lib/src/shared_mapping.h"
@@ -241,11 +243,13 @@ void* MapCached(Description& d, const MapRequest& request) {
   if (frames == nullptr) return nullptr;
   Builder builder(d, request, *frames);
   void* const made = builder.Build();
-  if (made == nullptr || frames->count == 0) {  // nothing, or a copy that needs nobody
+  if (made == nullptr || (frames->count == 0 && frames->is_private)) {  // nothing, or a copy that needs nobody
     DiscardFrames(*frames);
   } else {
     const auto begin = reinterpret_cast<std::uintptr_t>(made);
-    PublishFrames(*frames, {begin, begin + Up(request.length)}, builder.first());
+    PublishFrames(*frames, {begin, begin + Up(request.length)}, frames->count == 0 ? nullptr : builder.first());
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // between the entry in the table and the look: whoever opens it for writing does it the other way round
+    if (BeingWritten(d.facts.ino)) ReplaceFramesOf(d.facts.ino, -1);
   }
   if (made != nullptr) Count(counters.maps);
   return made;
@@ -255,22 +259,35 @@ namespace {
 
 int SharingOf(const MappedFrames& frames) { return frames.is_private ? MAP_PRIVATE : MAP_SHARED; }
 
+int OpenVersion(const MappedFrames& frames, const char* path) {
+  const int source = WithReserve([&] { return OpenSourceFile(path); });
+  if (source < 0 || VersionBehind(frames.facts, source) == SourceVersion::kOpened) return source;
+  CloseOwnFile(source);
+  return -ESTALE;
+}
+
+// By the path, or by `at`, a number of the same file (-1: none): a directory may have another name by now.
+int OpenSourceOf(const MappedFrames& frames, int at) {
+  const int source = OpenVersion(frames, frames.path);
+  if (source >= 0 || at < 0) return source;
+  char path[32];
+  ::snprintf(path, sizeof path, "/proc/self/fd/%d", at);
+  return OpenVersion(frames, path);
+}
+
 // All of it, by one opening of the file: the kernel takes neighbours for one mapping then, however they were cut meanwhile.
-bool BecomesSource(MappedFrames& frames) {
-  const int source = WithReserve([&] { return OpenSourceFile(frames.path); });
+bool BecomesSource(MappedFrames& frames, int at = -1) {
+  const int source = OpenSourceOf(frames, at);
   if (source < 0) return false;
-  const bool same = VersionBehind(frames.facts, source) == SourceVersion::kOpened;
-  bool all = same;
-  if (same) {
-    Remap(frames, frames.whole, nullptr, [&](AddressRange part) {
-      const auto at = static_cast<long>(frames.offset + (part.begin - frames.whole.begin));
-      const bool mapped = !Failed(raw::Call(SYS_mmap, static_cast<long>(part.begin), static_cast<long>(part.end - part.begin), frames.protection,
-                                            SharingOf(frames) | MAP_FIXED, source, at));
-      all = all && mapped;
-      return mapped;
-    });
-    Count(SourceUse::kMmap);
-  }
+  bool all = true;
+  Remap(frames, frames.whole, nullptr, [&](AddressRange part) {
+    const auto offset = static_cast<long>(frames.offset + (part.begin - frames.whole.begin));
+    const bool mapped = !Failed(raw::Call(SYS_mmap, static_cast<long>(part.begin), static_cast<long>(part.end - part.begin), frames.protection,
+                                          SharingOf(frames) | MAP_FIXED, source, offset));
+    all = all && mapped;
+    return mapped;
+  });
+  Count(SourceUse::kMmap);
   CloseOwnFile(source);
   return all;
 }
@@ -291,15 +308,18 @@ void BecomesCopy(MappedFrames& frames, AddressRange where) {
   LeaveFrames(*copy);
 }
 
+// A file in memory may be used as it is; only it is not followed then.
 void Replace(MappedFrames& frames, AddressRange where) {
-  if (!BecomesSource(frames)) BecomesCopy(frames, where);
+  if (BecomesSource(frames)) return;
+  if (frames.is_file_copy) Remap(frames, frames.whole, nullptr, [](AddressRange) { return true; });
+  else BecomesCopy(frames, where);
 }
 
 }  // namespace
 
-void ReplaceFrames(AddressRange where) {
+void ReplaceFrames(AddressRange where, FileCopies copies) {
   std::size_t at = 0;
-  while (MappedFrames* const frames = NextFrames(where, &at)) {
+  while (MappedFrames* const frames = NextFrames(where, &at, copies)) {
     Replace(*frames, where);
     LeaveFrames(*frames);
   }
@@ -307,11 +327,32 @@ void ReplaceFrames(AddressRange where) {
 
 void ReplaceProtectedFrames(AddressRange where, int protection) {
   std::size_t at = 0;
-  while (MappedFrames* const frames = NextFrames(where, &at)) {
+  while (MappedFrames* const frames = NextFrames(where, &at, FileCopies::kToo)) {
     const bool refused = !frames->is_private && (protection & PROT_WRITE) != 0;
     if (protection != frames->protection && !refused) Replace(*frames, where);
     LeaveFrames(*frames);
   }
+}
+
+void ReplaceFramesOf(std::uint64_t inode, int at) {
+  if (!AnyMappings() || vfork_depth != 0) return;  // in a vfork child the table is the parent's
+  std::size_t entry = 0;
+  while (MappedFrames* const frames = NextFramesOf(inode, &entry)) {
+    if (!BecomesSource(*frames, at)) {
+      KeepAsSnapshot(*frames);
+      Count(Conversion::kFailed);
+    }
+    LeaveFrames(*frames);
+  }
+}
+
+void ReplaceFramesAt(int directory, const char* path) {
+  if (vfork_depth != 0) return;
+  const int fd = WithReserve([&] { return raw::Open(directory, path, O_PATH | O_CLOEXEC); });
+  if (fd < 0) return;
+  struct stat st;
+  if (raw::Stat(fd, st) == 0 && S_ISREG(st.st_mode)) ReplaceFramesOf(st.st_ino, fd);
+  raw::Close(fd);
 }
 
 }  // namespace tierd::preload

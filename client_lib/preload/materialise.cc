@@ -11,6 +11,7 @@
 
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/directories.h"
+#include "client_lib/preload/mappings.h"
 #include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/raw.h"
@@ -191,6 +192,7 @@ bool MaterialiseAsIs(int fd, Conversion why) {
 
 void MaterialiseFile(std::uint64_t inode, int at) {
   MakeCopiesFile(inode, at);
+  ReplaceFramesOf(inode, at);
   char path[32];
   for (int fd = 0; fd < kTable && OpenDescriptions() != 0; ++fd) {
     if (!IsOurs(fd)) continue;

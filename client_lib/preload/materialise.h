@@ -27,8 +27,8 @@ int WithReserve(Open open) {
 bool GiveNumbersBack();
 // Every descriptor of ours in this process: before anything that gives descriptors to others. Before names or rights change (kChanged) the directories that are listed are opened, too.
 void MaterialiseAll(Conversion why);
-// The descriptors of that file, copies in memory too, as it is by now or is about to be: what this process changes itself, it sees at once, whichever descriptor it reads by.
-// `at`: one of that file, where a path may not lead to it any more; -1: none. Nothing while none of ours is open. Inodes of several sources may be of one number: one too many is only slower.
+// The descriptors of that file, copies in memory too, and its mappings (mappings.h), as it is by now or is about to be: what this process changes itself, it sees at once, whichever descriptor it reads by.
+// `at`: one of that file, where a path may not lead to it any more; -1: none. Nothing while none of ours is open or mapped. Inodes of several sources may be of one number: one too many is only slower.
 void MaterialiseFile(std::uint64_t inode, int at = -1);
 // Those whose path is below that directory, which is about to get another name: it leads to them no more.
 void MaterialiseBelow(const char* directory);

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/preload/by_hand.h"
 #include "tests/preload/check.h"
 
 static const char *directory;
@@ -170,12 +171,20 @@ static int check_holes(void) {
   return 0;
 }
 
+/* As another process does it: this one's library does not see it. */
+static int chmod_elsewhere(const char *name, int mode) { return (int)by_hand(SYS_fchmodat, AT_FDCWD, (long)name, mode, 0, 0, 0); }
+static int write_elsewhere(const char *name, size_t at, char byte) {
+  const long fd = by_hand(SYS_openat, AT_FDCWD, (long)name, O_WRONLY, 0, 0, 0);
+  const long written = by_hand(SYS_pwrite64, fd, (long)&byte, 1, (long)at, 0, 0);
+  return written == 1 && by_hand(SYS_close, fd, 0, 0, 0, 0, 0) == 0 ? 0 : -1;
+}
+
 /* The file has been touched since: what is mapped stays as it was, may be protected, and does not grow into anything else. Bare it grows. */
 static int check_touched(void) {
   char name[4096];
   snprintf(name, sizeof name, "%s/big%d", directory, 4);
   char *map = map_file(14, PROT_READ, MAP_PRIVATE);
-  CHECK(map != MAP_FAILED && munmap(map + 8 * page, big_bytes - 8 * page) == 0 && chmod(name, 0600) == 0);
+  CHECK(map != MAP_FAILED && munmap(map + 8 * page, big_bytes - 8 * page) == 0 && chmod_elsewhere(name, 0600) == 0);
   CHECK(mprotect(map + page, page, PROT_READ | PROT_WRITE) == 0);
   map[page] = 7;
   CHECK(shows(map, 14, 0, page, 4) && map[page] == 7 && shows(map + page + 4, 14, page + 4, 7 * page - 4, 4));
@@ -464,11 +473,99 @@ static int check_huge(void) { return map_huge("huge", 20, 48 << 20); }
 static int check_too_many(void) { return map_huge("big0", 10, 64 << 16); } /* of chunks of 64 KiB: 65 */
 static int check_just_enough(void) { return map_huge("big0", 10, (64 << 16) - 3 * page); }
 
+/* What this process writes is seen in all that it has mapped of the file, whichever way it opened it. */
+static const size_t spot = 5000;
+static const char *path_of(const char *name) {
+  static char path[4096];
+  snprintf(path, sizeof path, "%s/%s", directory, name);
+  return path;
+}
+static int put_into(int fd, const char *data, size_t bytes) { return fd >= 0 && write(fd, data, bytes) == (ssize_t)bytes && close(fd) == 0; }
+static int put(FILE *file, long at, const char *data, size_t bytes) {
+  return file != NULL && fseek(file, at, SEEK_SET) == 0 && fwrite(data, 1, bytes, file) == bytes && fclose(file) == 0;
+}
+static int put_by_map(int fd, char byte) {
+  char *map = mmap(NULL, page * 2, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (map == MAP_FAILED) return 0;
+  map[spot] = byte;
+  return munmap(map, page * 2) == 0 && close(fd) == 0;
+}
+enum { ways = 11 };
+static int put_by(int way, const char *name, const char *data, size_t bytes) {
+  struct {
+    unsigned long long flags, mode, resolve;
+  } how = {O_WRONLY | O_TRUNC, 0, 8 /* RESOLVE_BENEATH */};
+  int fd;
+  switch (way) {
+    case 0: return (fd = open(name, O_RDWR)) >= 0 && pwrite(fd, data + spot, 1, (off_t)spot) == 1 && close(fd) == 0;
+    case 1: return (fd = open(name, O_WRONLY)) >= 0 && lseek(fd, (off_t)spot, SEEK_SET) == (off_t)spot && put_into(fd, data + spot, 1);
+    case 2: return put_by_map(open(name, O_RDWR), data[spot]);
+    case 3: return put(fopen(name, "r+"), (long)spot, data + spot, 1);
+    case 4: return put_into(open(name, O_WRONLY | O_TRUNC), data, bytes);
+    case 5: return put_into(open(name, O_RDWR | O_CREAT | O_TRUNC, 0600), data, bytes);
+    case 6: return put_into(creat(name, 0600), data, bytes);
+    case 7: return put(fopen(name, "w"), 0, data, bytes);
+    case 8: return put(freopen(name, "w", fopen("/dev/null", "r")), 0, data, bytes);
+    case 9: return chdir(directory) == 0 && put_into((int)syscall(SYS_openat2, AT_FDCWD, strrchr(name, '/') + 1, &how, sizeof how), data, bytes);
+    default: return truncate(name, (off_t)spot) == 0 && put_into(open(name, O_WRONLY), data, bytes);
+  }
+}
+static int see_written(const char *name, size_t bytes) {
+  const char *path = path_of(name);
+  char *data = malloc(bytes);
+  for (int way = 0; way <= ways; ++way) { /* an odd number of times in all, and once more: the file is as it was */
+    const int fd = open(path, O_RDONLY);
+    char *map = mmap(NULL, bytes, PROT_READ, MAP_SHARED, fd, 0);
+    CHECK(map != MAP_FAILED && close(fd) == 0 && munmap(map + 4 * page, page) == 0);
+    char *part = mmap(map + 4 * page, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    part[5] = 3; /* what else is in between stays */
+    const int again = open(path, O_RDONLY);
+    CHECK(pread(again, data, bytes, 0) == (ssize_t)bytes && close(again) == 0 && map[spot] == data[spot]);
+    data[spot] ^= 1;
+    CHECK(put_by(way % ways, path, data, bytes));
+    if (map[spot] != data[spot]) printf("way %d of %s\n", way, name);
+    CHECK(map[spot] == data[spot] && memcmp(map, data, 4 * page) == 0 && memcmp(map + 5 * page, data + 5 * page, bytes - 5 * page) == 0 && part[5] == 3);
+    CHECK(munmap(map, bytes) == 0);
+  }
+  free(data);
+  return 0;
+}
+static int check_written(void) { return see_written("small", small_bytes) || see_written("big0", big_bytes); }
+
+/* A private one, which nothing was written to; and of a file whose directory has another name by now. */
+static int check_written_elsewhere(void) {
+  char from[4096], to[4096], name[4096], byte;
+  snprintf(from, sizeof from, "%s/from", directory);
+  snprintf(to, sizeof to, "%s/to", directory);
+  snprintf(name, sizeof name, "%s/from/big", directory);
+  int fd = open(name, O_RDONLY);
+  char *map = mmap(NULL, big_bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+  CHECK(map != MAP_FAILED && close(fd) == 0 && rename(from, to) == 0);
+  snprintf(name, sizeof name, "%s/to/big", directory);
+  byte = map[spot] ^ 1;
+  CHECK((fd = open(name, O_RDWR)) >= 0 && pwrite(fd, &byte, 1, (off_t)spot) == 1 && close(fd) == 0 && map[spot] == byte);
+  return rename(to, from) | munmap(map, big_bytes);
+}
+
+/* What another process writes is not seen, and what comes then is not either. Not bare. */
+static int check_snapshot(void) {
+  const char *path = path_of("big1");
+  char *map = map_file(11, PROT_READ, MAP_SHARED);
+  const char before = map[spot], after = before ^ 1;
+  CHECK(map != MAP_FAILED && write_elsewhere(path, spot, after) == 0 && map[spot] == before);
+  for (int i = 0; i < 2; ++i) {
+    int fd = open(path, O_RDWR);
+    CHECK(fd >= 0 && pwrite(fd, &after, 1, (off_t)spot) == 1 && close(fd) == 0 && map[spot] == before);
+  }
+  return munmap(map, big_bytes);
+}
+
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"dropped", check_dropped}, {"protection", check_protection}, {"replaced", check_replaced},
                                         {"resized", check_resized}, {"grown", check_grown}, {"grown_parts", check_grown_parts}, {"holes", check_holes}, {"touched", check_touched}, {"again", check_again}, {"churn", check_churn}, {"forks", check_forks},
                                         {"sent", check_sent}, {"given", check_given}, {"huge", check_huge}, {"too_many", check_too_many}, {"just_enough", check_just_enough}, {"inherited_fork", check_inherited_fork},
-                                        {"inherited_bare_fork", check_inherited_bare_fork}, {"inherited_clone", check_inherited_clone}};
+                                        {"inherited_bare_fork", check_inherited_bare_fork}, {"inherited_clone", check_inherited_clone}, {"written", check_written}, {"written_elsewhere", check_written_elsewhere},
+                                        {"snapshot", check_snapshot}};
   if (argc < 2) return 64;
   directory = argv[1];
   return RUN_CHECKS(checks, argc, argv, 2);

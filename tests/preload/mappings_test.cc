@@ -45,6 +45,36 @@ TEST_F(PreloadMappingsTest, ShowWhatTheyShowedWhenTheFileHasBeenTouched) {
   EXPECT_EQ(served.report.value("maps", 0u), 1u) << served.report.dump();
 }
 
+// Before this process changes a file its mappings become the source's. (The daemon is told of nothing that is written bare.)
+TEST_F(PreloadMappingsTest, ShowWhatThisProcessWrites) {
+  const JobResult bare = RunJob({PRELOAD_MAPPINGS, source_, "written"}, bare_);
+  EXPECT_EQ(bare.code, 0) << bare.output;
+  StartDaemon();
+  const JobResult served = RunJob({PRELOAD_MAPPINGS, source_, "written"}, job_);
+  EXPECT_EQ(served.code, 0) << served.output;
+  const std::uint64_t maps = served.report.value("maps", 0u);  // of 24: what was written a moment ago is not always in the cache
+  EXPECT_GE(maps, 12u) << served.report.dump();
+  EXPECT_EQ(served.Of("source_uses", "mmap"), maps) << served.report.dump();
+  EXPECT_EQ(served.Of("conversions", "failed"), 0u) << served.report.dump();
+}
+TEST_F(PreloadMappingsTest, ShowWhatThisProcessWritesByAnotherName) {
+  std::filesystem::create_directories(Of("from"));
+  Write(Of("from/big"), Words(16, 10'000'000));
+  const JobResult bare = RunJob({PRELOAD_MAPPINGS, source_, "written_elsewhere"}, bare_);
+  EXPECT_EQ(bare.code, 0) << bare.output;
+  StartDaemon();
+  const JobResult served = RunJob({PRELOAD_MAPPINGS, source_, "written_elsewhere"}, job_);
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_EQ(served.report.value("maps", 0u), 1u) << served.report.dump();
+}
+TEST_F(PreloadMappingsTest, AreSnapshotsOfWhatOtherProcessesWrite) {
+  StartDaemon();
+  const JobResult served = RunJob({PRELOAD_MAPPINGS, source_, "snapshot"}, job_);
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_EQ(served.report.value("maps", 0u), 1u) << served.report.dump();
+  EXPECT_EQ(served.Of("conversions", "failed"), 1u) << served.report.dump();
+}
+
 // A mapping of frames that was unmapped is kept, where the kernel can be asked what it shows (6.11 and later).
 TEST_F(PreloadMappingsTest, AreThereAgain) {
   StartDaemon();
