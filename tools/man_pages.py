@@ -329,7 +329,8 @@ Not covered are static programs, Go, and system calls made by hand other than by
 A served file's descriptor is 768 or more (from three quarters of the limit where that is lower), /proc/self/fd shows a socket behind it, st_blocks is what the size takes and st_atime
 the mtime.
 
-A mapping of a served file is a snapshot of its open as regards what other processes write. What the program itself writes is seen in it.""")),
+A mapping of a served file is a snapshot of its open as regards what other processes write. What the program itself writes is seen in it. LMDB with locks is read from the source, by which
+it is right and slower: readers of a database that nobody writes to pass lock=False.""")),
         ("EXAMPLE", prose("    tierctl run --source /pfs/imagenet -- python3 train.py\n    TIERD_PREFIX=/pfs/imagenet LD_PRELOAD=libtier_preload.so python3 train.py")),
         ("SEE ALSO", prose("tierctl(1), tierd(8), libtier(3), ld.so(8)")),
     ])

@@ -9,6 +9,7 @@
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/changes.h"
 #include "client_lib/preload/links.h"
+#include "client_lib/preload/lock_files.h"
 #include "client_lib/preload/mappings.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/own_numbers.h"
@@ -155,6 +156,7 @@ inline int AfterOpen(int fd, int directory, const char* path, int flags, const N
   if (fd >= 0 && not_served.why == RealOpen::kCount && !Writes(flags) && IsWorthALook(path)) [[unlikely]] {
     if (const int ours = TryBehindLink(directory, path, flags, fd); ours >= 0) return ours;
   }
+  if (fd >= 0 && Writes(flags)) [[unlikely]] NoteLockFile(directory, path);
   return AfterReal(fd, flags, not_served);
 }
 
@@ -242,6 +244,9 @@ TIERD_EXPORT(int, openat2, int directory, const char* path, open_how* how, size_
     BeforeOpening(directory, path, static_cast<int>(how->flags));
   }
   const long fd = raw::Call(SYS_openat2, directory, raw::Address(path), raw::Address(how), static_cast<long>(bytes));
-  if (fd >= 0 && Active()) return AfterReal(static_cast<int>(fd), static_cast<int>(how->flags), not_served);
+  if (fd >= 0 && Active()) {
+    if (Writes(static_cast<int>(how->flags))) NoteLockFile(directory, path);
+    return AfterReal(static_cast<int>(fd), static_cast<int>(how->flags), not_served);
+  }
   return static_cast<int>(Result(fd));
 }

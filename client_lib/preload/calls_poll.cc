@@ -152,6 +152,6 @@ TIERD_EXPORT(int, epoll_ctl, int epoll, int operation, int fd, epoll_event* even
 TIERD_EXPORT(int, inotify_add_watch, int fd, const char* path, std::uint32_t events) {
   RealIfNamed(path);
   const int watch = RefuseAsFile(fd, EINVAL, [=] { return Next_inotify_add_watch()(fd, path, events); });
-  if (watch >= 0) ReadFromSource(path, (events & IN_DONT_FOLLOW) != 0 ? Changes::kEntry : Changes::kTarget);
+  if (watch >= 0) ReadFromSource({AT_FDCWD, path}, (events & IN_DONT_FOLLOW) != 0 ? Changes::kEntry : Changes::kTarget);
   return watch;
 }

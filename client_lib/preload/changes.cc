@@ -237,11 +237,11 @@ void ChangedFile::Tell() const {
   if (inode_ != 0) MaterialiseFile(inode_);  // what another thread has opened meanwhile, if its name leads there still
 }
 
-void ReadFromSource(const char* path, Changes what) {
+void ReadFromSource(NameAt file, Changes what) {
   const client::KeepErrno keep;
-  const ChangedName name(AT_FDCWD, path, what);
+  const ChangedName name(file.directory, file.path, what);
   struct stat st;
-  if (!name.inside() || !StatAt(AT_FDCWD, path, what, st) || !S_ISREG(st.st_mode)) return;
+  if (!name.inside() || !StatAt(file.directory, file.path, what, st) || !S_ISREG(st.st_mode)) return;
   NoteOtherNames(st.st_ino);
   MaterialiseFile(st.st_ino);
 }

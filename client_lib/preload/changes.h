@@ -84,6 +84,6 @@ class ChangedFile {
 };
 
 // The regular file at `path`, if it is one and below a source, is read from there from now on, by what is open of it and by what this process opens (NoteOtherNames).
-void ReadFromSource(const char* path, Changes what);
+void ReadFromSource(NameAt name, Changes what);
 
 }  // namespace tierd::preload

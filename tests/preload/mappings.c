@@ -560,12 +560,40 @@ static int check_snapshot(void) {
   return munmap(map, big_bytes);
 }
 
+/* Databases of LMDB, as it opens them: what another process commits is seen by who has opened the lock file, in either order. */
+static int see_committed(const char *data, const char *lock, int lock_first) {
+  char path[4096];
+  snprintf(path, sizeof path, "%s", path_of(data));
+  int fd = lock_first ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+  const int locked = open(path_of(lock), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  if (lock_first) fd = open(path, O_RDONLY | O_CLOEXEC);
+  char *map = mmap(NULL, middle_bytes, PROT_READ, MAP_SHARED, fd, 0);
+  CHECK(map != MAP_FAILED && fd >= 0 && locked >= 0);
+  const char byte = map[spot] ^ 1;
+  CHECK(write_elsewhere(path, spot, byte) == 0 && map[spot] == byte);
+  return close(fd) | close(locked) | munmap(map, middle_bytes);
+}
+static int check_locked(void) {
+  return see_committed("one/data.mdb", "one/lock.mdb", 0) || see_committed("two.lmdb", "two.lmdb-lock", 0) || see_committed("three/data.mdb", "three/../three/lock.mdb", 1) ||
+         see_committed("four/data.mdb", "four/lock.mdb", 1);
+}
+/* lock=False: the cache's, and as it was. Not bare. */
+static int check_without_lock(void) {
+  char *path = strdup(path_of("five/data.mdb"));
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  char *map = mmap(NULL, middle_bytes, PROT_READ, MAP_SHARED, fd, 0);
+  CHECK(map != MAP_FAILED && close(fd) == 0);
+  const char byte = map[spot];
+  CHECK(write_elsewhere(path, spot, byte ^ 1) == 0 && map[spot] == byte);
+  return munmap(map, middle_bytes);
+}
+
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"dropped", check_dropped}, {"protection", check_protection}, {"replaced", check_replaced},
                                         {"resized", check_resized}, {"grown", check_grown}, {"grown_parts", check_grown_parts}, {"holes", check_holes}, {"touched", check_touched}, {"again", check_again}, {"churn", check_churn}, {"forks", check_forks},
                                         {"sent", check_sent}, {"given", check_given}, {"huge", check_huge}, {"too_many", check_too_many}, {"just_enough", check_just_enough}, {"inherited_fork", check_inherited_fork},
                                         {"inherited_bare_fork", check_inherited_bare_fork}, {"inherited_clone", check_inherited_clone}, {"written", check_written}, {"written_elsewhere", check_written_elsewhere},
-                                        {"snapshot", check_snapshot}};
+                                        {"snapshot", check_snapshot}, {"locked", check_locked}, {"without_lock", check_without_lock}};
   if (argc < 2) return 64;
   directory = argv[1];
   return RUN_CHECKS(checks, argc, argv, 2);

@@ -75,6 +75,45 @@ TEST_F(PreloadMappingsTest, AreSnapshotsOfWhatOtherProcessesWrite) {
   EXPECT_EQ(served.Of("conversions", "failed"), 1u) << served.report.dump();
 }
 
+// LMDB with locks shares its mapping with writers; without (lock=False) it is of the cache.
+TEST_F(PreloadMappingsTest, OfDatabasesWithALockFileAreTheSources) {
+  for (const char* name : {"one", "three", "four", "five"}) {
+    std::filesystem::create_directories(Of(name));
+    Write(Of(std::string(name) + "/data.mdb"), Words(17, 1'000'000));
+  }
+  Write(Of("two.lmdb"), Words(18, 1'000'000));
+  StartDaemon();
+  JobResult served = BareThenServed({PRELOAD_MAPPINGS, source_, "locked"});
+  EXPECT_EQ(served.report.value("maps", 0u), 0u) << served.report.dump();
+  EXPECT_EQ(served.Of("conversions", "changed"), 2u) << served.report.dump();
+  EXPECT_EQ(served.Of("real_opens", "writer"), 2u) << served.report.dump();
+  served = RunJob({PRELOAD_MAPPINGS, source_, "without_lock"}, job_);
+  EXPECT_EQ(served.code, 0) << served.output;
+  EXPECT_EQ(served.report.value("maps", 0u), 1u) << served.report.dump();
+}
+
+// The database was made by one transaction: of its two first pages the one that the next transaction writes is empty in a snapshot.
+TEST_F(PreloadMappingsTest, LmdbWithALockIsNeverWrong) {
+  if (RunJob({"/usr/bin/python3", "-c", "import lmdb"}, bare_).code != 0) GTEST_SKIP() << "no lmdb";
+  std::filesystem::create_directories(Of("database"));
+  const char* const program =
+      "import lmdb, os, subprocess, sys\n"
+      "os.chdir(sys.argv[1])\n"
+      "def other(code): subprocess.run([sys.executable, '-c', \"import lmdb; e = lmdb.open('database', map_size=1 << 24)\\nwith e.begin(write=True) as t: \" + code], check=True)\n"
+      "for name in os.listdir('database'): os.unlink('database/' + name)\n"
+      "other(\"[t.put(b'k%05d' % i, b'z' * 1000) for i in range(8000)]\")\n"
+      "os.truncate('database/data.mdb', 1 << 24)  # what is mapped lies within the file, so it is mapped from the cache, were there no lock\n"
+      "e = lmdb.open('database', readonly=True, map_size=1 << 24)\n"
+      "with e.begin() as t: print(t.stat()['entries'], len(t.get(b'k00500')))\n"
+      "other(\"t.put(b'k00500', b'new')\")\n"
+      "with e.begin() as t: print(t.stat()['entries'], t.get(b'k00500'))\n";
+  StartDaemon();
+  const JobResult bare = RunJob({"/usr/bin/python3", "-c", program, source_}, bare_);
+  ASSERT_EQ(bare.output, "8000 1000\n8000 b'new'\n");
+  const JobResult served = RunJob({"/usr/bin/python3", "-c", program, source_}, job_);
+  EXPECT_EQ(served.output, bare.output) << served.report.dump();
+}
+
 // A mapping of frames that was unmapped is kept, where the kernel can be asked what it shows (6.11 and later).
 TEST_F(PreloadMappingsTest, AreThereAgain) {
   StartDaemon();
