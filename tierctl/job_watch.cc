@@ -16,12 +16,20 @@ bool IsFinal(const json& job) {
   return state != "running" && state != "verifying";
 }
 
+std::string BytesOf(const json& job) {
+  const std::uint64_t done = NumberOf(job, "bytes_done"), total = NumberOf(job, "bytes_total");
+  return tierd::config::HumanSize(done) + (total > done ? "/" + tierd::config::HumanSize(total) : "");
+}
+
 void JobSum::Add(const json& job) {
   files_total += NumberOf(job, "files_total");
   files_done += NumberOf(job, "files_done");
   files_failed += NumberOf(job, "files_failed");
   files_no_room += NumberOf(job, "files_no_room");
   bytes_done += NumberOf(job, "bytes_done");
+  bytes_known += NumberOf(job, "bytes_known");
+  files_sized += NumberOf(job, "files_sized");
+  has_sizes = has_sizes && job.contains("files_sized") && job["files_sized"].is_number();
   files_expected += NumberOf(job, "files_expected");
   files_verified += NumberOf(job, "files_verified");
   bytes_verified += NumberOf(job, "bytes_verified");
@@ -33,15 +41,30 @@ void JobSum::Add(const json& job) {
   if (first_error.empty()) first_error = TextOf(job, "error");
 }
 
+double SecondsLeft(const JobSum& sum, double seconds) {
+  const std::uint64_t ended = sum.files_ended();
+  if (sum.walking || seconds <= 0 || sum.files_total <= ended) return 0;
+  const double by_files = ended == 0 ? 0 : static_cast<double>(sum.files_total - ended) * seconds / static_cast<double>(ended);
+  double left = by_files;
+  if (sum.has_sizes) {
+    if (sum.files_sized == 0) return 0;
+    const double known = static_cast<double>(sum.bytes_known), done = static_cast<double>(sum.bytes_done);
+    const double bytes_left = std::max(known - done, 0.0) + known / static_cast<double>(sum.files_sized) * static_cast<double>(sum.files_unsized());
+    if (bytes_left > 0 && sum.bytes_done == 0) return 0;
+    if (bytes_left > 0) left = std::max(left, bytes_left * seconds / done);
+  }
+  return left == 0 ? 0 : std::max(left, 0.1);  // what is left takes some time
+}
+
 std::string ProgressLine(const JobSum& sum, double seconds) {
-  const std::uint64_t ended = sum.files_done + sum.files_failed + sum.files_no_room;
+  const std::uint64_t ended = sum.files_ended();
   const double files_per_s = seconds > 0 ? static_cast<double>(ended) / seconds : 0;
   const double bytes_per_s = seconds > 0 ? static_cast<double>(sum.bytes_done) / seconds : 0;
   char rate[32];
   std::snprintf(rate, sizeof rate, "%.0f", files_per_s);
-  std::string line = std::to_string(ended) + "/" + std::to_string(sum.files_total) + (sum.walking ? "+" : "") + " files, " + tierd::config::HumanSize(sum.bytes_done) + ", " +
-                     rate + " files/s, " + tierd::config::HumanSize(static_cast<std::uint64_t>(bytes_per_s)) + "/s";
-  if (!sum.walking && files_per_s > 0 && sum.files_total > ended) line += ", " + Span(static_cast<double>(sum.files_total - ended) / files_per_s) + " to go";
+  std::string line = std::to_string(ended) + "/" + std::to_string(sum.files_total) + (sum.walking ? "+" : "") + " files, " + tierd::config::HumanSize(sum.bytes_done) +
+                     (sum.sizes_known() && sum.bytes_known > sum.bytes_done ? "/" + tierd::config::HumanSize(sum.bytes_known) : "") + ", " + rate + " files/s, " + tierd::config::HumanSize(static_cast<std::uint64_t>(bytes_per_s)) + "/s";
+  if (const double left = SecondsLeft(sum, seconds); left > 0) line += ", " + Span(left) + " to go";
   if (sum.files_expected != 0) line += ", verified " + std::to_string(sum.files_verified);
   if (const std::uint64_t bad = sum.files_failed + sum.files_no_room; bad != 0) line += ", " + std::to_string(bad) + " not brought";
   return line;

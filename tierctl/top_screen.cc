@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "tierctl/control_client.h"
+#include "tierctl/job_watch.h"
 #include "tierctl/output.h"
 #include "tierctl/paths.h"
 #include "tierd/config/units.h"
@@ -104,7 +105,7 @@ std::string Jobs(const json& before, const json& now, const Rates& rates) {
       if (NumberOf(other, "id") == NumberOf(job, "id")) was = &other;
     if (table.Text().empty()) table.Row({"JOB", "KIND", "STATE", "FILES", "BYTES", "BYTES/S"});
     table.Row({std::to_string(NumberOf(job, "id")), TextOf(job, "kind"), state, std::to_string(NumberOf(job, "files_done")) + "/" + std::to_string(NumberOf(job, "files_total")),
-               HumanSize(NumberOf(job, "bytes_done")), rates.Bytes(*was, job, "bytes_done")});
+               BytesOf(job), rates.Bytes(*was, job, "bytes_done")});
   }
   return table.Text();
 }

@@ -18,7 +18,7 @@ std::string JobTable(const json& jobs) {
     const std::string total = std::to_string(NumberOf(job, "files_total")) + (FlagOf(job, "walking") ? "+" : "");
     const std::uint64_t expected = NumberOf(job, "files_expected");
     table.Row({std::to_string(NumberOf(job, "id")), TextOf(job, "kind"), TextOf(job, "state"), Span(RealOf(job, "elapsed_s")),
-               std::to_string(NumberOf(job, "files_done")) + "/" + total, HumanSize(NumberOf(job, "bytes_done")),
+               std::to_string(NumberOf(job, "files_done")) + "/" + total, BytesOf(job),
                expected == 0 ? "-" : std::to_string(NumberOf(job, "files_verified")) + "/" + std::to_string(expected), std::to_string(NumberOf(job, "files_failed")),
                std::to_string(NumberOf(job, "files_no_room")), Escaped(TextOf(job, "error"))});
   }

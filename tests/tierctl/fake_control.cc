@@ -126,7 +126,7 @@ std::string FakeControl::ReplyFor(const Request& request) {
 
 json JobJson(std::uint64_t id, const std::string& kind, const std::string& state, const json& more) {
   json job = {{"id", id}, {"kind", kind}, {"state", state}, {"walking", false}, {"elapsed_s", 2.0}, {"files_total", 10}, {"files_done", 10},
-              {"files_failed", 0}, {"files_no_room", 0}, {"bytes_total", 1000}, {"bytes_done", 1000}, {"files_expected", 10}, {"files_verified", 10},
+              {"files_failed", 0}, {"files_no_room", 0}, {"bytes_total", 1000}, {"bytes_done", 1000}, {"bytes_known", 1000}, {"files_sized", 10}, {"files_expected", 10}, {"files_verified", 10},
               {"bytes_verified", 1000}, {"error", ""}};
   job.update(more);
   return job;

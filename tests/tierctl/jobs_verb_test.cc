@@ -128,6 +128,11 @@ TEST(JobVerbs, ListWaitCancel) {
             "JOB  KIND      STATE    TIME   FILES  BYTES   VERIFIED  FAILED  NO ROOM  ERROR\n"
             "  1  warmup    running  2.0 s  2/10+  1000 B  -         0       0        \n"
             " 12  prefetch  done     2.0 s  10/10  1000 B  10/10     0       0        \n");
+  FakeControl other;
+  other.Reply("GET /v1/jobs", {{"jobs", {JobJson(3, "prefetch", "running", {{"files_done", 9}, {"bytes_done", 400}, {"files_expected", 0}})}}});
+  EXPECT_EQ(RunTierctl({"--socket", other.socket(), "jobs"}).out,
+            "JOB  KIND      STATE    TIME   FILES  BYTES         VERIFIED  FAILED  NO ROOM  ERROR\n"
+            "  3  prefetch  running  2.0 s  9/10   400 B/1000 B  -         0       0        \n");
   fake.Reply("GET /v1/jobs/1", JobJson(1, "warmup", "running"));
   fake.Reply("GET /v1/jobs/1", JobJson(1, "warmup", "done"));
   fake.Reply("GET /v1/jobs/2", JobJson(2, "prefetch", "partial"));

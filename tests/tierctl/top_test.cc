@@ -37,7 +37,7 @@ json StatusAt(std::uint64_t ram, std::uint64_t source, std::uint64_t timeouts) {
 }
 
 TEST(TopScreen, ShowsRatesBetweenTwoLooks) {
-  const json jobs = {JobJson(7, "prefetch", "running", {{"files_total", 60'000}, {"files_done", 1'200}, {"bytes_done", 120'000'000}}), JobJson(6, "walk", "done")};
+  const json jobs = {JobJson(7, "prefetch", "running", {{"files_total", 60'000}, {"files_done", 1'200}, {"bytes_done", 120'000'000}, {"bytes_total", 300'000'000}}), JobJson(6, "walk", "done")};
   const json before = StatusAt(1'000'000, 500, 5), now = StatusAt(1'090'000, 10'500, 25), were = {JobJson(7, "prefetch", "running", {{"bytes_done", 20'000'000}})};
   EXPECT_EQ(TopScreen({before, were}, {now, jobs}, 10, 80, 0),
             "tierd 0.1.0 pid 4711: ok, up 2:05 min, 8 clients, 3 leases\n"
@@ -55,8 +55,8 @@ TEST(TopScreen, ShowsRatesBetweenTwoLooks) {
             "SOURCE    STATE  POLICY  REQ/S  BYTES/S     IN FLIGHT  HUNG  FILES\n"
             "imagenet  up     freeze  1000   95.4 MiB/s  12/64      0     1281167\n"
             "\n"
-            "JOB  KIND      STATE    FILES       BYTES    BYTES/S\n"
-            "  7  prefetch  running  1200/60000  114 MiB  9.54 MiB/s\n"
+            "JOB  KIND      STATE    FILES       BYTES            BYTES/S\n"
+            "  7  prefetch  running  1200/60000  114 MiB/286 MiB  9.54 MiB/s\n"
             "\n"
             "past the cache now: timeout 2.0/s\n");
 }

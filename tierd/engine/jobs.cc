@@ -231,12 +231,14 @@ void Jobs::OnFirstChunk(const JobPtr& job, const std::shared_ptr<File>& file, co
   TakeTarget(*file);
   if (file->id != kNoFile) file->chunks = std::max<std::uint32_t>(1, catalogue_.ChunkCount(file->id));
   if (file->id != kNoFile && job->options.pin && result.outcome == BringOutcome::kCached) placement_.SetPinned(file->id, true);
-  OnChunk(job, file, result);
+  if (result.outcome == BringOutcome::kCached) BeginCount(job, file);
+  OnChunk(job, file, 0, result);
 }
 
-void Jobs::OnChunk(const JobPtr& job, const std::shared_ptr<File>& file, const BringResult& result) {
+void Jobs::OnChunk(const JobPtr& job, const std::shared_ptr<File>& file, std::uint32_t chunk, const BringResult& result) {
   --file->under_way;
   ++file->ended;
+  if (file->counts && result.outcome == BringOutcome::kCached) CountChunk(job, file, chunk);
   if (result.outcome != BringOutcome::kCached && file->worst.outcome != BringOutcome::kFailed) file->worst = result;
   if (file->worst.outcome != BringOutcome::kCached || job->over()) file->next = file->chunks;  // no more of it
   if (!file->in_turn) BringMore(job, file);
@@ -252,7 +254,7 @@ void Jobs::BringMore(const JobPtr& job, const std::shared_ptr<File>& file) {
         break;
       }
       Fetcher::BringRequest request = RequestFor(job, *file, file->next);
-      request.done = [this, job, file](const BringResult& result) { Try(job, [&] { OnChunk(job, file, result); }); };
+      request.done = [this, job, file, chunk = file->next](const BringResult& result) { Try(job, [&] { OnChunk(job, file, chunk, result); }); };
       ++file->under_way;
       ++file->next;
       fetcher_.Bring(*file->unit, std::move(request));
@@ -306,6 +308,7 @@ bool Jobs::SsdStalls() {
 
 void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
   if (job->over()) return;  // what has become of it is said, and its names are dropped
+  const std::uint64_t landed = EndCount(job, file);
   const bool led_to_other_kind = file->kind != Name::Kind::kFile && file->worst.outcome == BringOutcome::kFailed && file->worst.reason == abi::Fallback::kNotRegular;
   if (led_to_other_kind) return WalkBehind(job, file);
   --job->files_under_way;
@@ -323,16 +326,15 @@ void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
     --status.files_total;
     return MaybeVerify(job);
   }
+  std::uint64_t bytes = landed;
   switch (file->worst.outcome) {
-    case BringOutcome::kCached: {
-      const std::uint64_t bytes = file->id == kNoFile || (catalogue_.file(file->id).flags & kFileUsed) == 0 ? 0 : catalogue_.SizeOf(file->id);
+    case BringOutcome::kCached:
+      bytes = file->id == kNoFile || (catalogue_.file(file->id).flags & kFileUsed) == 0 ? 0 : catalogue_.SizeOf(file->id);
       ++status.files_done;
-      status.bytes_done += bytes;
       ++job->files_seen;
       job->bytes_seen += bytes;
       job->refusals = 0;
       break;
-    }
     case BringOutcome::kNoRoom:
       ++status.files_no_room;
       ++job->refusals;
@@ -343,6 +345,7 @@ void Jobs::EndFile(const JobPtr& job, const std::shared_ptr<File>& file) {
       Failed(job, *file);
       break;
   }
+  CountEnded(job, file, bytes);
   MaybeVerify(job);
 }
 
@@ -367,6 +370,7 @@ void Jobs::End(const JobPtr& job) {
   status.ended_ns = std::max<std::int64_t>(1, clock_.MonotonicNs());
   status.walking = false;
   names_left_ |= job->has_names();
+  job->counted.clear();
   CancelWalks(*job);
   const bool complete = job->status.kind != JobKind::kPrefetch
                             ? status.files_failed + status.files_no_room == 0 && status.error.empty()
@@ -406,6 +410,7 @@ void Jobs::Abandon(const JobPtr& job) {
   job->status.state = JobState::kPartial;
   names_left_ |= job->has_names();
   job->unplaced.clear();
+  job->counted.clear();
   --running_;
 }
 

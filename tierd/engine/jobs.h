@@ -29,19 +29,26 @@ struct JobStatus {
   std::uint64_t id = 0;
   JobKind kind = JobKind::kPrefetch;
   JobState state = JobState::kRunning;
-  bool walking = true;               // files_total and bytes_total still grow
+  bool walking = true;               // files_total and bytes_known still grow
   std::uint64_t files_total = 0;
   std::uint64_t files_done = 0;      // ended well
   std::uint64_t files_failed = 0;    // the source refused
   std::uint64_t files_no_room = 0;   // no tier that was asked for took them
-  std::uint64_t bytes_done = 0;
-  std::uint64_t bytes_total = 0;     // 0 while unknown
+  std::uint64_t bytes_done = 0;      // never falls; of a prefetch or warm-up chunk by chunk, and never more than bytes_known
+  // Prefetch, warm-up. Sizes of the files in files_sized, and what had come of those that were not brought.
+  std::uint64_t bytes_known = 0;
+  std::uint64_t files_sized = 0;     // files_done, and those under way whose size is known
   std::uint64_t verified_files = 0;  // found in a tier that was asked for by the second walk
   std::uint64_t verified_bytes = 0;
   std::uint64_t expected_files = 0;  // by the second walk, and of what was there before
   std::int64_t started_ns = 0;       // MonotonicNs
   std::int64_t ended_ns = 0;         // 0 while it runs
   std::string error;                 // first failure, a sentence
+
+  // Files are brought: they have sizes.
+  bool brings() const { return kind == JobKind::kPrefetch || kind == JobKind::kWarmup; }
+  // No file is left whose size bytes_known has still to get.
+  bool sizes_known() const { return brings() && !walking && files_sized + files_failed + files_no_room >= files_total; }
 };
 
 class Jobs {
@@ -129,7 +136,13 @@ class Jobs {
   void OnResolved(const JobPtr& job, const std::shared_ptr<File>& file, const Result<source::ResolvedPath>& resolved);
   void VerifyLinked(const JobPtr& job);
   void MaybeEnd(const JobPtr& job);
-  void OnChunk(const JobPtr& job, const std::shared_ptr<File>& file, const BringResult& result);
+  void OnChunk(const JobPtr& job, const std::shared_ptr<File>& file, std::uint32_t chunk, const BringResult& result);
+  void BeginCount(const JobPtr& job, const std::shared_ptr<File>& file);
+  void CountChunk(const JobPtr& job, const std::shared_ptr<File>& file, std::uint32_t chunk);
+  bool IsAsCounted(const File& file) const;
+  std::uint64_t EndCount(const JobPtr& job, const std::shared_ptr<File>& file);
+  void CountEnded(const JobPtr& job, const std::shared_ptr<File>& file, std::uint64_t bytes);
+  static void ShowCount(Job& job);
   void BringMore(const JobPtr& job, const std::shared_ptr<File>& file);
   void EndFile(const JobPtr& job, const std::shared_ptr<File>& file);
   static std::string WhyNot(const File& file);

@@ -1,4 +1,4 @@
-// What jobs consist of; shared by jobs.cc (prefetch, warm-up), jobs_verify.cc (the second look), jobs_links.cc (names that lead elsewhere) and jobs_audit.cc (walk, verify).
+// What jobs consist of; shared by jobs.cc (prefetch, warm-up), jobs_count.cc (bytes of them), jobs_verify.cc (the second look), jobs_links.cc (names that lead elsewhere) and jobs_audit.cc (walk, verify).
 #pragma once
 
 #include <deque>
@@ -40,6 +40,11 @@ struct Jobs::File {
   std::uint32_t ended = 0;
   BringResult worst;  // of its chunks so far
   bool closed = false;
+  bool counts = false;  // it is in Job::counted, by this key, and with this version and size
+  abi::FileKey key;
+  std::uint64_t version_tag = 0;
+  std::uint64_t size = 0;
+  std::uint64_t landed = 0;  // of its bytes
   bool in_turn = false;  // its chunks are being asked for: answers that come at once are only noted
 };
 
@@ -67,6 +72,8 @@ struct Jobs::Job {
   bool awaits_ssd = false;  // some of its files found no room while the SSD stalled
   SourceUnit* warm_unit = nullptr;
   std::uint64_t bytes_seen = 0, files_seen = 0;
+  std::uint64_t bytes_landed = 0;  // what status.bytes_done shows, if it did not have to fall for that
+  std::uint64_t bytes_met = 0;     // the same of bytes_known
   std::deque<Seen> unplaced;      // walk: the index had no room for them yet
   std::vector<std::pair<SourceUnit*, std::string>> walked;
   struct KeyHash {
@@ -74,6 +81,7 @@ struct Jobs::Job {
   };
   // Prefetch. What links led to besides `items`, each file once.
   std::unordered_set<abi::FileKey, KeyHash> linked;
+  std::unordered_map<abi::FileKey, std::shared_ptr<File>, KeyHash> counted;  // files of several chunks that are on their way, by their own names
   bool synced = false;  // what was brought is on the SSD: the second look has begun
   std::uint64_t known_before = 0;  // Catalogue::NextSequence() then
   DistinctFiles shown;             // by the second walk
