@@ -4,7 +4,9 @@
 #include <pty.h>
 #include <sys/wait.h>
 
+#include <chrono>
 #include <fstream>
+#include <future>
 #include <regex>
 
 #include "tests/e2e/cli_fixture.h"
@@ -440,6 +442,19 @@ TEST_F(CliTest, DoctorLooksAtEverythingAndNamesRemedies) {
 }
 
 // On a terminal the progress line has rate and time to go; elsewhere nothing is written but the result.
+// What it left behind in a source that hangs cannot be killed, and held its output open.
+TEST_F(CliTest, DoctorEndsForWhoReadsItsOutput) {
+  std::string why;
+  auto rig = pfs_sim::Rig::Start({.timeout_ms = 1}, &why);
+  if (rig == nullptr) GTEST_SKIP() << why;
+  Write(rig->backing() + "/file", "x");
+  rig->Control("fault add op=open path=* errno=hang every=1");
+  auto ended = std::async(std::launch::async, [&] { return tierctl::RunTierctl({"doctor", "--no-speed", "--config", "/dev/null", "--source", rig->mount()}); });
+  EXPECT_EQ(ended.wait_for(std::chrono::seconds(8)), std::future_status::ready);
+  rig->Control("release");
+  EXPECT_THAT(ended.get().out, HasSubstr(rig->mount() + ": does not answer within 5 s"));
+}
+
 TEST_F(CliTest, ProgressIsForTerminals) {
   std::string why;
   auto rig = pfs_sim::Rig::Start({.latency_us = 0, .bandwidth = 4'000'000}, &why);

@@ -55,6 +55,20 @@ bool ReadUntil(int fd, Time::time_point end, std::string* text) {
   }
 }
 
+// In the child: it may stay, beyond the reach of signals, for as long as the file system hangs, and whoever reads our output (a pipe) or waits for a lock of ours waits for the
+// last that holds the descriptor. So it keeps none but that of its answer, which is returned; < 0: it could not.
+int KeepOnly(int answer) {
+  const tierd::UniqueFd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  const int kept = ::fcntl(answer, F_DUPFD_CLOEXEC, 3);
+  if (!null.valid() || kept < 0) return -1;
+  for (int fd = 0; fd < 3; ++fd) {
+    if (null.get() != fd) ::dup2(null.get(), fd);
+  }
+  if (kept > 3) ::close_range(3, static_cast<unsigned>(kept) - 1, 0);
+  ::close_range(static_cast<unsigned>(kept) + 1, ~0u, 0);
+  return kept;
+}
+
 }  // namespace
 
 const char* VerdictName(Verdict verdict) { return verdict == Verdict::kOk ? "ok" : verdict == Verdict::kWarn ? "warn" : "fail"; }
@@ -67,7 +81,8 @@ std::vector<Check> Isolated(const std::function<std::vector<Check>()>& examine, 
   const pid_t child = ::fork();
   if (child < 0) return examine();
   if (child == 0) {
-    WriteAll(to.get(), Encoded(examine()));
+    const int answer = KeepOnly(to.Release());
+    if (answer >= 0) WriteAll(answer, Encoded(examine()));
     ::_exit(0);
   }
   to.Reset();
