@@ -159,6 +159,24 @@ class ReadTest(rig.DaemonTest):
             self.assertRaisesRegex(ValueError, "null byte", call, "/a\0b")
             self.assertRaises(TypeError, call, 3)
 
+    def test_a_device_is_read_as_open_reads_it(self):
+        path = os.path.join(self.rig.base, "pipe")
+        os.mkfifo(path)
+        for call in (tierd.read, tierd.view, lambda path: tierd.get_batch([path])):
+            with self.assertRaises(OSError) as got:
+                call(path)
+            self.assertEqual((got.exception.errno, got.exception.filename), (errno.EINVAL, path), "and does not wait")
+        for call in (tierd.read, tierd.view, lambda path: tierd.get_batch([self.paths[7], path])[1], lambda path: tierd.get_batch([path], errors="return")[0]):
+            self.assertEqual(bytes(call("/dev/null")), b"")
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(path + ".socket")
+            for call in (tierd.read, tierd.view, lambda path: tierd.get_batch([path])):
+                with self.assertRaises(OSError) as got:
+                    call(path + ".socket")
+                self.assertEqual((got.exception.errno, got.exception.filename), (errno.ENXIO, path + ".socket"))
+            first, error = tierd.get_batch([self.paths[7], path + ".socket"], errors="return")
+        self.assertEqual((bytes(first), error.errno), (self.expected(7), errno.ENXIO))
+
     def test_get_batch_in_order_and_with_errors(self):
         missing = str(self.rig.source / "missing")
         wanted = list(self.paths) * 3

@@ -7,6 +7,7 @@ import ctypes
 import errno
 import operator
 import os
+import stat
 import weakref
 from typing import Any, Iterable, Literal, NamedTuple, Optional, Sequence, Union, overload
 
@@ -62,6 +63,15 @@ def _bytes_of(view: _library.View) -> bytes:
     data: bytes = _copy_bytes(None, view.size)
     ctypes.memmove(data, view.data, view.size)  # type: ignore[arg-type]
     return data
+
+
+def _plain(result: int, path: PathLike) -> bytes:
+    """What libtier has refused with `result`: of a device and the like open() says what it gives; OSError of all else. libtier has opened a pipe for a moment, so that
+    who writes to it may have given up: there would be nobody to wait for."""
+    if result != -errno.EINVAL or stat.S_ISFIFO(os.stat(path).st_mode):
+        raise error_of(result, path)
+    with open(path, "rb") as file:
+        return file.read()
 
 
 def _paths(paths: Union[PathLike, Iterable[PathLike]]) -> list[PathLike]:
@@ -139,7 +149,7 @@ class Client:
     # -- whole files ----------------------------------------------------------------------------------------------------------------
 
     def read(self, path: PathLike) -> bytes:
-        """The whole file, as open(path, "rb").read() gives it; errors likewise (FileNotFoundError, IsADirectoryError ...), and OSError(EINVAL) of what is no regular file."""
+        """The whole file, as open(path, "rb").read() gives it; errors likewise (FileNotFoundError, IsADirectoryError ...). A device is opened so; a pipe is refused (OSError(EINVAL))."""
         raw = os.fsencode(path)
         if b"\0" in raw:
             raise ValueError("embedded null byte")
@@ -148,7 +158,9 @@ class Client:
         except IndexError:
             view = own(OwnedView(), self._end, self._owner)
         if not self._warm or self._get_now(self._pointer, raw, view, _NOWAIT) != 0:
-            self._fetch(raw, view, path)
+            result = self._fetch(raw, view)
+            if result != 0:
+                return _plain(result, path)
         try:
             if view.size > _QUICK:
                 self._warm = False
@@ -170,17 +182,19 @@ class Client:
             raise ValueError("embedded null byte")
         view = own(OwnedView(), self._end, self._owner)
         if not self._warm or self._get_now(self._pointer, raw, view, _NOWAIT) != 0:
-            self._fetch(raw, view, path)
+            result = self._fetch(raw, view)
+            if result != 0:
+                return memoryview(_plain(result, path))
         if view.size > _QUICK:
             self._warm = False
         return lend(view)
 
-    def _fetch(self, raw: bytes, view: _library.View, path: PathLike) -> None:
+    def _fetch(self, raw: bytes, view: _library.View) -> int:
         self._warm = False
-        result = self._get(self._pointer, raw, view, 0)
-        if result != 0:
-            raise error_of(result, path)
-        self._warm = view.origin == 0
+        result: int = self._get(self._pointer, raw, view, 0)
+        if result == 0:
+            self._warm = view.origin == 0
+        return result
 
     @overload
     def get_batch(self, paths: Iterable[PathLike], *, errors: Literal["raise"] = ...) -> list[memoryview]: ...
@@ -209,11 +223,18 @@ class Client:
         got = self._library.free.get_batch(owner.pointer, names, count, views, results, 0)
         if got < 0:
             raise OSError(-got, os.strerror(-got))
-        bad = next((i for i in range(count) if results[i] != 0), None) if errors == "raise" else None
-        if bad is not None:
-            owned.clear()  # the traceback keeps this frame
-            raise error_of(results[bad], wanted[bad])
-        return [lend(owned[i]) if results[i] == 0 else error_of(results[i], wanted[i]) for i in range(count)]
+        others: dict[int, Union[memoryview, OSError]] = {}
+        for i in range(count):
+            if results[i] == 0:
+                continue
+            try:
+                others[i] = memoryview(_plain(results[i], wanted[i]))
+            except OSError as error:
+                if errors == "raise":
+                    owned.clear()  # the traceback keeps this frame
+                    raise
+                others[i] = error.with_traceback(None)
+        return [others[i] if i in others else lend(owned[i]) for i in range(count)]
 
     @overload
     def open(self, path: PathLike, mode: str = ..., buffering: Literal[-1, 1] = ...) -> TierFile: ...
