@@ -89,6 +89,10 @@ class FileTest(rig.DaemonTest):
         file.close()
         for mode in ("wb", "r+b", "ab", "rt"):
             self.assertRaises(ValueError, tierd.open, self.lines, mode)
+        for mode in ("r", "rt", "tr"):
+            self.assertRaisesRegex(ValueError, r"binary.*io\.TextIOWrapper\(tierd\.open\(path\)\)", tierd.open, self.lines, mode)
+        for mode in ("w", "rb+", "x"):
+            self.assertRaisesRegex(ValueError, "for reading only", tierd.open, self.lines, mode)
 
     def outcome(self, file, name, *arguments):
         """What a call gives, or which exception it raises."""

@@ -254,6 +254,8 @@ class Client:
         Bound to the version the file has now, and without a descriptor (see RawTierFile). Errors as of open(); ValueError for another mode than "rb": tierd never writes.
         """
         if mode not in ("rb", "br"):
+            if set(mode) <= {"r", "t"}:
+                raise ValueError(f"tierd opens files in binary only, not in mode {mode!r}: for text io.TextIOWrapper(tierd.open(path))")
             raise ValueError(f"tierd opens files for reading only: mode {mode!r}")
         buffering = operator.index(buffering)
         raw = RawTierFile(self, path)
