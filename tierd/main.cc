@@ -251,11 +251,7 @@ class Daemon {
     LoadPolicies();
     if (Status status = config_.Check(policies_); !status.ok()) return status;
     if (Status status = engine_.Start(sessions_); !status.ok()) return status;
-    if (!resolved_.metrics_address.empty()) {
-      // A second job of the same user, or somebody else's exporter, may have the port: no reason not to serve reads.
-      if (Status status = metrics_.Start(resolved_.metrics_address); !status.ok()) spdlog::warn("metrics off reason=\"{}\"", status.message());
-      config_.SetMetricsAddress(metrics_.address());
-    }
+    if (!resolved_.metrics_address.empty()) StartMetrics();
     if (Status status = control_.Listen(resolved_.control_socket); !status.ok()) return status;
     return sessions_.Listen();
   }
@@ -278,6 +274,18 @@ class Daemon {
   }
 
  private:
+  // Another user's daemon, or somebody's exporter, may have the port: no reason not to serve reads. Where nobody named it any other does; whoever scrapes one that
+  // was named must not get another daemon's numbers by a port of that one's, nor miss that they are not there.
+  void StartMetrics() {
+    Status status = metrics_.Start(resolved_.metrics_address);
+    if (!status.ok() && resolved_.metrics_anywhere && metrics_.Start("127.0.0.1:0").ok()) {
+      spdlog::info("metrics elsewhere address={} reason=\"{}\"", metrics_.address(), status.message());
+    } else if (!status.ok()) {
+      spdlog::warn("metrics off reason=\"{}\"", status.message());
+    }
+    config_.SetMetricsAddress(metrics_.address());
+  }
+
   // Whoever starts it again opens what lies there now; until then programs read the source.
   void WatchRoots() {
     std::vector<RootWatch::Root> roots;

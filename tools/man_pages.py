@@ -273,7 +273,8 @@ def tierd_metrics_7(_build):
             body.append(tagged(name + (f"{{{names}}}" if names else ""), f"({kind}) " + meaning.replace("`", "")))
     return page("tierd-metrics", 7, "metrics of tierd for Prometheus", [
         ("DESCRIPTION", prose("""
-tierd serves `/metrics` on loopback (daemon.metrics_address, default 127.0.0.1:9469); `tierctl metrics` gives the same page over the control socket, to stdout or for the textfile
+tierd serves `/metrics` on loopback (daemon.metrics_address, default 127.0.0.1:9469, or a free port where another daemon of the node has that one and no address was named: `tierctl status`
+says which); `tierctl metrics` gives the same page over the control socket, to stdout or for the textfile
 collector of a node exporter. Base units; counters end in _total and start from nought with the daemon; label sets are closed: never a path, a user or a pid. A source
 without `name` is named by the last component of its path, so with `tierctl run --source`, too. Every user of the node may read the page on loopback: where that tells too much, `name` the sources,
 or set daemon.metrics_address to \"off\" and use `tierctl metrics`; the daemon of `tierctl run` has a port in any case. A daemon with two

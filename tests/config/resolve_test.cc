@@ -160,6 +160,11 @@ TEST(Resolve, MoreRamThanThereIsGetsANote) {
   EXPECT_THAT(resolved->notes, ElementsAre("ram.capacity 800 GB is more than there is (24.0 GiB): the tier will grow as far as memory allows"));
 }
 
+TEST(Resolve, OnlyTheDefaultMetricsAddressMayBeAnother) {
+  EXPECT_TRUE(Resolve(Config::Defaults(), Host())->metrics_anywhere);
+  EXPECT_FALSE(Resolve(Parsed("[daemon]\nmetrics_address = \"127.0.0.1:9469\"\n"), Host())->metrics_anywhere);
+}
+
 TEST(Resolve, MetricsForOtherMachinesGetANote) {
   const auto notes = [](const std::string& address) {
     const Result<Resolved> resolved = Resolve(Parsed("[daemon]\nmetrics_address = \"" + address + "\"\n[ssd]\ndirectory = \"off\"\n"), Host());

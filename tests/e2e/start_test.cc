@@ -1,8 +1,10 @@
 // Bad input at the start: one clear line, the right exit code, nothing left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cstring>
@@ -14,6 +16,7 @@
 #include "tests/e2e/reading.h"
 #include "tests/pfs_sim/rig.h"
 #include "tests/tierctl/run_tierctl.h"
+#include "tierd/base/unique_fd.h"
 
 namespace tierd::e2e {
 namespace {
@@ -241,12 +244,42 @@ TEST_F(StartTest, WithoutAConfigurationItSaysWhereItIs) {
     const auto status = daemon.Status();
     EXPECT_EQ(status["runtime_directory"], runtime + "/tierd");
     EXPECT_EQ(status["tiers"]["ssd"]["directory"], one.ssd);
-    if (status["metrics_address"].is_null()) {  // the port is somebody else's
-      EXPECT_EQ(said("metrics"), "off");
-      EXPECT_NE(output.find("metrics off reason="), std::string::npos) << output;
+    EXPECT_EQ(said("metrics"), "http://" + status["metrics_address"].get<std::string>() + "/metrics");
+    EXPECT_NE(daemon.Metrics().find("tierd_loop_lag_seconds"), std::string::npos);
+    EXPECT_EQ(daemon.Stop(), 0);
+  }
+}
+
+// Of several users of a node the first has it. One that was named is that or none: whoever scrapes it must not get another's.
+TEST_F(StartTest, WhereTheDefaultPortIsTakenMetricsHaveAnother) {
+  const std::string taken = "127.0.0.1:9469";
+  const UniqueFd holder(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(9469);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  const int again = 1;  // where a test before this one had connections there
+  ASSERT_EQ(::setsockopt(holder.get(), SOL_SOCKET, SO_REUSEADDR, &again, sizeof again), 0);
+  if (::bind(holder.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    ASSERT_EQ(::listen(holder.get(), 1), 0);
+  }  // else a daemon of this machine has it, which does as well
+  for (const bool named : {false, true}) {
+    DaemonProcess::Options options;
+    options.binary = scratch.path() + "/start.sh";
+    Write(options.binary, std::string("#!/bin/sh\nexec ") + TIERD_BINARY + " --config none --source " + source + " --ssd off --ram '64 MiB' --socket " + scratch.path() + "/run/tierd.sock" +
+                              (named ? " --metrics " + taken : "") + "\n");
+    std::filesystem::permissions(options.binary, std::filesystem::perms::owner_all);
+    DaemonProcess daemon(scratch.path());
+    ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+    const auto at = daemon.Status()["metrics_address"];
+    if (named) {
+      EXPECT_TRUE(at.is_null()) << at;
+      EXPECT_THAT(daemon.output(), testing::HasSubstr("metrics off reason=\"cannot serve metrics on " + taken));
     } else {
-      EXPECT_EQ(said("metrics"), "http://" + status["metrics_address"].get<std::string>() + "/metrics");
-      EXPECT_NE(daemon.Metrics().find("tierd_loop_lag_seconds"), std::string::npos);
+      ASSERT_TRUE(at.is_string()) << daemon.output();
+      EXPECT_NE(at, taken);
+      EXPECT_THAT(daemon.output(), testing::AllOf(testing::HasSubstr(" metrics=http://" + at.get<std::string>() + "/metrics "), testing::HasSubstr("metrics elsewhere ")));
+      EXPECT_THAT(daemon.Metrics(), testing::HasSubstr("tierd_loop_lag_seconds"));
     }
     EXPECT_EQ(daemon.Stop(), 0);
   }

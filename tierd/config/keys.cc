@@ -278,7 +278,7 @@ void AddDaemon(std::vector<Entry>& entries) {
             Choice<LogLevel>("\"trace\", \"debug\", \"info\", \"warn\", \"error\" or \"off\"", {"trace", "debug", "info", "warn", "error", "off"}), kReload,
             "Least important lines that are logged.");
   table.Add("metrics_address", &D::metrics_address, Text("an address in numbers such as \"127.0.0.1:9469\" or \"[::1]:9469\", or \"off\"", IsListenAddress), kRestart,
-            "Where Prometheus scrapes /metrics. Numbers only, no paths and no users; port 0 takes a free one.");
+            "Where Prometheus scrapes /metrics. Numbers only, no paths and no users; port 0 takes a free one, and so does the default where another daemon of the node has it.");
 }
 
 void AddRam(std::vector<Entry>& entries) {

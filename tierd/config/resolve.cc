@@ -28,6 +28,7 @@ void ResolvePaths(const Config& config, const HostFacts& host, Resolved& out) {
   out.control_socket = daemon.control_socket;
   if (daemon.control_socket == "auto") out.here["daemon.control_socket"] = out.control_socket = ParentOf(out.socket) + "/control.sock";
   out.metrics_address = daemon.metrics_address == "off" ? "" : daemon.metrics_address;
+  out.metrics_anywhere = config.OriginOf("daemon.metrics_address").kind == Origin::Kind::kDefault;
   if (!out.metrics_address.empty() && !out.metrics_address.starts_with("127.") && !out.metrics_address.starts_with("[::1]"))
     out.notes.push_back("daemon.metrics_address " + out.metrics_address + ": whoever reaches that address, on this machine or others, reads the metrics (numbers and names of sources, no paths); 127.0.0.1 is for this machine");
   out.log_level = daemon.log_level;

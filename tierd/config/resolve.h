@@ -19,6 +19,7 @@ struct Resolved {
   std::string socket;
   std::string control_socket;
   std::string metrics_address;   // "" = off
+  bool metrics_anywhere = false; // nobody named that address: where it is taken, any port of loopback will do
   LogLevel log_level = LogLevel::kInfo;
   std::string policy_directory;  // "" = none; need not exist if `policy.directory` is "auto"
   LimitSettings limits;
