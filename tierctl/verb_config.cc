@@ -52,14 +52,16 @@ int ConfigGet(Context& context) {
   }
   if (wanted.size() == 1 && TextOf(wanted[0], "key") == context.command.key) {
     context.output.Print(Escaped(TextOf(wanted[0], "value")) + "\n");
+    if (const std::string effective = TextOf(wanted[0], "effective"); !effective.empty()) context.output.Message("in effect: " + Escaped(effective));
     if (const std::string pending = PendingText(wanted[0]); !pending.empty()) context.output.Message("pending restart: " + Escaped(pending));
     return kExitOk;
   }
   Table table(0);
-  table.Row({"KEY", "VALUE", "ORIGIN"});
+  table.Row({"KEY", "VALUE", "EFFECTIVE", "ORIGIN"});
   for (const json& value : wanted) {
     const std::string pending = PendingText(value);
-    table.Row({TextOf(value, "key"), Escaped(TextOf(value, "value")) + (pending.empty() ? "" : " (pending restart: " + Escaped(pending) + ")"), Escaped(TextOf(value, "origin"))});
+    table.Row({TextOf(value, "key"), Escaped(TextOf(value, "value")) + (pending.empty() ? "" : " (pending restart: " + Escaped(pending) + ")"), Escaped(TextOf(value, "effective")),
+               Escaped(TextOf(value, "origin"))});
   }
   context.output.Print(table.Text());
   return kExitOk;

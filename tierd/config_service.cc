@@ -6,6 +6,7 @@
 
 #include "tierd/config/ask_beside.h"
 #include "tierd/engine/out_of_memory.h"
+#include "tierd/ram/segment.h"
 
 namespace tierd {
 
@@ -35,15 +36,27 @@ std::vector<server::ConfigHost::Value> ConfigService::values() const {
   std::vector<Value> values;
   for (const config::EffectiveValue& now : effective_) {
     const config::EffectiveValue* later = Find(wanted, now.key);
-    Value value{now.key, now.value, now.origin.Text(), now.reloadable, {}};
+    Value value{now.key, now.value, now.origin.Text(), now.reloadable, {}, Here(now.key)};
     if (later == nullptr) value.pending = "";  // its source goes
     else if (later->value != now.value) value.pending = later->value;
     values.push_back(std::move(value));
   }
   for (const config::EffectiveValue& later : wanted) {  // of a source that comes
-    if (Find(effective_, later.key) == nullptr) values.push_back({later.key, "", later.origin.Text(), later.reloadable, later.value});
+    if (Find(effective_, later.key) == nullptr) values.push_back({later.key, "", later.origin.Text(), later.reloadable, later.value, {}});
   }
   return values;
+}
+
+std::optional<std::string> ConfigService::Here(const std::string& key) const {
+  const auto found = here_.find(key);
+  if (found == here_.end()) return std::nullopt;
+  // Those were not known before the start.
+  if (key == "ram.pages") return ram::PageKindName(engine_.placement().page_kind());
+  if (key == "ssd.engine") return engine_.ssd() == nullptr ? "off" : engine_.ssd_engine_name();
+  if (!key.starts_with("source.")) return found->second;
+  for (const auto& unit : engine_.sources())
+    if (key == "source." + unit->options.name + ".engine") return unit->reader->counters().engine;
+  return std::nullopt;
 }
 
 std::string ConfigService::ssd_refused() const {
@@ -130,6 +143,7 @@ Result<server::ConfigHost::Applied> ConfigService::Adopt(Candidate candidate) {
   for (const config::Change& change : config::Diff(started_, next))
     if (!change.reloadable) applied.restart.push_back({change.key, change.from, change.to});
   ApplyToEngine(*resolved, std::move(policies).value());
+  here_ = resolved->here;
   if (on_log_level) on_log_level(resolved->log_level);
   const Values wanted = next.Values();
   for (config::EffectiveValue& now : effective_) {

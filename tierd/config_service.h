@@ -5,6 +5,8 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +30,7 @@ class ConfigService final : public server::ConfigHost {
     config::Resolved resolved;
   };
   ConfigService(Inputs inputs, engine::Engine& engine)
-      : inputs_(std::move(inputs)), started_(inputs_.config), next_host_(inputs_.host), effective_(started_.Values()), engine_(engine) {}
+      : inputs_(std::move(inputs)), started_(inputs_.config), next_host_(inputs_.host), effective_(started_.Values()), here_(inputs_.resolved.here), engine_(engine) {}
 
   // What only the loaded policies can tell, beside config::Check of the start: a source that names none of them. kInvalid.
   Status Check(const policies::Registry& policies) const { return config::Check(inputs_.config, &policies); }
@@ -70,12 +72,15 @@ class ConfigService final : public server::ConfigHost {
   Result<Applied> Adopt(Candidate next);
   // Everything else that can fail, before anything is changed; `next` outlives what it returns.
   Result<std::vector<PolicyChange>> Prepare(const config::Config& next);
+  // What `key` has come out as, where that depends on the machine.
+  std::optional<std::string> Here(const std::string& key) const;
   void ApplyToEngine(const config::Resolved& next, std::vector<PolicyChange> policies);
 
   Inputs inputs_;                 // what is wanted now: the last configuration that was adopted, on the machine as it was at the start
   const config::Config started_;  // what the daemon was started with: in effect where a key needs a restart
   config::HostFacts next_host_;   // the machine as the last configuration will find it
   std::vector<config::EffectiveValue> effective_;
+  std::map<std::string, std::string> here_;  // what of these depends on the machine has come out as
   engine::Engine& engine_;
   std::string metrics_address_;
   std::vector<Reloaded> asked_;      // by these, for the reload that is under way

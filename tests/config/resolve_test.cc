@@ -83,11 +83,15 @@ TEST(Resolve, DefaultsOnAnOrdinaryMachine) {
   EXPECT_EQ(resolved->metrics_address, "127.0.0.1:9469");
   EXPECT_EQ(resolved->policy_directory, "/home/u/.config/tierd/policies");
   EXPECT_EQ(resolved->engine.ram.capacity_bytes, 6 * kGiB);
-  EXPECT_EQ(resolved->engine.ram.pin_cap_bytes, 0u);
+  EXPECT_EQ(resolved->engine.ram.pin_cap_bytes, 6 * kGiB / 4);
   EXPECT_EQ(resolved->engine.ssd.directory, "/var/tmp/tierd-1000");
   EXPECT_EQ(resolved->engine.ssd.capacity_bytes, 50 * kGiB);
   EXPECT_THAT(resolved->notes, ElementsAre("not for the SSD tier: /home/u is on a network file system (nfs4)"));
   EXPECT_EQ(resolved->here.at("ram.capacity"), "6.00 GiB of 24.0 GiB");
+  EXPECT_EQ(resolved->here.at("ram.segment_size"), "256 MiB");
+  EXPECT_EQ(resolved->here.at("ram.pin_cap"), "1.50 GiB");
+  EXPECT_EQ(resolved->here.at("ram.min_available"), "512 MiB");
+  for (const char* probed : {"ram.pages", "ssd.engine"}) EXPECT_EQ(resolved->here.at(probed), "probed at the start") << probed;
   EXPECT_EQ(resolved->here.at("ssd.directory"), "/var/tmp/tierd-1000");
   EXPECT_EQ(resolved->here.at("ssd.capacity"), "50.0 GiB of 100 GiB free");
 }
@@ -158,6 +162,13 @@ TEST(Resolve, MoreRamThanThereIsGetsANote) {
   const Result<Resolved> resolved = Resolve(Parsed("[ram]\ncapacity = \"800 GB\"\n[ssd]\ndirectory = \"off\"\n"), Host());
   ASSERT_TRUE(resolved.ok());
   EXPECT_THAT(resolved->notes, ElementsAre("ram.capacity 800 GB is more than there is (24.0 GiB): the tier will grow as far as memory allows"));
+}
+
+TEST(Resolve, WhatIsSetComesOutAsItIs) {
+  const Result<Resolved> resolved = Resolve(
+      Parsed("[ram]\ncapacity = \"64 MiB\"\nsegment_size = \"16 MiB\"\npin_cap = \"8 MiB\"\nmin_available = \"1 GiB\"\npages = \"4k\"\n[ssd]\nengine = \"threads\"\ndirectory = \"off\"\n"), Host());
+  ASSERT_TRUE(resolved.ok());
+  for (const char* key : {"ram.capacity", "ram.segment_size", "ram.pin_cap", "ram.min_available", "ram.pages", "ssd.engine"}) EXPECT_FALSE(resolved->here.contains(key)) << key;
 }
 
 TEST(Resolve, OnlyTheDefaultMetricsAddressMayBeAnother) {

@@ -297,6 +297,12 @@ TEST_F(CliTest, ConfigIsSetReloadedAndNeverHalfChanged) {  // F36
   EXPECT_EQ(CtlJson({"config", "get", "limits.sessions"})["values"][0]["pending"], "32");
   EXPECT_THAT(Ctl({"config", "get", "limits"}).out, HasSubstr("16 (pending restart: 32)"));
   EXPECT_FALSE(CtlJson({"config", "get", "source.d.policy"})["values"][0].contains("pending"));
+  // What "auto" has come out as, also of what is probed.
+  const auto effective = [&](const char* key) { return CtlJson({"config", "get", key})["values"][0].value("effective", ""); };
+  EXPECT_EQ(effective("ram.segment_size"), "16.0 MiB");
+  EXPECT_EQ(effective("ram.pages"), daemon.Status()["tiers"]["ram"]["pages"]);
+  EXPECT_EQ(effective("ssd.engine"), daemon.Status()["tiers"]["ssd"]["engine"]);
+  EXPECT_EQ(effective("ram.capacity"), "") << "was set";
   EXPECT_EQ(daemon.Stop(), 0);
 }
 

@@ -22,14 +22,29 @@ TEST(ConfigVerb, GetOneSomeAll) {
   fake.Reply("GET /v1/config", Values());
   EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "config", "get", "ram.capacity"}).out, "8 GiB\n");
   EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "config", "get", "ram"}).out,
-            "KEY           VALUE  ORIGIN\n"
-            "ram.capacity  8 GiB  /e/tierd.toml:3\n"
-            "ram.pages     auto   default\n");
+            "KEY           VALUE  EFFECTIVE  ORIGIN\n"
+            "ram.capacity  8 GiB             /e/tierd.toml:3\n"
+            "ram.pages     auto              default\n");
   EXPECT_EQ(json::parse(RunTierctl({"--socket", fake.socket(), "config", "get", "--json"}).out), Values());
   const Ran unknown = RunTierctl({"--socket", fake.socket(), "config", "get", "ram.capactiy"});
   EXPECT_EQ(unknown.exit_code, 1);
   EXPECT_EQ(unknown.err, "tierctl: unknown key ram.capactiy; did you mean ram.capacity?\n");
   EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "config", "get", "nope"}).err, "tierctl: unknown key nope; tierctl config get lists them\n");
+}
+
+TEST(ConfigVerb, WhatAutoCameOutAsStandsBesideIt) {
+  FakeControl fake;
+  json values = Values();
+  values["values"][1]["effective"] = "hugetlb";
+  fake.Reply("GET /v1/config", values);
+  const Ran one = RunTierctl({"--socket", fake.socket(), "config", "get", "ram.pages"});
+  EXPECT_EQ(one.out, "auto\n");
+  EXPECT_EQ(one.err, "tierctl: in effect: hugetlb\n");
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "config", "get", "ram"}).out,
+            "KEY           VALUE  EFFECTIVE  ORIGIN\n"
+            "ram.capacity  8 GiB             /e/tierd.toml:3\n"
+            "ram.pages     auto   hugetlb    default\n");
+  EXPECT_EQ(json::parse(RunTierctl({"--socket", fake.socket(), "config", "get", "--json"}).out), values);
 }
 
 TEST(ConfigVerb, WhatWaitsForARestartIsNotCurrent) {

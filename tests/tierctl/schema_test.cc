@@ -51,7 +51,7 @@ void Arm(FakeControl& fake) {
   fake.Reply("DELETE /v1/jobs/1", JobJson(1, "prefetch", "cancelled"));
   fake.Reply("GET /v1/jobs/2", JobJson(2, "verify", "done", {{"bytes_total", nullptr}}));
   for (const char* end_point : {"POST /v1/evict", "POST /v1/pin", "POST /v1/unpin"}) fake.Reply(end_point, {{"files", 1}});
-  fake.Reply("GET /v1/config", {{"file", nullptr}, {"values", {{{"key", "k"}, {"value", "v"}, {"origin", "default"}, {"reloadable", true}}, {{"key", "source.d.policy"}, {"value", "freeze"}, {"origin", "default"}, {"reloadable", true}}}}});
+  fake.Reply("GET /v1/config", {{"file", nullptr}, {"values", {{{"key", "k"}, {"value", "auto"}, {"origin", "default"}, {"reloadable", true}, {"effective", "v"}}, {{"key", "source.d.policy"}, {"value", "freeze"}, {"origin", "default"}, {"reloadable", true}}}}});
   fake.Reply("GET /v1/policies", {{"policies", {{{"name", "freeze"}, {"summary", "s"}, {"path", nullptr}}}}});
   const json counts = {{"reads", 4}, {"ram_hits", 1}, {"ssd_hits", 0}, {"misses", 3}, {"daemon_misses", 2}};
   fake.Reply("POST /v1/policies/try",

@@ -4,6 +4,7 @@
 
 #include "tierd/config/path_text.h"
 #include "tierd/config/units.h"
+#include "tierd/engine/segment_size.h"
 
 namespace tierd::config {
 namespace {
@@ -13,6 +14,7 @@ constexpr std::uint64_t kLeastRam = 16 * kMiB;
 constexpr std::uint64_t kLeastRegions = 4;
 constexpr std::uint64_t kMostRegionBytes = 256 * kMiB;
 constexpr std::uint64_t kRegionStep = 64 << 10;
+constexpr char kProbed[] = "probed at the start";
 
 std::uint64_t Share(std::uint64_t of, double percent) { return static_cast<std::uint64_t>(static_cast<double>(of) * percent / 100); }
 
@@ -37,6 +39,28 @@ void ResolvePaths(const Config& config, const HostFacts& host, Resolved& out) {
   if (config.settings().policy.directory == "auto") out.here["policy.directory"] = out.policy_directory.empty() ? "none" : out.policy_directory;
 }
 
+std::uint64_t LargestChunk(const Settings& settings) {
+  std::uint64_t largest = 64 << 10;
+  for (const auto& source : settings.sources) largest = std::max(largest, source.chunk_bytes);
+  return largest;
+}
+
+// What is left to the tier: after its capacity, from which all of it follows.
+void ResolveRamParts(const Settings& settings, Resolved& out) {
+  const RamSettings& ram = settings.ram;
+  engine::RamOptions& options = out.engine.ram;
+  options.segment_bytes = ram.segment_size.kind == Amount::Kind::kBytes ? ram.segment_size.bytes : 0;
+  if (ram.segment_size.kind == Amount::Kind::kAuto) out.here["ram.segment_size"] = HumanSize(std::min(engine::SegmentBytes(options, LargestChunk(settings)), options.capacity_bytes));
+  switch (ram.pin_cap.kind) {
+    case Amount::Kind::kBytes: options.pin_cap_bytes = ram.pin_cap.bytes; break;
+    case Amount::Kind::kPercent: options.pin_cap_bytes = Share(options.capacity_bytes, ram.pin_cap.percent); break;
+    case Amount::Kind::kAuto: options.pin_cap_bytes = options.capacity_bytes / 4; break;
+  }
+  if (ram.pin_cap.kind != Amount::Kind::kBytes) out.here["ram.pin_cap"] = HumanSize(options.pin_cap_bytes);
+  if (ram.min_available.kind == Amount::Kind::kAuto) out.here["ram.min_available"] = HumanSize(options.min_available_bytes);
+  if (ram.pages == engine::PagesChoice::kAuto) out.here["ram.pages"] = kProbed;
+}
+
 void ResolveRam(const RamSettings& ram, const HostFacts& host, Resolved& out) {
   engine::RamOptions& options = out.engine.ram;
   options.pages = ram.pages;
@@ -52,12 +76,6 @@ void ResolveRam(const RamSettings& ram, const HostFacts& host, Resolved& out) {
     out.here["ram.capacity"] = HumanSize(options.capacity_bytes) + " of " + HumanSize(host.memory_bytes);
   } else if (ram.capacity.bytes > host.memory_bytes && host.memory_bytes != 0) {
     out.notes.push_back("ram.capacity " + FormatSize(ram.capacity.bytes) + " is more than there is (" + HumanSize(host.memory_bytes) + "): the tier will grow as far as memory allows");
-  }
-  options.segment_bytes = ram.segment_size.kind == Amount::Kind::kBytes ? ram.segment_size.bytes : 0;
-  switch (ram.pin_cap.kind) {
-    case Amount::Kind::kBytes: options.pin_cap_bytes = ram.pin_cap.bytes; break;
-    case Amount::Kind::kPercent: options.pin_cap_bytes = Share(options.capacity_bytes, ram.pin_cap.percent); break;
-    case Amount::Kind::kAuto: options.pin_cap_bytes = 0; break;
   }
 }
 
@@ -96,6 +114,7 @@ Status ResolveSsd(const Config& config, const HostFacts& host, Resolved& out) {
   options.min_free_bytes = ssd.min_free_bytes;
   options.min_free_inodes = ssd.min_free_inodes;
   options.engine = ssd.engine;
+  if (ssd.engine == engine::EngineChoice::kAuto) out.here["ssd.engine"] = kProbed;
   options.directory.clear();
   if (ssd.directory == "off") return Status::Ok();
   const bool named = ssd.directory != "auto";
@@ -154,7 +173,10 @@ Result<Resolved> Resolve(const Config& config, const HostFacts& host) {
   out.limits = config.settings().limits;
   out.engine.sources = config.settings().sources;
   out.engine.policy_seed = config.settings().policy.seed;
+  for (const auto& source : config.settings().sources)
+    if (source.engine == engine::EngineChoice::kAuto) out.here["source." + source.name + ".engine"] = kProbed;
   ResolveRam(config.settings().ram, host, out);
+  ResolveRamParts(config.settings(), out);
   if (Status status = ResolveSsd(config, host, out); !status.ok()) return status;
   return out;
 }

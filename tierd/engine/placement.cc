@@ -5,6 +5,7 @@
 
 #include "tierd/base/check.h"
 #include "tierd/engine/out_of_memory.h"
+#include "tierd/engine/segment_size.h"
 
 namespace tierd::engine {
 namespace {
@@ -25,12 +26,7 @@ Placement::Placement(const Parts& parts, const RamOptions& options)
   for (const auto& unit : sources_) by_use_.push_back(unit.get());
 }
 
-std::uint64_t Placement::SegmentBytes(const RamOptions& options, std::uint64_t largest_chunk) {
-  const std::uint64_t wanted = options.segment_bytes != 0 ? options.segment_bytes : options.capacity_bytes / 16;
-  // A sixteenth of a segment is its reserve.
-  const std::uint64_t least = std::max(16 * kMiB, (largest_chunk / 15 * 16 / (2 * kMiB) + 1) * (2 * kMiB));
-  return std::clamp<std::uint64_t>(wanted, least, abi::kMaxSegmentBytes) / (2 * kMiB) * (2 * kMiB);
-}
+std::uint64_t Placement::SegmentBytes(const RamOptions& options, std::uint64_t largest_chunk) { return engine::SegmentBytes(options, largest_chunk); }
 
 // ---- frames ----------------------------------------------------------------------------------------------------------------
 

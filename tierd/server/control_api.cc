@@ -385,6 +385,7 @@ ControlApi::Response ControlApi::Config() const {
   for (const ConfigHost::Value& value : config_.values()) {
     values.push_back({{"key", value.key}, {"value", value.value}, {"origin", value.origin}, {"reloadable", value.reloadable}});
     if (value.pending) values.back()["pending"] = *value.pending;
+    if (value.effective) values.back()["effective"] = *value.effective;
   }
   return Ok({{"file", config_.file().empty() ? Json(nullptr) : Json(config_.file())}, {"values", values}});
 }

@@ -38,6 +38,7 @@ class ConfigHost {
     std::string key, value, origin;
     bool reloadable = false;
     std::optional<std::string> pending = {};  // what the configuration says now, where that takes a restart; "" when its source goes
+    std::optional<std::string> effective = {};  // what "auto" or a share has come out as, for people
   };
   virtual ~ConfigHost() = default;
   virtual std::string file() const = 0;  // "" without one
