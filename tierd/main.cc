@@ -382,7 +382,7 @@ int Main(int argc, char** argv) {
   spdlog::set_default_logger(spdlog::stderr_logger_st("tierd"));
   spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
   spdlog::set_level(SpdlogLevel(resolved->log_level));
-  for (const std::string& note : resolved->notes) spdlog::info("{}", note);
+  for (const std::string& note : resolved->notes) spdlog::log(resolved->ssd_taken ? spdlog::level::warn : spdlog::level::info, "{}", note);
   ConfigService::Inputs inputs{*std::move(config), line.overrides, std::filesystem::current_path().string(), host, *resolved};
   auto daemon = std::make_unique<Daemon>(std::move(inputs), line.lifeline);
   if (Status status = daemon->Start(); !status.ok()) return Complain(status);

@@ -92,6 +92,7 @@ TEST(Resolve, DefaultsOnAnOrdinaryMachine) {
   EXPECT_EQ(resolved->here.at("ram.pin_cap"), "1.50 GiB");
   EXPECT_EQ(resolved->here.at("ram.min_available"), "512 MiB");
   for (const char* probed : {"ram.pages", "ssd.engine"}) EXPECT_EQ(resolved->here.at(probed), "probed at the start") << probed;
+  EXPECT_FALSE(resolved->ssd_taken);
   EXPECT_EQ(resolved->here.at("ssd.directory"), "/var/tmp/tierd-1000");
   EXPECT_EQ(resolved->here.at("ssd.capacity"), "50.0 GiB of 100 GiB free");
 }
@@ -174,6 +175,15 @@ TEST(Resolve, WhatIsSetComesOutAsItIs) {
 TEST(Resolve, OnlyTheDefaultMetricsAddressMayBeAnother) {
   EXPECT_TRUE(Resolve(Config::Defaults(), Host())->metrics_anywhere);
   EXPECT_FALSE(Resolve(Parsed("[daemon]\nmetrics_address = \"127.0.0.1:9469\"\n"), Host())->metrics_anywhere);
+}
+
+TEST(Resolve, ADirectoryThatSomebodyElseHasIsToldApart) {
+  HostFacts host = Host();
+  host.cache_directories = {Directory("/home/u/.cache/tierd", 100 * kGiB, Status(Code::kInvalid, "/home/u is on a network file system (nfs4)")),
+                            Directory("/var/tmp/tierd-1000", 100 * kGiB, Status(Code::kPermission, "/var/tmp/tierd-1000 belongs to uid 0"))};
+  EXPECT_TRUE(Resolve(Config::Defaults(), host)->ssd_taken);
+  host.cache_directories.push_back(Directory("/other", 100 * kGiB));
+  EXPECT_FALSE(Resolve(Config::Defaults(), host)->ssd_taken) << "there is a tier";
 }
 
 TEST(Resolve, MetricsForOtherMachinesGetANote) {

@@ -375,7 +375,8 @@ TEST_F(StartTest, ChecksWhatAStartWouldRefuse) {
   for (const char* name : {"open", "used"}) fs::permissions(scratch.path() + "/" + name, fs::perms(0755));
   fs::permissions(scratch.path() + "/sticky", fs::perms(01777));
   Write(scratch.path() + "/used/thesis.tex", "precious");
-  const std::vector<BadStart> cases{
+  fs::create_directory_symlink(scratch.path() + "/to", scratch.path() + "/planted");
+  std::vector<BadStart> cases{
       {"parameters", {"--ssd", "off", "--set", "source.policy_parameters=foo"}, 64, "parameters \"foo\": no parameter, or no number: foo; there are: window, operation_bytes"},
       {"another policy's parameters", {"--ssd", "off", "--policy", "lru", "--set", "source.policy_parameters=window=1"}, 64, "window=1; there are none"},
       {"open cache", {"--ssd", "TMP/open"}, 1, "run: chmod 700 TMP/open"},
@@ -385,8 +386,16 @@ TEST_F(StartTest, ChecksWhatAStartWouldRefuse) {
       {"no runtime directory", {"--ssd", "off", "--socket", "TMP/none/run/t.sock"}, 1, "create runtime directory TMP/none/run"},
       {"open runtime directory", {"--ssd", "off", "--socket", "TMP/open/t.sock"}, 1, "runtime directory TMP/open is open to others; chmod 0700 it"},
       {"sticky runtime directory", {"--ssd", "off", "--socket", "TMP/sticky/t.sock"}, 1, "is open to others; name a directory of its own, e.g. TMP/sticky/tierd"},
+      {"planted link", {"--ssd", "off", "--socket", "TMP/planted/t.sock"}, 1,
+       "runtime directory TMP/planted is not a directory (a symlink is not followed); name another: --socket PATH (and TIERD_SOCKET for programs)"},
       {"others' runtime directory", {"--ssd", "off", "--socket", "TMP/used/t.sock"}, 1, "is open to others; name a directory of its own, e.g. TMP/used/tierd"},
   };
+  if (::geteuid() == 0) {
+    fs::create_directory(scratch.path() + "/theirs");
+    ASSERT_EQ(::chown((scratch.path() + "/theirs").c_str(), 4242, 4242), 0);
+    cases.push_back({"planted directory", {"--ssd", "off", "--socket", "TMP/theirs/t.sock"}, 1,
+                     "runtime directory TMP/theirs belongs to uid 4242, not to us; name another: --socket PATH (and TIERD_SOCKET for programs)"});
+  }
   const auto here = [&](std::string text) {
     for (std::size_t at; (at = text.find("TMP")) != std::string::npos;) text.replace(at, 3, scratch.path());
     return text;
@@ -401,6 +410,27 @@ TEST_F(StartTest, ChecksWhatAStartWouldRefuse) {
   }
   EXPECT_EQ(DaemonProcess::Run(Arguments({"--source", source, "--ssd", scratch.path() + "/to/be/made", "--check-config"}), scratch.path()).code, 0);
   EXPECT_FALSE(fs::exists(scratch.path() + "/to")) << "a check makes nothing";
+}
+
+// What nobody asked for is a line for who looks; that somebody else has taken the place of our directory is more.
+TEST_F(StartTest, WarnsWhereSomebodyElseHasTheSsdDirectory) {
+  namespace fs = std::filesystem;
+  if (::geteuid() != 0) GTEST_SKIP() << "gives a directory away";
+  for (const char* name : {"cache", "cache/tierd"}) fs::create_directory(scratch.path() + "/" + name);
+  ASSERT_EQ(::chown((scratch.path() + "/cache/tierd").c_str(), 4242, 4242), 0);
+  DaemonProcess::Options options;
+  options.binary = scratch.path() + "/start.sh";
+  // A mount of its own over the other directory that it would find: memory will not do.
+  Write(options.binary, std::string("#!/bin/sh\nmkdir -p /var/tmp/tierd-0 && mount -t tmpfs none /var/tmp/tierd-0 || exit 77\nexec env -u CACHE_DIRECTORY XDG_CACHE_HOME=") + scratch.path() + "/cache " + TIERD_BINARY +
+                            " --config none --source " + source + " --ram '64 MiB' --metrics off --socket " + scratch.path() + "/run/tierd.sock\n");
+  Write(scratch.path() + "/own.sh", "#!/bin/sh\nexec unshare -m " + options.binary + "\n");
+  for (const char* name : {"start.sh", "own.sh"}) fs::permissions(scratch.path() + "/" + name, fs::perms::owner_all);
+  options.binary = scratch.path() + "/own.sh";
+  DaemonProcess daemon(scratch.path());
+  if (!daemon.Start(options)) GTEST_SKIP() << "no mounts here: " << daemon.output();
+  EXPECT_THAT(daemon.output(), testing::HasSubstr(" warning not for the SSD tier: " + scratch.path() + "/cache/tierd belongs to uid 4242"));
+  EXPECT_THAT(daemon.output(), testing::HasSubstr(" warning no SSD tier: "));
+  EXPECT_EQ(daemon.Stop(), 0);
 }
 
 TEST_F(StartTest, ReloadsCapacityAndPolicyAtRunTime) {

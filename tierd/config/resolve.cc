@@ -123,8 +123,10 @@ Status ResolveSsd(const Config& config, const HostFacts& host, Resolved& out) {
     if (Status status = Judge(ssd, directory, capacity, config.settings()); !status.ok()) {
       if (named) return Status(status.code(), config.Where("ssd.directory") + "ssd.directory: " + status.message() + "; name another directory, or \"off\"");
       out.notes.push_back("not for the SSD tier: " + status.message());
+      out.ssd_taken = out.ssd_taken || directory.usable.code() == Code::kPermission;
       continue;
     }
+    out.ssd_taken = false;
     options.directory = directory.path;
     options.capacity_bytes = capacity;
     options.region_bytes = RegionBytes(ssd, capacity);

@@ -112,6 +112,15 @@ bool IsOursAlone(const std::string& directory, const struct stat& st) {
 
 }  // namespace
 
+namespace {
+
+// Somebody has planted it, perhaps: what helps is another one.
+Status NotOurs(const std::string& path, const std::string& why) {
+  return Status(Code::kPermission, "runtime directory " + path + " " + why + "; name another: --socket PATH (and TIERD_SOCKET for programs)");
+}
+
+}  // namespace
+
 Status CheckRuntimeDirectory(const std::string& path) {
   struct stat st {};
   if (::lstat(path.c_str(), &st) != 0) {
@@ -119,8 +128,8 @@ Status CheckRuntimeDirectory(const std::string& path) {
     if (errno == ENOENT && ::access(parent.c_str(), W_OK | X_OK) == 0) return Status::Ok();
     return Status::FromErrno(errno, "create runtime directory " + path);
   }
-  if (!S_ISDIR(st.st_mode)) return Status(Code::kInvalid, "runtime directory " + path + " is not a directory (a symlink is not followed)");
-  if (st.st_uid != ::geteuid()) return Status(Code::kPermission, "runtime directory " + path + " belongs to uid " + std::to_string(st.st_uid) + ", not to us");
+  if (!S_ISDIR(st.st_mode)) return NotOurs(path, "is not a directory (a symlink is not followed)");
+  if (st.st_uid != ::geteuid()) return NotOurs(path, "belongs to uid " + std::to_string(st.st_uid) + ", not to us");
   if ((st.st_mode & 0077) == 0) return Status::Ok();
   return Status(Code::kPermission, "runtime directory " + path + " is open to others; " +
                                        (IsOursAlone(path, st) ? "chmod 0700 it" : "name a directory of its own, e.g. " + (path == "/" ? "" : path) + "/tierd"));
