@@ -17,7 +17,7 @@ struct Row {
 
 const Row kRows[] = {
     {"no TOML", "[ram\n", {"t:1: Error while parsing table header: expected ']', saw '\\n'"}},
-    {"unknown key", "[ram]\ncapacty = \"1 GB\"\n", {"t:2: unknown key ram.capacty; did you mean capacity?"}},
+    {"unknown key", "[ram]\ncapacty = \"1 GB\"\n", {"t:2: unknown key ram.capacty; did you mean ram.capacity?"}},
     {"unknown key, nothing near", "[ram]\nxyzzy = 1\n", {"t:2: unknown key ram.xyzzy; there are capacity, pages, segment_size, seal, pin_cap, min_available"}},
     {"section as a key", "ram = 5\n", {"t:1: ram is a section: write [ram] on a line of its own, and its keys (capacity, pages, segment_size, seal, pin_cap, min_available) below"}},
     {"nothing near at the top", "xyzzy = 5\n", {"t:1: unknown key xyzzy; outside of sections there is sources"}},
@@ -69,7 +69,7 @@ const Row kRows[] = {
     {"policy name", "[[source]]\npath = \"/x\"\npolicy = \"LRU!\"\n", {"t:3: source.policy wants the name of a policy, such as \"auto\" or \"lru\", not \"LRU!\""}},
     {"foreign key", "[ssd]\nverify_checksum = false\n", {"t:2: unknown key ssd.verify_checksum: every cached byte is checked, always; there is no switch"}},
     {"several", "[ram]\ncapacty = 1\n[limits]\nsessions = 0\n[sdd]\n",
-     {"t:5: unknown section [sdd]; did you mean [ssd]?", "t:2: unknown key ram.capacty; did you mean capacity?",
+     {"t:5: unknown section [sdd]; did you mean [ssd]?", "t:2: unknown key ram.capacty; did you mean ram.capacity?",
       "t:4: limits.sessions wants a number of 1 to 65536, not 0"}},
 };
 

@@ -165,6 +165,18 @@ TEST(Resolve, MoreRamThanThereIsGetsANote) {
   EXPECT_THAT(resolved->notes, ElementsAre("ram.capacity 800 GB is more than there is (24.0 GiB): the tier will grow as far as memory allows"));
 }
 
+TEST(Resolve, MoreSsdThanThereIsGetsANote) {
+  HostFacts host = Host();
+  host.cache_directories = {Directory("/nvme/tierd", 100 * kGiB)};
+  const auto notes = [&](const std::string& capacity) {
+    const Result<Resolved> resolved = Resolve(Parsed("[ssd]\ndirectory = \"/nvme/tierd\"\ncapacity = \"" + capacity + "\"\n"), host);
+    EXPECT_TRUE(resolved.ok());
+    return resolved.ok() ? resolved->notes : std::vector<std::string>();
+  };
+  EXPECT_THAT(notes("900 TB"), ElementsAre("ssd.capacity 900 TB is more than there is (200 GiB): the tier will grow as far as its file system allows"));
+  EXPECT_THAT(notes("150 GiB"), ElementsAre()) << "what others have of it may come free";
+}
+
 TEST(Resolve, WhatIsSetComesOutAsItIs) {
   const Result<Resolved> resolved = Resolve(
       Parsed("[ram]\ncapacity = \"64 MiB\"\nsegment_size = \"16 MiB\"\npin_cap = \"8 MiB\"\nmin_available = \"1 GiB\"\npages = \"4k\"\n[ssd]\nengine = \"threads\"\ndirectory = \"off\"\n"), Host());

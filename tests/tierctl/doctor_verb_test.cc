@@ -37,7 +37,7 @@ TEST(DoctorVerb, AMistakeInTheConfigurationIsShownWithItsLine) {
   const std::string file = directory.directory() + "/t.toml";
   std::ofstream(file) << "[ram]\ncapacty = 1\n";
   const json document = json::parse(RunTierctl({"--socket", "/none/control.sock", "doctor", "--json", "--no-speed", "--config", file}).out);
-  EXPECT_EQ(CheckNamed(document, "configuration")["detail"], file + ":2: unknown key ram.capacty; did you mean capacity?");
+  EXPECT_EQ(CheckNamed(document, "configuration")["detail"], file + ":2: unknown key ram.capacty; did you mean ram.capacity?");
 }
 
 TEST(DoctorVerb, AddsWhatTheDaemonKnows) {

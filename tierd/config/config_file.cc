@@ -137,7 +137,7 @@ class FileInterpreter {
       return name + " is a section: write " + (name == "source" ? "[[source]]" : "[" + name + "]") + " on a line of its own, and its keys (" + List(KeysOfSection(name)) + ") below";
     }
     const std::vector<std::string> keys = KeysOfSection(section);
-    if (const std::string near = Nearest(name, keys); !near.empty()) return "unknown key " + shown + "; did you mean " + near + "?";
+    if (const std::string near = Nearest(name, keys); !near.empty()) return "unknown key " + shown + "; did you mean " + (section.empty() ? near : section + "." + near) + "?";
     if (const std::string home = SectionWithKey(name); !home.empty()) {
       return "unknown key " + shown + "; " + name + " belongs into " + (home == "source" ? "[[source]]" : "[" + home + "]");
     }

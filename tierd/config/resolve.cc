@@ -132,6 +132,8 @@ Status ResolveSsd(const Config& config, const HostFacts& host, Resolved& out) {
     options.region_bytes = RegionBytes(ssd, capacity);
     if (!named) out.here["ssd.directory"] = directory.path;
     if (ssd.capacity.kind != Amount::Kind::kBytes) out.here["ssd.capacity"] = HumanSize(options.capacity_bytes) + " of " + HumanSize(directory.free_bytes) + " free";
+    else if (capacity > directory.total_bytes && directory.total_bytes != 0)
+      out.notes.push_back("ssd.capacity " + FormatSize(capacity) + " is more than there is (" + HumanSize(directory.total_bytes) + "): the tier will grow as far as its file system allows");
     return Status::Ok();
   }
   out.here["ssd.directory"] = "off";
