@@ -455,7 +455,9 @@ TEST_F(CliTest, DoctorEndsForWhoReadsItsOutput) {
   if (rig == nullptr) GTEST_SKIP() << why;
   Write(rig->backing() + "/file", "x");
   rig->Control("fault add op=open path=* errno=hang every=1");
-  auto ended = std::async(std::launch::async, [&] { return tierctl::RunTierctl({"doctor", "--no-speed", "--config", "/dev/null", "--source", rig->mount()}); });
+  auto ended = std::async(std::launch::async, [&] {
+    return tierctl::RunProgram({"/bin/sh", "-c", std::string(TIERCTL_BINARY) + " doctor --no-speed --config /dev/null --source " + rig->mount() + " | cat"}, {"PATH=/usr/bin:/bin"}, "");
+  });
   EXPECT_EQ(ended.wait_for(std::chrono::seconds(8)), std::future_status::ready);
   rig->Control("release");
   EXPECT_THAT(ended.get().out, HasSubstr(rig->mount() + ": does not answer within 5 s"));

@@ -9,7 +9,6 @@
 
 namespace tierd::engine {
 
-inline constexpr std::uint32_t kMiB = 1 << 20;
 inline constexpr std::uint32_t kChunk = 4 * kMiB;
 inline constexpr std::uint32_t kPart = 16384;
 
