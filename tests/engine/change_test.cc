@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <utility>
+
 #include "tests/engine/engine_fixture.h"
 
 namespace tierd::engine {
@@ -73,8 +75,12 @@ TEST_F(ChangeTest, RewrittenWhileTheDaemonStoodIsReadAgain) {
   const auto expired = [&](const std::string& name) { return engine().catalogue().DeadlineOf(FileOf(name)) == abi::kDeadlineExpired; };
   ASSERT_FALSE(expired(changed) || expired(same));
   Rewrite(changed, Bytes(changed, 40'000, 2));
-  clock_.ahead_ns += std::int64_t{abi::kHeartbeatAheadTicks + abi::kHeartbeatStaleTicks + 2} << abi::kTickShift;
+  bool stood = false;
+  engine().on_timer = [&] {
+    if (!std::exchange(stood, true)) std::this_thread::sleep_for(std::chrono::nanoseconds((std::int64_t{abi::kHeartbeatAheadTicks + abi::kHeartbeatStaleTicks + 4}) << abi::kTickShift));
+  };
   ASSERT_TRUE(RunUntil([&] { return expired(changed) && expired(same); }));
+  engine().on_timer = nullptr;
   EXPECT_TRUE(Fetch(changed).bytes == Bytes(changed, 40'000, 2));
   const std::uint64_t read = unit().reader->counters().bytes_read;
   EXPECT_EQ(Fetch(same).tier(), abi::Tier::kRam) << "asked about, and not read again";

@@ -10,9 +10,11 @@
 #include <boost/asio/steady_timer.hpp>
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -308,7 +310,7 @@ class Engine {
   std::int64_t last_second_ns_ = 0;
   std::int64_t asleep_ns_ = 0;           // Clock::AsleepNs that was heeded
   bool stood_ = false;                   // clients took the daemon for hung: DoubtAll
-  std::uint32_t beaten_ticks_ = 0;       // the heartbeat that stands in the index; 0: none yet
+  std::optional<std::chrono::steady_clock::time_point> beaten_until_;  // what the heartbeat says
   std::int64_t last_tenth_ns_ = 0;
   std::int64_t busy_until_ns_ = 0;
   std::uint64_t ring_entries_seen_ = 0;  // at the last tick

@@ -293,10 +293,12 @@ void Engine::OnTick() {
 
 // A client that took the daemon for hung meanwhile may have ended without having told what it changed.
 void Engine::Heartbeat(std::uint32_t ahead_ticks) {
-  const std::int64_t now = clock_.MonotonicNs();
-  if (beaten_ticks_ != 0 && abi::TicksOf(now) > beaten_ticks_ + abi::kHeartbeatStaleTicks) stood_ = true;
-  beaten_ticks_ = abi::TicksOf(now) + ahead_ticks;
-  index_->Heartbeat(now + (std::int64_t{ahead_ticks} << abi::kTickShift));
+  constexpr std::chrono::nanoseconds kStale{std::int64_t{abi::kHeartbeatStaleTicks} << abi::kTickShift};
+  const std::chrono::nanoseconds ahead{std::int64_t{ahead_ticks} << abi::kTickShift};
+  const auto now = std::chrono::steady_clock::now();
+  if (beaten_until_ && now > *beaten_until_ + kStale) stood_ = true;
+  beaten_until_ = now + ahead;
+  index_->Heartbeat(clock_.MonotonicNs() + ahead.count());
 }
 
 // Of a daemon that has nothing to do: ahead.
