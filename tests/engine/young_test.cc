@@ -14,7 +14,7 @@ class YoungTest : public EngineTest {
     source_options().racy_window_ms = 3'600'000;
     source_options().staleness = abi::Staleness::kImmutable;
   }
-  static void Pause(int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); }
+  void Pause(int ms) { RunUntil([] { return false; }, ms); }
   void ObserveNow(const std::string& name) {
     io::FileStat now;
     ASSERT_EQ(source::StatAt(unit().source->root_fd(), name.c_str(), false, &now), 0);
@@ -167,7 +167,7 @@ TEST_F(YoungTest, BytesReadInTheMakingAreNotConfirmedByAnotherRead) {
   source_options().ttl_ms = 60'000;
   const std::string name = Write("file", Bytes("file", 5000));
   StartEngine();
-  Pause(kMadeMs);
+  std::this_thread::sleep_for(std::chrono::milliseconds(kMadeMs));  // not Pause: a pool whose loop runs has given its idle threads back by then, and the second read would wait for one
   std::atomic<int>& late = source_io_.delay_us[static_cast<std::size_t>(io::Step::kOpen)];
   late = 800'000;
   bool brought = false;
