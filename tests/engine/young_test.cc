@@ -167,7 +167,7 @@ TEST_F(YoungTest, BytesReadInTheMakingAreNotConfirmedByAnotherRead) {
   source_options().ttl_ms = 60'000;
   const std::string name = Write("file", Bytes("file", 5000));
   StartEngine();
-  std::this_thread::sleep_for(std::chrono::milliseconds(kMadeMs));  // not Pause: a pool whose loop runs has given its idle threads back by then, and the second read would wait for one
+  std::this_thread::sleep_for(std::chrono::milliseconds(kMadeMs));  // not Pause: where the loop turns meanwhile the second read ends later, beyond the window
   std::atomic<int>& late = source_io_.delay_us[static_cast<std::size_t>(io::Step::kOpen)];
   late = 800'000;
   bool brought = false;
