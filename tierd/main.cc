@@ -187,9 +187,9 @@ void RaiseFileLimit() {
   ::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// What it opens with one source and an SSD tier before the first client comes, 45, that client's, and the quarter that is kept from clients. More sources take more: SessionHub.
+// What it opens before the first client comes, that client's, and a few.
 Status EnoughDescriptors() {
-  constexpr rlim_t kFewest = 72;
+  constexpr rlim_t kFewest = 64;
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kFewest) return Status::Ok();
   return Status(Code::kIo, "too few descriptors: the limit of open files (ulimit -n) is " + std::to_string(limit.rlim_cur) + ", and " + std::to_string(kFewest) + " are needed");

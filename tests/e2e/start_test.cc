@@ -286,42 +286,6 @@ TEST_F(StartTest, WhereTheDefaultPortIsTakenMetricsHaveAnother) {
   }
 }
 
-// A limit that the daemon could start with, and no client connect: it says so, and how many it takes.
-TEST_F(StartTest, TooFewDescriptorsForAClientAreSaid) {
-  Write(source + "/text", "some text");
-  const auto run = [&](int limit) {
-    const std::string log = scratch.path() + "/limited.out", socket = scratch.path() + "/run/tierd.sock";
-    const std::string script = "ulimit -n " + std::to_string(limit) + "; exec " + TIERD_BINARY + " --config none --source " + source + " --ssd " + scratch.path() +
-                               "/ssd --ssd-capacity '256 MiB' --set 'ssd.min_free=1 MiB' --ram '64 MiB' --metrics 127.0.0.1:0 --socket " + socket + "\n";
-    DaemonProcess daemon(scratch.path());
-    DaemonProcess::Options options;
-    options.binary = scratch.path() + "/start.sh";
-    Write(options.binary, "#!/bin/bash\n" + script);
-    std::filesystem::permissions(options.binary, std::filesystem::perms::owner_all);
-    if (!daemon.Start(options)) return daemon.output();
-    const Client client(daemon.socket());
-    for (int i = 0; i < 2; ++i) {
-      const Got got = Get(client.get(), source + "/text");
-      EXPECT_EQ(got.origin, static_cast<std::uint32_t>(i == 0 ? TIER_FROM_SOURCE : TIER_FROM_RAM)) << "limit " << limit << ", read " << i << ": " << daemon.output();
-    }
-    EXPECT_EQ(daemon.Stop(), 0);
-    return std::string();
-  };
-  int needed = 0;
-  for (int limit = 40; limit != 0 && limit < 200;) {
-    const std::string refused = run(limit);
-    if (refused.empty()) break;
-    const std::size_t at = refused.find(", and ");
-    ASSERT_THAT(refused, testing::HasSubstr("too few descriptors: the limit of open files (ulimit -n) is " + std::to_string(limit) + ", and "));
-    needed = std::stoi(refused.substr(at + 6));
-    ASSERT_GT(needed, limit) << refused;
-    limit = needed;
-  }
-  EXPECT_GT(needed, 64);
-  EXPECT_EQ(run(needed), "") << "what it asks for is enough";
-  for (int limit = 60; limit < needed; limit += 4) EXPECT_THAT(run(limit), testing::HasSubstr("too few descriptors")) << limit;
-}
-
 // Its descriptors are its own: another process of the user would write into the segments that readers map (HAZARDS 2.8).
 TEST_F(StartTest, AnotherProcessOfTheUserCannotOpenItsDescriptors) {
   std::filesystem::permissions(scratch.path(), std::filesystem::perms::all);

@@ -25,24 +25,12 @@ namespace {
 constexpr int kBacklog = 1024;
 constexpr int kClientsPerTurn = 32;
 constexpr rlim_t kReservedDescriptors = 128;  // for the control plane, the source and the SSD tier, however many clients come (F15)
-constexpr rlim_t kFirstClientDescriptors = 8;  // its socket and its process, and what a job's wrapper asks beside it
 
 // The kernel gives the lowest free number: a high one says that few are left.
-bool RunShort(rlim_t newest, rlim_t limit) { return newest + std::min(kReservedDescriptors, limit / 4) >= limit; }
-
 bool DescriptorsRunShort(int newest) {
   rlimit limit{};
-  return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 && RunShort(static_cast<rlim_t>(newest), limit.rlim_cur);
-}
-
-// Before the first client comes, of which none would be taken.
-Status RoomForAClient(int newest) {
-  const rlim_t last = static_cast<rlim_t>(newest) + kFirstClientDescriptors;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || !RunShort(last, limit.rlim_cur)) return Status::Ok();
-  rlim_t needed = limit.rlim_cur;
-  while (RunShort(last, needed)) ++needed;
-  return Status(Code::kIo, "too few descriptors: the limit of open files (ulimit -n) is " + std::to_string(limit.rlim_cur) + ", and " + std::to_string(needed) + " are needed");
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  return static_cast<rlim_t>(newest) + std::min(kReservedDescriptors, limit.rlim_cur / 4) >= limit.rlim_cur;
 }
 
 }  // namespace
@@ -62,10 +50,6 @@ Status SessionHub::Listen() {
   auto fd = ListenSeqpacket(options_.socket_path, kBacklog);
   if (!fd.ok()) return fd.status();
   spare_fd_.Reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (Status status = RoomForAClient(spare_fd_.valid() ? spare_fd_.get() : fd->get()); !status.ok()) {
-    ::unlink(options_.socket_path.c_str());
-    return status;
-  }
   listener_ = std::make_unique<boost::asio::posix::stream_descriptor>(loop_, fd->Release());
   Accept();
   return Status::Ok();
