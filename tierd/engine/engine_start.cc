@@ -9,6 +9,7 @@
 #include "client_lib/abi/path_hash.h"
 #include "tierd/base/check.h"
 #include "tierd/engine/engine.h"
+#include "tierd/engine/segment_size.h"
 #include "tierd/io/engine_probe.h"
 #include "tierd/ram/unleased_memory.h"
 
@@ -81,7 +82,7 @@ Status Engine::Start(ReplySink& replies) {
   for (const auto& unit : sources_) largest = std::max(largest, unit->options.chunk_bytes);
   ram::RamTierOptions ram_options;
   ram_options.budget_bytes = options_.ram.capacity_bytes;
-  options_.ram.segment_bytes = Placement::SegmentBytes(options_.ram, largest);
+  options_.ram.segment_bytes = SegmentBytes(options_.ram, largest);
   ram_options.segment_bytes = std::min(options_.ram.segment_bytes, std::max<std::uint64_t>(options_.ram.capacity_bytes, 64 << 10));
   ram_options.max_frame_bytes = largest;
   ram_options.largest_bytes = Fetcher::kLargestListing;

@@ -5,7 +5,6 @@
 
 #include "tierd/base/check.h"
 #include "tierd/engine/out_of_memory.h"
-#include "tierd/engine/segment_size.h"
 
 namespace tierd::engine {
 namespace {
@@ -25,8 +24,6 @@ Placement::Placement(const Parts& parts, const RamOptions& options)
       allowed_bytes_(options.capacity_bytes), told_capacity_{options.capacity_bytes, 0}, shares_(sources_.size()) {
   for (const auto& unit : sources_) by_use_.push_back(unit.get());
 }
-
-std::uint64_t Placement::SegmentBytes(const RamOptions& options, std::uint64_t largest_chunk) { return engine::SegmentBytes(options, largest_chunk); }
 
 // ---- frames ----------------------------------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@
 #include "tierd/engine/catalogue.h"
 #include "tierd/engine/counters.h"
 #include "tierd/engine/options.h"
+#include "tierd/engine/segment_size.h"
 #include "tierd/engine/source_unit.h"
 #include "tierd/engine/workers.h"
 #include "tierd/ram/memory_pressure.h"
@@ -196,8 +197,6 @@ class Placement final : public ssd::SsdOwner {
   void OnFrameMoved(ObjectId object, ram::FrameId from, ram::FrameId to);
   // Largest frame there may be: what compaction keeps room for.
   void SetLargestChunk(std::uint64_t bytes) { catalogue_max_chunk_ = bytes; }
-  // Of which chunks so large are put; 0: of the options that this was asked for already.
-  static std::uint64_t SegmentBytes(const RamOptions& options, std::uint64_t largest_chunk = 0);
   // What is larger never gets a frame.
   std::uint64_t LargestFrame() const { return ram_.LargestFrame(); }
   abi::PageKind page_kind() const { return page_kind_; }

@@ -10,7 +10,7 @@
 namespace tierd::engine {
 
 // `largest_chunk`: of those that are put into segments; 0: of the options that this was asked for already.
-inline std::uint64_t SegmentBytes(const RamOptions& options, std::uint64_t largest_chunk) {
+inline std::uint64_t SegmentBytes(const RamOptions& options, std::uint64_t largest_chunk = 0) {
   constexpr std::uint64_t kStep = std::uint64_t{2} << 20;
   const std::uint64_t wanted = options.segment_bytes != 0 ? options.segment_bytes : options.capacity_bytes / 16;
   // A sixteenth of a segment is its reserve.
