@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <climits>
 #include <filesystem>
 #include <fstream>
 
@@ -22,10 +23,11 @@ void FlipByte(const SsdOptions& options, std::uint32_t region, std::uint64_t at)
   file.put(static_cast<char>(byte));
 }
 
-// While it lives the bytes [from, to) of the region file cannot be read.
+// While it lives the bytes [from, to) of the region file cannot be read: `times` times, if that is told.
 class Unreadable {
  public:
-  explicit Unreadable(const SsdOptions& options, std::uint64_t from = 0, std::uint64_t to = ~std::uint64_t{0}) {
+  explicit Unreadable(const SsdOptions& options, std::uint64_t from = 0, std::uint64_t to = ~std::uint64_t{0}, int times = INT_MAX) {
+    left_ = times;
     struct stat file {};
     EXPECT_EQ(::stat((options.directory + "/regions-0000").c_str(), &file), 0);
     inode_ = file.st_ino;
@@ -37,7 +39,7 @@ class Unreadable {
   Unreadable& operator=(const Unreadable&) = delete;
   static bool Hits(int fd, std::uint64_t offset, std::uint64_t bytes) {
     struct stat file {};
-    const bool hits = offset < to_ && offset + bytes > from_ && ::fstat(fd, &file) == 0 && file.st_ino == inode_;
+    const bool hits = offset < to_ && offset + bytes > from_ && ::fstat(fd, &file) == 0 && file.st_ino == inode_ && left_-- > 0;
     if (hits) ++failures;
     return hits;
   }
@@ -46,6 +48,7 @@ class Unreadable {
  private:
   static inline std::atomic<ino_t> inode_{0};
   static inline std::atomic<std::uint64_t> from_{0}, to_{0};
+  static inline std::atomic<int> left_{0};
 };
 
 // F12: in the first header, where a walk finds nothing; in the table of contents as well; in that and a header in the middle.
@@ -179,6 +182,24 @@ TEST(SsdUnreadableRegion, AReadThatFailsAtAnyTurnLosesNothing) {
     EXPECT_EQ(bustle.Left(), 9) << failing;
     EXPECT_EQ(life.gone.size(), 0u) << failing;
     EXPECT_EQ(life.tier->status().live_records, life.items.size()) << failing;
+  }
+}
+
+// And one that is well again while a region is read piece by piece.
+TEST(SsdUnreadableRegion, ADeviceThatRecoversBetweenTwoPiecesLosesNothing) {
+  for (int times = 1; times < 24; ++times) {
+    TempDirectory dir;
+    const SsdOptions options = SmallOptions(dir.path() + "/c");
+    Life life(options);
+    ASSERT_TRUE(life.Start().status.ok());
+    Bustle bustle(life);
+    bustle.MakeItWorthLeast();
+    const int before = Unreadable::failures;
+    const Unreadable unreadable(options, kVictim * std::uint64_t{options.region_bytes}, (kVictim + 1) * std::uint64_t{options.region_bytes} - 8192, times);
+    (void)bustle.Run(20);
+    EXPECT_GT(Unreadable::failures - before, 0);
+    EXPECT_EQ(bustle.Left(), 9) << times;
+    EXPECT_EQ(life.gone.size(), 0u) << times;
   }
 }
 

@@ -87,6 +87,7 @@ struct Salvage {
   RegionAddress address;
   std::span<std::byte> image;
   std::optional<std::uint32_t> read;  // where something was
+  std::optional<std::uint32_t> lost;  // the first place, of kLeastHalf, that could not be
   unsigned failures = 0;
 
   void Read(std::uint32_t from, std::uint32_t bytes) {
@@ -94,6 +95,7 @@ struct Salvage {
     if (RegionFiles::ReadRegion(address, from, part).ok()) {
       if (!read) read = from;
     } else if (++failures > kMostFailures || bytes <= kLeastHalf) {
+      if (!lost) lost = from;
       std::memset(part.data(), 0, part.size());
     } else {
       const std::uint32_t half = bytes / 2 / kLeastHalf * kLeastHalf;
@@ -181,11 +183,15 @@ Status ReadRegionImage(const ScanFormat& format, RegionAddress address, io::Alig
   const std::span<std::byte> all = image->span().first(format.region_bytes);
   Status status = RegionFiles::ReadRegion(address, 0, all);
   if (status.ok()) return status;
-  Salvage salvage{address, all, std::nullopt, 0};
+  Salvage salvage{.address = address, .image = all, .read = {}, .lost = {}};
   salvage.Read(0, format.region_bytes);
   if (!salvage.read) return status;
-  // What could be read before still can be: the device is well, and what failed is damaged.
-  return RegionFiles::ReadRegion(address, *salvage.read, all.subspan(*salvage.read, kLeastHalf));
+  // What could be read before still can be, and what could not still cannot: the device is well, and what failed is damaged.
+  if (Status again = RegionFiles::ReadRegion(address, *salvage.read, all.subspan(*salvage.read, kLeastHalf)); !again.ok() || !salvage.lost) return again;
+  const std::span<std::byte> lost = all.subspan(*salvage.lost, kLeastHalf);
+  if (RegionFiles::ReadRegion(address, *salvage.lost, lost).ok()) return status;
+  std::memset(lost.data(), 0, lost.size());
+  return Status::Ok();
 }
 
 std::vector<bool> SoundRecords(const ScanFormat& format, std::uint64_t epoch, std::span<const std::byte> image, std::span<const RecoveredRecord> records) {

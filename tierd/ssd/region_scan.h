@@ -62,8 +62,8 @@ RegionContents ReadRegionContents(const ScanFormat& format, std::uint32_t region
 RegionContents ReadKnownContents(const ScanFormat& format, std::uint32_t region, RegionAddress address, std::uint64_t epoch, io::AlignedBuffer* scratch);
 // The walk alone.
 RegionContents ReadAndWalkRegion(const ScanFormat& format, std::uint32_t region, RegionAddress address, io::AlignedBuffer* scratch);
-// The image of a region of which some places may not be readable: they are zero then. Not ok: no memory, nothing of it can be read, or the device failed
-// meanwhile: that says nothing about the records.
+// The image of a region of which some places may not be readable: they are zero then. Not ok: no memory, nothing of it can be read, or the device failed,
+// or was well again, meanwhile: that says nothing about the records.
 Status ReadRegionImage(const ScanFormat& format, RegionAddress address, io::AlignedBuffer* image);
 // Which of the records that are listed elsewhere are in the image of their region as they should be, header, identity and payload.
 std::vector<bool> SoundRecords(const ScanFormat& format, std::uint64_t epoch, std::span<const std::byte> image, std::span<const RecoveredRecord> records);
