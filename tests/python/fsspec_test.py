@@ -26,7 +26,7 @@ class FsspecTest(rig.DaemonTest):
         cls.csv = cls.rig.write("table.csv", data=b"a,b\n1,2\n3,4\n")
 
     def test_paths_and_chains(self):
-        for url in ("tierd://" + self.path, "tierd::" + self.path, "tierd::file://" + self.path, "simplecache::tierd://" + self.path):
+        for url in ("tierd://" + self.path, "tierd::" + self.path, "tierd::file://" + self.path):
             with fsspec.open(url) as file:
                 self.assertEqual(file.read(), self.expected, url)
         self.assertRaisesRegex(ValueError, "not memory", fsspec.open, "tierd::memory://x")
