@@ -1,4 +1,4 @@
-# Several files at once: a whole build in about half the time, which is what the scripts in tools/ do; a change is compiled slower, so not by default.
+# Several files at once: a whole build in about half the time, which is what the scripts in tools/ that build do; a change is compiled slower, so not by default.
 # Names in the unnamed namespaces of such a target may not clash.
 option(TIERD_UNITY "compile several source files at once: faster whole builds, slower changes" OFF)
 
