@@ -276,9 +276,12 @@ TEST_F(MetricsTest, WhileNobodyScrapesNobodyWakes) {
     text << std::ifstream(path).rdbuf();
     return text.str();
   };
-  for (const auto& task : std::filesystem::directory_iterator(tasks))
-    if (text_of(task.path().string() + "/comm") == "tierd-metrics\n") thread = task.path().string();
-  ASSERT_FALSE(thread.empty());
+  const auto found = [&] {  // it takes its name once it runs
+    for (const auto& task : std::filesystem::directory_iterator(tasks))
+      if (text_of(task.path().string() + "/comm") == "tierd-metrics\n") thread = task.path().string();
+    return !thread.empty();
+  };
+  ASSERT_TRUE(Eventually(5000, found));
   const auto switches = [&] {
     const std::string status = text_of(thread + "/status");
     const std::size_t at = status.find("\nvoluntary_ctxt_switches:");
