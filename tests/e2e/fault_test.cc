@@ -379,6 +379,7 @@ TEST_F(FaultTest, ALongReadIsNoHungDaemon) {
   auto options = Options();
   options.ssd = "off";
   options.ram = "256 MiB";
+  options.more.insert(options.more.end(), {"--set", "source.chunk_size=1 MiB"});  // what is read ahead shares the bandwidth: each takes far less than a second
   ASSERT_TRUE(daemon.Start(options)) << daemon.output();
   Client client(daemon.socket());
   std::string buffer(kBytes, '\0');
