@@ -211,7 +211,7 @@ void Fetcher::AskAgain(SourceUnit& unit, const DiscoveryPtr& discovery) {
   EndStaging(discovery);
 }
 
-// Not at once: the clock that answers are stamped with stands still for some milliseconds, and where there was no memory for a request there is none now.
+// Not at once: where there was no memory for a request there is none now.
 void Fetcher::AskAgain(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiters waiters) {
   if (waiters.empty()) return;
   Parked& again = doubted_[key];

@@ -73,7 +73,7 @@ void Fetcher::StartListing(SourceUnit& unit, abi::FileKey key, std::string_view 
   listing->unit = &unit;
   listing->path = std::string(path);
   listing->waiters.push_back(std::move(waiter));
-  listing->sent_ns = clock_.MonotonicNs();
+  listing->sent_ns = clock_.PreciseNs();
   listings_.emplace(key, listing);
   source::WalkRequest walk;
   walk.path = std::string(path);

@@ -119,7 +119,7 @@ class OpenFile {
     if (result.error == 0) result.error = Copy(result.before.size, &result.bytes);
     result.direct_refused = refused_;
     if (result.error == 0) {
-      result.stat_sent_ns = CoarseNs();
+      result.stat_sent_ns = PreciseNs();
       result.error = Stat(Step::kStatAfter, &result.after);
     }
     if (request_.drop_cache && !direct_ && !dropped_ && result.bytes > 0) {
@@ -217,13 +217,17 @@ class OpenFile {
   UniqueFd fd_;
 };
 
-}  // namespace
-
-std::int64_t CoarseNs() {
+std::int64_t ClockNs(clockid_t clock) {
   timespec ts{};
-  ::clock_gettime(CLOCK_MONOTONIC_COARSE, &ts);
+  ::clock_gettime(clock, &ts);
   return std::int64_t{ts.tv_sec} * kNsPerSecond + ts.tv_nsec;
 }
+
+}  // namespace
+
+std::int64_t CoarseNs() { return ClockNs(CLOCK_MONOTONIC_COARSE); }
+
+std::int64_t PreciseNs() { return ClockNs(CLOCK_MONOTONIC); }
 
 FileStat ToFileStat(const struct stat& st) {
   FileStat out;
@@ -299,7 +303,7 @@ FileReadResult ReadFile(AccessContext& context, const FileReadRequest& request, 
 StatResult StatPath(AccessContext& context, const StatRequest& request, StepCounts* counts) {
   StatResult result;
   struct stat st {};
-  result.stat_sent_ns = CoarseNs();
+  result.stat_sent_ns = PreciseNs();
   const long outcome = Repeat(context, Step::kStat, counts, [&] {
     if (!IsBareName(request.path)) counts->system_calls += 2;
     return StatBeneath(context, request, &st);

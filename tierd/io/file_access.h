@@ -25,6 +25,9 @@ inline constexpr bool IsTransient(int error) { return error == EINTR || error ==
 
 // CLOCK_MONOTONIC_COARSE in ns.
 std::int64_t CoarseNs();
+// CLOCK_MONOTONIC in ns. When something was asked of the source: an answer that was asked for after something was said to have changed is told from one of before, also
+// within a tick of the coarse clock.
+std::int64_t PreciseNs();
 
 FileStat ToFileStat(const struct stat& st);
 FileStat ToFileStat(const struct statx& st);

@@ -73,7 +73,7 @@ struct FileReadResult {
   std::size_t bytes = 0;
   FileStat before;            // fstat before the first byte; valid when opened
   FileStat after;             // fstat after the last byte, same descriptor; valid when error == 0
-  std::int64_t stat_sent_ns = 0;  // CLOCK_MONOTONIC_COARSE when `after` was asked for (HAZARDS 2.11)
+  std::int64_t stat_sent_ns = 0;  // CLOCK_MONOTONIC when `after` was asked for (HAZARDS 2.11)
   bool opened = false;
   bool direct_refused = false;  // O_DIRECT was asked for, and the file system said EINVAL
 };

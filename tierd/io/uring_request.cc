@@ -90,7 +90,7 @@ void UringRequest::PrepareStep(UringRing& ring, UringContext& context, Step step
       break;
     case Step::kStatAfter:
       // In a chain this is when the read was asked for: earlier than the truth, which only shortens what rests on it.
-      file_result.stat_sent_ns = CoarseNs();
+      file_result.stat_sent_ns = PreciseNs();
       io_uring_prep_statx(sqe, fd, "", AT_EMPTY_PATH, kStatMask, &slot->after);
       break;
     case Step::kAdvise:
@@ -104,7 +104,7 @@ void UringRequest::PrepareStep(UringRing& ring, UringContext& context, Step step
       if (fd >= 0) {
         io_uring_prep_statx(sqe, fd, "", AT_EMPTY_PATH, kStatMask, &slot->before);
       } else {
-        stat_result.stat_sent_ns = CoarseNs();
+        stat_result.stat_sent_ns = PreciseNs();
         io_uring_prep_statx(sqe, stat.root_fd, stat.path.c_str(), AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, kStatMask, &slot->before);
       }
       break;
@@ -121,7 +121,7 @@ void UringRequest::PrepareStep(UringRing& ring, UringContext& context, Step step
 void UringRequest::PrepareOpen(io_uring_sqe* sqe) {
   if (kind == Kind::kStat) {
     // When the name was asked for: what it leads to later is not what is going to be stat'ed.
-    stat_result.stat_sent_ns = CoarseNs();
+    stat_result.stat_sent_ns = PreciseNs();
     how = PlaceHow();
     io_uring_prep_openat2(sqe, stat.root_fd, stat.path.c_str(), &how);
   } else {

@@ -103,7 +103,7 @@ Result<ResolvedPath> ResolveAlias(const Source& source, const std::string& relat
   const OpenedFile again = OpenBeneath(source.root_fd(), resolved.canonical, O_PATH);
   if (again.error == EXDEV) return Leaves(relative);
   if (again.error != 0) return Status::FromErrno(again.error, "resolve " + relative);
-  resolved.stat_sent_ns = SystemClock().MonotonicNs();
+  resolved.stat_sent_ns = SystemClock().PreciseNs();
   if (const int error = StatAt(again.fd.get(), "", false, &resolved.stat); error != 0) {
     return Status::FromErrno(error, "stat " + relative);
   }
@@ -125,7 +125,7 @@ Result<ResolvedPath> ResolvePath(const Source& source, std::string_view path) {
   if (opened.error != 0) return Status::FromErrno(opened.error, "resolve " + *relative);
   ResolvedPath resolved;
   resolved.canonical = *relative;
-  resolved.stat_sent_ns = SystemClock().MonotonicNs();
+  resolved.stat_sent_ns = SystemClock().PreciseNs();
   if (const int error = StatAt(opened.fd.get(), "", false, &resolved.stat); error != 0) {
     return Status::FromErrno(error, "stat " + *relative);
   }

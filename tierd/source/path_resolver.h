@@ -21,7 +21,7 @@ struct ResolvedPath {
   std::string canonical;   // relative to the root; "" is the root itself
   bool was_alias = false;  // the given path differs: it went through a link, "..", "." or doubled slashes
   io::FileStat stat;       // of the file itself, any type
-  std::int64_t stat_sent_ns = 0;  // CLOCK_MONOTONIC_COARSE when the stat was asked for
+  std::int64_t stat_sent_ns = 0;  // CLOCK_MONOTONIC when the stat was asked for
 };
 
 // Blocking (worker threads only). `path` is relative to the root, or absolute below root() or canonical_root().

@@ -461,7 +461,7 @@ void SourceReaderImpl::SetBudgets(std::uint64_t bytes_per_second, std::uint64_t 
 }
 
 bool SourceReaderImpl::IsYoung(const io::FileStat& stat, std::int64_t stat_sent_ns) const {
-  return stamps_.IsYoung(stat, clock_.RealtimeNs() - (clock_.MonotonicNs() - stat_sent_ns));
+  return stamps_.IsYoung(stat, clock_.RealtimeNs() - (clock_.PreciseNs() - stat_sent_ns));
 }
 
 void SourceReaderImpl::NoteChange(std::int64_t seen_ns, const io::FileStat& now_is) {

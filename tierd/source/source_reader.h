@@ -51,7 +51,7 @@ struct ReadResult {
   std::size_t bytes = 0;          // with kNone; less than the capacity only at the end of the file, more only into ReadRequest::rest
   std::byte* buffer = nullptr;    // where they are: the request's or the acquired buffer; nullptr if none was taken
   io::FileStat version;           // with kNone and kChanged
-  std::int64_t stat_sent_ns = 0;  // MonotonicNs when the confirming fstat was asked for: base of the deadline (HAZARDS 2.11)
+  std::int64_t stat_sent_ns = 0;  // PreciseNs when the confirming fstat was asked for: base of the deadline (HAZARDS 2.11)
   // The stamps are younger than racy_window: a later write may leave the version as it is, so the copy is served until
   // its first deadline and then read again, not only stated again (HAZARDS 2.12).
   bool racy = false;
