@@ -125,8 +125,7 @@ TEST_P(FileRead, StatIsAsOldAsItsName) {
   std::int64_t named_ns = 0;
   ScriptedFaults slow([&](Step step, long result) {
     if (step != Step::kStat || named_ns != 0) return result;
-    const std::int64_t begun_ns = CoarseNs();
-    while ((named_ns = CoarseNs()) == begun_ns) ::usleep(1000);
+    named_ns = PreciseNs();
     return result;
   });
   MAKE_ENGINE({.faults = &slow});
