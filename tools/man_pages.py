@@ -328,7 +328,7 @@ files from outside.
 Not covered are static programs, Go, and system calls made by hand other than by syscall(2): a name reads the source there, a number of a served file gives EBADF, never other bytes.
 
 A served file's descriptor is 768 or more (from three quarters of the limit where that is lower), /proc/self/fd shows a socket behind it, st_blocks is what the size takes and st_atime
-the mtime.
+what it was when tierd last asked the source.
 
 A mapping of a served file is a snapshot of its open as regards what other processes write. What the program itself writes is seen in it. LMDB with locks is read from the source, by which
 it is right and slower: readers of a database that nobody writes to pass lock=False.""")),

@@ -100,7 +100,7 @@ constexpr std::uint32_t AttrClassOf(std::uint64_t size_attr) { return static_cas
 constexpr SlotKind KindOf(std::uint64_t size_attr) { return static_cast<SlotKind>(size_attr >> 60); }
 
 // One cache line. `seq` is odd while the daemon changes anything but `location` (which may be cleared or set without it while
-// the version stays). Reader protocol: LAYOUT.md section "Reading" = HAZARDS 2.1.
+// the version stays). Reader protocol: LAYOUT.md section "Reading" = HAZARDS 2.1. The atime, which no hit needs, lies apart (IndexHeader::atimes_offset) and belongs to the slot like its fields.
 struct alignas(64) Slot {
   std::atomic<std::uint32_t> seq;
   std::atomic<std::uint32_t> deadline;  // ticks
@@ -150,6 +150,7 @@ struct IndexHeader {
   std::uint32_t probe_limit;   // constant of this index
   std::uint32_t reserved0;
   std::uint8_t hash_secret[kHashSecretBytes];  // for XXH3_128bits_withSecret
+  std::uint64_t atimes_offset;  // std::atomic<std::int64_t>[slot_count + kProbeSlack], of each slot, 8-byte aligned
   alignas(64) std::atomic<std::uint32_t> retired;  // 1: a newer index exists, ask for it
   alignas(64) std::atomic<std::uint32_t> heartbeat_ticks;
 };
@@ -157,7 +158,7 @@ inline constexpr std::uint64_t kIndexHeaderBytes = 4096;
 // Linear probing at load 3/4 has clusters of ~430 slots in 10 M (ln n / (a - 1 - ln a)): 128 would force growth at load .58 and miss the memory bar.
 inline constexpr std::uint64_t kProbeSlack = 1024;
 static_assert(sizeof(IndexHeader) <= kIndexHeaderBytes);
-static_assert(offsetof(IndexHeader, hash_secret) == 72 && offsetof(IndexHeader, retired) == 320);
+static_assert(offsetof(IndexHeader, hash_secret) == 72 && offsetof(IndexHeader, atimes_offset) == 264 && offsetof(IndexHeader, retired) == 320);
 static_assert(offsetof(IndexHeader, heartbeat_ticks) == 384);
 
 // ---- listings -------------------------------------------------------------------------------------------------------------

@@ -230,7 +230,8 @@ void StatOfFacts(const client::FileFacts& facts, std::uint64_t dev, struct stat&
     if (rest < 0) --seconds, rest += 1'000'000'000;
     return timespec{seconds, static_cast<long>(rest)};
   };
-  st.st_atim = st.st_mtim = time(facts.mtime_ns);
+  st.st_atim = time(facts.atime_ns);
+  st.st_mtim = time(facts.mtime_ns);
   st.st_ctim = time(facts.ctime_ns);
 }
 

@@ -32,7 +32,7 @@ bool HasGrown(Description& description);
 // Counts bytes of a leased piece that were read some other way.
 void CountPieceRead(Description& description, std::uint64_t bytes);
 
-// What fstat shows. st_blocks is what the size takes in 4 KiB blocks, st_atime the mtime: the cache knows neither.
+// What fstat shows. st_blocks is what the size takes in 4 KiB blocks: the cache does not know it; st_atime what it was when the source was last asked.
 void StatOfFacts(const client::FileFacts& facts, std::uint64_t dev, struct stat& st);
 inline void StatCached(const Description& description, struct stat& st) { StatOfFacts(description.facts, description.dev, st); }
 

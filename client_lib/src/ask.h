@@ -24,7 +24,7 @@ struct Question {
 // may be missing), else why there are none. The breaker hears of it.
 abi::Fallback Ask(Client& client, Session& session, const Question* questions, Waiter* waiters, std::size_t count, std::int64_t deadline_ns);
 
-// What a reply says about the file.
+// What a reply says about the file: all but the atime (FindAtime).
 FileFacts FactsOf(const abi::FetchReply& reply);
 
 }  // namespace tierd::client

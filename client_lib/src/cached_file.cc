@@ -204,6 +204,7 @@ class Finder {
       default: cached_.reason = ReasonOf(reply); return false;
     }
     cached_.facts = facts;
+    cached_.facts.has_attrs = facts.has_attrs && FindAtime(*target.session->index.load(std::memory_order_acquire), target.file_key, cached_.facts);
     if (check_ && !facts.SameVersion(at_source_)) {
       cached_.reason = abi::Fallback::kChanged;
       return false;

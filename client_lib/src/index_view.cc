@@ -18,7 +18,9 @@ bool HoldsTogether(const abi::IndexHeader& h, std::uint64_t bytes, const std::ui
   const std::uint64_t attrs_bytes = sizeof(abi::AttrClass) * abi::kMaxAttrClasses;
   const std::uint64_t slots_bytes = (h.slot_count + abi::kProbeSlack) * sizeof(abi::Slot);
   if (h.attrs_offset % 8 != 0 || h.attrs_offset > bytes || bytes - h.attrs_offset < attrs_bytes) return false;
-  return h.slots_offset % 64 == 0 && h.slots_offset <= bytes && bytes - h.slots_offset >= slots_bytes;
+  if (h.slots_offset % 64 != 0 || h.slots_offset > bytes || bytes - h.slots_offset < slots_bytes) return false;
+  const std::uint64_t atimes_bytes = (h.slot_count + abi::kProbeSlack) * sizeof(std::int64_t);
+  return h.atimes_offset % 8 == 0 && h.atimes_offset >= abi::kIndexHeaderBytes && h.atimes_offset <= bytes && bytes - h.atimes_offset >= atimes_bytes;
 }
 
 }  // namespace
@@ -39,6 +41,7 @@ IndexView* MapIndex(int fd, std::uint64_t bytes, const std::uint8_t instance[16]
   view->header = header;
   view->slots = reinterpret_cast<const abi::Slot*>(base + header->slots_offset);
   view->attrs = reinterpret_cast<const abi::AttrClass*>(base + header->attrs_offset);
+  view->atimes = reinterpret_cast<const std::atomic<std::int64_t>*>(base + header->atimes_offset);
   view->slot_count = header->slot_count;
   view->probe_limit = header->probe_limit;
   view->generation = header->generation;

@@ -16,6 +16,7 @@ struct IndexView {
   const abi::IndexHeader* header = nullptr;
   const abi::Slot* slots = nullptr;
   const abi::AttrClass* attrs = nullptr;
+  const std::atomic<std::int64_t>* atimes = nullptr;
   std::uint64_t slot_count = 0;
   std::uint32_t probe_limit = 0;
   std::uint32_t generation = 0;
@@ -69,6 +70,7 @@ struct FileFacts {
   std::uint64_t ino = 0;
   std::int64_t mtime_ns = 0;
   std::int64_t ctime_ns = 0;
+  std::int64_t atime_ns = 0;  // no part of the version
   std::uint32_t deadline = abi::kDeadlineExpired;
   abi::SlotKind kind = abi::SlotKind::kEmpty;
   bool has_attrs = false;
@@ -80,7 +82,12 @@ struct FileFacts {
   bool UsableAt(std::int64_t now_ns) const { return deadline == abi::kDeadlineNever || abi::TicksOf(now_ns) < deadline; }
 };
 
-// The fields of a slot. Right only if `ref.Unchanged()` holds afterwards.
+// Of a slot, in a line of its own: for those alone who show it. Right only if `ref.Unchanged()` holds afterwards.
+inline std::int64_t ReadAtime(const IndexView& index, const SlotRef& ref) { return index.atimes[index.OrdinalOf(ref.slot)].load(std::memory_order_acquire); }
+// A hint: ReadAtime of what is found by `key` comes next.
+inline void PrefetchAtime(const IndexView& index, abi::FileKey key) { __builtin_prefetch(index.atimes + abi::HomeSlot(key, index.slot_count)); }
+
+// The fields of a slot but the atime. Right only if `ref.Unchanged()` holds afterwards.
 inline FileFacts ReadFacts(const IndexView& index, const SlotRef& ref) {
   FileFacts facts;
   const std::uint64_t size_attr = ref.slot->size_attr.load(std::memory_order_acquire);

@@ -15,7 +15,8 @@ Look GiveUp(Piece& piece, Look look) {
 }  // namespace
 
 Look lookup_detail::LookUpOther(const LookUp& look_up, const SlotRef& ref, abi::FileKey* target) {
-  const FileFacts facts = ReadFacts(look_up.index, ref);
+  FileFacts facts = ReadFacts(look_up.index, ref);
+  if (look_up.facts != nullptr) facts.atime_ns = ReadAtime(look_up.index, ref);
   const bool usable = Usable(look_up, *ref.slot);
   if (look_up.index.Retired()) return Look::kRetired;
   if (!ref.Unchanged() || !usable) return Look::kMiss;
@@ -104,6 +105,14 @@ Look LookUpFacts(const LookUp& look_up, abi::FileKey key, bool follow) {
     return ref.Unchanged() && Usable(look_up, *ref.slot) ? there : Look::kMiss;
   }
   return look;
+}
+
+bool FindAtime(const IndexView& index, abi::FileKey key, FileFacts& facts) {
+  const SlotRef ref = FindSlot(index, key);
+  if (!ref) return false;
+  const bool same = ReadFacts(index, ref).SameVersion(facts);
+  facts.atime_ns = ReadAtime(index, ref);
+  return same && ref.Unchanged();
 }
 
 }  // namespace tierd::client

@@ -103,6 +103,7 @@ template <LeaseUse kUse>
     if (!session.serves()) [[unlikely]] SweepClosed();  // what it kept
     return look;
   };
+  if (look_up.facts != nullptr) PrefetchAtime(look_up.index, key);
   const SlotRef ref = FindSlot(look_up.index, key);
   if (!ref) return give_up(look_up.index.Retired() ? Look::kRetired : Look::kMiss);
   const abi::Slot& slot = *ref.slot;
@@ -118,7 +119,10 @@ template <LeaseUse kUse>
   const std::byte* const data = session.arena->Find(abi::DecodeLocation(location), size);
   lookup_detail::PrefetchBytes(data, kUse == LeaseUse::kCall ? size : 1);
   const bool usable = lookup_detail::Usable(look_up, slot);
-  if (look_up.facts != nullptr) *look_up.facts = ReadFacts(look_up.index, ref);
+  if (look_up.facts != nullptr) {
+    *look_up.facts = ReadFacts(look_up.index, ref);
+    look_up.facts->atime_ns = ReadAtime(look_up.index, ref);
+  }
   // Of this frame and no other from now on: older ones of a file that somebody reads all the time are to leave limbo.
   NarrowLease(*session.page, lease, key, abi::DecodeLocation(location).fill);
   if (session.closed.load(std::memory_order_acquire) != 0) [[unlikely]] return give_up(Look::kClosed);
@@ -152,5 +156,8 @@ bool SaysChanged(const LookUp& look_up, abi::FileKey key, const FileFacts& versi
 
 // Valid facts of whatever has that key, without its bytes. kKnown/kEmpty/kChunked/kOther: known. An alias is followed, or else is kAlias.
 Look LookUpFacts(const LookUp& look_up, abi::FileKey key, bool follow);
+
+// The atime of what an answer has told of, which is in the index alone. False: no slot says that version (any more); a stat is the source's then.
+bool FindAtime(const IndexView& index, abi::FileKey key, FileFacts& facts);
 
 }  // namespace tierd::client

@@ -95,7 +95,7 @@ void AttrFromFacts(const FileFacts& facts, std::uint64_t dev, tier_attr& attr) {
   attr.gid = facts.attrs.gid;
   attr.blksize = facts.attrs.blksize != 0 ? facts.attrs.blksize : kDefaultBlock;
   attr.blocks = facts.kind == abi::SlotKind::kSymlink ? 0 : (facts.size + 4095) / 4096 * 8;  // a link lies in its inode
-  attr.atime_ns = facts.mtime_ns;
+  attr.atime_ns = facts.atime_ns;
   attr.mtime_ns = facts.mtime_ns;
   attr.ctime_ns = facts.ctime_ns;
 }
@@ -106,6 +106,7 @@ FileFacts FactsFromAttr(const tier_attr& attr) {
   facts.ino = attr.ino;
   facts.mtime_ns = attr.mtime_ns;
   facts.ctime_ns = attr.ctime_ns;
+  facts.atime_ns = attr.atime_ns;
   facts.kind = S_ISDIR(attr.mode) ? abi::SlotKind::kDirectory : abi::SlotKind::kFile;
   facts.has_attrs = true;
   facts.attrs.dev = attr.dev;

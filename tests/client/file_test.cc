@@ -254,6 +254,16 @@ TEST_F(FileTest, PinWalksThroughALargeFile) {
   EXPECT_EQ(0u, Stats().leased_bytes);
 }
 
+// So late that no read of whoever serves it moves it (relatime); each another.
+void SetAtime(const std::string& path) {
+  static std::int64_t hours = 0;
+  timespec times[2] = {};
+  ::clock_gettime(CLOCK_REALTIME, &times[0]);
+  times[0].tv_sec += ++hours * 3600;
+  times[1].tv_nsec = UTIME_OMIT;
+  ASSERT_EQ(0, ::utimensat(AT_FDCWD, path.c_str(), times, AT_SYMLINK_NOFOLLOW));
+}
+
 void ExpectSameStat(const std::string& path, const tier_attr& attr, bool follow = true) {
   struct stat st;
   ASSERT_EQ(0, follow ? ::stat(path.c_str(), &st) : ::lstat(path.c_str(), &st));
@@ -264,6 +274,7 @@ void ExpectSameStat(const std::string& path, const tier_attr& attr, bool follow 
   EXPECT_EQ(st.st_nlink, attr.nlink);
   EXPECT_EQ(st.st_uid, attr.uid);
   EXPECT_EQ(st.st_gid, attr.gid);
+  EXPECT_EQ(st.st_atim.tv_sec * 1'000'000'000ll + st.st_atim.tv_nsec, attr.atime_ns);
   EXPECT_EQ(st.st_mtim.tv_sec * 1'000'000'000ll + st.st_mtim.tv_nsec, attr.mtime_ns);
   EXPECT_EQ(st.st_ctim.tv_sec * 1'000'000'000ll + st.st_ctim.tv_nsec, attr.ctime_ns);
 }
@@ -272,6 +283,7 @@ TEST_F(FileTest, Stat) {
   Write("d/f", ContentOf("f", 1234));
   std::filesystem::create_symlink("f", Path("d/l"));
   std::filesystem::create_symlink("nowhere", Path("d/dangling"));
+  for (const char* name : {"d/f", "d/l", "d/dangling", "d"}) SetAtime(Path(name));
   StartDaemon();
   Client();
   for (int round = 0; round < 2; ++round) {

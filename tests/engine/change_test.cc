@@ -187,6 +187,22 @@ TEST_F(ChangeTest, ModeAndOwnerFollowWithinTheBound) {  // F45
   EXPECT_EQ(FetchLater(name).reply.sys_errno, EACCES);
 }
 
+// A read of somebody else moves it, and nothing else of a version.
+TEST_F(ChangeTest, TheAtimeFollowsWithinTheBound) {
+  const std::string name = Write("file", Bytes("file", 40'000, 1));
+  StartEngine();
+  ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  struct stat st;
+  ASSERT_EQ(::stat((tree_ / name).c_str(), &st), 0);
+  io::FileStat known = engine().catalogue().StatOf(FileOf(name));
+  EXPECT_EQ(known.atime_ns, st.st_atim.tv_sec * 1'000'000'000 + st.st_atim.tv_nsec);
+  known.atime_ns = 17;  // as the source may show it at another time
+  engine().catalogue().CompleteAttributes(FileOf(name), known);
+  EXPECT_EQ(engine().catalogue().StatOf(FileOf(name)).atime_ns, 17);
+  EXPECT_EQ(FetchLater(name).tier(), abi::Tier::kRam);
+  EXPECT_EQ(engine().catalogue().StatOf(FileOf(name)).atime_ns, st.st_atim.tv_sec * 1'000'000'000 + st.st_atim.tv_nsec);
+}
+
 TEST_F(ChangeTest, ImmutableIsNotAskedAboutAgain) {  // F45
   source_options().staleness = abi::Staleness::kImmutable;
   const std::string name = Write("file", Bytes("file", 5000));

@@ -37,12 +37,13 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const abi::FileKey key = i == 0 ? abi::FileKey{} : (i == 1 ? view->KeyOf(1, "a/b", 3) : abi::FileKey{abi::Mix64(i), abi::Mix64(i + 64)});
     if (const SlotRef ref = FindSlot(*view, key)) {
       (void)ReadFacts(*view, ref);
+      (void)ReadAtime(*view, ref);
       (void)ref.Unchanged();
     }
   }
   // The largest keys of all: the last slots, and the slack behind them.
   for (std::uint64_t i = 0; i < 4; ++i) {
-    if (const SlotRef ref = FindSlot(*view, {~std::uint64_t{0} - i, i})) (void)ReadFacts(*view, ref);
+    if (const SlotRef ref = FindSlot(*view, {~std::uint64_t{0} - i, i})) (void)ReadAtime(*view, ref);
   }
   (void)view->Retired();
   RetireIndex(*view);

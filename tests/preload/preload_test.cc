@@ -128,6 +128,24 @@ TEST_F(PreloadSymbolsTest, OwnChangesAreSeenAtOnce) {
   EXPECT_EQ(result.code, 0) << result.output;
 }
 
+// All of a stat but what the cache does not know: blocks, their size.
+TEST_F(PreloadSymbolsTest, TimesAreTheSourcesOwn) {
+  const timespec times[2] = {{4'000'000'000, 123'456'789}, {1'700'000'000, 987'654'321}};  // the atime is so late that no read moves it (relatime)
+  ASSERT_EQ(::utimensat(AT_FDCWD, Of("file").c_str(), times, 0), 0);
+  ASSERT_EQ(RunJob({TIERCTL_BINARY, "--socket", daemon_.socket(), "evict", "--invalidate", source_}, bare_).code, 0);
+  daemon_.Prefetch(source_);
+  const JobResult result = BareThenServed({"/usr/bin/python3", "-c",
+                                           "import os,sys\n"
+                                           "p=sys.argv[1]; n=4*10**18+123456789\n"
+                                           "for i in range(3):\n"
+                                           "  f=open(p,'rb'); assert f.read()\n"
+                                           "  for s in (os.stat(p),os.lstat(p),os.fstat(f.fileno())): assert (s.st_atime_ns,s.st_mtime_ns)==(n,17*10**17+987654321),s\n",
+                                           Of("file")});
+  EXPECT_GT(result.report.value("stats", 0u), 0u) << result.report.dump();
+  EXPECT_GT(result.Of("bytes", "ram"), 0u) << result.report.dump();
+  EXPECT_EQ(result.Sum("conversions"), 0u) << result.report.dump();
+}
+
 TEST_F(PreloadSymbolsTest, WhatIsOffIsOff) {
   job_.environment = {{"TIERD_DISABLE", "1"}};
   EXPECT_EQ(RunJob({"cmp", Of("file"), plain_ + "/file"}, job_).report.size(), 0u);

@@ -26,6 +26,7 @@ SlotValues ValuesOf(std::uint64_t n) {
   values.location = n << 16 | 3;
   values.mtime_ns = static_cast<std::int64_t>(n) * 1000;
   values.ctime_ns = -static_cast<std::int64_t>(n);
+  values.atime_ns = static_cast<std::int64_t>(n) * 3 + 1;
   values.ino = n + 99;
   return values;
 }

@@ -79,6 +79,7 @@ bool FakeDaemon::Publish(const std::string& relative, const struct stat& st) {
                                                                     : abi::SlotKind::kFile;
   values.mtime_ns = NsOf(st.st_mtim);
   values.ctime_ns = NsOf(st.st_ctim);
+  values.atime_ns = NsOf(st.st_atim);
   values.ino = st.st_ino;
   values.deadline = options_.staleness == abi::Staleness::kImmutable ? abi::kDeadlineNever
                     : options_.staleness == abi::Staleness::kOpen    ? abi::kDeadlineExpired

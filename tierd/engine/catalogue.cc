@@ -177,6 +177,7 @@ ram::SlotValues Catalogue::ValuesFor(FileId id, const io::FileStat& stat) {
   values.location = values.kind == abi::SlotKind::kChunked ? record.version_tag : 0;
   values.mtime_ns = stat.mtime_ns;
   values.ctime_ns = stat.ctime_ns;
+  values.atime_ns = stat.atime_ns;
   values.ino = stat.ino;
   return values;
 }
@@ -278,6 +279,7 @@ io::FileStat Catalogue::StatOf(FileId id) const {
   stat.size = values.size;
   stat.mtime_ns = values.mtime_ns;
   stat.ctime_ns = values.ctime_ns;
+  stat.atime_ns = values.atime_ns;
   stat.mode = attrs.mode;
   stat.uid = attrs.uid;
   stat.gid = attrs.gid;
@@ -285,13 +287,13 @@ io::FileStat Catalogue::StatOf(FileId id) const {
   return stat;
 }
 
-std::uint32_t Catalogue::DeadlineOf(FileId id) const { return index_->Read(OrdinalOf(id)).deadline; }
+std::uint32_t Catalogue::DeadlineOf(FileId id) const { return index_->Deadline(OrdinalOf(id)); }
 FileId Catalogue::FileAt(std::uint32_t ordinal) const {
   const ram::OwnerId owner = index_->Owner(ordinal);
   return owner != ram::kNoOwner && (owner & kOwnerIsObject) == 0 ? static_cast<FileId>(owner) : kNoFile;
 }
 void Catalogue::SetDeadline(FileId id, std::uint32_t ticks) { index_->SetDeadline(OrdinalOf(id), ticks); }
-std::uint64_t Catalogue::SizeOf(FileId id) const { return index_->Read(OrdinalOf(id)).size; }
+std::uint64_t Catalogue::SizeOf(FileId id) const { return index_->Size(OrdinalOf(id)); }
 
 std::uint32_t Catalogue::OrdinalOf(FileId id) const {
   const auto found = index_->Find(file(id).key);
@@ -359,7 +361,7 @@ void Catalogue::SetListingDeadline(ObjectId listing, std::uint32_t ticks) {
 
 std::uint32_t Catalogue::ListingDeadline(ObjectId listing) const {
   const auto found = index_->Find(KeyOf(listing));
-  return found ? index_->Read(found->ordinal).deadline : abi::kDeadlineExpired;
+  return found ? index_->Deadline(found->ordinal) : abi::kDeadlineExpired;
 }
 
 std::string Catalogue::PathOf(FileId id) const {
@@ -436,12 +438,14 @@ bool Catalogue::IsBelow(FileId id, std::string_view path) const {
 void Catalogue::CompleteAttributes(FileId id, const io::FileStat& stat) {
   const std::uint32_t ordinal = OrdinalOf(id);
   ram::SlotValues values = index_->Read(ordinal);
-  if (index_->Attrs(values.attr_class).mode != 0) return;
-  const std::uint32_t attr_class = index_->AttrClass({stat.dev, stat.mode, stat.uid, stat.gid, stat.nlink, 0, 0});
-  if (attr_class == values.attr_class) return;  // no class is left for them
+  const bool complete = index_->Attrs(values.attr_class).mode != 0;
+  const std::uint32_t attr_class = complete ? values.attr_class : index_->AttrClass({stat.dev, stat.mode, stat.uid, stat.gid, stat.nlink, 0, 0});  // the same: no class is left for them
+  if (attr_class == values.attr_class && values.atime_ns == stat.atime_ns) return;
+  const bool completed = attr_class != values.attr_class;
   values.attr_class = attr_class;
+  values.atime_ns = stat.atime_ns;
   index_->Update(ordinal, values);
-  JoinInode(id, stat);
+  if (completed) JoinInode(id, stat);
 }
 
 }  // namespace tierd::engine

@@ -236,6 +236,7 @@ FileStat ToFileStat(const struct stat& st) {
   out.size = static_cast<std::uint64_t>(st.st_size);
   out.mtime_ns = std::int64_t{st.st_mtim.tv_sec} * kNsPerSecond + st.st_mtim.tv_nsec;
   out.ctime_ns = std::int64_t{st.st_ctim.tv_sec} * kNsPerSecond + st.st_ctim.tv_nsec;
+  out.atime_ns = std::int64_t{st.st_atim.tv_sec} * kNsPerSecond + st.st_atim.tv_nsec;
   out.mode = st.st_mode;
   out.uid = st.st_uid;
   out.gid = st.st_gid;
@@ -250,6 +251,7 @@ FileStat ToFileStat(const struct statx& st) {
   out.size = st.stx_size;
   out.mtime_ns = std::int64_t{st.stx_mtime.tv_sec} * kNsPerSecond + st.stx_mtime.tv_nsec;
   out.ctime_ns = std::int64_t{st.stx_ctime.tv_sec} * kNsPerSecond + st.stx_ctime.tv_nsec;
+  out.atime_ns = std::int64_t{st.stx_atime.tv_sec} * kNsPerSecond + st.stx_atime.tv_nsec;
   out.mode = st.stx_mode;
   out.uid = st.stx_uid;
   out.gid = st.stx_gid;

@@ -46,7 +46,8 @@ Result<std::unique_ptr<IndexTable>> IndexTable::Create(const IndexTableOptions& 
   }
   std::unique_ptr<IndexTable> table(new IndexTable);
   table->slot_count_ = options.slot_count;
-  const std::uint64_t wanted = kSlotsOffset + table->total_slots() * sizeof(abi::Slot);
+  const std::uint64_t atimes_offset = kSlotsOffset + table->total_slots() * sizeof(abi::Slot);
+  const std::uint64_t wanted = atimes_offset + table->total_slots() * sizeof(std::int64_t);
   if (wanted < kHugeFrom || !table->MakeTmpfsMemory((wanted + kHugePage - 1) / kHugePage * kHugePage).ok()) {
     if (Status status = table->MakeMemfdMemory((wanted + 4095) / 4096 * 4096); !status.ok()) return status;
   }
@@ -58,12 +59,14 @@ Result<std::unique_ptr<IndexTable>> IndexTable::Create(const IndexTableOptions& 
   header->slot_count = options.slot_count;
   header->attrs_offset = abi::kIndexHeaderBytes;
   header->slots_offset = kSlotsOffset;
+  header->atimes_offset = atimes_offset;
   header->total_bytes = table->bytes_;
   header->probe_limit = kProbeLimit;
   std::memcpy(header->hash_secret, options.hash_secret, sizeof header->hash_secret);
   table->header_ = header;
   table->attrs_ = reinterpret_cast<abi::AttrClass*>(table->data_ + abi::kIndexHeaderBytes);
   table->slots_ = reinterpret_cast<abi::Slot*>(table->data_ + kSlotsOffset);  // zero pages: every slot is kEmpty
+  table->atimes_ = reinterpret_cast<std::atomic<std::int64_t>*>(table->data_ + atimes_offset);
   table->owners_.resize(table->total_slots(), kNoOwner);
   return table;
 }
@@ -125,7 +128,8 @@ std::optional<std::uint32_t> IndexTable::Find(abi::FileKey key) const {
   return std::nullopt;
 }
 
-void IndexTable::WriteSlot(abi::Slot& slot, abi::FileKey key, const SlotValues& values) {
+void IndexTable::WriteSlot(std::uint32_t ordinal, abi::FileKey key, const SlotValues& values) {
+  abi::Slot& slot = slots_[ordinal];
   const SlotChange change(slot);
   slot.key_lo.store(key.lo, kRelaxed);
   slot.key_hi.store(key.hi, kRelaxed);
@@ -134,6 +138,7 @@ void IndexTable::WriteSlot(abi::Slot& slot, abi::FileKey key, const SlotValues& 
   slot.mtime_ns.store(values.mtime_ns, kRelaxed);
   slot.ctime_ns.store(values.ctime_ns, kRelaxed);
   slot.ino.store(values.ino, kRelaxed);
+  atimes_[ordinal].store(values.atime_ns, kRelaxed);
   slot.location.store(values.location, std::memory_order_release);
 }
 
@@ -146,15 +151,16 @@ std::optional<std::uint32_t> IndexTable::Insert(abi::FileKey key, const SlotValu
     if (kind == abi::SlotKind::kTombstone) --tombstones_;
     ++live_;
     owners_[i] = owner;
-    WriteSlot(slots_[i], key, values);
-    return static_cast<std::uint32_t>(i);
+    const auto ordinal = static_cast<std::uint32_t>(i);
+    WriteSlot(ordinal, key, values);
+    return ordinal;
   }
   return std::nullopt;
 }
 
 void IndexTable::Update(std::uint32_t ordinal, const SlotValues& values) {
   TIERD_CHECK(Occupied(ordinal) && values.kind > abi::SlotKind::kTombstone);
-  WriteSlot(slots_[ordinal], KeyAt(ordinal), values);
+  WriteSlot(ordinal, KeyAt(ordinal), values);
 }
 
 void IndexTable::SetDeadline(std::uint32_t ordinal, std::uint32_t deadline) {
@@ -175,11 +181,11 @@ void IndexTable::Erase(std::uint32_t ordinal) {
   ++tombstones_;
   SlotValues gone;
   gone.kind = abi::SlotKind::kTombstone;
-  WriteSlot(slots_[ordinal], {}, gone);
+  WriteSlot(ordinal, {}, gone);
   owners_[ordinal] = kNoOwner;
   if (ordinal + 1 < total_slots() && KindAt(slots_[ordinal + 1]) != abi::SlotKind::kEmpty) return;
   for (std::uint64_t i = ordinal + std::uint64_t{1}; i-- > 0 && KindAt(slots_[i]) == abi::SlotKind::kTombstone;) {
-    WriteSlot(slots_[i], {}, SlotValues{});
+    WriteSlot(static_cast<std::uint32_t>(i), {}, SlotValues{});
     --tombstones_;
   }
 }
@@ -196,6 +202,7 @@ SlotValues IndexTable::Read(std::uint32_t ordinal) const {
   values.mtime_ns = slot.mtime_ns.load(kRelaxed);
   values.ctime_ns = slot.ctime_ns.load(kRelaxed);
   values.ino = slot.ino.load(kRelaxed);
+  values.atime_ns = atimes_[ordinal].load(kRelaxed);
   return values;
 }
 

@@ -27,6 +27,7 @@ struct SlotValues {
   std::uint64_t location = 0;
   std::int64_t mtime_ns = 0;
   std::int64_t ctime_ns = 0;
+  std::int64_t atime_ns = 0;
   std::uint64_t ino = 0;
   bool operator==(const SlotValues&) const = default;
 };
@@ -59,6 +60,7 @@ class IndexTable {
 
   SlotValues Read(std::uint32_t ordinal) const;
   std::uint32_t Deadline(std::uint32_t ordinal) const { return slots_[ordinal].deadline.load(std::memory_order_relaxed); }
+  std::uint64_t Size(std::uint32_t ordinal) const { return abi::SizeOf(slots_[ordinal].size_attr.load(std::memory_order_relaxed)); }
   abi::FileKey KeyAt(std::uint32_t ordinal) const;
   bool Occupied(std::uint32_t ordinal) const;  // neither empty nor tombstone
   // kNoOwner: of a slot that is not occupied, or of none. The slot itself, which readers have in their caches, is not looked at.
@@ -79,7 +81,7 @@ class IndexTable {
 
  private:
   IndexTable() = default;
-  void WriteSlot(abi::Slot& slot, abi::FileKey key, const SlotValues& values);
+  void WriteSlot(std::uint32_t ordinal, abi::FileKey key, const SlotValues& values);
 
   // Each allocates, maps and touches the memory and makes the read-only descriptor; nothing changes when it fails.
   Status MakeMemfdMemory(std::uint64_t bytes);
@@ -93,6 +95,7 @@ class IndexTable {
   abi::IndexHeader* header_ = nullptr;
   abi::AttrClass* attrs_ = nullptr;
   abi::Slot* slots_ = nullptr;
+  std::atomic<std::int64_t>* atimes_ = nullptr;
   bool huge_ = false;
   // Owned by the loop thread.
   std::vector<OwnerId> owners_;

@@ -22,7 +22,7 @@ namespace tierd::ram {
 
 struct IndexOptions {
   std::uint64_t initial_slots = 4096;  // rounded up to 64; give 2 x the number of known files to spare growth at start
-  std::uint64_t max_slots = std::uint64_t{64} << 20;  // hard limit (4.6 GB); Insert fails beyond it
+  std::uint64_t max_slots = std::uint64_t{64} << 20;  // hard limit (5.1 GB); Insert fails beyond it
   std::uint8_t instance[16] = {};      // random, per daemon life
   std::uint8_t hash_secret[abi::kHashSecretBytes] = {};  // abi::DeriveHashSecret
 };
@@ -50,7 +50,9 @@ class SharedIndex {
   void Erase(std::uint32_t ordinal);
 
   SlotValues Read(std::uint32_t ordinal) const { return current_->Read(ordinal); }
+  // Of these the slot alone is looked at.
   std::uint32_t Deadline(std::uint32_t ordinal) const { return current_->Deadline(ordinal); }
+  std::uint64_t Size(std::uint32_t ordinal) const { return current_->Size(ordinal); }
   abi::FileKey KeyAt(std::uint32_t ordinal) const { return current_->KeyAt(ordinal); }
   OwnerId Owner(std::uint32_t ordinal) const { return current_->owner(ordinal); }
   // Owner named by a ring entry (hostile): none when the generation is neither the current nor the last one, the ordinal is out of range or

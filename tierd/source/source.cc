@@ -110,6 +110,7 @@ int StatAt(int fd, const char* path, bool follow_symlinks, io::FileStat* out) {
   out->size = st.stx_size;
   out->mtime_ns = Nanoseconds(st.stx_mtime);
   out->ctime_ns = Nanoseconds(st.stx_ctime);
+  out->atime_ns = Nanoseconds(st.stx_atime);
   out->mode = st.stx_mode;
   out->uid = st.stx_uid;
   out->gid = st.stx_gid;

@@ -266,7 +266,7 @@ class Client:
     # -- metadata -------------------------------------------------------------------------------------------------------------------
 
     def stat(self, path: PathLike, *, follow_symlinks: bool = True) -> os.stat_result:
-        """As os.stat, from the shared index where it knows the path (st_atime is then the mtime, st_blocks what the size takes in blocks of 4 KiB; st_rdev is 0, of devices too).
+        """As os.stat, from the shared index where it knows the path (st_atime is then what it was when the source was last asked, st_blocks what the size takes in blocks of 4 KiB; st_rdev is 0, of devices too).
         That a file is missing is always asked of the source."""
         attr = _library.Attr(size=ctypes.sizeof(_library.Attr))
         self._call("stat", path, attr, 0 if follow_symlinks else _library.NOFOLLOW)
