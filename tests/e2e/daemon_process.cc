@@ -187,19 +187,19 @@ std::string DaemonProcess::Metrics() const {
   return Exchange(fd, "GET /metrics HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n");
 }
 
-nlohmann::json DaemonProcess::WaitJob(std::uint64_t id) const {
+nlohmann::json DaemonProcess::WaitJob(std::uint64_t id, int ms) const {
   nlohmann::json job;
-  Eventually(120'000, [&] {
+  Eventually(ms, [&] {
     job = Control("GET", "/v1/jobs/" + std::to_string(id));
     return !job.is_object() || (job["state"] != "running" && job["state"] != "verifying");
   });
   return job;
 }
 
-nlohmann::json DaemonProcess::Prefetch(const std::string& path, const std::string& tier) const {
+nlohmann::json DaemonProcess::Prefetch(const std::string& path, const std::string& tier, int ms) const {
   const auto started = Control("POST", "/v1/prefetch", nlohmann::json{{"paths", {path}}, {"tier", tier}}.dump());
   if (!started.is_object() || !started.contains("job")) return started;
-  return WaitJob(started["job"]);
+  return WaitJob(started["job"], ms);
 }
 
 ExitedDaemon DaemonProcess::Run(const std::vector<std::string>& arguments, const std::string& work) {

@@ -69,9 +69,9 @@ class DaemonProcess {
   // Reads of what is on the SSD that went to the source because it answers sooner (F08): on a machine with more to do than it can that happens.
   std::uint64_t SlowSsdReads() const;
   // Waits for a job to end; its last state.
-  nlohmann::json WaitJob(std::uint64_t id) const;
+  nlohmann::json WaitJob(std::uint64_t id, int ms = 120'000) const;
   // Prefetches and waits; the job.
-  nlohmann::json Prefetch(const std::string& path, const std::string& tier = "ram") const;
+  nlohmann::json Prefetch(const std::string& path, const std::string& tier = "ram", int ms = 120'000) const;
 
   // Runs tierd with arguments to its end.
   static ExitedDaemon Run(const std::vector<std::string>& arguments, const std::string& work);

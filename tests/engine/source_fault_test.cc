@@ -334,7 +334,7 @@ TEST_F(SourceFaultTest, ManyFilesInOneDirectory) {  // F47; TIERD_TEST_DIRECTORY
       EXPECT_EQ(rig->Counters().readdirs, readdirs);
     }
   }
-  const auto job = daemon.Prefetch(path);
+  const auto job = daemon.Prefetch(path, "ram", 120'000 + files);
   EXPECT_EQ(job["files_verified"], files) << job;
   // A listing that takes longer than the client waits closes its breaker for a moment.
   for (int i = 0; i < 100 && Get(client.get(), path + "/name-of-a-file-0").origin == static_cast<std::uint32_t>(TIER_FROM_BYPASS); ++i) ::usleep(100'000);

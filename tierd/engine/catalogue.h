@@ -163,7 +163,7 @@ class Catalogue {
   // Whether the file's parent is `path`.
   bool IsChild(FileId file, std::string_view path) const { return dirs_[files_[Raw(file)].dir].path == path && !names_.Get(files_[Raw(file)].name).empty(); }
   std::uint64_t files_of(std::uint16_t source) const { return source < files_per_source_.size() ? files_per_source_[source] : 0; }
-  // Fills in what a record recovered from the SSD does not know (mode, owner, links), once a stat has confirmed its version.
+  // Once a stat has confirmed the version: fills in what a record recovered from the SSD does not know (mode, owner, links), and the atime as it is by now.
   void CompleteAttributes(FileId file, const io::FileStat& stat);
 
   // Known names of regular files that have several (hard links), so far as they are kept: of so many files, so many of each. Those of another file with that
