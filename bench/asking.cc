@@ -37,11 +37,11 @@ double CpuNs(clockid_t clock) {
 }  // namespace
 
 Asking MeasureAsking(std::int64_t wait_ns) {
-  const int slack = ::prctl(PR_GET_TIMERSLACK);
-  ::prctl(PR_SET_TIMERSLACK, 1ul);  // inherited
   int sockets[2];
   clockid_t other;
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) return {};
+  const int slack = ::prctl(PR_GET_TIMERSLACK);
+  ::prctl(PR_SET_TIMERSLACK, 1ul);  // inherited
   const pid_t pid = ::fork();
   if (pid == 0) {
     ::close(sockets[0]);

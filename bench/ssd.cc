@@ -212,10 +212,11 @@ void MeasurePair(Bench& bench, const Place& place, const Size& size, const Daemo
                                (blocking ? "psync" : "io_uring") + (place.name == "loop" ? ", loop device at 800 MB/s" : ", disk");
       const double bar = !blocking ? 0.90 : readers == 1 ? 0.80 : 0.55;
       const Comparison rates = Interleave(bench.rounds(place.rounds), ours, baseline);
-      char note[192] = "", cpu_note[96] = "";  // what can be left out by nobody who is asked for the bytes and looks at them
+      char note[192] = "", cpu_note[96] = "";  // of one reader: what no cache that is asked for the bytes, and checks them, can leave out
       if (blocking && readers == 1 && !rates.baseline.values.empty()) {
         const double read_ns = static_cast<double>(size.bytes) / rates.baseline.median() * 1e3;
         const Asking asking = MeasureAsking(static_cast<std::int64_t>(read_ns));
+        if (asking.ns == 0) return bench.Fail("A5b: no other process to be asked");
         const double sum_per_gb = ChecksumCpuPerGb(), sum_ns = sum_per_gb * static_cast<double>(size.bytes);
         std::snprintf(note, sizeof note, "fio's read takes %.0f us; to ask another process for a wait as long adds %.0f, the checksum %.0f: %.2fx at most", read_ns / 1e3, asking.ns / 1e3, sum_ns / 1e3,
                       read_ns / (read_ns + asking.ns + sum_ns));

@@ -128,7 +128,7 @@ TEST_F(PreloadSymbolsTest, OwnChangesAreSeenAtOnce) {
   EXPECT_EQ(result.code, 0) << result.output;
 }
 
-// All of a stat but what the cache does not know: blocks, their size.
+// The atime and the mtime, each its own, to the nanosecond: of a path, of the entry, of a descriptor.
 TEST_F(PreloadSymbolsTest, TimesAreTheSourcesOwn) {
   const timespec times[2] = {{4'000'000'000, 123'456'789}, {1'700'000'000, 987'654'321}};  // the atime is so late that no read moves it (relatime)
   ASSERT_EQ(::utimensat(AT_FDCWD, Of("file").c_str(), times, 0), 0);
