@@ -57,7 +57,7 @@ TEST_F(LinkTest, FollowedItTakesNobodyElsesRecord) {
   seen.mtime_ns = now.st_mtim.tv_sec * 1'000'000'000 + now.st_mtim.tv_nsec;
   seen.ctime_ns = now.st_ctim.tv_sec * 1'000'000'000 + now.st_ctim.tv_nsec;
   seen.mode = now.st_mode;
-  ASSERT_EQ(engine().fetcher().Observe(unit(), "other", seen, SystemClock().MonotonicNs()), Fetcher::Observed::kKnown);
+  ASSERT_EQ(engine().fetcher().Observe(unit(), "other", seen, SystemClock().PreciseNs()), Fetcher::Observed::kKnown);
   ASSERT_EQ(FileOf("other"), link) << "the id is not given anew: this test shows nothing";
   source_io_.Release();
   EXPECT_TRUE(RunUntil([&] { return Answered(itself) && Answered(followed); }));

@@ -32,7 +32,7 @@ class SizeTest : public EngineTest {
     stat.size = bytes;
     return stat;
   }
-  Fetcher::Observed Observe(const std::string& path, std::uint64_t bytes) { return engine().fetcher().Observe(unit(), path, StatOf(bytes), SystemClock().MonotonicNs()); }
+  Fetcher::Observed Observe(const std::string& path, std::uint64_t bytes) { return engine().fetcher().Observe(unit(), path, StatOf(bytes), SystemClock().PreciseNs()); }
 };
 
 TEST_F(SizeTest, MoreChunksThanTheCatalogueTakesAreTheSources) {

@@ -18,7 +18,7 @@ class YoungTest : public EngineTest {
   void ObserveNow(const std::string& name) {
     io::FileStat now;
     ASSERT_EQ(source::StatAt(unit().source->root_fd(), name.c_str(), false, &now), 0);
-    EXPECT_EQ(engine().fetcher().Observe(unit(), name, now, SystemClock().MonotonicNs()), Fetcher::Observed::kKnown);
+    EXPECT_EQ(engine().fetcher().Observe(unit(), name, now, SystemClock().PreciseNs()), Fetcher::Observed::kKnown);
   }
   void Prefetch(const std::string& name) {
     const JobStatus status = WaitForJob(engine().jobs().Prefetch({{&unit(), name}}, {}));
