@@ -1,17 +1,19 @@
-// What it costs to have another process wait for something: what a cache that is a daemon pays for each read that it has to be asked for, on this machine, whatever it does.
+// What it costs to have another process read from a device: what a cache that is a daemon pays for each read that it has to be asked for, on this machine, whatever it does.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace bench {
 
-// Added to each wait: of time, and of both processes' processor time. Medians.
+// Of one read, and of both processes' processor time. Medians.
 struct Asking {
-  double ns = 0;
-  double cpu_ns = 0;
+  double alone_ns = 0, alone_cpu_ns = 0;  // pread
+  double asked_ns = 0, asked_cpu_ns = 0;
 };
-// A wait of `wait_ns` that an interrupt ends (a timer's, for a device's), by this process alone and by another one that is asked for it and answers through a socket; all sleep meanwhile. Zeros where
-// there is no other process to be had. Takes some 2000 waits of each kind.
-Asking MeasureAsking(std::int64_t wait_ns);
+// Random reads of `bytes` from `file` with O_DIRECT, one at a time, by this process alone, and by another one that is asked for each through a socket, sleeps in epoll_wait as who serves
+// many must, reads with tierd's own I/O engine, a block more for what says whose bytes these are, and sums them before it answers; nothing else: no look-up, no account of anything.
+// Both into large pages. Zeros where there is no such process or file to be had. Takes some 2000 reads of each kind.
+Asking MeasureAsking(const std::string& file, std::uint32_t bytes);
 
 }  // namespace bench

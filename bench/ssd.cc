@@ -214,13 +214,12 @@ void MeasurePair(Bench& bench, const Place& place, const Size& size, const Daemo
       const Comparison rates = Interleave(bench.rounds(place.rounds), ours, baseline);
       char note[192] = "", cpu_note[96] = "";  // of one reader: what no cache that is asked for the bytes, and checks them, can leave out
       if (blocking && readers == 1 && !rates.baseline.values.empty()) {
-        const double read_ns = static_cast<double>(size.bytes) / rates.baseline.median() * 1e3;
-        const Asking asking = MeasureAsking(static_cast<std::int64_t>(read_ns));
-        if (asking.ns == 0) return bench.Fail("A5b: no other process to be asked");
-        const double sum_per_gb = ChecksumCpuPerGb(), sum_ns = sum_per_gb * static_cast<double>(size.bytes);
-        std::snprintf(note, sizeof note, "fio's read takes %.0f us; to ask another process for a wait as long adds %.0f, the checksum %.0f: %.2fx at most", read_ns / 1e3, asking.ns / 1e3, sum_ns / 1e3,
-                      read_ns / (read_ns + asking.ns + sum_ns));
-        std::snprintf(cpu_note, sizeof cpu_note, "alone: fio %.3f, to ask another process %.3f, a checksum %.3f", fio_cpu.median(), asking.cpu_ns / static_cast<double>(size.bytes), sum_per_gb);
+        const Asking asking = MeasureAsking(paths.fio, static_cast<std::uint32_t>(size.bytes));
+        if (asking.asked_ns == 0) return bench.Fail("A5b: no other process to be asked");
+        std::snprintf(note, sizeof note, "bare: another process that reads and sums when asked, and does nothing else, takes %.0f us where pread takes %.0f: %.2fx; fio's %.0f", asking.asked_ns / 1e3,
+                      asking.alone_ns / 1e3, asking.alone_ns / asking.asked_ns, static_cast<double>(size.bytes) / rates.baseline.median());
+        std::snprintf(cpu_note, sizeof cpu_note, "bare: pread %.3f, asked of another process %.3f", asking.alone_cpu_ns / static_cast<double>(size.bytes),
+                      asking.asked_cpu_ns / static_cast<double>(size.bytes));
       }
       bench.Emit(RatioRow({id, what, "MB/s", note}, rates, Bar::kAtLeast, bar));
       if (!blocking) {

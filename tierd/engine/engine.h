@@ -161,7 +161,7 @@ class Engine {
   // In slices, during which the old one decides; it is named as the source's from now on.
   void SwitchPolicy(SourceUnit& unit, policies::PolicyInstance policy, const std::string& name, const std::string& parameters);
 
-  // Hooks of the server, set before Start: after each turn (replies go out), at each timer tick (rings are drained), and when clients need
+  // Hooks of the server, set before Start: after each turn and once the SSD has answered in one (replies go out), at each timer tick (rings are drained), and when clients need
   // the new index.
   std::function<void()> on_turn;
   std::function<void()> on_timer;

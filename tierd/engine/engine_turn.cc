@@ -189,7 +189,9 @@ void Engine::Turn() {
 
 bool Engine::StepSsd() {
   if (!ssd_) return false;
-  const bool many = ssd_->Poll(kCompletionsPerTurn) == kCompletionsPerTurn;
+  const std::size_t ran = ssd_->Poll(kCompletionsPerTurn);
+  if (ran != 0 && on_turn) on_turn();  // who waits for a device that answers in microseconds need not wait for the rest of the turn
+  const bool many = ran == kCompletionsPerTurn;
   const bool more = ssd_->more_work();
   return fetcher_->ResumeWrites() || many || more;
 }

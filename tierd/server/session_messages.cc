@@ -23,6 +23,7 @@ void SessionHub::Receive(Session& session) {
       if (!session.closed) ++protocol_errors_;
       CutOff(session);
     }
+    if (i == 0) engine_.EndTurn();  // most readers ask for one thing at a time: the device has it before we look for more
   }
 }
 
