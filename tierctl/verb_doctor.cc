@@ -34,7 +34,7 @@ Subject FindSubject(Context& context, const Answer& status) {
   if (!command.config_file.empty() || !command.source.empty() || !command.cache.empty()) return subject;
   if (!status.ok()) return subject;
   subject.config_file = TextOf(status.body, "config_file");
-  for (const json& source : ListOf(status.body, "sources")) subject.overrides.sources.push_back(TextOf(source, "path"));
+  for (const json& source : ListOf(status.body, "sources")) subject.overrides.sources.push_back(PathOf(source));
   const json ssd = status.body.value(json::json_pointer("/tiers/ssd"), json::object());
   subject.overrides.ssd = TextOf(ssd, "state") == "off" ? "off" : TextOf(ssd, "directory");
   const Answer config = context.client.Get("/v1/config");

@@ -14,6 +14,7 @@
 #include "policies/orders/plan_orders.h"
 #include "tierctl/paths.h"
 #include "tierctl/verbs.h"
+#include "tierd/base/json_depth.h"
 
 namespace tierctl {
 namespace {
@@ -75,7 +76,7 @@ Result<std::vector<std::string>> SamplesOf(const std::string& list, const std::s
   if (!text.ok()) return text.status();
   Result<std::vector<std::string>> lines = tierd::orders::ParseFileList(*text);
   if (!lines.ok()) return Status(tierd::Code::kInvalid, list + ": " + lines.status().message());
-  for (const std::string& line : *lines) samples.push_back(line[0] == '/' ? line : AbsolutePath(line, working_directory));
+  for (const std::string& line : *lines) samples.push_back(AbsolutePath(line, working_directory));
   return samples;
 }
 
@@ -86,8 +87,8 @@ Result<json> DocumentOf(const Command& command) {
   if (command.verb == "plan tell") {
     const Result<std::string> text = ReadAll(options.document);
     if (!text.ok()) return text.status();
-    plan = json::parse(*text, nullptr, false);
-    if (plan.is_discarded() || !plan.is_object()) return Status(tierd::Code::kInvalid, options.document + ": not a plan (PLAN.md)");
+    plan = tierd::IsNestedDeeper(*text) ? json() : json::parse(*text, nullptr, false);
+    if (!plan.is_object()) return Status(tierd::Code::kInvalid, options.document + ": not a plan (PLAN.md)");
     return plan;
   }
   if (command.verb == "plan torch-distributed") {

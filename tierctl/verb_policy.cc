@@ -115,18 +115,23 @@ int PolicySet(Context& context) {
   json sources = SourcesOf(config.body);
   if (!WantedSources(context, &sources)) return kExitError;
   json applied = json::array();
+  int failure = kExitOk;
+  bool some = false;
   for (const json& source : sources) {
     const Answer answer = context.client.Patch("/v1/config", {{"key", "source." + TextOf(source, "source") + ".policy"}, {"value", context.command.value}});
-    if (!answer.ok()) return context.output.Fail(answer);
+    if (!answer.ok()) failure = context.output.Fail(answer);
+    if (failure == kExitUnreachable) break;
+    some |= answer.ok();
     for (const json& change : ListOf(answer.body, "applied")) applied.push_back(change);
   }
+  if (failure != kExitOk && !some) return failure;
   if (context.output.json()) {
     context.output.PrintJson({{"applied", applied}, {"restart", json::array()}});
-    return kExitOk;
+    return PartlyDone(failure, some);
   }
   for (const json& change : applied) context.output.Print(Escaped(TextOf(change, "key") + ": " + TextOf(change, "from") + " -> " + TextOf(change, "to")) + "\n");
-  if (applied.empty()) context.output.Message("nothing changed");
-  return kExitOk;
+  if (applied.empty() && failure == kExitOk) context.output.Message("nothing changed");
+  return PartlyDone(failure, some);
 }
 
 int PolicyPrioritize(Context& context) {
@@ -153,7 +158,7 @@ int PolicyPrioritize(Context& context) {
   for (const json& batch : PathBatches(paths, context.working_directory, kPerRequest)) {
     const auto end = next + static_cast<std::ptrdiff_t>(batch.size());
     const Answer answer = context.client.Post("/v1/policies/priorities", {{"paths", batch}, {"priorities", std::vector<double>(next, end)}});
-    if (!answer.ok()) return context.output.Fail(answer);
+    if (!answer.ok()) return PartlyDone(context.output.Fail(answer), files != 0);
     files += NumberOf(answer.body, "files");
     heard += NumberOf(answer.body, "heard");
     next = end;

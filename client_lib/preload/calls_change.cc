@@ -109,9 +109,12 @@ TIERD_EXPORT(int, linkat, int from_directory, const char* from, int to_directory
   const Changes what = (flags & AT_SYMLINK_FOLLOW) != 0 ? Changes::kTarget : Changes::kEntry;
   const ChangedName old_name(from_directory, from, what);
   const ChangedFile file(old_name, from_directory, from, what);
+  // Of a number, perhaps of a file that had no name so far (O_TMPFILE): the kernel goes on saying that it has none, so nobody ever learns by which number it is written to.
+  const bool of_number = (flags & AT_EMPTY_PATH) != 0 || (from != nullptr && NumberNamed(from) >= 0);
   return ChangeName(to_directory, to, Changes::kEntry, [&] {
     const int result = Next_linkat()(from_directory, from, to_directory, to, flags);
     if (!Changed(result)) return result;
+    if (of_number) ReadFromSource({to_directory, to}, Changes::kEntry);
     file.Tell();
     old_name.Tell(false);
     return result;

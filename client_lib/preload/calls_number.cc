@@ -75,6 +75,7 @@ int CloseRange(unsigned first, unsigned last, unsigned flags) {
     // This thread's descriptors and the others' are two sets from now on: one table does not do for both.
     process.real_from_now.store(true, std::memory_order_seq_cst);
     MaterialiseAll(Conversion::kFork);
+    if ((flags & CLOSE_RANGE_CLOEXEC) == 0) TellWriters();  // what this thread has written by them; others, which keep theirs, tell when they close them
     return static_cast<int>(raw::Call(SYS_close_range, first, last, static_cast<long>(flags)));
   }
   for (unsigned fd = first; fd <= last && fd < raw::kWatched; ++fd) {

@@ -166,6 +166,7 @@ bool MayAccess(int directory, const char* path, int mode, int flags) {
   if (!Active() || path == nullptr || (mode & ~(R_OK | X_OK)) != 0 || (flags & ~(AT_EACCESS | AT_SYMLINK_NOFOLLOW)) != 0) return false;
   if (!StatFromIndex(directory, path, (flags & AT_SYMLINK_NOFOLLOW) == 0, &st)) return false;
   if (mode == F_OK) return true;
+  if ((mode & X_OK) != 0 && S_ISREG(st.st_mode)) return false;  // on a file system that is mounted noexec nobody may
   const auto user = static_cast<uid_t>(raw::Call((flags & AT_EACCESS) != 0 ? SYS_geteuid : SYS_getuid));
   const mode_t wanted = ((mode & R_OK) != 0 ? S_IRUSR : 0) | ((mode & X_OK) != 0 ? S_IXUSR : 0);
   return st.st_uid == user && (st.st_mode & wanted) == wanted;

@@ -228,7 +228,7 @@ TEST(Resolve, OfAReloadOnlyWhatNeedsNoRestartIsInEffect) {
   EXPECT_EQ(now->engine.sources[0].requests_per_s, 7u);
   EXPECT_EQ(now->engine.sources[0].policy_parameters, "a=1");
   Overrides overrides;
-  overrides.sets = {"ram.capacity=12.3456789%", "ssd.capacity=33.3%", "daemon.log_level=off"};
+  overrides.sets = {"ram.capacity=12.3456789%", "ssd.capacity=0.0001%", "daemon.log_level=off"};
   ASSERT_TRUE(next.Apply(overrides, "/").ok());
   EXPECT_EQ(next.InEffectSince(started).settings().ram.capacity, next.settings().ram.capacity);
   EXPECT_EQ(next.InEffectSince(started).settings().ssd.capacity, next.settings().ssd.capacity);

@@ -81,6 +81,8 @@ TEST(Units, ReadsShares) {
   EXPECT_EQ(ParsePercent("12.5 %"), 12.5);
   EXPECT_EQ(FormatPercent(12.5), "12.5%");
   EXPECT_EQ(FormatPercent(25), "25%");
+  for (const char* text : {"0.0001%", "0.0000005%", "12.3456789%", "100%"}) EXPECT_EQ(FormatPercent(*ParsePercent(text)), text);
+  EXPECT_EQ(ParsePercent(FormatPercent(5e-324)), 5e-324);
   for (const char* text : {"", "%", "0%", "101%", "-5%", "25", "25%%"}) EXPECT_EQ(ParsePercent(text), std::nullopt) << text;
 }
 

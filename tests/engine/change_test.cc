@@ -65,6 +65,26 @@ TEST_F(ChangeTest, RewrittenWhileTheMachineSleptIsReadAgain) {
   EXPECT_FALSE(expired(same));
 }
 
+// A read that had been sent before is nobody's who asks afterwards, though it would still bring what the source has now.
+TEST_F(ChangeTest, WhoAsksAfterTheMachineSleptDoesNotJoinAReadFromBefore) {
+  source_options().ttl_ms = 3'600'000;
+  const std::string name = Write("file", Bytes("file", 40'000));
+  StartEngine();
+  ASSERT_EQ(Fetch(name, abi::FetchOp::kStat).status(), abi::FetchStatus::kMeta);
+  const std::uint64_t opens = source_io_.count(io::Step::kOpen);
+  source_io_.Hold(io::Step::kStatAfter);
+  const std::uint64_t before = Ask(name);
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
+  clock_.asleep_ns += 1'000'000'000;
+  ASSERT_TRUE(RunUntil([&] { return engine().catalogue().DeadlineOf(FileOf(name)) == abi::kDeadlineExpired; }));
+  const std::uint64_t after = Ask(name), another = Ask(name);
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 2; })) << "read anew, and once";
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(before) && answers().contains(after) && answers().contains(another); }));
+  for (const std::uint64_t id : {before, after, another}) EXPECT_TRUE(answers()[id].bytes == Bytes("file", 40'000));
+  EXPECT_EQ(source_io_.count(io::Step::kOpen), opens + 2);
+}
+
 // The answer was asked for after the change was told of, if only by microseconds: it is believed, and asked for once.
 TEST_F(ChangeTest, WhatIsReadJustAfterItWasToldOfIsConfirmed) {
   source_options().ttl_ms = 3'600'000;

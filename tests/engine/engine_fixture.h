@@ -36,7 +36,7 @@ class SteppedFaults final : public io::EngineFaults {
     ++waiting;
     released_.wait(lock, [&] { return held_ != step; });
     --waiting;
-    return result;
+    return released_with != 0 ? -released_with : result;
   }
   unsigned SubmitLimit(unsigned pending) override { return pending; }
   unsigned CompletionEntries() override { return 0; }
@@ -56,6 +56,7 @@ class SteppedFaults final : public io::EngineFaults {
 
   std::array<std::atomic<int>, 9> delay_us{};
   std::atomic<int> waiting = 0;
+  std::atomic<int> released_with = 0;  // errno of those that were held
 
  private:
   std::array<std::atomic<std::uint64_t>, 9> counts_{};

@@ -136,6 +136,28 @@ TEST_F(HungSsdTest, ALateLoadOfAnInvalidatedFileGoesNowhere) {
   EXPECT_TRUE(Fetch(name).bytes == Bytes(name, kBytes, 2));
 }
 
+// The reclaimer has put it elsewhere while it was being read, and the device fails where it was.
+TEST_F(HungSsdTest, WhatWasMovedMeanwhileIsReadWhereItIsNow) {
+  const std::string name = FilesOnSsd(1).front();
+  const ObjectId object = ObjectOf(name);
+  ssd_io_.Hold(io::Step::kReadv);
+  const std::uint64_t asked = Ask(name);
+  ASSERT_TRUE(RunUntil([&] { return ssd_io_.waiting == 1; }));
+  const ssd::RecordIdentity identity = engine().placement().IdentityOf(object, engine().ssd()->DatasetGeneration(unit().dataset_id));
+  const std::string bytes = Bytes(name, kBytes);
+  const auto moved = engine().ssd()->Append(identity, name, std::as_bytes(std::span(bytes)));
+  ASSERT_TRUE(moved.ok()) << moved.status().message();
+  engine().placement().OnMoved({identity, engine().catalogue().object(object).ssd}, *moved);
+  const std::uint64_t opens = source_io_.count(io::Step::kOpen);
+  ssd_io_.released_with = EIO;
+  ssd_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(asked); }));
+  EXPECT_EQ(answers()[asked].tier(), abi::Tier::kSsd);
+  EXPECT_TRUE(answers()[asked].bytes == bytes);
+  EXPECT_EQ(source_io_.count(io::Step::kOpen), opens);
+  EXPECT_TRUE(OnSsd(name));
+}
+
 // What the daemon brings for itself goes on, and its frame is as lost meanwhile.
 TEST_F(HungSsdTest, APrefetchsHungLoadIsCountedAndWaitedFor) {
   const std::string name = FilesOnSsd(1).front();

@@ -96,6 +96,29 @@ TEST_F(YoungTest, IsReadAgainAtItsDeadlineThoughItsStampsAreTheSame) {
   EXPECT_EQ(engine().counters().invalidated_racy, 1u);
 }
 
+// What was asked for before the machine slept is not believed; that its bytes are young is.
+TEST_F(YoungTest, WhatWasUnderWayWhileTheMachineSleptIsReadAgainToo) {
+  UseSsd();
+  source_options().staleness = abi::Staleness::kTtl;
+  source_options().ttl_ms = 3'600'000;
+  const std::string name = Write("file", Bytes("file", 5000));
+  StartEngine();
+  Pause(kMadeMs);
+  ASSERT_EQ(Fetch(name, abi::FetchOp::kStat).status(), abi::FetchStatus::kMeta);
+  source_io_.Hold(io::Step::kStatAfter);
+  const std::uint64_t asked = Ask(name);
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting == 1; }));
+  clock_.asleep_ns += 1'000'000'000;
+  ASSERT_TRUE(RunUntil([&] { return DeadlineOf(name) == abi::kDeadlineExpired; }));
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(asked) && engine().fetcher().idle(); }));
+  EXPECT_FALSE(OnSsd(name)) << "the next life would compare them with a stat";
+  const std::uint64_t opens = source_io_.count(io::Step::kOpen);
+  EXPECT_TRUE(Fetch(name).bytes == Bytes(name, 5000));
+  EXPECT_EQ(source_io_.count(io::Step::kOpen), opens + 1);
+  EXPECT_EQ(engine().counters().invalidated_racy, 1u);
+}
+
 // A reader that comes after the writer has ended sees what he wrote, whoever was there before him.
 TEST_F(YoungTest, WhatWasReadInTheMakingIsComparedAtEachUse) {
   for (const abi::Staleness mode : {abi::Staleness::kImmutable, abi::Staleness::kTtl}) {

@@ -88,6 +88,17 @@ static int use_names_above(void) {
 }
 static int check_names_above(void) { return in_child(use_names_above); }
 
+/* Whether a file may be executed is for the mount to say as well; a directory is searched. */
+static int use_executables(void) {
+  static const int kCounted[] = {SYS_access, SYS_faccessat, SYS_faccessat2, 0};
+  struct stat st;
+  CHECK(chmod(path, 0700) == 0 && stat(path, &st) == 0 && stat(inside, &st) == 0 && count_calls(kCounted) == 0);
+  CHECK(access(path, X_OK) != 0 && asked == 1);
+  CHECK(getenv("LD_PRELOAD") == NULL || (access(path, R_OK) == 0 && access(inside, R_OK | X_OK) == 0 && asked == 1));
+  return 0;
+}
+static int check_executables(void) { return in_child(use_executables); }
+
 /* Where no source is one question will do, and it is not what the name is. */
 static int use_other_file_system(void) {
   static const int kCounted[] = {SYS_getcwd, SYS_readlinkat, 0};
@@ -335,7 +346,7 @@ static int check_dots(void) {
 }
 
 int main(int argc, char **argv) {
-  static const struct check checks[] = {{"names_above", check_names_above}, {"other_file_system", check_other_file_system}, {"renames", check_renames},
+  static const struct check checks[] = {{"names_above", check_names_above}, {"other_file_system", check_other_file_system}, {"renames", check_renames}, {"executables", check_executables},
                                         {"open_directories", check_open_directories}, {"changes", check_changes}, {"moves", check_moves}, {"root", check_root}, {"mounts", check_mounts}, {"listings", check_listings}, {"kept_listings", check_kept_listings},
                                         {"from_above", check_from_above}, {"dots", check_dots}};
   if (argc < 3) return 64;

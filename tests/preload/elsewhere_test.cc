@@ -43,6 +43,8 @@ TEST_F(PreloadElsewhereTest, ChangesOnAnotherFileSystemAskForNoName) { Run("othe
 
 TEST_F(PreloadElsewhereTest, RenamesAskAboutTheirDirectoryOnce) { Run("renames"); }
 
+TEST_F(PreloadElsewhereTest, WhetherAFileMayBeExecutedIsAskedOfTheSource) { Run("executables"); }
+
 TEST_F(PreloadElsewhereTest, ChangesInADirectoryThatIsOpenOpenNone) { Run("open_directories"); }
 
 TEST_F(PreloadElsewhereTest, ChangesAreSeenByWhateverNameTheyAreMade) {

@@ -284,6 +284,15 @@ static int check_high_writers(void) {
   return close(reader) | close(high) | close(elsewhere) | unlink(name);
 }
 
+/* By a thread that makes the numbers its own, and closes them in the same call. */
+static int check_unshared_writers(void) {
+  char name[4096];
+  snprintf(name, sizeof name, "%s.unshared", path);
+  int fd = open(name, O_RDWR | O_CREAT, 0600);
+  CHECK(fd >= 0 && pwrite(fd, "two", 3, 0) == 3 && close_range(fd, fd, CLOSE_RANGE_UNSHARE) == 0 && close(fd) != 0 && errno == EBADF);
+  return unlink(name);
+}
+
 /* All numbers are used up: what is open is converted all the same, one after the other. */
 static int check_exhausted(void) {
   int ours[12], fds[5000], count = 0;
@@ -560,7 +569,7 @@ int main(int argc, char **argv) {
                                         {"unshared", check_unshared},   {"locks", check_locks},  {"locks_again", check_locks_again}, {"locks_ended", check_locks_ended}, {"locks_many", check_locks_many},     {"limit", check_limit},
                                         {"exhausted", check_exhausted}, {"given_back", check_given_back}, {"poll", check_poll},         {"behind", check_behind},     {"sendfile", check_sendfile},
                                         {"closed", check_closed},       {"lowered", check_lowered},   {"not_lowered", check_not_lowered}, {"limit_refused", check_limit_refused},
-                                        {"lowered_behind", check_lowered_behind}, {"high_writers", check_high_writers}, {"no_calls", check_no_calls},
+                                        {"lowered_behind", check_lowered_behind}, {"high_writers", check_high_writers}, {"unshared_writers", check_unshared_writers}, {"no_calls", check_no_calls},
                                         {"shared_memory", check_shared_memory}, {"cloned", check_cloned}, {"jumps", check_jumps}, {"not_sent", check_not_sent}};
   if (argc < 3) return 64;
   path = argv[1], other = argv[2];

@@ -71,6 +71,11 @@ TEST_F(PreloadNumbersTest, OfWritersAreToldOfWhenTheyAreClosed) {
   EXPECT_EQ(served.report.value("invalidations", 0u), 4u * 3u + 1u + 1u) << served.report.dump();
 }
 
+TEST_F(PreloadNumbersTest, OfWritersAreToldOfByAThreadThatLeavesTheOthers) {
+  const JobResult served = Run(PRELOAD_NUMBERS, "1500", "unshared_writers");
+  EXPECT_EQ(served.report.value("invalidations", 0u), 3u) << "opened, closed, unlinked: " << served.report.dump();
+}
+
 // Where a call is a cancellation point, a hit is one.
 TEST_F(PreloadNumbersTest, AThreadThatReadsHitsCanBeCancelled) {
   for (const char* check : {"points", "loop"}) {

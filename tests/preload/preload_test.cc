@@ -128,6 +128,23 @@ TEST_F(PreloadSymbolsTest, OwnChangesAreSeenAtOnce) {
   EXPECT_EQ(result.code, 0) << result.output;
 }
 
+// The kernel says of its descriptor for ever that it has no name.
+TEST_F(PreloadSymbolsTest, WhatIsWrittenToAFileThatWasMadeWithoutANameIsSeen) {
+  const JobResult result = RunJob({"/usr/bin/python3", "-c",
+                                   "import os,sys\n"
+                                   "d=os.path.dirname(sys.argv[1])\n"
+                                   "try: t=os.open(d,os.O_TMPFILE|os.O_RDWR,0o600)\n"
+                                   "except OSError: sys.exit(77)\n"
+                                   "k=os.open(d,os.O_RDONLY); os.write(t,b'one')\n"  // by a descriptor of the directory CPython calls linkat
+                                   "os.link('/proc/self/fd/%d'%t,'made',src_dir_fd=k,dst_dir_fd=k,follow_symlinks=True)\n"
+                                   "read=lambda: open(d+'/made','rb').read()\n"
+                                   "assert read()==b'one'; os.write(t,b'two'); assert read()==b'onetwo'; os.close(t); assert read()==b'onetwo'\n",
+                                   Of("file")},
+                                  job_);
+  if (result.code == 77) GTEST_SKIP() << "no O_TMPFILE here";
+  EXPECT_EQ(result.code, 0) << result.output;
+}
+
 // The atime and the mtime, each its own, to the nanosecond: of a path, of the entry, of a descriptor.
 TEST_F(PreloadSymbolsTest, TimesAreTheSourcesOwn) {
   const timespec times[2] = {{4'000'000'000, 123'456'789}, {1'700'000'000, 987'654'321}};  // the atime is so late that no read moves it (relatime)

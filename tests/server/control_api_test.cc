@@ -140,6 +140,26 @@ TEST_F(ControlApiTest, EachRequestIsAnsweredAsThePageSays) {
   EXPECT_EQ(daemon.engine().jobs().List().size(), 0u) << "what is refused starts nothing";
 }
 
+TEST_F(ControlApiTest, ABodyIsNestedAsDeepAsTheStackIsLong) {
+  const std::string deep = std::string(400'000, '[') + std::string(400'000, ']');
+  const std::vector<Row> rows = {{"POST", "/v1/prefetch", R"({"paths": ["@/a"], "tier": )" + deep + "}", 400},
+                                 {"POST", "/v1/plans", R"({"plan": {"a": )" + deep + R"(}, "list": "x.list", "path": "@/a"})", 400},
+                                 {"POST", "/v1/policies/priorities", R"({"paths": ["@/a"], "priorities": )" + deep + "}", 400}};
+  for (const Row& row : rows) {
+    const Said said = Ask(row.method, row.target, Placed(row.body));
+    EXPECT_EQ(said.status, row.status) << row.target;
+    EXPECT_NE(said.body["error"]["message"].get<std::string>().find("nested"), std::string::npos) << row.target;
+  }
+}
+
+TEST_F(ControlApiTest, AProcessIsANumberThatAProcessCanHave) {
+  for (const char* number : {"3000000000", "4294967296", "4294967297", "-1", "true"}) {
+    const Said said = Ask("POST", "/v1/plans", Placed(R"({"plan": {}, "list": "x.list", "path": "@/a", "process": )" + std::string(number) + "}"));
+    EXPECT_EQ(said.status, 400u) << number;
+    EXPECT_NE(said.body["error"]["message"].get<std::string>().find("\"process\""), std::string::npos) << number << said.body;
+  }
+}
+
 TEST_F(ControlApiTest, MetricsAreText) {
   ControlApi::Response said;
   daemon.api().Handle("GET", "/v1/metrics", "", [&said](ControlApi::Response response) { said = std::move(response); });

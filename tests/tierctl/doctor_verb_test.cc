@@ -1,10 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "fake_control.h"
 #include "run_tierctl.h"
+#include "tierctl/paths.h"
 
 namespace tierctl {
 namespace {
@@ -58,6 +60,17 @@ TEST(DoctorVerb, MeasuresTheCapacityThatTheDaemonHas) {
   fake.Reply("GET /v1/doctor", {{"checks", json::array()}});
   const json document = json::parse(RunTierctl({"--socket", fake.socket(), "doctor", "--no-speed", "--json"}).out);
   EXPECT_THAT(CheckNamed(document, "memory.room")["detail"].get<std::string>(), HasSubstr("; ram.capacity is 256 MiB"));
+}
+
+TEST(DoctorVerb, ASourceWhoseNameIsNoTextIsLookedAt) {
+  FakeControl fake;
+  const std::string path = fake.directory() + "/s\xff";
+  std::filesystem::create_directory(path);
+  fake.Reply("GET /v1/status", {{"config_file", nullptr}, {"sources", {{{"path", fake.directory() + "/s\xef\xbf\xbd"}, {"path_b64", Base64(path)}}}}, {"tiers", {{"ssd", {{"state", "off"}}}}}});
+  fake.Reply("GET /v1/config", {{"values", json::array()}});
+  fake.Reply("GET /v1/doctor", {{"checks", json::array()}});
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "doctor", "--no-speed"});
+  EXPECT_THAT(ran.out, testing::Not(HasSubstr("No such file")));
 }
 
 TEST(DoctorVerb, MissingSourceFails) {

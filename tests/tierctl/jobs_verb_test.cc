@@ -197,6 +197,30 @@ TEST(PlanVerb, RefusesWhatIsOutOfRange) {
   EXPECT_THAT(fake.Asked(), ElementsAre());
 }
 
+TEST(PlanVerb, NamesInAListAreResolved) {
+  FakeControl fake;
+  const std::string list = fake.directory() + "/list.txt";
+  std::ofstream(list) << "/x/./a\n/x//b\n/x/../x/c\n";
+  fake.Reply("GET /v1/status", {{"runtime_directory", fake.directory()}});
+  fake.Reply("POST /v1/plans", {{"plan", 3}});
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "plan", "torch-distributed", list});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  const json body = fake.Requests()[1].body;
+  EXPECT_EQ(body["path"], "/x/a");
+  std::ifstream left(fake.directory() + "/" + body["list"].get<std::string>(), std::ios::binary);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(left), {}), std::string("/x/a\0/x/b\0/x/c\0", 15));
+}
+
+TEST(PlanVerb, ADocumentWithoutEndIsNoPlan) {
+  FakeControl fake;
+  const std::string list = fake.directory() + "/list.txt", document = fake.directory() + "/plan.json";
+  std::ofstream(list) << "/x/a\n";
+  std::ofstream(document) << R"({"tierd_plan": 1, "a": )" << std::string(400'000, '[') << std::string(400'000, ']') << "}";
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "plan", "tell", document, list});
+  EXPECT_EQ(ran.exit_code, 1);
+  EXPECT_THAT(ran.err, HasSubstr("not a plan"));
+}
+
 TEST(PlanVerb, TellsOfTheLastPosition) {
   FakeControl fake;
   const std::string list = fake.directory() + "/list.txt";

@@ -181,6 +181,14 @@ TEST(PolicyVerb, ListsShowsAndSets) {
   refusing.ReplyError("PATCH /v1/config", 422, "invalid_config", "no policy \"lur\"; did you mean \"lru\"?");
   const Ran wrong = RunTierctl({"--socket", refusing.socket(), "policy", "set", "lur", "coco"});
   EXPECT_EQ(wrong.exit_code, 1) << wrong.out;
+  FakeControl half;
+  half.Reply("GET /v1/config", Config());
+  half.ReplyError("PATCH /v1/config", 422, "invalid_config", "policy lru has no parameter \"window\"");
+  half.Reply("PATCH /v1/config", {{"applied", {{{"key", "source.coco.policy"}, {"from", "freeze"}, {"to", "lru"}}}}, {"restart", json::array()}});
+  const Ran partly = RunTierctl({"--socket", half.socket(), "policy", "set", "lru"});
+  EXPECT_EQ(partly.exit_code, 2);
+  EXPECT_EQ(partly.out, "source.coco.policy: freeze -> lru\n");
+  EXPECT_THAT(partly.err, testing::HasSubstr("no parameter"));
 }
 
 TEST(PolicyVerb, PrioritiesOfLongPathsAreSentInSeveralRequests) {

@@ -127,9 +127,9 @@ std::optional<double> ParsePercent(std::string_view text) {
 }
 
 std::string FormatPercent(double percent) {
-  char text[32];
-  const auto [end, error] = std::to_chars(text, text + sizeof text - 1, percent);
-  static_cast<void>(error);  // 31 characters hold any double
+  char text[384];  // the least double has 326 characters
+  const auto [end, error] = std::to_chars(text, text + sizeof text, percent, std::chars_format::fixed);  // ParsePercent takes no exponent
+  static_cast<void>(error);
   return std::string(text, end) + "%";
 }
 

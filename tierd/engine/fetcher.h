@@ -239,6 +239,8 @@ class Fetcher {
   void Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bool copy_to_ssd);
   void Fail(const FillPtr& fill, abi::Fallback reason, BringOutcome outcome, int sys_errno = 0);
   void Orphan(const FillPtr& fill, Waiters* waiters);
+  // A change of the file was told of since then, or may have gone unnoticed: what was asked for before proves nothing.
+  bool IsToldOf(FileId file, std::int64_t since_ns) const;
 
   void ServeListing(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter);
   void StartListing(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter);

@@ -28,6 +28,12 @@ void Fetcher::StartFill(SourceUnit& unit, ObjectId object, Waiter waiter, source
   if (const auto it = fills_.find(Raw(object)); it != fills_.end()) {
     FillPtr fill = it->second;
     if (fill->late && waiter->is_awaited()) return Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, file);
+    if (fill->sent_ns != 0 && IsToldOf(file, fill->sent_ns)) {  // its bytes may be older than the change that who asks now was told of
+      Waiters waiters;
+      OrphanFile(file, &waiters);
+      waiters.push_back(std::move(waiter));
+      return Again(unit, file, std::move(waiters));
+    }
     ++counters_.fetch_joined;
     if (waiter->is_awaited() && !fill->is_awaited()) ++counters_.prefetch_late;
     if (waiter->is_awaited()) {
@@ -182,6 +188,8 @@ void Fetcher::OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadRe
     return Complete(unit, fill, abi::Tier::kSsd, false);
   }
   ++counters_.promotions_failed;
+  // It may have been moved meanwhile: what stands there now is not what could not be read.
+  if (placement_.OnSsd(fill->object) && catalogue_.object(fill->object).ssd != fill->read_from) return RunFill(unit, fill);
   DropRecord(fill->object, result);
   fill->skip_ssd = true;
   FillFromSource(unit, fill);  // that read is completed from the source (F05, F12)

@@ -33,13 +33,16 @@ std::uint32_t Fetcher::DeadlineFor(const SourceUnit& unit, std::int64_t stat_sen
   return std::max<std::uint32_t>(1, abi::TicksOf(stat_sent_ns + std::int64_t{unit.options.ttl_ms} * 1'000'000));
 }
 
+bool Fetcher::IsToldOf(FileId file, std::int64_t since_ns) const {
+  return invalidations_.Any(since_ns) &&
+         (invalidations_.Covers(catalogue_.file(file).source, catalogue_.PathOf(file), since_ns) || invalidations_.CoversInode(catalogue_.StatOf(file).ino, since_ns));
+}
+
 void Fetcher::Confirm(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, bool racy) {
   if ((catalogue_.file(file).flags & kFileBare) != 0) return;  // its deadline stays over
-  // Older than what a client knows: the deadline is over already, or a younger answer's.
-  if (invalidations_.Any(stat_sent_ns) &&
-      (invalidations_.Covers(unit.index, catalogue_.PathOf(file), stat_sent_ns) || invalidations_.CoversInode(catalogue_.StatOf(file).ino, stat_sent_ns)))
-    return;
   FileRecord& record = catalogue_.file(file);
+  if (racy) record.flags |= kFileRacy;  // of the bytes that are there now, whoever believes them
+  if (IsToldOf(file, stat_sent_ns)) return;  // older than what a client knows: the deadline is over already, or a younger answer's
   record.flags |= kFileChecked;
   record.flags = static_cast<std::uint16_t>(racy ? record.flags | kFileRacy : record.flags & ~kFileRacy);
   catalogue_.SetDeadline(file, DeadlineFor(unit, stat_sent_ns, racy));
@@ -49,7 +52,7 @@ void Fetcher::Confirm(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, 
 void Fetcher::ConfirmUnasked(FileId file, std::int64_t until_ns) {
   const FileRecord& record = catalogue_.file(file);
   const std::int64_t now_ns = clock_.MonotonicNs();
-  if ((record.flags & kFileBare) != 0 || invalidations_.Covers(record.source, catalogue_.PathOf(file), now_ns) || invalidations_.CoversInode(catalogue_.StatOf(file).ino, now_ns)) return;
+  if ((record.flags & kFileBare) != 0 || IsToldOf(file, now_ns)) return;
   catalogue_.SetDeadline(file, abi::TicksOf(until_ns) + 1);
 }
 

@@ -68,6 +68,7 @@ struct Fetcher::Fill {
   std::int64_t ssd_wait_until_ns = 0;  // staged bytes that the SSD tier could not take yet; 0: they did not have to wait
   bool skip_ssd = false;    // the SSD refused or failed: read the source
   std::uint8_t rereads = 0;
+  std::int64_t sent_ns = 0;  // PreciseNs when the source was asked; 0: it has not been yet
   std::size_t head = 0;     // bytes that are in the frame already (discovery's read)
   std::uint64_t generation = 0;  // of the dataset when the bytes were asked for
   std::weak_ptr<SourceRead> read;  // while the source is asked
@@ -95,7 +96,7 @@ struct Fetcher::SourceRead {
   };
   std::vector<Piece> pieces;  // by chunk; those of a request that was sent follow one another
   std::uint64_t bytes = 0;    // of them all
-  bool sent = false;
+  std::int64_t sent_ns = 0;  // as the fills'
   source::RequestId request{};
   Timing timing;
 };

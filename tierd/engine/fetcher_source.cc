@@ -53,7 +53,7 @@ bool Fetcher::JoinNeighbour(const FillPtr& fill) {
     const auto at = neighbour == kNoObject ? fills_.end() : fills_.find(Raw(neighbour));
     if (at == fills_.end() || at->second->head != 0) continue;
     const SourceReadPtr read = at->second->read.lock();
-    if (read == nullptr || read->sent || read->bytes + record.bytes > kMostTogether || read->pieces.size() > io::FileReadRequest::kMaxFurther) continue;
+    if (read == nullptr || read->sent_ns != 0 || read->bytes + record.bytes > kMostTogether || read->pieces.size() > io::FileReadRequest::kMaxFurther) continue;
     read->pieces.insert(chunk < record.chunk ? read->pieces.end() : read->pieces.begin(), {fill, record.bytes});
     read->bytes += record.bytes;
     fill->read = read;
@@ -64,7 +64,7 @@ bool Fetcher::JoinNeighbour(const FillPtr& fill) {
 
 // Its turn has come: memory for as many pieces in a row as can have it, and the request for those. The others stand in line again.
 bool Fetcher::AcquireAll(SourceUnit& unit, SourceRead& read, source::ReadRequest& request) {
-  read.sent = true;
+  read.sent_ns = clock_.PreciseNs();
   auto& pieces = read.pieces;
   std::vector<SourceRead::Piece> others;
   const auto leave = [&](auto begin, auto end) {
@@ -84,6 +84,7 @@ bool Fetcher::AcquireAll(SourceUnit& unit, SourceRead& read, source::ReadRequest
     std::uint32_t next = catalogue_.object(pieces.front().fill->object).chunk;
     leave(std::find_if_not(pieces.begin() + 1, pieces.end(), [&](const auto& piece) { return catalogue_.object(piece.fill->object).chunk == ++next && acquire(piece); }), pieces.end());
     Compose(unit, read, request);
+    for (const SourceRead::Piece& piece : pieces) piece.fill->sent_ns = read.sent_ns;
   }
   for (const SourceRead::Piece& piece : others) {
     if (!piece.fill->orphan) Guard([&] { RunFill(unit, piece.fill); });

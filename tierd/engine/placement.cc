@@ -115,8 +115,8 @@ Placement::Grant Placement::Acquire(ObjectId object, AcquireOptions options) {
     if (options.may_evict && (!in_pieces || admits(OthersMayYield(unit))) && MakeRoom(unit, bytes)) {
       frame = TryAllocate(object, bytes, spared);
       if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, bytes, spared);
-      // Enough in all, but in pieces that cannot be joined: as much again has to go.
-      if (frame == ram::kNoFrame && MakeRoom(unit, ram_.free_bytes() + bytes)) frame = TryAllocate(object, bytes, spared);
+      // Enough in all, but in pieces that cannot be joined: as much again has to go. (The reserve, which MakeRoom adds, is a part of what is free.)
+      if (frame == ram::kNoFrame && MakeRoom(unit, ram_.free_bytes() - std::min(ram_.free_bytes(), TransitReserve()) + bytes)) frame = TryAllocate(object, bytes, spared);
       if (frame == ram::kNoFrame && ram_.CompactStep(bytes) == ram::Compactor::Outcome::kEnough) frame = TryAllocate(object, bytes, spared);
       if (frame != ram::kNoFrame) return {Outcome::kGranted, frame, false};
     }

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "tierd/base/json_depth.h"
 #include "tierd/server/control_json.h"
 
 namespace tierd::server {
@@ -23,6 +24,7 @@ ControlApi::Body ControlApi::ReadBody(std::string_view text, const std::vector<s
     body.refused = std::move(response);
     return body;
   };
+  if (IsNestedDeeper(text)) return refused(JsonError(400, "bad_request", "the body is nested more than " + std::to_string(kDeepestJson) + " deep"));
   Body body;
   body.members = Json::parse(text, nullptr, false);
   if (body.members.is_discarded() || !body.members.is_object()) return refused(JsonError(400, "bad_request", "the body is not a JSON object"));

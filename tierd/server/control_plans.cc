@@ -72,7 +72,8 @@ void ControlApi::TellPlan(const Json& body, const Caller& caller, Answer answer)
   if (!path) return bad("\"path\" must be a path below the source");
   for (const char* name : {"keep", "follow"})
     if (body.contains(name) && !body[name].is_boolean()) return bad(std::string("\"") + name + "\" must be true or false");
-  if (body.contains("process") && !body["process"].is_number_unsigned()) return bad("\"process\" must be the number of a process");
+  constexpr std::uint64_t kMostProcesses = std::uint64_t{1} << 22;  // of Linux
+  if (body.contains("process") && (!body["process"].is_number_unsigned() || body["process"].get<std::uint64_t>() > kMostProcesses)) return bad("\"process\" must be the number of a process");
   Response failure;
   Place place;
   if (!PlaceOf(*path, &place, &failure)) return answer(std::move(failure));
