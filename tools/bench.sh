@@ -80,6 +80,8 @@ done
 ninja -C "$build" "${targets[@]}" >"$build/ninja.log" 2>&1 || { tail -n 30 "$build/ninja.log" >&2; exit 1; }
 
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/tierd-bench.XXXXXX")
+work=$(cd "$work" && pwd -P)  # as /proc/mounts and losetup name it
+case $work in *[[:space:]]*) echo "tools/bench.sh: a blank in $work: set TMPDIR" >&2; exit 64 ;; esac
 case $(stat -f -c %T "$work") in
   tmpfs | ramfs) echo "tools/bench.sh: $work lies in memory: what A5, A8, A9, B4, C5 and C9 measure there is no disk (TMPDIR names another place)" >&2 ;;
 esac

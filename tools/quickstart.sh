@@ -40,13 +40,13 @@ clean_up() {
   [ -n "$tierd_pid" ] && end_child "$tierd_pid"
   if [ -n "$work" ]; then
     [ -S "$work/rig.sock" ] && "$build/tests/pfs_sim/pfs_sim" ctl "$work/rig.sock" quit >/dev/null 2>&1
-    local i
+    local i mounted=" ${work// /\\040}/pfs "  # as /proc/mounts has it
     for ((i = 0; i < 100; i++)); do
-      grep -q " $work/pfs " /proc/mounts || break
+      grep -qF "$mounted" /proc/mounts || break
       sleep 0.1
     done
     # Never remove files below a mount that would not go away.
-    if grep -q " $work/pfs " /proc/mounts; then
+    if grep -qF "$mounted" /proc/mounts; then
       printf 'quickstart: %s is still mounted; umount it and remove %s\n' "$work/pfs" "$work" >&2
     else
       rm -rf "$work"
@@ -234,6 +234,7 @@ trap 'exit 143' TERM
 trap 'exit 129' HUP
 build_all
 work=$(mktemp -d "${TMPDIR:-/var/tmp}/tierd-quickstart.XXXXXX")
+work=$(cd "$work" && pwd -P)
 [ ${#work} -le 80 ] || fail "$work is too long for a socket's path: set TMPDIR to a shorter one"
 start_source
 say ""

@@ -12,10 +12,12 @@ end_daemons() {
 }
 
 remove_scratch() {
-  local lock
-  # Of a run that was killed: its lock file says who it was, and nobody holds the lock any more.
+  local lock as_user=()
+  # Of a run that was killed: its lock file says who it was, and nobody holds the lock any more. As the user: what lies in a directory of theirs may be a link to anywhere by the time
+  # that it is opened.
+  [ "$EUID" != 0 ] || as_user=(setpriv --reuid="$SLURM_JOB_UID" --regid=65534 --clear-groups)
   for lock in /tmp/tierd-run-"$SLURM_JOB_UID"-??????/lock; do
-    [ -s "$lock" ] && flock -n "$lock" rm -rf --one-file-system "${lock%/lock}"
+    [ -s "$lock" ] && "${as_user[@]}" flock -n "$lock" rm -rf --one-file-system "${lock%/lock}"
   done
   # A large cache takes long to remove: out of sight at once, then in the background. In a process group of its own from the start (set -m): slurmd kills that of this script when it
   # has ended. What a reboot kept an earlier one from removing goes too.

@@ -59,6 +59,60 @@ TEST_F(ForesightTest, AListIsHeldOnceAndLetGoWhenItsFilesAreKnown) {
   EXPECT_EQ(foresight().List().front().known, static_cast<std::uint32_t>(kFiles));
 }
 
+// For a while part of the source says nothing: the plan is of those files, too.
+TEST_F(ForesightTest, AFileThatCouldNotBeAskedAboutIsAskedAboutAgain) {
+  StartEngine();
+  source_io_.Hold(io::Step::kStat);
+  ASSERT_TRUE(Tell(PlanOf(), List()).ok());
+  ASSERT_TRUE(RunUntil([&] { return source_io_.waiting >= 8; }));
+  source_io_.released_with = EIO;
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return foresight().List().front().known >= kFiles - 64; }));
+  source_io_.released_with = 0;
+  ASSERT_LE(foresight().List().front().known, static_cast<std::uint32_t>(kFiles - 8));
+  clock_.ahead_ns += SampleMap::kAgainNs;
+  EXPECT_TRUE(RunUntil([&] { return foresight().List().front().known == kFiles; })) << foresight().List().front().known;
+}
+
+// Batches that nobody reads, at the end of each epoch.
+TEST_F(ForesightTest, WhatEpochsLeaveBehindIsNotAhead) {
+  StartWithSpy();
+  const orders::Plan plan = PlanOf(1, 0, 60);
+  ASSERT_TRUE(Tell(plan, List()).ok());
+  ASSERT_TRUE(RunUntil([&] { return foresight().declared_ahead() >= 5 * kFiles; }));
+  const std::uint32_t incarnation = unit().policy.incarnation();
+  for (int epoch = 0; epoch < 30; ++epoch) {
+    std::vector<std::uint32_t> order = OrderOf(plan, epoch);
+    order.resize(order.size() * 4 / 5);
+    ReadAll(order);
+  }
+  EXPECT_TRUE(RunUntil([&] { return Declared().contains(31); }));
+  EXPECT_EQ(foresight().List().front().state, PlanState::kFollowed);
+  EXPECT_EQ(unit().policy.incarnation(), incarnation);
+}
+
+// More than a third of the draws have been read before in that epoch.
+TEST_F(ForesightTest, AnOrderWithReplacementIsNotDoubted) {
+  StartWithSpy();
+  orders::Plan plan;
+  plan.kind = orders::Kind::kTorchRandom;
+  plan.samples = plan.draws = kFiles;
+  plan.replacement = true;
+  plan.epochs = 4;
+  plan.start = orders::GeneratorStart{.seed = 5, .words = std::nullopt};
+  ASSERT_TRUE(Tell(plan, List()).ok());
+  ASSERT_TRUE(RunUntil([&] { return foresight().declared_ahead() >= 2 * kFiles; }));
+  const std::uint32_t incarnation = unit().policy.incarnation();
+  int read = 0;
+  for (const std::uint32_t sample : OrderOf(plan, 0)) {
+    Read(sample);
+    if (++read % 40 != 0) continue;
+    Settle();
+    EXPECT_NE(foresight().List().front().state, PlanState::kDoubted) << read;
+  }
+  EXPECT_EQ(unit().policy.incarnation(), incarnation);
+}
+
 class ShardTest : public PlanTest {
  protected:
   static constexpr std::size_t kChunks = 64;

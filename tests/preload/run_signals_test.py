@@ -216,6 +216,35 @@ while True:
         self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), -signal.SIGINT)
         os.close(terminal)
 
+    def test_the_end_of_the_terminal_ends_it(self):
+        """The kernel tells the leader of the session alone."""
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execve(TIERCTL, self.line("trap 'echo hup >$D/hup; exit 0' HUP; echo ready; while true; do sleep 0.05; done"), self.environment)
+        seen = b""
+        while b"ready" not in seen:
+            seen += os.read(terminal, 1000)
+        os.close(terminal)
+        ended = eventually(lambda: os.waitpid(pid, os.WNOHANG)[0] == pid)
+        if not ended:
+            os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        self.assertTrue(ended)
+        self.assertTrue((self.base / "hup").exists())
+
+    def test_what_comes_when_the_command_has_ended_changes_nothing(self):
+        """The wrapper waits half a second for what the command has left."""
+        for code, last in ((0, "exit 0"), (7, "exit 7"), (-signal.SIGALRM, "kill -ALRM $$")):
+            for number in (signal.SIGUSR1, signal.SIGTERM):
+                job = self.start(f"sleep 3 >/dev/null 2>&1 & echo $$ >$D/pid.new; mv $D/pid.new $D/pid; {last}", stderr=subprocess.DEVNULL)
+                self.assertTrue(eventually((self.base / "pid").exists))
+                command = int((self.base / "pid").read_text())
+                self.assertTrue(eventually(lambda: not os.path.exists(f"/proc/{command}")))
+                time.sleep(0.1)
+                os.kill(job.pid, number)
+                self.assertEqual(job.wait(), code)
+                (self.base / "pid").unlink()
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -197,6 +197,19 @@ TEST_F(RunTest, ARunThatCannotStartADaemonRunsTheCommand) {
   EXPECT_NE(result.output.find("without a cache"), std::string::npos) << result.output;
 }
 
+// The daemon starts in "/", and the command goes where it likes.
+TEST_F(RunTest, NamesOfTheDaemonAndTheLibraryMayBeRelative) {
+  const std::string library = std::filesystem::path(TIERD_PRELOAD_LIBRARY).parent_path(), report = scratch_.path() + "/report.json";
+  const std::string daemon = std::filesystem::relative(TIERD_BINARY_PATH, library);
+  const std::string script = "cd " + library + " && TIERD_PRELOAD=./" + std::filesystem::path(TIERD_PRELOAD_LIBRARY).filename().string() + " TIERD_BINARY=" + daemon + " " TIERCTL_BINARY " run --source " +
+                             source_ + " --ram 64M --ssd off --report " + report + " -- sh -c 'cd / && cat " + source_ + "/file " + source_ + "/file >/dev/null'";
+  const JobResult result = RunJob({"/bin/sh", "-c", script}, job_);
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_EQ(result.output.find("without a cache"), std::string::npos) << result.output;
+  EXPECT_EQ(result.output.find("ld.so"), std::string::npos) << result.output;
+  EXPECT_GT(ReadJson(report).value("opened", 0u), 0u) << result.output;
+}
+
 // They are opened at the source, and what is read of them is in no share.
 TEST_F(RunTest, SaysThatFilesFoundNoRoom) {
   for (int i = 0; i < 24; ++i) Write(source_ + "/full/" + std::to_string(i), Content("full", 1'000'000));

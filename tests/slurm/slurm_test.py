@@ -258,6 +258,24 @@ class Scripts(unittest.TestCase):
             self.run_script("epilog", self.work)
         self.assertEqual({name: path.exists() for name, path in names.items()}, {"gone": False, "held": True, "made": True})
 
+    @unittest.skipUnless(os.geteuid() == 0, "an epilog runs as root")
+    def test_what_a_user_owns_is_opened_as_the_user(self):
+        """What the lock is by then may be a link to anywhere."""
+        name = pathlib.Path(f"/tmp/tierd-run-65534-{os.urandom(3).hex()}")
+        name.mkdir(0o700)
+        self.addCleanup(shutil.rmtree, name, ignore_errors=True)
+        (name / "lock").write_text("tierd run 1\n")
+        os.chown(name / "lock", 65534, 65534)
+        os.chown(name, 65534, 65534)
+        seen = pathlib.Path(tempfile.mkdtemp(dir="/tmp")) / "uid"
+        self.addCleanup(shutil.rmtree, seen.parent)
+        seen.parent.chmod(0o777)
+        self.work.chmod(0o755)
+        self.program("flock", f'id -u >{seen}; exec /usr/bin/flock "$@"')
+        self.run_script("epilog", self.work, uid="65534")
+        self.assertEqual(seen.read_text(), "65534\n")
+        self.assertFalse(name.exists())
+
     def test_nothing_to_work_with(self):
         for scratch in (self.work / "none" / "below", "/proc/none", "/dev/null/x"):
             for script in ("prolog", "epilog", "taskprolog"):

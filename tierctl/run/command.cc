@@ -6,10 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "tierctl/run/witness.h"
 
@@ -24,8 +26,11 @@ void AddPassedOn(sigset_t& set) {
   }
 }
 
-// From somebody's kill; what the terminal sends, the command has got by itself.
-bool IsSent(const siginfo_t& info) { return info.si_code <= 0; }
+// From somebody's kill; what the terminal sends, the command has got by itself. But for the terminal's end: the kernel tells the leader of the session alone, which the command would be.
+bool IsSent(const siginfo_t& info) {
+  const bool hang_up = info.si_signo == SIGHUP || info.si_signo == SIGCONT;
+  return info.si_code <= 0 || (hang_up && ::getsid(0) == ::getpid());
+}
 
 // With what came with it.
 void PassOn(pid_t pid, const siginfo_t& info) {
@@ -53,6 +58,32 @@ void StopToo(pid_t pid, int signal_number) {
   ::sigprocmask(SIG_BLOCK, &one, nullptr);
   ::sigaction(signal_number, &before, nullptr);
   ::kill(pid, SIGCONT);
+}
+
+// Whether it ends who does nothing about it, and is no fault.
+bool Ends(int number) {
+  constexpr int kOthers[] = {SIGKILL, SIGSTOP, SIGCHLD, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGTSTP, SIGTTIN, SIGTTOU, SIGCONT, SIGWINCH, SIGURG, SIGPIPE, SIGXFSZ};
+  return std::find(std::begin(kOthers), std::end(kOthers), number) == std::end(kOthers);
+}
+
+Ended g_ended;  // how the command did
+
+void EndAsItDid(int) {
+  if (g_ended.signal_number != 0) EndBySignal(g_ended.signal_number);
+  ::_exit(g_ended.exit_code);
+}
+
+// The command has ended: what was sent it since is for nobody, and whatever ends us from now on, we end as it did.
+void EndLike(const Ended& ended, const sigset_t& passed_on) {
+  g_ended = ended;
+  const timespec now{};
+  while (::sigtimedwait(&passed_on, nullptr, &now) > 0) {
+  }
+  struct sigaction late {}, before {};
+  late.sa_handler = EndAsItDid;
+  for (int number = 1; number <= SIGRTMAX; ++number) {
+    if (sigismember(&passed_on, number) == 1 && Ends(number) && ::sigaction(number, nullptr, &before) == 0 && before.sa_handler == SIG_DFL) ::sigaction(number, &late, nullptr);
+  }
 }
 
 // Whether the command has got the same signal by itself.
@@ -122,6 +153,7 @@ Ended RunCommand(const CommandLine& line, const OwnSignals& own_signals) {
     while (const pid_t ended = ::waitpid(pid, &status, WNOHANG | WUNTRACED)) {
       if (ended < 0) return {126, 0};
       if (!WIFSTOPPED(status)) {
+        EndLike(EndOf(status), watched);
         ::sigprocmask(SIG_SETMASK, &before, nullptr);
         return EndOf(status);
       }

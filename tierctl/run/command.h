@@ -39,6 +39,7 @@ class OwnSignals {
   bool pipe_ignored_ = false;
 };
 
+// After it any signal that would end this process ends it as the command has ended.
 Ended RunCommand(const CommandLine& line, const OwnSignals& own_signals);
 
 // Ends this process by the signal that ended the command, without a second core dump.

@@ -11,8 +11,11 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string FirstOf(const std::optional<std::string>& named, std::initializer_list<const char*> places) {
-  if (named) return *named;
   std::error_code error;
+  if (named) {  // the daemon starts in "/", and the command's processes go where they like
+    const fs::path absolute = named->empty() ? fs::path() : fs::absolute(*named, error);
+    return error ? *named : absolute.string();
+  }
   const fs::path here = fs::read_symlink("/proc/self/exe", error).parent_path();
   if (error) return "";
   for (const char* place : places) {

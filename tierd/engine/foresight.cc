@@ -43,6 +43,8 @@ struct Foresight::Followed {
   bool in_future = false;
   bool read = false;               // by somebody, ever
   std::int64_t last_reader_ns = 0;
+  std::uint64_t left = 0;          // of the epoch that is read: told to the policy, and not counted as consumed
+  std::uint64_t left_epoch = 0;    // epochs_begun then
   std::uint64_t expected = 0;      // accesses, ever
   std::uint64_t expected_before = 0;  // at the last tick
   std::uint32_t taken = 0;         // of the present epoch, for who brings ahead
@@ -214,8 +216,9 @@ orders::PlanFollower::Verdict Foresight::Observe(Followed& consumer, std::uint32
   if (verdict == Verdict::kExpected || verdict == Verdict::kFound) CountExpected(consumer, 1);
   // An epoch that is through: what is read again is not what comes next.
   const bool repeated = verdict == Verdict::kRepeated && !now->finished();
-  // Nor is what one reader reads again, while the plan's other readers do as they should.
-  const bool strange = verdict == Verdict::kAgain && reader != nullptr && consumer.right > (reader->wrong == 0 ? 1u : 0u);
+  // Nor is what one reader reads again, while the plan's other readers do as they should; nor what an order drawn with replacement has more than once.
+  const bool others_right = reader != nullptr && consumer.right > (reader->wrong == 0 ? 1u : 0u);
+  const bool strange = verdict == Verdict::kAgain && (others_right || consumer.plan.replacement);
   if (verdict != Verdict::kHeld && !repeated && !strange) {
     const double weight = 1.0 / std::clamp<std::uint32_t>(now->window() / 4, 16, 256);
     const bool right = (verdict == Verdict::kExpected && !(back && now.get() == before)) || verdict == Verdict::kShared;
@@ -231,7 +234,12 @@ void Foresight::CountExpected(Followed& consumer, std::uint64_t accesses) {
   consumer.read = true;
   last_expected_ns_ = clock_.MonotonicNs();
   consumer.expected += accesses;
-  if (consumer.in_future) consumed_ += accesses;
+  if (!consumer.in_future) return;
+  // What was left of an epoch when the next one began, or was in it twice, is not ahead any more.
+  const std::uint64_t begun = consumer.follower.epochs_begun();
+  if (std::exchange(consumer.left_epoch, begun) != begun) consumed_ += std::exchange(consumer.left, consumer.follower.current()->order().size());
+  consumer.left -= std::min(consumer.left, accesses);
+  consumed_ += accesses;
 }
 
 // ---- the future ------------------------------------------------------------------------------------------------------------
@@ -273,6 +281,8 @@ void Foresight::Begin() {
     if (!one->in_future) continue;
     const auto& now = one->follower.current();
     one->merged_pace = one->pace;
+    one->left = now->order().size() - now->frontier();
+    one->left_epoch = one->follower.epochs_begun();
     merged.push_back({.now = now, .from = now->frontier(), .following = one->follower.following(), .pace = one->pace, .names = one->map.names()});
   }
   members_ = merged.size();

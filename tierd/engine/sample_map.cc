@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "client_lib/abi/path_hash.h"
@@ -32,6 +33,12 @@ bool IsPlain(std::string_view relative) {
     at = end + 1;
   }
   return true;
+}
+
+// An errno that tells what is at a name, and not that nobody could be asked.
+bool SaysWhatIsThere(int error) {
+  constexpr int kErrors[] = {ENOENT, ENOTDIR, ELOOP, EXDEV, EACCES, EPERM, ENAMETOOLONG};
+  return std::find(std::begin(kErrors), std::end(kErrors), error) != std::end(kErrors);
 }
 
 // An order says nothing of the files when it was drawn for others.
@@ -118,6 +125,11 @@ FileId SampleMap::Known(std::string_view path) const {
 
 bool SampleMap::Step() {
   if (complete()) return false;
+  if (position_ == count_ && asking_ == 0 && !failed_.empty() && clock_.MonotonicNs() >= again_ns_) {
+    ++rounds_;
+    position_ = *std::min_element(failed_.begin(), failed_.end());  // those in between that are done are passed over
+    failed_.clear();
+  }
   std::uint32_t looked = 0;
   for (; position_ < count_ && looked < kLooksPerTurn && asking_ < kAskedAtOnce; ++position_, ++looked) {
     if (done_[position_]) continue;
@@ -139,7 +151,8 @@ void SampleMap::Ask(std::uint32_t sample) {
     if (done_[sample]) return;
     const bool seen = reply.error == source::ReadError::kNone;
     if (seen ? S_ISLNK(reply.stat.mode) : reply.error == source::ReadError::kErrno && reply.sys_errno == ELOOP) return Follow(sample);
-    if (!seen) return Settle(sample, kNoFile);
+    const bool said = reply.error == source::ReadError::kErrno ? SaysWhatIsThere(reply.sys_errno) : reply.error == source::ReadError::kOutside || reply.error == source::ReadError::kNotRegular;
+    if (!seen) return SettleWithout(sample, said);
     See(sample, std::string(list_->Path(sample)), reply.stat, reply.stat_sent_ns);
   };
   ++asking_;
@@ -152,7 +165,7 @@ void SampleMap::Follow(std::uint32_t sample) {
     if (!*alive) return;
     --asking_;
     if (done_[sample]) return;
-    if (!found.ok()) return Settle(sample, kNoFile);
+    if (!found.ok()) return SettleWithout(sample, SaysWhatIsThere(found.status().sys_errno()));
     See(sample, found->canonical, found->stat, found->stat_sent_ns);
   });
 }
@@ -164,6 +177,12 @@ void SampleMap::See(std::uint32_t sample, const std::string& path, const io::Fil
     return;
   }
   Settle(sample, Known(path));
+}
+
+void SampleMap::SettleWithout(std::uint32_t sample, bool said) {
+  if (said || rounds_ == kMostRounds) return Settle(sample, kNoFile);
+  failed_.push_back(sample);
+  again_ns_ = clock_.MonotonicNs() + kAgainNs;
 }
 
 void SampleMap::Settle(std::uint32_t sample, FileId file) {

@@ -68,6 +68,8 @@ class SampleMap {
   std::uint32_t samples() const { return count_; }
   std::uint32_t known() const { return known_; }
 
+  static constexpr std::int64_t kAgainNs = 10'000'000'000;
+  static constexpr std::uint32_t kMostRounds = 6;
   static constexpr std::uint32_t kNone = 0xffffffffu;
   // kNone: none of these samples.
   std::uint32_t SampleOf(FileId file);
@@ -84,6 +86,8 @@ class SampleMap {
 
  private:
   void Settle(std::uint32_t sample, FileId file);
+  // No file was found there. `said`: the source has told so; else it, or we, had no answer, which says nothing of the file: it is asked again, kMostRounds times.
+  void SettleWithout(std::uint32_t sample, bool said);
   void Ask(std::uint32_t sample);
   // Its path goes through links: finds the file behind them, which is known by its own name.
   void Follow(std::uint32_t sample);
@@ -104,6 +108,9 @@ class SampleMap {
   std::uint32_t settled_ = 0;
   std::uint32_t known_ = 0;
   std::uint32_t asking_ = 0;
+  std::vector<std::uint32_t> failed_;  // asked about, without an answer
+  std::int64_t again_ns_ = 0;          // when they are asked about again
+  std::uint32_t rounds_ = 0;
   const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // shared with answers under way
 };
 
