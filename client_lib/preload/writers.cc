@@ -181,6 +181,7 @@ void AdoptWriters() {
 namespace {
 
 void TellWriter(int fd) {
+  const client::KeepErrno keep;
   Room name;
   if (name.Get() != nullptr && NameOfWriter(fd, *name.Get())) TellChange(name.Get()->text, false);
 }
