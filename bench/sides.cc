@@ -13,8 +13,6 @@
 namespace bench {
 namespace {
 
-std::uint32_t Nanoseconds(double from, double to) { return static_cast<std::uint32_t>((to - from) * 1e9); }
-
 std::vector<std::vector<std::uint32_t>> Orders(const FileSideOptions& options, int reader) {
   std::vector<std::vector<std::uint32_t>> orders;
   for (int epoch = 0; epoch < options.epochs; ++epoch) {
@@ -23,10 +21,7 @@ std::vector<std::vector<std::uint32_t>> Orders(const FileSideOptions& options, i
   return orders;
 }
 
-void FillPercentiles(std::vector<std::uint32_t>* latencies, ReaderResult* result) {
-  result->p50_ns = Percentile(latencies, 0.50);
-  result->p99_ns = Percentile(latencies, 0.99);
-}
+std::size_t Reads(const FileSideOptions& options) { return options.paths->size() * static_cast<std::size_t>(options.epochs); }
 
 tier_statistics Statistics() {
   tier_statistics statistics{};
@@ -83,21 +78,19 @@ class VerifySide final : public Side {
 void TierSide::Prepare(int reader) {
   orders_ = Orders(options_, reader);
   buffer_.assign(options_.buffer_bytes, 0);
-  latencies_.reserve(options_.paths->size() * static_cast<std::size_t>(options_.epochs));
   if (!options_.warm) return;
   for (const std::string& path : *options_.paths) tier_read_file(nullptr, path.c_str(), buffer_.data(), buffer_.size(), nullptr, 0);
 }
 
 ReaderResult TierSide::Run(int /*reader*/) {
   ReaderResult result;
+  Latencies latencies(options_.timed, Reads(options_));
   const tier_statistics before = options_.warm ? Statistics() : tier_statistics{};
   for (const auto& order : orders_) {
-    double last = Now();
+    latencies.Begin();
     for (const std::uint32_t i : order) {
       const ssize_t got = tier_read_file(nullptr, (*options_.paths)[i].c_str(), buffer_.data(), buffer_.size(), nullptr, 0);
-      const double now = Now();
-      latencies_.push_back(Nanoseconds(last, now));
-      last = now;
+      latencies.Note();
       if (got < 0) {
         ++result.errors;
         continue;
@@ -114,14 +107,13 @@ ReaderResult TierSide::Run(int /*reader*/) {
     result.errors += result.files - result.ram;
     NoteMisses(before, after);
   }
-  FillPercentiles(&latencies_, &result);
+  latencies.Fill(&result);
   return result;
 }
 
 void BareSide::Prepare(int reader) {
   orders_ = Orders(options_, reader);
   buffer_.assign(options_.buffer_bytes, 0);
-  latencies_.reserve(options_.paths->size() * static_cast<std::size_t>(options_.epochs));
   // In 2 MiB pages, as the index is.
   constexpr std::size_t kHugePage = std::size_t{2} << 20;
   places_.reserve(options_.paths->size() * 2 + kHugePage / sizeof(Place));
@@ -160,8 +152,9 @@ BareSide::Place& BareSide::FindByHash(std::uint64_t hash) {
 
 ReaderResult BareSide::Run(int /*reader*/) {
   ReaderResult result;
+  Latencies latencies(options_.timed, Reads(options_));
   for (const auto& order : orders_) {
-    double last = Now();
+    latencies.Begin();
     for (const std::uint32_t i : order) {
       const Place& place = find_ == Find::kByPath ? FindByHash(HashOf((*options_.paths)[i].c_str())) : places_[place_of_[i]];
       if (place.data == nullptr) {
@@ -170,39 +163,35 @@ ReaderResult BareSide::Run(int /*reader*/) {
       }
       std::memcpy(buffer_.data(), place.data, place.bytes);
       __asm__ volatile("" : : "r"(buffer_.data()) : "memory");
-      const double now = Now();
-      latencies_.push_back(Nanoseconds(last, now));
-      last = now;
+      latencies.Note();
       ++result.files;
       result.bytes += place.bytes;
     }
   }
-  FillPercentiles(&latencies_, &result);
+  latencies.Fill(&result);
   return result;
 }
 
 void PosixSide::Prepare(int reader) {
   orders_ = Orders(options_, reader);
   buffer_.assign(options_.buffer_bytes, 0);
-  latencies_.reserve(options_.paths->size() * static_cast<std::size_t>(options_.epochs));
   if (options_.warm) HeatPageCache(*options_.paths);
 }
 
 ReaderResult PosixSide::Run(int /*reader*/) {
   ReaderResult result;
+  Latencies latencies(options_.timed, Reads(options_));
   for (const auto& order : orders_) {
-    double last = Now();
+    latencies.Begin();
     for (const std::uint32_t i : order) {
       const ssize_t got = PosixReadFile((*options_.paths)[i].c_str(), buffer_.data(), buffer_.size());
-      const double now = Now();
-      latencies_.push_back(Nanoseconds(last, now));
-      last = now;
+      latencies.Note();
       if (got < 0) ++result.errors;
       ++result.files;
       result.bytes += got > 0 ? static_cast<std::uint64_t>(got) : 0;
     }
   }
-  FillPercentiles(&latencies_, &result);
+  latencies.Fill(&result);
   return result;
 }
 

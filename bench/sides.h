@@ -14,6 +14,37 @@ struct FileSideOptions {
   std::size_t buffer_bytes = 1 << 20;  // at least the largest file
   int epochs = 1;                      // passes over all files in Run, each in an order of its own
   bool warm = true;                    // long-lived process: Prepare makes one pass, so that Run touches nothing for the first time
+  bool timed = true;                   // p50 and p99 of single reads, at the price of a clock between any two of them
+};
+
+// How long single reads took, if that is asked for. Between two reads the clock waits for all of the first and lets nothing of the second begin: beside a hit of 4 KiB
+// that is a sixth of the time, which no training program spends.
+class Latencies {
+ public:
+  Latencies(bool timed, std::size_t reads) : timed_(timed) {
+    if (timed) ns_.reserve(reads);
+  }
+  void Begin() {
+    if (timed_) last_ = Now();
+  }
+  // A read has ended, and the next one begins.
+  void Note() {
+    if (!timed_) return;
+    const double now = Now();
+    ns_.push_back(static_cast<std::uint32_t>((now - last_) * 1e9));
+    last_ = now;
+  }
+  // 0 if not timed.
+  void Fill(ReaderResult* result) {
+    if (!timed_) return;
+    result->p50_ns = Percentile(&ns_, 0.50);
+    result->p99_ns = Percentile(&ns_, 0.99);
+  }
+
+ private:
+  const bool timed_;
+  double last_ = 0;
+  std::vector<std::uint32_t> ns_;
 };
 
 // Reads whole files into one buffer. Not RAM hits are counted as errors when `ram_only`.
@@ -28,7 +59,6 @@ class TierSide final : public Side {
   const bool ram_only_;
   std::vector<std::vector<std::uint32_t>> orders_;
   std::vector<char> buffer_;
-  std::vector<std::uint32_t> latencies_;
 };
 
 // What the machine allows: copies each file's bytes straight out of the mappings that this process has of the cache, found once before. kKnown looks
@@ -57,7 +87,6 @@ class BareSide final : public Side {
   std::vector<std::uint32_t> place_of_;  // by file
   std::vector<std::vector<std::uint32_t>> orders_;
   std::vector<char> buffer_;
-  std::vector<std::uint32_t> latencies_;
 };
 
 class PosixSide final : public Side {
@@ -70,7 +99,6 @@ class PosixSide final : public Side {
   const FileSideOptions options_;
   std::vector<std::vector<std::uint32_t>> orders_;
   std::vector<char> buffer_;
-  std::vector<std::uint32_t> latencies_;
 };
 
 // Reads every file once through tier (in a child) until a whole pass came from RAM, 6 passes at most, and compares the bytes of the first
