@@ -95,7 +95,7 @@ void CopyTable(std::size_t offset) {
 void CopyTables() {
   using tierd::client::CopyWay;
   const CopyWay way = tierd::client::BestCopyWay();
-  std::printf("used here: %s\n", way == CopyWay::kSideBySide ? "from 2 KiB, side by side; from 32 MiB, streaming" : way == CopyWay::kString ? "from 32 KiB, string; from 32 MiB, streaming" : "memcpy");
+  std::printf("used here: %s\n", way == CopyWay::kSideBySide ? "from 2 KiB, side by side; from 32 MiB, streaming" : way == CopyWay::kString ? "from 4 KiB, string; from 32 MiB, streaming" : "memcpy");
   CopyTable(16);  // where malloc begins a large block
   CopyTable(1040);
 }

@@ -8,17 +8,13 @@
 #endif
 
 namespace tierd::client {
-namespace {
 
-// Until the library is initialized every copy is memcpy's: slower, and right.
-const CopyWay way = BestCopyWay();
-
-}  // namespace
+const CopyWay copy_way = BestCopyWay();
 
 void CopyLarge(void* to, const void* from, std::size_t bytes, std::size_t call_bytes) {
-  if (way == CopyWay::kMemcpy) std::memcpy(to, from, bytes);
+  if (copy_way == CopyWay::kMemcpy) std::memcpy(to, from, bytes);
   else if (call_bytes >= kStreamFrom) CopyStreaming(to, from, bytes);
-  else if (way == CopyWay::kSideBySide) CopySideBySide(to, from, bytes);
+  else if (copy_way == CopyWay::kSideBySide) CopySideBySide(to, from, bytes);
   else if (bytes >= kStringFrom) CopyByString(to, from, bytes);
   else std::memcpy(to, from, bytes);
 }
@@ -59,14 +55,6 @@ template <std::size_t kStreams>
   std::memcpy(to, from, bytes);
 }
 
-void CopyByString(void* to, const void* from, std::size_t bytes) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  std::memcpy(to, from, bytes);  // seen by the sanitizer
-#else
-  __asm__ volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
-#endif
-}
-
 void CopyStreaming(void* to, const void* from, std::size_t bytes) {
   auto* out = static_cast<char*>(to);
   const auto* in = static_cast<const char*>(from);
@@ -104,7 +92,6 @@ CopyWay BestCopyWay() {
 #else
 
 void CopySideBySide(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
-void CopyByString(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 void CopyStreaming(void* to, const void* from, std::size_t bytes) { std::memcpy(to, from, bytes); }
 CopyWay BestCopyWay() { return CopyWay::kMemcpy; }
 

@@ -28,10 +28,19 @@ inline void CountSourceRead(Client& client, std::uint64_t bytes, abi::Fallback r
   if (start_ns != 0) CountLatency(counters, abi::Tier::kBypass, PreciseNs() - start_ns);
 }
 
-// A hit of the fast path; `start_ns` != 0 if it is timed.
-[[gnu::always_inline]] inline void CountHit(Session& session, const Piece& piece, std::uint64_t bytes, std::int64_t now_ns, std::int64_t start_ns) {
+// A hit of the fast path, under its lease, and before its bytes are copied: the less there is to do between two copies, the more of the next look-up a processor does during
+// the first one.
+[[gnu::always_inline]] inline void CountHit(Session& session, const Piece& piece, std::uint64_t bytes, std::int64_t now_ns) {
   AppendToRing(*session.page, piece.ordinal, piece.generation, now_ns, abi::Tier::kRam);
   CountRead(session.page->counters, abi::Tier::kRam, bytes);
+}
+// It was none after all, and is counted where it comes from. (What the ring says stays: an access it was.)
+inline void UncountHit(Session& session, std::uint64_t bytes) {
+  constexpr auto kRam = static_cast<std::size_t>(abi::Tier::kRam);
+  AddOwn(session.page->counters.reads[kRam], -std::uint64_t{1}, session.page->counters.bytes[kRam], -bytes);
+}
+// `start_ns` != 0: it is timed.
+[[gnu::always_inline]] inline void TimeHit(Session& session, std::int64_t start_ns) {
   if (start_ns != 0) [[unlikely]] CountLatency(session.page->counters, abi::Tier::kRam, PreciseNs() - start_ns);
 }
 

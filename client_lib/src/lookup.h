@@ -118,7 +118,7 @@ template <LeaseUse kUse>
   const std::uint64_t size = abi::SizeOf(size_attr);
   const std::byte* const data = session.arena->Find(abi::DecodeLocation(location), size);
   lookup_detail::PrefetchBytes(data, kUse == LeaseUse::kCall ? size : 1);
-  const bool usable = lookup_detail::Usable(look_up, slot);
+  if (!lookup_detail::Usable(look_up, slot)) [[unlikely]] return give_up(look_up.index.Retired() ? Look::kRetired : Look::kMiss);
   if (look_up.facts != nullptr) {
     *look_up.facts = ReadFacts(look_up.index, ref);
     look_up.facts->atime_ns = ReadAtime(look_up.index, ref);
@@ -126,8 +126,8 @@ template <LeaseUse kUse>
   // Of this frame and no other from now on: older ones of a file that somebody reads all the time are to leave limbo.
   NarrowLease(*session.page, lease, key, abi::DecodeLocation(location).fill);
   if (session.closed.load(std::memory_order_acquire) != 0) [[unlikely]] return give_up(Look::kClosed);
-  const bool retired = look_up.index.Retired();
-  if (!ref.Unchanged() || !usable || retired) [[unlikely]] return give_up(retired ? Look::kRetired : Look::kMiss);
+  if (look_up.index.Retired()) [[unlikely]] return give_up(Look::kRetired);
+  if (!ref.Unchanged()) [[unlikely]] return give_up(Look::kMiss);
   if (data == nullptr) [[unlikely]] {
     piece.segment = abi::DecodeLocation(location).segment;
     return give_up(Look::kUnmapped);

@@ -26,27 +26,28 @@ inline bool HitViewHere(Client& client, const char* path, tier_view& view) {
     return false;
   }
   LeasedView(piece, piece.data, static_cast<std::size_t>(piece.bytes), view);
-  CountHit(*session, piece, piece.bytes, place.now_ns, start_ns);
+  CountHit(*session, piece, piece.bytes, place.now_ns);
+  TimeHit(*session, start_ns);
   return true;
 }
 
 // Bytes copied, or -1: the slow path looks closer.
-inline ssize_t HitCopy(Client& client, const char* path, void* buffer, std::size_t count, std::uint64_t offset, std::uint64_t* file_size) {
+[[gnu::always_inline]] inline ssize_t HitCopy(Client& client, const char* path, void* buffer, std::size_t count, std::uint64_t offset, std::uint64_t* file_size) {
   const std::int64_t start_ns = SampleThisHit() ? PreciseNs() : 0;
   Piece piece;
   HitPlace place;
   if (!Hit<LeaseUse::kCall>(client, path, piece, place, nullptr)) return -1;
   Session* const session = place.session;
   std::size_t bytes = 0;
-  if (offset < piece.bytes) {
-    bytes = piece.bytes - offset < count ? static_cast<std::size_t>(piece.bytes - offset) : count;
-    CopyOut(buffer, piece.data + offset, bytes, bytes);
-  }
+  if (offset < piece.bytes) bytes = piece.bytes - offset < count ? static_cast<std::size_t>(piece.bytes - offset) : count;
+  CountHit(*session, piece, bytes, place.now_ns);
+  if (bytes != 0) CopyOut(buffer, piece.data + offset, bytes, bytes);
   const bool revoked = session->page->revoked.load(std::memory_order_acquire) != 0;  // HAZARDS 2.5: after the copy
+  if (revoked) [[unlikely]] UncountHit(*session, bytes);
   FreeLease(*session->page, piece.lease);
   if (revoked) [[unlikely]] return -1;
   if (file_size != nullptr) *file_size = piece.bytes;
-  CountHit(*session, piece, bytes, place.now_ns, start_ns);
+  TimeHit(*session, start_ns);
   return static_cast<ssize_t>(bytes);
 }
 

@@ -298,6 +298,30 @@ TEST_F(ReadTest, AccessRingAndCounters) {
   EXPECT_NEAR(5000.0 / abi::kLatencySampling, static_cast<double>(timed), 3);
 }
 
+// HAZARDS 2.5. A hit is counted before its bytes are copied: one that turns out to be none is taken back, and counts where it came from.
+TEST_F(ReadTest, ACopyUnderARevokedSessionIsNoHit) {
+  Write("f", ContentOf("f", 5000));
+  StartDaemon();
+  daemon_->Cache("f");
+  Client();
+  char bytes[5000];
+  ASSERT_EQ(5000, tier_read_file(client_, Path("f").c_str(), bytes, sizeof bytes, nullptr, 0));
+  ASSERT_EQ(5000, tier_read_file(client_, Path("f").c_str(), bytes, sizeof bytes, nullptr, TIER_NOWAIT));
+  tier_statistics before{}, after{};
+  before.size = after.size = sizeof before;
+  tier_stats(client_, &before);
+  daemon_->page(0)->revoked.store(1);
+  std::memset(bytes, 0, sizeof bytes);
+  ASSERT_EQ(5000, tier_read_file(client_, Path("f").c_str(), bytes, sizeof bytes, nullptr, 0));
+  EXPECT_EQ(ContentOf("f", 5000), std::string(bytes, sizeof bytes));
+  EXPECT_EQ(1u, Fallbacks(abi::Fallback::kRevoked));
+  tier_stats(client_, &after);
+  EXPECT_EQ(before.reads[TIER_FROM_RAM], after.reads[TIER_FROM_RAM]);
+  EXPECT_EQ(before.bytes[TIER_FROM_RAM], after.bytes[TIER_FROM_RAM]);
+  EXPECT_EQ(before.reads[TIER_FROM_BYPASS] + 1, after.reads[TIER_FROM_BYPASS]);
+  EXPECT_EQ(before.bytes[TIER_FROM_BYPASS] + 5000, after.bytes[TIER_FROM_BYPASS]);
+}
+
 TEST_F(ReadTest, IndexGrows) {
   for (int i = 0; i < 100; ++i) Write("f" + std::to_string(i), ContentOf(std::to_string(i), 100));
   StartDaemon();
