@@ -11,6 +11,7 @@ namespace {
 
 constexpr std::uint64_t kSmallShare = 10;  // of the tier, one part in so many
 constexpr std::uint8_t kMostUses = 3;
+constexpr std::size_t kMostLooks = 4096;  // at what is in use, in one call of Victims
 
 class S3Fifo final : public BasePolicy {
  public:
@@ -58,6 +59,7 @@ class S3Fifo final : public BasePolicy {
     std::uint64_t small_bytes = tier.small_bytes;  // without those named
     std::uint32_t small = tier.small.oldest();
     std::uint32_t main = tier.main.oldest();
+    std::size_t looks = 0;
     while (count < max && freed < bytes && (small != TIERD_NO_OBJECT || main != TIERD_NO_OBJECT)) {
       const bool from_small = small != TIERD_NO_OBJECT && (small_bytes * kSmallShare >= capacity_[t] || main == TIERD_NO_OBJECT);
       std::uint32_t& at = from_small ? small : main;
@@ -65,7 +67,8 @@ class S3Fifo final : public BasePolicy {
       at = tier.links[id].newer;
       Entry& entry = tier.entries[id];
       if (from_small) small_bytes -= BytesOf(id);
-      if (entry.uses == 0 || (from_small && entry.uses == 1)) {
+      // Where all are in use, as after epochs of one set when another begins, all would be gone through, up to four times: then whoever is oldest.
+      if (entry.uses == 0 || (from_small && entry.uses == 1) || ++looks > kMostLooks) {
         ids[count++] = id;
         freed += BytesOf(id);
         continue;

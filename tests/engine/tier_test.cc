@@ -1,5 +1,6 @@
 // Two tiers: what leaves RAM is on the SSD, the SSD gives up first what RAM holds too, and RAM shrinks when it must.
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "tests/engine/engine_fixture.h"
@@ -70,6 +71,38 @@ TEST_F(TierTest, RamShrinksByEvictingAndTheSsdServes) {
   ReadAll(names);
   EXPECT_EQ(source_io_.count(io::Step::kOpen), names.size() + engine().counters().ssd_slow_bypass);
   EXPECT_LE(engine().ram().segment_bytes(), 16u << 20);
+}
+
+// HAZARDS 2.8: a few views that somebody keeps for hours, one in each segment, are no reason to keep the segments from whoever is short of memory.
+TEST_F(TierTest, ViewsThatAreKeptKeepTheirOwnMemoryAlone) {
+  options_.ram.capacity_bytes = 64 << 20;
+  const auto names = MakeFiles(600, kBytes);
+  StartEngine();
+  ReadAll(names);
+  auto page = std::make_unique<abi::SessionPage>();
+  AddSession(page.get());
+  std::map<std::uint32_t, ram::FrameId> viewed;
+  for (const std::string& name : names) {
+    if (!InRam(name)) continue;
+    const std::uint32_t segment = abi::DecodeLocation(engine().placement().LocationWordOf(ObjectOf(name))).segment;
+    const ram::FrameId frame = engine().catalogue().object(ObjectOf(name)).frame;
+    if (viewed.emplace(segment, frame).second) page->leases[viewed.size() - 1].store(engine().ram().LeaseWord(frame));
+  }
+  page->lease_high.store(static_cast<std::uint32_t>(viewed.size()));
+  ASSERT_GE(viewed.size(), 4u);
+  engine().placement().SetRamCapacity(16 << 20);
+  ASSERT_TRUE(RunUntil([&] { return engine().ram().segment_bytes() <= (16u << 20); })) << engine().ram().segment_bytes();
+  ASSERT_TRUE(RunUntil([&] { return engine().ram().leaving_bytes() == 0; }));
+  EXPECT_TRUE(engine().ram().has_hollow());
+  EXPECT_FALSE(engine().ram().shrinking()) << "the loop has nothing more to do";
+  ReadAll(names);
+  engine().placement().SetRamCapacity(64 << 20);
+  ReadAll(names);
+  ASSERT_TRUE(RunUntil([&] { return engine().ram().segment_bytes() > (32u << 20); })) << "the tier grows beside them";
+  page->lease_high.store(0);
+  for (auto& lease : page->leases) lease.store(0);
+  EXPECT_TRUE(RunUntil([&] { return !engine().ram().has_hollow(); }));
+  RemoveSession(page.get());
 }
 
 TEST_F(TierTest, PinnedFilesStayWhenOthersLeave) {

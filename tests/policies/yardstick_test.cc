@@ -146,6 +146,23 @@ TEST(S3Fifo, BeatsLruWhereAFewAreReadMuchMoreOften) {
   EXPECT_GT(rate[0], rate[1] + .02);
 }
 
+// A set that fits was read for some epochs, and another begins: the first victim is no reason to go through all of it.
+TEST(S3Fifo, LooksAtSoManyInUseInOneCall) {
+  constexpr std::uint32_t kObjects = 20'000;
+  PolicyInstance policy = Make(S3FifoPolicy(), kObjects);
+  for (std::uint32_t id = 0; id < kObjects; ++id) {
+    policy.ObjectKnown({.id = id, .file_id = id, .chunk = 0, .bytes = 1});
+    policy.Inserted(TIERD_TIER_RAM, id);
+  }
+  for (int epoch = 0; epoch < 5; ++epoch) {
+    for (std::uint32_t id = 0; id < kObjects; ++id) policy.Accessed({.id = id, .consumer = 1, .time_ns = epoch, .tier = 0});
+  }
+  std::uint32_t ids[8];
+  EXPECT_EQ(policy.Victims(TIERD_TIER_RAM, 1, ids), 1u);
+  EXPECT_GT(policy.Worth(TIERD_TIER_RAM, 0), 0) << "looked at, and kept";
+  EXPECT_EQ(policy.Worth(TIERD_TIER_RAM, 5000), 0) << "not looked at";
+}
+
 TEST(Frequency, KeepsWhatThePlanUsesMostOften) {
   PolicyInstance policy = Make(FrequencyPolicy(), 200);
   for (std::uint32_t id = 0; id < 5; ++id) policy.ObjectKnown({.id = id, .file_id = id, .chunk = 0, .bytes = 100});

@@ -1,6 +1,7 @@
 #include "tierd/ram/ram_tier.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <map>
@@ -48,7 +49,7 @@ class RamTierTest : public testing::Test {
   void CheckBudget() const {
     const RamTierStats stats = tier->stats();
     if (!tier->shrinking()) {
-      ASSERT_LE(stats.allocator.segment_bytes + stats.reserved_bytes, budget_ceiling);
+      ASSERT_LE(stats.allocator.segment_bytes - stats.hollow_bytes + stats.reserved_bytes, budget_ceiling);
     }
   }
   static std::byte Content(OwnerId owner, std::uint64_t at) { return static_cast<std::byte>(abi::Mix64((std::uint64_t{owner} << 32) ^ (at / 8)) >> (at % 8 * 8)); }
@@ -284,6 +285,93 @@ TEST_F(RamTierTest, ShrinksByWholeSegmentsAndGrowsAgain) {
   while (AddSegment()) {
   }
   EXPECT_EQ(tier->segment_bytes(), 64 * kMiB);
+}
+
+// HAZARDS 2.8: a view that is kept for hours keeps its own pages, not 16 MiB around them, and the tier may use what it has to elsewhere.
+TEST_F(RamTierTest, WhatLiesAroundLeasedFramesIsGivenBack) {
+  Start({.budget_bytes = 48 * kMiB, .segment_bytes = 16 * kMiB, .max_frame_bytes = kMiB});
+  OwnerId next = 0;
+  while (Insert(next, 300'000)) ++next;
+  SessionPage session = std::move(SessionPage::Create({})).value();
+  tier->leases().Add(session.page());
+  session.page()->lease_high.store(2);
+  std::map<std::uint32_t, std::pair<OwnerId, FrameId>> viewed;  // one in each of two segments
+  for (const auto& [owner, frame] : frames) {
+    const std::uint32_t segment = abi::DecodeLocation(tier->LocationWord(frame)).segment;
+    if (viewed.size() < 2 && !viewed.contains(segment)) {
+      session.page()->leases[viewed.size()].store(LeaseWordOf(frame));
+      viewed[segment] = {owner, frame};
+    }
+  }
+  ASSERT_EQ(viewed.size(), 2u);
+  const auto blocks = [&](std::uint32_t serial) {
+    struct stat facts {};
+    EXPECT_EQ(::fstat(tier->FindSegment(serial)->client_fd(), &facts), 0);
+    return static_cast<std::uint64_t>(facts.st_blocks) * 512;
+  };
+  tier->set_budget(0);
+  tier->Shrink(48 * kMiB);
+  for (int turn = 0; turn < 200; ++turn) {
+    for (const OwnerId owner : tier->ShrinkStep(16)) Evict(owner);
+    while (auto segment = tier->TakeEmptySegment()) tier->SegmentDestroyed(segment->bytes());
+  }
+  ASSERT_EQ(tier->segment_bytes(), 32 * kMiB) << "two wait for leases";
+  std::uint64_t given = 0;
+  while (auto holes = tier->TakeHoles()) {
+    for (const auto& range : holes->ranges) EXPECT_TRUE(PunchFile(holes->file.get(), range.offset, range.bytes).ok());
+    EXPECT_LE(blocks(holes->serial), 16 * kMiB - holes->bytes);
+    given += holes->bytes;
+    EXPECT_EQ(tier->stats().reserved_bytes, holes->bytes) << "on its way";
+    tier->SegmentDestroyed(holes->bytes);
+  }
+  EXPECT_GE(given, 32 * kMiB - 2 * (300'000 + 2 * 4096));
+  EXPECT_EQ(tier->segment_bytes(), 32 * kMiB - given);
+  EXPECT_EQ(tier->free_bytes(), 0u) << "nobody can use it";
+  EXPECT_FALSE(tier->shrinking());
+  EXPECT_TRUE(tier->ShrinkStep(16).empty());
+  tier->CancelShrink();
+  EXPECT_FALSE(Insert(next, 784)) << "it never opens again";
+  for (const auto& [segment, who] : viewed) {
+    const std::byte* const data = tier->Data(who.second);
+    for (std::uint64_t i = 0; i < 300'000; i += 61) ASSERT_EQ(data[i], Content(who.first, i));
+  }
+  tier->set_budget(32 * kMiB);
+  while (AddSegment()) {
+  }
+  EXPECT_TRUE(Insert(next, kMiB)) << "the tier grows beside them";
+  for (auto& lease : session.page()->leases) lease.store(0);
+  tier->ReclaimLimbo(1000);
+  std::uint64_t destroyed = 0;
+  while (auto segment = tier->TakeEmptySegment()) destroyed += segment->bytes(), tier->SegmentDestroyed(segment->bytes());
+  EXPECT_EQ(destroyed, 32 * kMiB);
+  EXPECT_FALSE(tier->has_hollow());
+  EXPECT_EQ(tier->stats().hollow_bytes, 0u);
+  EXPECT_EQ(tier->stats().reserved_bytes, 0u);
+  EXPECT_EQ(tier->segment_bytes(), tier->stats().allocator.segment_bytes);
+  Check(next);
+}
+
+TEST_F(RamTierTest, WhatCannotBePunchedCountsAsBefore) {
+  Start({.budget_bytes = 16 * kMiB, .segment_bytes = 16 * kMiB, .max_frame_bytes = kMiB});
+  ASSERT_TRUE(Insert(1, 300'000));
+  SessionPage session = std::move(SessionPage::Create({})).value();
+  tier->leases().Add(session.page());
+  session.page()->lease_high.store(1);
+  session.page()->leases[0].store(LeaseWordOf(frames.at(1)));
+  tier->Shrink(16 * kMiB);
+  for (int turn = 0; turn < 20; ++turn) {
+    for (const OwnerId owner : tier->ShrinkStep(16)) Evict(owner);
+  }
+  const auto holes = tier->TakeHoles();
+  ASSERT_TRUE(holes.has_value());
+  EXPECT_LT(tier->segment_bytes(), kMiB);
+  tier->HolesStay(*holes);
+  EXPECT_EQ(tier->segment_bytes(), 16 * kMiB);
+  EXPECT_EQ(tier->stats().reserved_bytes, 0u);
+  EXPECT_FALSE(tier->TakeHoles().has_value()) << "once is enough";
+  session.page()->leases[0].store(0);
+  tier->ReclaimLimbo(10);
+  EXPECT_TRUE(tier->TakeEmptySegment().has_value());
 }
 
 TEST_F(RamTierTest, ACancelledShrinkKeepsEverything) {

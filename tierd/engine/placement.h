@@ -270,6 +270,7 @@ class Placement final : public ssd::SsdOwner {
   void ApplyBudget(std::uint64_t bytes);
   void TellCapacities();
   void GiveBack(ram::Segment segment);
+  void GiveHolesBack();
   void LookAtMemory();
   void OnMemoryRoom(const ram::MemoryRoom& room);
 

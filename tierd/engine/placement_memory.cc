@@ -1,5 +1,6 @@
 // The memory of the RAM tier: segments come and go by budget, pressure and use.
 #include <algorithm>
+#include <memory>
 #include <utility>
 
 #include "tierd/base/check.h"
@@ -219,6 +220,30 @@ void Placement::GiveBack(ram::Segment segment) {
   if (!handed) gone(give(owned != nullptr ? *owned : segment));  // no memory to have a worker do it: some comes back right here
 }
 
+// Of segments that are to go, and in which all that is left is leased: the rest of them.
+void Placement::GiveHolesBack() {
+  using Holes = ram::RamTier::Holes;
+  const auto give = [](const Holes& holes) {
+    return std::all_of(holes.ranges.begin(), holes.ranges.end(), [&](const Holes::Range& range) { return ram::PunchFile(holes.file.get(), range.offset, range.bytes).ok(); });
+  };
+  for (;;) {
+    std::shared_ptr<Holes> holes;
+    const bool whole = Survives([&] {
+      auto room = std::make_shared<Holes>();
+      if (auto taken = ram_.TakeHoles()) *room = std::move(*taken), holes = std::move(room);
+    });
+    if (!whole || holes == nullptr) return;
+    const auto gone = [this, holes](bool punched) {
+      --segments_leaving_;
+      if (punched) ram_.SegmentDestroyed(holes->bytes);
+      else ram_.HolesStay(*holes);
+      if (on_space) on_space();
+    };
+    ++segments_leaving_;
+    if (!workers_.Run([holes, give] { return give(*holes); }, gone)) gone(give(*holes));
+  }
+}
+
 void Placement::SetRamCapacity(std::uint64_t bytes) {
   capacity_bytes_ = bytes;
   ApplyBudget(std::min(capacity_bytes_, allowed_bytes_));
@@ -240,6 +265,10 @@ void Placement::Tick() {
   ram_.ReclaimLimbo(kLimboPerTurn);
   limbo_looks_ = limbo - std::min(limbo, kLimboPerTurn);
   ram_.ReclaimLingering();
+  if (ram_.shrinking()) GiveHolesBack();
+  if (ram_.has_hollow()) {
+    while (auto segment = ram_.TakeEmptySegment()) GiveBack(std::move(*segment));  // the last lease has gone
+  }
   if (!segment_failure_.empty() && !segment_under_way_ && !memory_is_tight_ && clock_.MonotonicNs() >= grow_again_ns_) {
     ApplyBudget(std::min(capacity_bytes_, allowed_bytes_));
     if (CanGrow()) StartSegment();
@@ -278,9 +307,12 @@ void Placement::OnMemoryRoom(const ram::MemoryRoom& room) {
   // While it is tight each tick looks, and a busy loop has ten a second.
   next_look_ns_ = clock_.MonotonicNs() + (memory_is_tight_ ? 0 : memory_half_taken_ns_ < 2 * kSecondNs ? memory_half_taken_ns_ / 2 : skip_ns);
   if (room.room_bytes < floor) {
-    // What clients still map of segments that are gone is on its way back.
-    const std::uint64_t missing = floor - std::min(floor, room.room_bytes + ram_.lingering_bytes());
-    allowed_bytes_ = held > missing ? held - missing : 0;
+    // What clients still map of segments that are gone is on its way back, and so is what workers are punching.
+    const std::uint64_t missing = floor - std::min(floor, room.room_bytes + ram_.lingering_bytes() + ram_.leaving_bytes());
+    // The pages of the hugetlb pool go back to the pool: nobody who is short of memory gains by them.
+    const std::uint64_t pooled = ram_.pooled_bytes();
+    const std::uint64_t ours = held - pooled;
+    allowed_bytes_ = pooled + (ours > missing ? ours - missing : 0);
     const std::uint64_t last = SegmentBytes(options_);
     if (ssd_ != nullptr && allowed_bytes_ < last && room.room_bytes >= (held > 0 ? LastSegmentRoom() : 2 * LastSegmentRoom() + last)) allowed_bytes_ = std::min(capacity_bytes_, last);
   } else if (room.room_bytes - floor > SegmentBytes(options_)) {

@@ -64,8 +64,8 @@ Compactor::Outcome Compactor::Step(std::uint64_t wanted, std::uint64_t budget_by
     tried_.clear();
     ForgetEffort();
   }
-  for (;;) {
-    if (HasRoom(wanted)) {
+  for (bool look = true;;) {
+    if (look && HasRoom(wanted)) {
       tried_.clear();
       return Outcome::kEnough;
     }
@@ -84,6 +84,7 @@ Compactor::Outcome Compactor::Step(std::uint64_t wanted, std::uint64_t budget_by
     const Stop stop = Sweep(wanted, quantum);
     if (stop == Stop::kQuantum) return Outcome::kMore;
     bool given_up = stop == Stop::kNoHole;
+    look = stop != Stop::kNoHole;  // else nothing has changed, and a look goes over all segments
     if (stop == Stop::kObstacle || stop == Stop::kEnd || stop == Stop::kTooLarge) given_up = Exhausted() || (!Turn() && !Relocate() && !MoveWindow(quantum));
     if (given_up) {
       tried_.resize(std::max<std::size_t>(tried_.size(), allocator_.segment_slots()));

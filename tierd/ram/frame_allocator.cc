@@ -55,11 +55,15 @@ FrameId FrameAllocator::NewBlock() {
     free_block_ = block(id).next;
     return id;
   }
-  if (used_ids_ == pages_.size() * kPageBlocks) {
-    pages_.push_back(std::make_unique<Block[]>(kPageBlocks));
-    stats_.metadata_bytes += kPageBlocks * sizeof(Block);
-  }
+  KeepBlocks(1);
   return FrameId{used_ids_++};
+}
+
+// Room for so many new blocks. May fail for want of memory; then nothing has changed.
+void FrameAllocator::KeepBlocks(std::uint32_t count) {
+  if (used_ids_ + count <= pages_.size() * kPageBlocks) return;
+  pages_.push_back(std::make_unique<Block[]>(kPageBlocks));
+  stats_.metadata_bytes += kPageBlocks * sizeof(Block);
 }
 
 void FrameAllocator::DropBlock(FrameId id) {
@@ -207,6 +211,7 @@ void FrameAllocator::CountFrame(FrameId id, FrameState state, bool add) {
 // Makes granules [start, start + granules) of a free block a frame; what is left on either side stays free, the larger rest as the gap if the
 // block was one.
 FrameId FrameAllocator::Carve(FrameId free_block, std::uint32_t start, std::uint32_t granules, const FrameRequest& request) {
+  KeepBlocks(2);  // first: nothing below may fail for want of memory
   const bool was_gap = block(free_block).state() == FrameState::kGap;
   const std::uint32_t left = start - block(free_block).start;
   const std::uint32_t right = Granules(block(free_block)) - left - granules;

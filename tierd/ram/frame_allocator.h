@@ -162,6 +162,7 @@ class FrameAllocator {
   const Block& block(FrameId id) const { return pages_[Raw(id) / kPageBlocks][Raw(id) % kPageBlocks]; }
   std::uint64_t GapReserveOf(std::uint64_t segment_bytes) const;
   std::uint32_t Granules(const Block& b) const;
+  void KeepBlocks(std::uint32_t count);
   FrameId NewBlock();
   void DropBlock(FrameId id);
   void SetBlockState(Block& b, FrameState state);

@@ -30,6 +30,7 @@ std::uint16_t RamTier::NextFill() { return static_cast<std::uint16_t>(fills_++ %
 
 FrameId RamTier::Allocate(OwnerId owner, abi::FileKey chunk_key, std::uint64_t bytes, std::uint32_t align) {
   if (bytes == 0 || bytes > std::max(options_.max_frame_bytes, options_.largest_bytes)) return kNoFrame;
+  limbo_.Reserve(Frames() + 1);
   return allocator_.Allocate({owner, bytes, align, abi::EncodeLease(abi::LeaseKeyOf(chunk_key), NextFill())}, may_use_reserve_);
 }
 
@@ -63,7 +64,7 @@ void RamTier::ReleaseIo(FrameId frame) {
 }
 
 void RamTier::Retire(FrameId frame) {
-  limbo_.push_back(frame);  // first: where this fails for want of memory the frame stays what it was
+  limbo_.Push(frame);
   allocator_.SetState(frame, FrameState::kLimbo);
   if (allocator_.holds(frame) > 0) {
     ++held_limbo_frames_;
@@ -80,16 +81,14 @@ std::uint64_t RamTier::FreeLimbo(std::size_t max_frames, const LeaseSet& leased)
   std::uint64_t freed = 0;
   std::uint64_t kept = 0;
   for (std::size_t looks = std::min(max_frames, limbo_.size()); looks > 0; --looks) {
-    const FrameId frame = limbo_.front();
+    const FrameId frame = limbo_.Pop();
     const std::uint64_t bytes = allocator_.capacity(frame);
     const bool covered = leased.Covers(allocator_.lease_word(frame));
     if (covered || allocator_.holds(frame) > 0) {
-      limbo_.push_back(frame);  // first: where this fails for want of memory the frame keeps its place
-      limbo_.pop_front();
+      limbo_.Push(frame);
       if (covered) kept += bytes;
       continue;
     }
-    limbo_.pop_front();
     allocator_.Free(frame);
     freed += bytes;
   }
@@ -106,8 +105,14 @@ bool RamTier::CanMove(FrameId frame) { return leased_ != nullptr && !leased_->Co
 std::uint64_t RamTier::NextLeaseWord(FrameId frame) { return (allocator_.lease_word(frame) & ~std::uint64_t{0xffff}) | NextFill(); }
 
 void RamTier::Move(FrameId from, FrameId to) {
+  try {
+    limbo_.Reserve(Frames());
+  } catch (...) {
+    allocator_.Free(to);  // nobody has seen it
+    throw;
+  }
   std::memcpy(Data(to), Data(from), allocator_.bytes(from));
-  Retire(from);  // nothing is freed before a look at the leases; first, because it may fail for want of memory
+  Retire(from);  // nothing is freed before a look at the leases
   MarkLive(to);
   on_move_(allocator_.owner(from), from, to);
 }
@@ -164,12 +169,11 @@ std::uint64_t RamTier::LargestGap() const {
 }
 
 bool RamTier::WantsCompaction() const {
-  const AllocatorStats& stats = allocator_.stats();
-  if (compaction_useless_ || stats.free_bytes() * 10 < stats.segment_bytes) return false;
+  if (compaction_useless_ || free_bytes() * 10 < segment_bytes()) return false;
   for (std::uint16_t i = 0; i < allocator_.segment_slots(); ++i) {
     if (allocator_.in_use(SegmentIndex{i}) && allocator_.GapSurplus(SegmentIndex{i}) >= options_.max_frame_bytes) return false;
   }
-  return stats.segment_bytes > 0;
+  return segment_bytes() > 0;
 }
 
 // ---- segments and budget ------------------------------------------------------------------------------------------------------
@@ -233,7 +237,7 @@ std::uint64_t RamTier::Shrink(std::uint64_t bytes) {
   std::uint64_t closed = 0;
   for (std::uint16_t i = 0; i < allocator_.segment_slots(); ++i) {
     const SegmentIndex segment{i};
-    if (!allocator_.in_use(segment)) continue;
+    if (!allocator_.in_use(segment) || IsHollow(segment)) continue;
     if (allocator_.closed(segment)) {
       closed += allocator_.segment_bytes(segment);
     } else {
@@ -241,7 +245,7 @@ std::uint64_t RamTier::Shrink(std::uint64_t bytes) {
     }
   }
   const auto live = [&](SegmentIndex s) { return allocator_.segment_bytes(s) - allocator_.free_in(s); };
-  std::sort(open.begin(), open.end(), [&](SegmentIndex a, SegmentIndex b) { return live(a) < live(b); });
+  std::sort(open.begin(), open.end(), [&](SegmentIndex a, SegmentIndex b) { return std::pair(IsPooled(a), live(a)) < std::pair(IsPooled(b), live(b)); });
   for (const SegmentIndex segment : open) {
     if (closed >= bytes) break;
     allocator_.CloseSegment(segment, true);
@@ -252,7 +256,9 @@ std::uint64_t RamTier::Shrink(std::uint64_t bytes) {
 }
 
 void RamTier::CancelShrink() {
-  for (std::uint16_t i = 0; i < allocator_.segment_slots(); ++i) allocator_.CloseSegment(SegmentIndex{i}, false);
+  for (std::uint16_t i = 0; i < allocator_.segment_slots(); ++i) {
+    if (!IsHollow(SegmentIndex{i})) allocator_.CloseSegment(SegmentIndex{i}, false);
+  }
   closed_segments_ = 0;
   ForgetUseless();
 }
@@ -263,7 +269,7 @@ std::vector<OwnerId> RamTier::ShrinkStep(std::size_t max_victims, std::uint64_t 
   FreeLimbo(kLimboPerStep, scanner_.Scan());
   for (std::uint16_t i = 0; i < allocator_.segment_slots() && victims.size() < max_victims; ++i) {
     const SegmentIndex segment{i};
-    if (!allocator_.in_use(segment) || !allocator_.closed(segment) || allocator_.frames_in(segment) == 0) continue;
+    if (!allocator_.in_use(segment) || !allocator_.closed(segment) || allocator_.frames_in(segment) == 0 || IsHollow(segment)) continue;
     const Compactor::Outcome outcome = compactor_.Evacuate(segment, budget_bytes);
     if (outcome == Compactor::Outcome::kMore) return victims;
     if (outcome == Compactor::Outcome::kEnough) continue;
@@ -279,11 +285,79 @@ std::optional<Segment> RamTier::TakeEmptySegment() {
     const SegmentIndex index{i};
     if (!allocator_.in_use(index) || !allocator_.closed(index) || allocator_.frames_in(index) != 0) continue;
     allocator_.RemoveSegment(index);
-    --closed_segments_;
+    if (const auto hollow = std::find_if(hollow_.begin(), hollow_.end(), [&](const Hollow& h) { return h.segment == index; }); hollow != hollow_.end()) {
+      hollow_bytes_ -= hollow->bytes;
+      hollow_.erase(hollow);
+    } else {
+      --closed_segments_;
+    }
     leaving_bytes_ += segments_[i].bytes();
     return std::exchange(segments_[i], Segment{});
   }
   return std::nullopt;
+}
+
+bool RamTier::IsHollow(SegmentIndex segment) const {
+  return std::any_of(hollow_.begin(), hollow_.end(), [&](const Hollow& h) { return h.segment == segment; });
+}
+
+std::optional<RamTier::Holes> RamTier::TakeHoles() {
+  if (!shrinking()) return std::nullopt;
+  const LeaseSet& leased = scanner_.Scan();
+  for (std::uint16_t i = 0; i < allocator_.segment_slots(); ++i) {
+    const SegmentIndex segment{i};
+    if (!allocator_.in_use(segment) || !allocator_.closed(segment) || allocator_.frames_in(segment) == 0 || IsHollow(segment)) continue;
+    Holes holes;
+    bool waits_for_leases = true;
+    const std::uint64_t unit = segments_[i].PunchUnit();
+    for (FrameId at = allocator_.First(segment); at != kNoFrame && waits_for_leases; at = allocator_.Next(at)) {
+      if (allocator_.IsFrame(at)) {
+        waits_for_leases = allocator_.state(at) == FrameState::kLimbo && (leased.Covers(allocator_.lease_word(at)) || allocator_.holds(at) > 0);
+        continue;
+      }
+      const std::uint64_t from = (allocator_.offset(at) + unit - 1) / unit * unit;
+      const std::uint64_t to = (allocator_.offset(at) + allocator_.capacity(at)) / unit * unit;
+      if (from >= to) continue;
+      holes.ranges.push_back({from, to - from});
+      holes.bytes += to - from;
+    }
+    if (!waits_for_leases || holes.bytes == 0) continue;
+    Result<UniqueFd> file = segments_[i].DuplicateFile();
+    if (!file.ok()) return std::nullopt;
+    holes.file = std::move(*file);
+    holes.serial = segments_[i].serial();
+    hollow_.push_back({segment, holes.bytes});  // last of what may fail for want of memory
+    hollow_bytes_ += holes.bytes;
+    leaving_bytes_ += holes.bytes;
+    --closed_segments_;
+    return holes;
+  }
+  return std::nullopt;
+}
+
+void RamTier::HolesStay(const Holes& holes) {
+  SegmentDestroyed(holes.bytes);
+  for (Hollow& hollow : hollow_) {
+    if (segments_[Raw(hollow.segment)].serial() != holes.serial) continue;
+    hollow_bytes_ -= std::exchange(hollow.bytes, 0);
+  }
+}
+
+std::uint64_t RamTier::free_bytes() const {
+  std::uint64_t bytes = allocator_.stats().free_bytes();
+  for (const Hollow& hollow : hollow_) bytes -= allocator_.free_in(hollow.segment);
+  return bytes;
+}
+
+std::uint64_t RamTier::pooled_bytes() const {
+  std::uint64_t bytes = 0;
+  for (std::uint16_t i = 0; i < allocator_.segment_slots(); ++i) {
+    if (allocator_.in_use(SegmentIndex{i}) && IsPooled(SegmentIndex{i})) bytes += segments_[i].bytes();
+  }
+  for (const Hollow& hollow : hollow_) {
+    if (IsPooled(hollow.segment)) bytes -= hollow.bytes;
+  }
+  return bytes;
 }
 
 void RamTier::SegmentDestroyed(std::uint64_t bytes) {
@@ -327,6 +401,7 @@ RamTierStats RamTier::stats() const {
   stats.budget_bytes = options_.budget_bytes;
   stats.reserved_bytes = reserved_bytes_ + leaving_bytes_;
   stats.lingering_bytes = lingering_bytes_;
+  stats.hollow_bytes = hollow_bytes_;
   for (const Segment& segment : segments_) stats.segments += segment.data() != nullptr ? 1 : 0;
   stats.leased_limbo_bytes = leased_limbo_bytes_;
   stats.held_limbo_frames = held_limbo_frames_;

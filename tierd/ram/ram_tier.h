@@ -20,10 +20,12 @@
 
 #include "client_lib/abi/layout.h"
 #include "tierd/base/status.h"
+#include "tierd/base/unique_fd.h"
 #include "tierd/ram/compactor.h"
 #include "tierd/ram/frame_allocator.h"
 #include "tierd/ram/frame_id.h"
 #include "tierd/ram/lease_scanner.h"
+#include "tierd/ram/limbo_queue.h"
 #include "tierd/ram/segment.h"
 
 namespace tierd::ram {
@@ -45,6 +47,7 @@ struct RamTierStats {
   std::uint64_t budget_bytes = 0;
   std::uint64_t reserved_bytes = 0;     // segments under creation or destruction, part of the budget
   std::uint64_t lingering_bytes = 0;    // destroyed, but clients may map them still
+  std::uint64_t hollow_bytes = 0;       // of allocator.segment_bytes: given back around leased frames
   std::uint64_t segments = 0;
   std::uint64_t leased_limbo_bytes = 0; // of limbo: kept by a lease at the last look
   std::uint64_t held_limbo_frames = 0;  // of limbo: kept by I/O that has not completed ("hung frames" once it is late)
@@ -126,7 +129,7 @@ class RamTier final : private FrameMover {
   std::uint64_t budget() const { return options_.budget_bytes; }
   // Bytes of segments above the budget, without those that have left the tier and are being destroyed.
   std::uint64_t OverBudget() const;
-  // Closes segments, emptiest first, until closed ones hold >= bytes (all of them if need be). Returns the bytes that will come back.
+  // Closes segments, those of the hugetlb pool last, emptiest first, until closed ones hold >= bytes (all of them if need be). Returns the bytes that will come back.
   std::uint64_t Shrink(std::uint64_t bytes);
   // Reopens closed segments that are not yet taken: memory is no longer short.
   void CancelShrink();
@@ -143,7 +146,26 @@ class RamTier final : private FrameMover {
   void SegmentLingers(std::uint64_t bytes);
   // Forgets those whose memory has come back. Call once a second.
   void ReclaimLingering();
+  // What lies between the frames of a closed segment in which somebody leases all that is left (HAZARDS 2.8: a view that is kept for hours must not keep 256 MiB). The segment
+  // stays mapped, never opens again, and is its leased frames' alone: the rest is no more part of segment_bytes. A worker punches it; then SegmentDestroyed(bytes)
+  // or, when that is refused, HolesStay. When the last lease has gone TakeEmptySegment has it. Nothing: there is no such segment, or no descriptor.
+  struct Holes {
+    struct Range {
+      std::uint64_t offset, bytes;
+    };
+    std::uint32_t serial = 0;
+    UniqueFd file;
+    std::vector<Range> ranges;
+    std::uint64_t bytes = 0;
+  };
+  std::optional<Holes> TakeHoles();
+  void HolesStay(const Holes& holes);
+  bool has_hollow() const { return !hollow_.empty(); }
   std::uint64_t lingering_bytes() const { return lingering_bytes_; }
+  // Of what has been taken out and is being destroyed.
+  std::uint64_t leaving_bytes() const { return leaving_bytes_; }
+  // Of segments in pages of the hugetlb pool: no memory of the node comes free by these.
+  std::uint64_t pooled_bytes() const;
 
   // Owners of live frames in address order, for whoever wants to walk the tier in pieces: fills `owners` from `position` on (0 = start), returns where to
   // go on, 0 at the end. Changes in between may skip or repeat frames.
@@ -151,8 +173,9 @@ class RamTier final : private FrameMover {
 
   RamTierStats stats() const;
   std::size_t limbo_frames() const { return limbo_.size(); }
-  std::uint64_t free_bytes() const { return allocator_.stats().free_bytes(); }
-  std::uint64_t segment_bytes() const { return allocator_.stats().segment_bytes; }
+  // Without what is free in segments that were given back around their leased frames.
+  std::uint64_t free_bytes() const;
+  std::uint64_t segment_bytes() const { return allocator_.stats().segment_bytes - hollow_bytes_; }
   const FrameAllocator& allocator() const { return allocator_; }
 
  private:
@@ -160,10 +183,13 @@ class RamTier final : private FrameMover {
   std::uint64_t NextLeaseWord(FrameId frame) override;
   void Move(FrameId from, FrameId to) override;
   std::uint16_t NextFill();
+  std::size_t Frames() const { return allocator_.stats().frames + allocator_.stats().limbo_frames; }
   std::uint64_t LargestGap() const;
   std::uint64_t NextSegmentBytes(std::uint64_t used) const;
   bool StillUseless(std::uint64_t wanted);
   void ForgetUseless() { compaction_useless_ = may_use_reserve_ = false; }
+  bool IsHollow(SegmentIndex segment) const;
+  bool IsPooled(SegmentIndex segment) const { return segments_[Raw(segment)].page_kind() == abi::PageKind::kHugetlb; }
   std::uint64_t FreeLimbo(std::size_t max_frames, const LeaseSet& leased);
 
   // Owned by the loop thread.
@@ -174,7 +200,7 @@ class RamTier final : private FrameMover {
   Compactor compactor_;
   const LeaseSet* leased_ = nullptr;  // during a step
   std::vector<Segment> segments_;     // by SegmentIndex
-  std::deque<FrameId> limbo_;         // oldest first
+  LimboQueue limbo_;                  // room for every frame there is
   std::uint64_t fills_ = 0;
   std::uint64_t reserved_bytes_ = 0;  // of segments in the making
   std::uint64_t leaving_bytes_ = 0;   // of those taken out, until they are destroyed
@@ -184,7 +210,13 @@ class RamTier final : private FrameMover {
   };
   std::deque<Lingering> lingering_;  // oldest first
   std::uint64_t lingering_bytes_ = 0;
-  std::uint32_t closed_segments_ = 0;
+  std::uint32_t closed_segments_ = 0;   // without hollow ones
+  struct Hollow {
+    SegmentIndex segment;
+    std::uint64_t bytes;  // given back; 0: it could not be
+  };
+  std::vector<Hollow> hollow_;
+  std::uint64_t hollow_bytes_ = 0;
   bool compaction_useless_ = false;   // the last step found nothing to gain; until something was freed
   std::uint64_t useless_free_bytes_ = 0;  // free bytes at that verdict
   std::uint64_t useless_wanted_ = 0;      // what was wanted

@@ -61,10 +61,13 @@ Status Segment::Punch(std::uint64_t offset, std::uint64_t bytes) {
   if (offset % PunchUnit() != 0 || bytes % PunchUnit() != 0 || offset > bytes_ || bytes > bytes_ - offset) {
     return Status(Code::kInvalid, "punch segment " + std::to_string(serial_) + " @" + std::to_string(offset) + "+" + std::to_string(bytes));
   }
-  while (::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
-    if (errno != EINTR) return Status::FromErrno(errno, "punch segment " + std::to_string(serial_));
-  }
-  return Status::Ok();
+  return PunchFile(fd_.get(), offset, bytes);
+}
+
+Result<UniqueFd> Segment::DuplicateFile() const {
+  const int fd = ::fcntl(fd_.get(), F_DUPFD_CLOEXEC, 3);
+  if (fd < 0) return Status::FromErrno(errno, "duplicate segment " + std::to_string(serial_));
+  return UniqueFd(fd);
 }
 
 // ---- creation -----------------------------------------------------------------------------------------------------------------

@@ -41,6 +41,8 @@ class Segment {
   // kPermission under FUTURE_WRITE (HAZARDS 2.8): memory then returns when the last mapping goes.
   Status Punch(std::uint64_t offset, std::uint64_t bytes);
   std::uint64_t PunchUnit() const;
+  // The file once more, for a worker that punches it while the segment stays where it is.
+  Result<UniqueFd> DuplicateFile() const;
 
  private:
   friend class SegmentFactory;

@@ -51,6 +51,13 @@ Status AllocateFile(int fd, std::uint64_t bytes) {
   return Status::Ok();
 }
 
+Status PunchFile(int fd, std::uint64_t offset, std::uint64_t bytes) {
+  while (::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset), static_cast<off_t>(bytes)) != 0) {
+    if (errno != EINTR) return Status::FromErrno(errno, "punch shared memory @" + std::to_string(offset) + "+" + std::to_string(bytes));
+  }
+  return Status::Ok();
+}
+
 Result<std::byte*> MapShared(int fd, std::uint64_t bytes) {
   void* const data = abi::MapAligned(fd, bytes, PROT_READ | PROT_WRITE);
   if (data == MAP_FAILED) return Status::FromErrno(errno, "mmap shared memory of " + std::to_string(bytes) + " bytes");

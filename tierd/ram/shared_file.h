@@ -18,6 +18,8 @@ Result<UniqueFd> MakeMemfd(const char* name, std::uint64_t bytes, bool huge = fa
 Status AllocateFile(int fd, std::uint64_t bytes);
 // Maps `bytes` read-write at an address that is a multiple of 2 MiB, so that huge pages can be used.
 Result<std::byte*> MapShared(int fd, std::uint64_t bytes);
+// Makes a hole in the file, both in whole pages of its; repeats EINTR. The memory comes back although the file is mapped. kPermission under FUTURE_WRITE.
+Status PunchFile(int fd, std::uint64_t offset, std::uint64_t bytes);
 // Writes to every page of fresh zero memory, so that each exists; kNoSpace instead of a SIGBUS where the kernel offers it.
 Status TouchPages(std::byte* data, std::uint64_t bytes);
 // Inode mode 0400 and the seals SHRINK|GROW|SEAL, plus FUTURE_WRITE if asked (after the last writable mapping was made).
