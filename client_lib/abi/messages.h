@@ -153,7 +153,7 @@ enum class FetchStatus : std::uint8_t {  // never renumber
   kMeta = 2,    // metadata valid, no bytes (kStat; or kChunk of a 0-byte file)
   kBypass = 3,  // read the source yourself; `reason` is a Fallback
   kError = 4,   // the source answered sys_errno; the client asks it itself and so gets the exact error
-  kRetry = 5,   // the path leads through symlinks: its kAlias slot is published now and the target is cached; look up again, once
+  kRetry = 5,   // the path leads through symlinks: its kAlias slot is published now and the target is cached; or it leads through none any more (kFetchAlias); look up again, once
 };
 struct FetchReply {
   std::uint64_t request_id;

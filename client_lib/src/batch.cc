@@ -105,6 +105,21 @@ class Batch {
  private:
   void One(std::size_t at) { Set(at, GetSlow(client_, paths_[at], flags_, views_[at])); }
 
+  // kMiss, kKnown: the daemon is to be asked for the file, by the key that `target` has then. Not of what is in RAM: it was no hit as a copy is wanted, or no lease could be had.
+  static Look LookAt(const Call& call, Target& target, FileFacts& facts) {
+    const IndexView& index = *target.session->index.load(std::memory_order_acquire);
+    const LookUp look_up{*target.session, index, call.now_ns, false, &facts};
+    Look look = LookUpFacts(look_up, target.path_key, false);
+    if (look == Look::kAlias) {  // its slot names the key of the file behind the link
+      target.file_key = {static_cast<std::uint64_t>(facts.mtime_ns), static_cast<std::uint64_t>(facts.ctime_ns)};
+      look = LookUpFacts(look_up, target.file_key, false);
+    }
+    if (look == Look::kOther && facts.kind == abi::SlotKind::kSymlink) return Look::kMiss;  // known as the link that it is: where it leads the daemon finds out
+    if (look != Look::kKnown) return look;
+    const SlotRef ref = FindSlot(index, target.file_key);
+    return ref && ref.slot->location.load(std::memory_order_acquire) != 0 ? Look::kHit : look;
+  }
+
   // Puts the path on the list of what the daemon is asked for; false when it is a case for tier_get.
   bool Collect(std::size_t at) {
     if ((flags_ & TIER_NOWAIT) != 0) return false;
@@ -118,8 +133,7 @@ class Batch {
     Session& session = *miss.target.session;
     if (count_ > 0 && misses_[0].target.session != &session) return false;
     FileFacts facts;
-    const LookUp look_up{session, *session.index.load(std::memory_order_acquire), call.now_ns, false, &facts};
-    const Look look = LookUpFacts(look_up, miss.target.path_key, true);
+    const Look look = LookAt(call, miss.target, facts);
     if (look != Look::kMiss && look != Look::kKnown) return false;
     if (ClaimAny(session, miss.target.file_key, miss.whole) && ClaimAny(session, abi::ChunkKeyOf(miss.target.file_key, 0), miss.first)) {
       if (look == Look::kKnown) asked_bytes_ += facts.size;

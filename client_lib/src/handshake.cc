@@ -206,13 +206,24 @@ bool PageHoldsTogether(const abi::SessionPage& page, const abi::Welcome& welcome
          std::memcmp(page.instance, welcome.instance, sizeof page.instance) == 0;
 }
 
+// Null: it does not hold together, or there is no room for it.
+abi::SessionPage* MapPage(int fd, const abi::Welcome& welcome) {
+  if (welcome.session_bytes != sizeof(abi::SessionPage)) return nullptr;
+  auto* const page = static_cast<abi::SessionPage*>(MapShared(fd, sizeof(abi::SessionPage), true, false));
+  if (page == nullptr || PageHoldsTogether(*page, welcome)) return page;
+  UnmapShared(page, sizeof *page);
+  return nullptr;
+}
+
 struct Parts {
   IndexView* index = nullptr;
   abi::SessionPage* page = nullptr;
   SourceTable* sources = nullptr;
   Arena* arena = nullptr;
 
+  // At the end of the socket the daemon looks whether the page was left, and else keeps the session for as long as this process lives.
   void Discard() const {
+    if (page != nullptr) page->left.store(1, std::memory_order_release);
     if (index != nullptr) {
       UnmapShared(index->header, index->bytes);
       std::free(index);
@@ -222,16 +233,13 @@ struct Parts {
   }
 };
 
-Session* Assemble(const Settings& settings, const Parts& parts, const abi::Welcome& welcome, int socket) {
+Session* Assemble(const Settings& settings, const Parts& parts, const abi::Welcome& welcome, Fd& socket) {
   void* const memory = std::calloc(1, sizeof(Session));
-  if (memory == nullptr) {
-    ::close(socket);
-    return nullptr;
-  }
+  if (memory == nullptr) return nullptr;
   auto* session = new (memory) Session{};
-  const int flags = ::fcntl(socket, F_GETFL);
-  (void)::fcntl(socket, F_SETFL, flags & ~O_NONBLOCK);  // the channel bounds its receives by SO_RCVTIMEO
-  if (!session->channel.Open(MoveHigh(socket), welcome.version, {&OnSources, &Hangs, session})) {
+  const int flags = ::fcntl(socket.get(), F_GETFL);
+  (void)::fcntl(socket.get(), F_SETFL, flags & ~O_NONBLOCK);  // the channel bounds its receives by SO_RCVTIMEO
+  if (!session->channel.Open(MoveHigh(socket.Release()), welcome.version, {&OnSources, &Hangs, session})) {
     std::free(session);
     return nullptr;
   }
@@ -267,20 +275,20 @@ OpenResult OpenSession(const Settings& settings, std::uint32_t timeout_ms, Arena
   Received received;
   int error = SendHello(socket.get());
   if (error == 0) error = ReceiveWelcome(socket.get(), settings, buffer, received, welcome, deadline_ns);
+  if (error == 0) parts.page = MapPage(received.fds[1].get(), welcome);  // first: who gives up from here on says so in it
+  if (error == 0 && parts.page == nullptr) error = -EPROTO;
   if (error == 0 && welcome.source_count != 0) error = ReceiveSources(socket.get(), settings, buffer, welcome.version, &parts.sources, deadline_ns);
   if (error == 0 && welcome.source_count == 0) parts.sources = SourceTable::Create(buffer, 0, 0, settings.prefixes);
   std::free(buffer);
   if (error == 0) {
     parts.index = MapIndex(received.fds[0].get(), welcome.index_bytes, welcome.instance, (settings.flags & TIER_POPULATE) != 0);
-    if (welcome.session_bytes == sizeof(abi::SessionPage))
-      parts.page = static_cast<abi::SessionPage*>(MapShared(received.fds[1].get(), sizeof(abi::SessionPage), true, false));
-    if (parts.index == nullptr || parts.page == nullptr || parts.sources == nullptr || !PageHoldsTogether(*parts.page, welcome)) error = -EPROTO;
+    if (parts.index == nullptr || parts.sources == nullptr) error = -EPROTO;
   }
   if (error == 0) {
     parts.arena = reuse(context, welcome.instance);
     if (parts.arena == nullptr) error = -ENOMEM;
   }
-  Session* const session = error == 0 ? Assemble(settings, parts, welcome, socket.Release()) : nullptr;
+  Session* const session = error == 0 ? Assemble(settings, parts, welcome, socket) : nullptr;
   if (session == nullptr) {
     parts.Discard();
     return {nullptr, error != 0 ? error : -ENOMEM};

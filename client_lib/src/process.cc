@@ -58,6 +58,8 @@ int tier_connect(const tier_options* options, tier_client** client) noexcept {
   const KeepErrno keep;
   if (client == nullptr) return -EINVAL;
   *client = nullptr;
+  const SlowPath slow;
+  if (!slow.entered()) return -EDEADLK;
   Settings settings;
   if (!ReadSettings(options, settings)) return -EINVAL;
   tier_client* const made = TakeMemory();
@@ -76,6 +78,7 @@ int tier_connect(const tier_options* options, tier_client** client) noexcept {
 void tier_disconnect(tier_client* client) noexcept {
   const KeepErrno keep;
   if (client == nullptr || client == tier_default()) return;
+  const SlowPath slow;
   client->client.Shutdown();
 }
 

@@ -82,6 +82,24 @@ TEST_F(AddressSpaceTest, AChildHasAShareOfItsOwn) {
             }));
 }
 
+class LargeIndexTest : public AddressSpaceTest {
+ protected:
+  LargeIndexTest() { options_.initial_slots = 1 << 20; }
+};
+
+// The daemon is looked for every 5 s: each time that nothing came of it is over for the daemon, too.
+TEST_F(LargeIndexTest, WhereItDoesNotFitTheSessionIsLeft) {
+  const rlimit space{384 << 20, RLIM_INFINITY};
+  EXPECT_EQ(0, InAChild([&] {
+              if (::setrlimit(RLIMIT_AS, &space) != 0) return 1;
+              Client();
+              if (Get(Path(Name(0))) != ContentOf(Name(0), kFileBytes)) return 2;
+              return Stats().sessions == 0 ? 0 : 3;
+            }));
+  ASSERT_EQ(1u, daemon_->sessions());
+  EXPECT_EQ(1u, daemon_->page(0)->left);
+}
+
 TEST_F(AddressSpaceTest, WithoutALimitAllIsMapped) { EXPECT_EQ(0, ReadAllInAChild(RLIM_INFINITY, 2 * kFiles)); }
 
 }  // namespace

@@ -191,6 +191,16 @@ TEST_F(FaultTest, SilentAtTheGreeting) {
   EXPECT_LT(SecondsSince(start), 0.5);
 }
 
+// The daemon keeps the session of a page that was not left for as long as the process lives, and takes 64 of them.
+TEST_F(FaultTest, WhoGivesUpAtTheGreetingLeavesItsPage) {
+  StartDaemon();
+  daemon_->mischief = Mischief::kNoSources;
+  Client(0, 100);
+  GetAll(0, 2, TIER_FROM_BYPASS);
+  ASSERT_EQ(1u, daemon_->sessions());
+  EXPECT_EQ(1u, daemon_->page(0)->left);
+}
+
 TEST_F(FaultTest, LateRepliesAreDropped) {
   StartDaemon();
   Client(0, 100);

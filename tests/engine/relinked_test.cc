@@ -1,4 +1,4 @@
-// Names with a link on the way: known by them is what their files are called themselves.
+// Names with a link on the way: known by them is what their files are called themselves, and names that had one.
 #include <unistd.h>
 
 #include <fstream>
@@ -72,6 +72,88 @@ TEST_F(RelinkedTest, APlanOfNamesThroughLinksKnowsTheirFiles) {
   EXPECT_EQ(plans()[0].known, 2u);
   EXPECT_NE(FileOf("v1/a"), kNoFile);
   EXPECT_NE(FileOf("v1/b"), kNoFile);
+}
+
+// A client that followed a link holds the lease of the file that it led to, and says so (kFetchAlias): it is given frames of that file alone (HAZARDS 2.3).
+class FollowedLinkTest : public RelinkedTest {
+ protected:
+  void SetUp() override {
+    Write("v1", Bytes("v1", kBytes));
+    ASSERT_EQ(::symlink("v1", (tree_ / "current").c_str()), 0);
+    StartEngine();
+    ASSERT_EQ(Fetch("current").status(), abi::FetchStatus::kRetry);
+    ASSERT_TRUE(IsAlias("current"));
+  }
+  std::uint64_t AskUnderItsLease(abi::FetchOp op = abi::FetchOp::kChunk) {
+    const abi::FileKey led_to = engine().catalogue().KeyOf(unit().wire_id, "v1");
+    FetchRequest request;
+    request.session = kReader;
+    request.path = "current";
+    request.entry.op = static_cast<std::uint8_t>(op);
+    request.entry.flags = abi::kFetchAlias;
+    request.entry.expected_ino = led_to.lo;
+    request.entry.expected_size = led_to.hi;
+    request.entry.request_id = ++last_under_lease_;
+    engine().Fetch(unit(), request);
+    engine().EndTurn();
+    return last_under_lease_;
+  }
+  Answer FetchUnderItsLease(abi::FetchOp op = abi::FetchOp::kChunk) {
+    const std::uint64_t id = AskUnderItsLease(op);
+    EXPECT_TRUE(RunUntil([&] { return answers().contains(id); }));
+    return answers()[id];
+  }
+  abi::FetchStatus StatusUnderItsLease(abi::FetchOp op = abi::FetchOp::kChunk) { return FetchUnderItsLease(op).status(); }
+  // Perhaps not at once: on a busy machine the ttl is over soon.
+  bool GivesIt() {
+    return RunUntil([&] { return FetchUnderItsLease().bytes == Bytes("v1", kBytes); });
+  }
+  void PassTtl() { std::this_thread::sleep_for(std::chrono::milliseconds(kTtlMs + 40)); }
+  // rm current; mv v1 current
+  void PutInThePlaceOfTheLink() {
+    ASSERT_EQ(::unlink((tree_ / "current").c_str()), 0);
+    ASSERT_EQ(::rename((tree_ / "v1").c_str(), (tree_ / "current").c_str()), 0);
+    PassTtl();
+  }
+
+ private:
+  std::uint64_t last_under_lease_ = 1'000'000;
+};
+
+TEST_F(FollowedLinkTest, GivesTheFileThatItLeadsTo) {
+  EXPECT_TRUE(GivesIt());
+  PassTtl();
+  EXPECT_EQ(StatusUnderItsLease(), abi::FetchStatus::kRetry) << "it may lead elsewhere by now";
+  EXPECT_TRUE(IsAlias("current"));
+  EXPECT_TRUE(GivesIt());
+}
+
+TEST_F(FollowedLinkTest, AFileInItsPlaceIsNotGivenUnderThatLease) {
+  ASSERT_NO_FATAL_FAILURE(PutInThePlaceOfTheLink());
+  EXPECT_EQ(StatusUnderItsLease(), abi::FetchStatus::kRetry);
+  EXPECT_FALSE(IsAlias("current"));
+  EXPECT_TRUE(Fetch("current").bytes == Bytes("v1", kBytes)) << "under the lease of its own name";
+}
+
+TEST_F(FollowedLinkTest, NorWhenItIsKnownAndInRam) {
+  ASSERT_NO_FATAL_FAILURE(PutInThePlaceOfTheLink());
+  ASSERT_TRUE(Fetch("current").bytes == Bytes("v1", kBytes));
+  ASSERT_TRUE(InRam("current"));
+  EXPECT_EQ(StatusUnderItsLease(), abi::FetchStatus::kRetry);
+  EXPECT_EQ(StatusUnderItsLease(abi::FetchOp::kStat), abi::FetchStatus::kRetry);
+  PassTtl();
+  EXPECT_EQ(StatusUnderItsLease(), abi::FetchStatus::kRetry);
+}
+
+TEST_F(FollowedLinkTest, NorToWhoJoinsOthersThatReadIt) {
+  ASSERT_NO_FATAL_FAILURE(PutInThePlaceOfTheLink());
+  source_io_.Hold(io::Step::kOpen);
+  const std::uint64_t by_name = Ask("current");
+  const std::uint64_t under_lease = AskUnderItsLease();
+  source_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(by_name) && answers().contains(under_lease); }));
+  EXPECT_TRUE(answers()[by_name].bytes == Bytes("v1", kBytes));
+  EXPECT_EQ(answers()[under_lease].status(), abi::FetchStatus::kRetry);
 }
 
 }  // namespace

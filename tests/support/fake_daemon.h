@@ -46,6 +46,7 @@ struct FakeDaemonOptions {
 enum class Mischief : std::uint32_t {
   kNone,
   kSilent,            // takes requests, answers nothing
+  kNoSources,         // greets, and does not say what it serves
   kLate,              // answers `late_ms` later
   kShortMessage,      // a reply cut off in the middle
   kWrongLength,       // header.bytes does not match

@@ -33,6 +33,7 @@ void FakeDaemon::Greet(Connection& connection) {
   welcome.session_bytes = ram::SessionPage::kBytes;
   welcome.source_count = 1;
   Send(connection.fd.get(), Datagram(abi::MessageType::kWelcome).Add(welcome).Finish(), {index_->client_fd(), connection.page.client_fd()});
+  if (mischief == Mischief::kNoSources) return;
   struct stat st;
   TIERD_CHECK(::stat(options_.root.c_str(), &st) == 0);
   abi::SourceEntry source{};

@@ -119,6 +119,8 @@ void Fetcher::ServeFile(SourceUnit& unit, FileId file, Waiter waiter, source::Pr
   if ((flags & kFileSymlink) != 0 && follows) {
     return DiscoverAnew(unit, file, std::move(waiter), priority);
   }
+  // No link is on its way any more, and the client's lease is of the file that one led to: no frame of this one may be handed out under that (HAZARDS 2.3).
+  if ((waiter->flags & abi::kFetchAlias) != 0 && waiter->is_client()) return ReplyRetry(waiter);
   const bool ours = !waiter->is_awaited() && (flags & kFileUnproven) != 0;  // to have it is enough
   if (!ours && NowTicks() >= catalogue_.DeadlineOf(file)) {
     const ObjectId only = catalogue_.ChunkCount(file) == 1 ? catalogue_.ObjectOf(file, 0) : kNoObject;

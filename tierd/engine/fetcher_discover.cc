@@ -63,6 +63,11 @@ void Fetcher::ServeParked(Parked parked, abi::FileKey key) {
 }
 
 void Fetcher::Discover(SourceUnit& unit, abi::FileKey key, std::string_view path, Waiter waiter, source::Priority priority) {
+  if ((waiter->flags & abi::kFetchAlias) != 0) {
+    // The lease is of what the path led to when the client looked: whether it leads there still, or is a file itself by now, is about to be found out.
+    waiter->by_link = waiter->is_awaited();
+    waiter->flags = static_cast<std::uint8_t>(waiter->flags & ~abi::kFetchAlias);
+  }
   if (recovery_wait_until_ns_ != 0) {
     Parked& parked = parked_[key];
     parked.unit = &unit;

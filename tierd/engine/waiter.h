@@ -35,7 +35,7 @@ class LostWaiters;
 
 struct Waiting {
   SessionId session = kNoSession;  // kNoSession: `done` is called instead of a reply
-  bool by_link = false;            // a client's that holds the lease of another name: when what it asked for is there, it is told to look up again
+  bool by_link = false;            // a client's that holds the lease of another name, or may: when what it asked for is there, it is told to look up again
   std::uint64_t request_id = 0;
   abi::FetchOp op = abi::FetchOp::kChunk;
   std::uint8_t flags = 0;

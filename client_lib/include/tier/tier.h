@@ -9,8 +9,8 @@
  *  1. Results. A function that returns int gives 0 or a negative errno (-ENOENT); one that returns ssize_t or int64_t gives a count >= 0 or a
  *     negative errno. Errors are those the source itself gives for the path (ENOENT, EACCES, EISDIR, EIO ...), plus ENOMEM for a copy that found no memory,
  *     EINVAL for a wrong argument and, of an open file, ESTALE where nobody has its version any more (tier_file_pread). A dead, hung or missing tierd is
- *     never an error: the call reads the source itself (convention 5). tier_stats and the advice (tier_prefetch, tier_evict, tier_pin, tier_unpin, tier_invalidate)
- *     give EDEADLK inside another call of the library, such as in a signal handler that came amid one: nothing was done then.
+ *     never an error: the call reads the source itself (convention 5). tier_connect, tier_stats and the advice (tier_prefetch, tier_evict, tier_pin, tier_unpin,
+ *     tier_invalidate) give EDEADLK inside another call of the library, such as in a signal handler that came amid one: nothing was done then.
  *  2. errno is never changed, whatever happens.
  *  3. Nothing here prints, aborts, exits, throws, installs a signal handler or starts a thread. (TIERD_LOG=1 allows lines on stderr.)
  *  4. Paths are absolute or relative to the working directory, NUL-terminated, shorter than PATH_MAX. A hit needs no system call if the path is
@@ -93,7 +93,7 @@ typedef struct tier_options {
 /*
  * Makes a client of its own. `options` may be NULL. Succeeds without a daemon too, unless TIER_REQUIRE_DAEMON: then the source is read, and
  * the daemon looked for again every 5 s. One that is there and does not greet is waited for 500 ms, then looked for after 1, 2, 4, 5, 5 ... s, by one thread.
- * Errors: -ENOMEM, -EINVAL, and those of TIER_REQUIRE_DAEMON; `*client` is NULL then.
+ * Errors: -ENOMEM, -EINVAL, -EDEADLK (convention 1), and those of TIER_REQUIRE_DAEMON; `*client` is NULL then.
  */
 TIER_API int tier_connect(const tier_options* options, tier_client** client) TIER_NOEXCEPT;
 
@@ -171,7 +171,8 @@ typedef struct tier_attr {
 /*
  * Opens a regular file for reading. The file is bound to the version it has now: a rename-replace or rewrite behind it never mixes bytes of two versions. A file
  * that is not wholly cached holds a descriptor of the source (close-on-exec). Errors: those of open; -EISDIR, -EINVAL as tier_get. `*file` is NULL after
- * an error; only a wrong argument (NULL, a flag of another call) leaves it as it was.
+ * an error; only a wrong argument (NULL, a flag of another call) leaves it as it was. A file that was opened at the source (no daemon, or a fallback: tier_stats) is
+ * read as open + pread would: replaced by rename it stays what it was, written in place behind it it shows the new bytes.
  */
 TIER_API int tier_open(tier_client* client, const char* path, tier_file** file, unsigned flags) TIER_NOEXCEPT;
 TIER_API void tier_close(tier_file* file) TIER_NOEXCEPT; /* NULL is left alone */
