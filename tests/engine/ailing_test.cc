@@ -90,6 +90,70 @@ TEST_F(AilingTest, APrefetchGivesUpOnALongStall) {
   EXPECT_EQ(WaitForJob(job).state, JobState::kPartial);
 }
 
+// Records that no reader waits for, and a device that does not give them: in each turn it is asked again, for a minute.
+TEST_F(AilingTest, AVerificationGivesUpOnALongStall) {
+  const auto names = MakeFiles(20, 40'000);
+  StartEngine();
+  ASSERT_EQ(WaitForJob(engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true})).verified_files, names.size());
+  StopEngine();
+  StartEngine();
+  ssd_io_.Hold(io::Step::kReadv);
+  const std::uint64_t job = engine().jobs().VerifyRecords({});
+  engine().EndTurn();
+  ASSERT_TRUE(RunUntil([&] { return engine().ssd()->stalls(); }));
+  (void)HandlersIn(100);
+  EXPECT_EQ(engine().jobs().Find(job)->ended_ns, 0);
+  clock_.ahead_ns += 61'000'000'000;
+  const JobStatus status = WaitForJob(job);
+  EXPECT_EQ(status.state, JobState::kPartial);
+  EXPECT_EQ(status.error, "the SSD tier answers no more: 20 records were not read (tierctl status)");
+  ssd_io_.Release();
+  ASSERT_TRUE(RunUntil([&] { return engine().ssd()->status().reads_in_flight == 0; }));
+  for (const std::string& name : names) EXPECT_TRUE(OnSsd(name)) << name;
+}
+
+class DeadDevice final : public io::EngineFaults {
+ public:
+  long Outcome(io::Step step, long result) override { return dead && (step == io::Step::kReadv || step == io::Step::kWritev) ? -EIO : result; }
+  unsigned SubmitLimit(unsigned pending) override { return pending; }
+  unsigned CompletionEntries() override { return 0; }
+  std::atomic<bool> dead = false;
+};
+
+class DeadDeviceTest : public AilingTest {
+ protected:
+  DeadDeviceTest() { options_.ssd_faults = &device; }
+  ~DeadDeviceTest() override { StopEngine(); }
+  DeadDevice device;
+};
+
+TEST_F(DeadDeviceTest, AVerificationGivesUpOnADeviceThatIsOut) {
+  for (const bool comes_back : {true, false}) {
+    const auto names = MakeFiles(40, 40'000);
+    StartEngine();
+    ASSERT_EQ(WaitForJob(engine().jobs().Prefetch({{&unit(), ""}}, {.ssd_only = true})).verified_files, names.size());
+    StopEngine();
+    StartEngine();
+    device.dead = true;
+    const std::uint64_t job = engine().jobs().VerifyRecords({});
+    engine().EndTurn();
+    ASSERT_TRUE(RunUntil([&] { return engine().ssd()->health() == ssd::SsdHealth::kOut; }));
+    (void)HandlersIn(100);
+    EXPECT_EQ(engine().jobs().Find(job)->ended_ns, 0);
+    if (comes_back) device.dead = false;
+    else clock_.ahead_ns += 61'000'000'000;
+    const JobStatus status = WaitForJob(job);
+    EXPECT_EQ(status.state, JobState::kPartial);
+    const std::uint64_t left = status.expected_files - status.verified_files - status.files_failed;
+    const std::string gave_up = "the SSD tier answers no more: " + std::to_string(left) + " records were not read (tierctl status)";
+    EXPECT_EQ(status.error.find(gave_up) == std::string::npos, comes_back) << status.error;
+    EXPECT_EQ(left > 0, !comes_back);
+    StopEngine();
+    device.dead = false;
+    std::filesystem::remove_all(options_.ssd.directory);
+  }
+}
+
 TEST_F(AilingTest, APrefetchDoesNotWaitForIt) {
   (void)MakeFiles(20, 4096);
   StartEngine();

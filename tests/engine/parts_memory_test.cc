@@ -34,8 +34,9 @@ TEST_F(PartsTest, WhateverCannotBeAllocatedNoFrameIsLost) {
     (void)engine().ram().ReclaimLimbo(4096);
     EXPECT_EQ(engine().ram().free_bytes(), free) << nth;
     EXPECT_FALSE(engine().placement().TransitInUse()) << nth;
+    EXPECT_TRUE(engine().placement().OnSsd(ObjectOf(name_, out_[0]))) << "taken for unreadable: " << nth;
   }
-  // Of that chunk the record may be taken for unreadable by now, and the device for slow: some readers are sent to the source until it has shown better (F08).
+  // The device may be taken for slow by now: some readers are sent to the source until it has shown better (F08).
   Answer answer = FetchPart(out_[1], 3'000'000, 1000);
   for (int i = 0; i < 200 && answer.status() != abi::FetchStatus::kFrame; ++i) answer = FetchPart(out_[1], 3'000'000, 1000);
   ExpectHas(answer, out_[1], 3'000'000, 1000);

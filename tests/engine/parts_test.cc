@@ -109,6 +109,32 @@ TEST_F(PartsTest, ADamagedPartIsReadFromTheSource) {
   EXPECT_EQ(source_io_.count(io::Step::kOpen), source_opens_ + 1);
 }
 
+// Who wants a part is told to read the source: asked again at once, the tier would refuse again.
+TEST_F(PartsTest, WithoutMemoryForAPartTheRecordStays) {
+  Start();
+  const std::uint32_t chunk = out_[0];
+  ssd_io_.Hold(io::Step::kReadv);
+  std::vector<std::uint64_t> asked;
+  for (std::uint32_t i = 0; i < 8; ++i) asked.push_back(AskPart(chunk, i * 200'000, 1000));
+  ASSERT_TRUE(RunUntil([&] { return ssd_io_.waiting >= 4; }));
+  const std::uint64_t reads = ssd_io_.count(io::Step::kReadv);
+  ssd_io_.released_with = ENOMEM;
+  ssd_io_.Release();
+  int refused = 0;
+  for (const std::uint64_t id : asked) {
+    const Answer answer = Await(id);
+    refused += answer.status() == abi::FetchStatus::kBypass && answer.reply.reason == static_cast<std::uint8_t>(abi::Fallback::kNoFrame) ? 1 : 0;
+  }
+  EXPECT_GE(refused, 4);
+  EXPECT_LE(ssd_io_.count(io::Step::kReadv), reads + 2 * asked.size());
+  EXPECT_TRUE(engine().placement().OnSsd(ObjectOf(name_, chunk)));
+  EXPECT_EQ(engine().counters().ssd_read_errors, 0u);
+  EXPECT_EQ(engine().ssd()->health(), ssd::SsdHealth::kHealthy);
+  ASSERT_TRUE(RunUntil([&] { return engine().fetcher().idle(); }));
+  (void)engine().ram().ReclaimLimbo(4096);
+  EXPECT_EQ(engine().ram().limbo_frames(), 0u) << "its frame came back";
+}
+
 // However many parts of it are under way: one bad record is one fault of the device, and what was written in its place is left alone.
 TEST_F(PartsTest, ADamagedRecordIsOneFault) {
   Start();

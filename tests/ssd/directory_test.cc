@@ -1,6 +1,8 @@
 #include "tierd/ssd/directory.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -61,6 +63,25 @@ TEST(CacheDirectory, SecondDaemonIsToldWhoHasIt) {
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_EQ(std::string(text), "busy: SSD directory " + options.directory + " is in use by another tierd, pid " + std::to_string(::getpid()));
+}
+
+// A disk without a free block, played by a limit: the number in the lock file is for people.
+TEST(CacheDirectory, IsOpenedThoughNothingCanBeWritten) {
+  TempDirectory dir;
+  const SsdOptions options = SmallOptions(dir.path() + "/c");
+  Fill(options);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::signal(SIGXFSZ, SIG_IGN);
+    const rlimit none{0, 0};
+    ::setrlimit(RLIMIT_FSIZE, &none);
+    const Result<CacheDirectory> opened = OpenCacheDirectory(options);
+    ::_exit(!opened.ok() ? 1 : opened->recorded.ok() ? 2 : 0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(CacheDirectory, RefusesLinksStrangersAndForeignFiles) {

@@ -91,6 +91,16 @@ TEST_F(RecordIndexTest, AnOverwrittenRegionHasNothing) {
   EXPECT_EQ(All().at({3, 60}), Places({0, 1, 2, 3})) << "a removal from the former life of the region hides a record";
 }
 
+// The removal comes before the contents.
+TEST_F(RecordIndexTest, WhatWasRemovedOfAnOpenRegionStaysRemoved) {
+  ASSERT_TRUE(index->BeginRegion(3, 50).ok());
+  const IndexKey removed[] = {{3, 50, PlaceOf(2)}, {3, 50, PlaceOf(1)}, {3, 49, PlaceOf(0)}};
+  ASSERT_TRUE(index->Remove(removed).ok());
+  EXPECT_TRUE(All().empty());
+  Close(3, 50, 4);
+  EXPECT_EQ(All().at({3, 50}), Places({0, 3}));
+}
+
 // A removal waits in a queue while its region is overwritten.
 TEST_F(RecordIndexTest, ALateRemovalOfAnOlderEpochSaysNothing) {
   Close(3, 50, 4);

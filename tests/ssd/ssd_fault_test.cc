@@ -195,6 +195,29 @@ TEST(SsdFault, ReadErrorsDegradeAndProbesRecover) {
   EXPECT_EQ(life.Get("f1"), ReadOutcome::kOk);
 }
 
+// Of nobody's fault: neither reads that cannot be made for want of memory or threads, nor probes, say anything about the device.
+TEST(SsdFault, AShortageSaysNothingAboutTheDevice) {
+  for (const int error : {ENOMEM, EAGAIN}) {
+    TempDirectory dir;
+    Life life(SmallOptions(dir.path() + "/c"));
+    ASSERT_TRUE(life.Start().status.ok());
+    for (int i = 0; i < 30; ++i) ASSERT_TRUE(life.Put("f" + std::to_string(i), 1, 20'000).ok());
+    life.Settle();
+    const auto fail = [&](int with) { life.io.fault = [with](bool write, std::uint64_t) { return write ? IoFault() : IoFault{with, 0, false}; }; };
+    fail(error);
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(life.Get("f1"), ReadOutcome::kIoError);
+    EXPECT_EQ(life.tier->status().health, SsdHealth::kHealthy);
+    EXPECT_EQ(life.tier->counters().read_errors, 0u);
+    fail(EIO);
+    for (int i = 0; i < 4; ++i) (void)life.Get("f1");
+    ASSERT_EQ(life.tier->status().health, SsdHealth::kDegraded);
+    fail(error);
+    EXPECT_FALSE(life.RunUntil([&] { return life.tier->status().health != SsdHealth::kDegraded; }, 30)) << "by probes";
+    life.io.fault = nullptr;
+    EXPECT_EQ(life.Get("f1"), ReadOutcome::kOk);
+  }
+}
+
 // F07: a hung read is noticed, others are refused instead of piling up, and its late completion is harmless.
 TEST(SsdFault, HungReadDegrades) {
   TempDirectory dir;

@@ -90,7 +90,7 @@ class Fetcher {
   void NoteInvalidation(std::uint64_t inode);
   // Listings under way that may miss a change of ours at or below `changed`: nobody gets them.
   void SpoilListings(std::string_view changed);
-  // The object's SSD record could not be read, or is not what it says: it goes, and is counted.
+  // The object's SSD record could not be read, or is not what it says: it goes, and is counted. For want of memory or threads nothing goes.
   void DropRecord(ObjectId object, const ssd::ReadResult& result);
   // Forgets a file altogether: policy, slots, record. False, and all is left as it is: it has bytes in a tier, is pinned, or something under way names it.
   bool Forget(SourceUnit& unit, FileId file);

@@ -196,6 +196,7 @@ void Fetcher::OnSsdRead(SourceUnit& unit, const FillPtr& fill, const ssd::ReadRe
 }
 
 void Fetcher::DropRecord(ObjectId object, const ssd::ReadResult& result) {
+  if (result.is_shortage()) return;
   if (result.outcome == ssd::ReadOutcome::kIoError) {
     ++counters_.ssd_read_errors;
   } else if (result.outcome != ssd::ReadOutcome::kMiss || placement_.OnSsd(object)) {

@@ -55,6 +55,7 @@ void Fetcher::OnPartsRead(SourceUnit& unit, const FillPtr& fill, const ssd::Read
   const bool whole = result.outcome == ssd::ReadOutcome::kNoParts;
   if (!whole) {
     ++counters_.promotions_failed;
+    if (result.is_shortage()) return Fail(fill, abi::Fallback::kNoFrame, BringOutcome::kCached);  // tried again, it would be again and again
     // Others may have found out before, and what stands there now may be a new one.
     if (catalogue_.object(fill->object).ssd == fill->read_from) DropRecord(fill->object, result);
   }

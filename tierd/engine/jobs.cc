@@ -15,7 +15,6 @@ constexpr std::size_t kMaxAhead = 1536;
 constexpr std::size_t kPerTurn = 256;
 constexpr std::size_t kChunksAhead = 8;       // of one large file: two requests of four chunks
 constexpr std::size_t kDroppedPerTurn = 4096;  // names of jobs that are over: below half a millisecond
-constexpr std::int64_t kSsdPatienceNs = 60'000'000'000;
 constexpr std::uint64_t kRefusalsToStop = 256;  // warm-up ends when the tiers have been full for so many files in a row
 }  // namespace
 

@@ -124,6 +124,8 @@ class Jobs {
   void FindRecords(const JobPtr& job);
   void PumpRecords(const JobPtr& job);
   bool ReadRecord(const JobPtr& job, ObjectId object);
+  bool IsInVain(const Job& job) const;
+  void GiveUpRecords(const JobPtr& job);
   void WalkItem(const JobPtr& job, const Item& item);
   void WalkAgain(const JobPtr& job, const Item& item);
   void PumpJob(const JobPtr& job);

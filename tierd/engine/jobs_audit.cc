@@ -13,6 +13,7 @@ constexpr std::size_t kReadsAhead = 8;
 constexpr std::size_t kPlacedPerTurn = 1024;
 constexpr std::size_t kAuditedPerTurn = 4096;  // objects, or records that have left since
 constexpr std::int64_t kResolveNs = 5'000'000'000;
+constexpr std::int64_t kShortageRestNs = 100'000'000;  // without memory each try would be over at once
 
 // Why a path that goes through a link is not walked.
 std::string WhereItLeads(const SourceUnit& unit, const std::string& path, const Result<source::ResolvedPath>& resolved) {
@@ -138,6 +139,7 @@ void Jobs::PumpWalk(const JobPtr& job) {
 std::uint64_t Jobs::VerifyRecords(std::vector<Item> items) {
   if (running_ >= kRunningJobs || ssd_ == nullptr) return 0;
   const JobPtr job = NewJob(JobKind::kVerify, std::move(items));
+  job->heard_ns = job->status.started_ns;
   Try(job, [&] { PumpRecords(job); });
   return job->status.id;
 }
@@ -162,8 +164,25 @@ void Jobs::FindRecords(const JobPtr& job) {
   job->status.walking = job->looked_at < objects;
 }
 
+// The device is out, or hangs, or there is no memory to ask it: for so long that nobody should wait any more.
+bool Jobs::IsInVain(const Job& job) const {
+  if (job.status.walking || (job.records.empty() && job.reads_under_way == 0)) return false;
+  return (ssd_->health() != ssd::SsdHealth::kHealthy || job.rests_until_ns != 0) && clock_.MonotonicNs() - job.heard_ns >= kSsdPatienceNs;
+}
+
+void Jobs::GiveUpRecords(const JobPtr& job) {
+  std::string& error = job->status.error;
+  if (!error.empty()) error += "; ";
+  error += job->rests_until_ns != 0 ? "there is no memory to read the SSD tier: " : "the SSD tier answers no more: ";
+  error += std::to_string(job->records.size() + job->reads_under_way) + " records were not read (tierctl status)";
+  job->records.clear();
+  End(job);
+}
+
 void Jobs::PumpRecords(const JobPtr& job) {
   if (job->status.walking) FindRecords(job);
+  if (IsInVain(*job)) return GiveUpRecords(job);
+  if (clock_.MonotonicNs() < job->rests_until_ns) return;
   for (std::size_t looked_at = 0; looked_at < kAuditedPerTurn && !job->over() && job->reads_under_way < kReadsAhead && !job->records.empty(); ++looked_at) {
     const ObjectId object = job->records.back();
     job->records.pop_back();
@@ -186,10 +205,20 @@ bool Jobs::ReadRecord(const JobPtr& job, ObjectId object) {
   const ssd::RecordIdentity identity = placement_.IdentityOf(object, ssd_->DatasetGeneration(unit.dataset_id));
   const ssd::SsdLocation location = record.ssd;
   auto buffer = std::make_shared<io::AlignedBuffer>(ssd_->NeedsOf(record.bytes).padded_bytes);  // shared with the read, which may outlive the job
-  if (buffer->empty()) return false;  // no memory just now
+  if (buffer->empty()) {
+    job->rests_until_ns = clock_.MonotonicNs() + kShortageRestNs;
+    return false;
+  }
   const auto done = [this, job, object, location, buffer](const ssd::ReadResult& result) {
     --job->reads_under_way;
     if (job->over()) return;
+    const std::int64_t now_ns = clock_.MonotonicNs();
+    if (result.is_shortage()) {
+      job->rests_until_ns = now_ns + kShortageRestNs;
+      return Try(job, [&] { job->records.push_back(object); });
+    }
+    job->heard_ns = now_ns;
+    job->rests_until_ns = 0;
     const bool moved = !placement_.OnSsd(object) || catalogue_.object(object).ssd != location;
     if (result.outcome == ssd::ReadOutcome::kOk) {
       ++job->status.files_done;

@@ -14,6 +14,9 @@
 
 namespace tierd::engine {
 
+// For so long jobs wait for an SSD tier that does not answer.
+inline constexpr std::int64_t kSsdPatienceNs = 60'000'000'000;
+
 // A name that is still to be asked for.
 struct Jobs::Name {
   enum class Kind : std::uint8_t {
@@ -100,6 +103,8 @@ struct Jobs::Job {
   std::vector<ObjectId> records;  // verify: what is still to be read
   std::size_t looked_at = 0;      // verify: objects of the catalogue; prefetch: files that the second walk may not have been shown
   std::size_t reads_under_way = 0;
+  std::int64_t heard_ns = 0;       // verify: when the tier last answered, or the job began
+  std::int64_t rests_until_ns = 0;  // verify: there was no memory, or thread, for a read, and no answer since; 0: there was
   bool over() const { return status.ended_ns != 0; }
   bool has_names() const { return !queue.empty() || !linked.empty(); }
 };

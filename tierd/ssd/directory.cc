@@ -57,10 +57,9 @@ Result<UniqueFd> TakeLock(int dir_fd, const std::string& path) {
     return Status(Code::kBusy, "SSD directory " + path + " is in use by another tierd, pid " + who);
   }
   const std::string pid = std::to_string(::getpid()) + "\n";
-  // Only people and the message above read it.
-  if (::ftruncate(lock.get(), 0) != 0 || ::pwrite(lock.get(), pid.data(), pid.size(), 0) < 0) {
-    return Status::FromErrno(errno, "write " + path + "/lock");
-  }
+  // Only people and the message above read it: a disk that is full costs the number, not the daemon. A block that is there is written anew before it may go.
+  const bool wrote = ::pwrite(lock.get(), pid.data(), pid.size(), 0) == static_cast<ssize_t>(pid.size());
+  [[maybe_unused]] const int cut = ::ftruncate(lock.get(), wrote ? static_cast<off_t>(pid.size()) : 0);
   return lock;
 }
 

@@ -98,6 +98,12 @@ void IndexQueue::EndRegion(TocBuilder toc) {
   ++counters_.index_updates;
 }
 
+void IndexQueue::EndEmpty(std::uint32_t region, std::uint64_t epoch) {
+  TocBuilder empty;
+  empty.Reset(region, epoch);
+  EndRegion(std::move(empty));
+}
+
 void IndexQueue::ReadContents(std::uint32_t region, std::uint64_t epoch, std::shared_ptr<RecordBatch> into, std::function<void(bool)> done) {
   worker_.Post([this, shared = shared_.get(), region, epoch, into = std::move(into), done = std::move(done)] {
     bool found = false;

@@ -30,6 +30,9 @@ class IndexQueue {
   // `done` runs on the loop when the region may be overwritten, whatever the index said.
   void BeginRegion(std::uint32_t region, std::uint64_t epoch, Job done);
   void EndRegion(TocBuilder toc);
+  // Nothing that lies there is wanted any more: no start finds it, though the region is not overwritten yet.
+  void EndEmpty(std::uint32_t region, std::uint64_t epoch);
+  // Of a record in a region that has not ended yet, too.
   void Remove(const IndexKey& key);
   // What the index has of a closed region, removed records too, takes the place of what is in `into`, which is the worker's until `done` runs on the loop.
   // False: it has nothing that holds, `into` is as before.

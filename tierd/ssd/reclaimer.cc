@@ -255,15 +255,19 @@ void Reclaimer::Lose(const SsdRecord& record, SsdGone why) {
   context_.owner.OnGone(record, why);
 }
 
-bool Reclaimer::TakeBack(const SsdRecord& copy) {
+const SsdLocation* Reclaimer::OriginOf(const SsdLocation& copy) const {
   // Regions are filled in the order of their epochs.
   const auto before = [](const Copy& a, const SsdLocation& b) { return std::pair(a.to.epoch, a.to.offset()) < std::pair(b.epoch, b.offset()); };
-  const auto at = std::lower_bound(image_.copies.begin(), image_.copies.end(), copy.location, before);
-  if (at == image_.copies.end() || !(at->to == copy.location)) return false;
-  const SsdLocation& from = chosen_->contents.records.records()[at->number].location;
+  const auto at = std::lower_bound(image_.copies.begin(), image_.copies.end(), copy, before);
+  return at == image_.copies.end() || !(at->to == copy) ? nullptr : &chosen_->contents.records.records()[at->number].location;
+}
+
+bool Reclaimer::TakeBack(const SsdRecord& copy) {
+  const SsdLocation* const from = OriginOf(copy.location);
+  if (from == nullptr) return false;
   put_back_ = true;
-  context_.regions.AddLive(from, context_.RecordBytesOf(from));
-  context_.owner.OnMoved(copy, from);
+  context_.regions.AddLive(*from, context_.RecordBytesOf(*from));
+  context_.owner.OnMoved(copy, *from);
   return true;
 }
 
@@ -283,6 +287,8 @@ void Reclaimer::End() {
 
 void Reclaimer::Free() {
   TIERD_KILL_POINT("ssd.reclaim.before_free");
+  // First: it may throw. Without this word the next start would find it all again, also what is forgotten from now on where it has been moved to.
+  context_.index.EndEmpty(chosen_->region, context_.regions.at(chosen_->region).epoch);
   // What the owner lost, and what nobody could name, goes with the region.
   context_.regions.ClearLive(chosen_->region);
   context_.regions.Set(chosen_->region, context_.regions.at(chosen_->region).readers == 0 ? RegionState::kFree : RegionState::kDraining);

@@ -35,6 +35,8 @@ class Reclaimer {
   void OnForgotten(std::uint32_t bytes) { forgotten_ += bytes; }
   // The record, which lies in a region that could not be written, was copied there and is still where it came from, as its owner has been told: true.
   bool TakeBack(const SsdRecord& copy);
+  // Where a record comes from whose copy is there, while that region is not free yet. Else null. Valid until the next call of any method.
+  const SsdLocation* OriginOf(const SsdLocation& copy) const;
   // Worth may have changed by itself: look again. Called about once a second.
   void Tick() { looks_ = kLooks; }
 

@@ -46,7 +46,7 @@ class RecordIndex {
   bool fresh() const { return fresh_; }
   // The region will be overwritten under `epoch`: its entries are removed.
   Status BeginRegion(std::uint32_t region, std::uint64_t epoch);
-  // All records of a region that is complete on the device, as one value.
+  // All records of a region that is complete on the device, as one value. What was removed of it stays removed.
   Status EndRegion(const TocBuilder& contents);
   // A key of another epoch than its region's says nothing.
   Status Remove(std::span<const IndexKey> keys);

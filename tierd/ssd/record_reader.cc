@@ -215,8 +215,10 @@ void RecordReader::OnRead(OperationPtr op, std::size_t wanted, io::IoResult resu
   context_.counters.device_read_bytes += result.bytes;
   if (result.error != 0 || result.bytes != wanted) {
     const int error = result.error != 0 ? result.error : EIO;
-    ++context_.counters.read_errors;
-    if (IsNewFailure(*op)) context_.health.OnError(context_.clock.MonotonicNs());
+    if (!IsShortage(error)) {
+      ++context_.counters.read_errors;
+      if (IsNewFailure(*op)) context_.health.OnError(context_.clock.MonotonicNs());
+    }
     Finish(std::move(op), {ReadOutcome::kIoError, error, 0});
     return;
   }
@@ -339,6 +341,7 @@ void RecordReader::Probe() {
   auto held = std::make_shared<io::AlignedBuffer>(std::move(block));
   context_.io.SubmitReadv(address.fd, {&part, 1}, address.offset, [this, held, sent_ns, region](io::IoResult result) {
     probing_ = false;
+    if (IsShortage(result.error)) return;
     if (result.error != 0) {
       probe_from_ = region + 1;
       context_.health.OnError(context_.clock.MonotonicNs());

@@ -140,9 +140,7 @@ class Recovery {
     ++(contents.from_toc ? out_.report.regions_from_toc : out_.report.regions_walked);
     epochs_[region] = contents.epoch;
     entries_ += contents.records.size();
-    // What the index had of the region goes first: it may be of an older epoch.
-    const Status begun = out_.index->BeginRegion(region, contents.epoch);
-    if (!begun.ok()) return begun;
+    // The region is not begun once more: that would take away what was removed of it. Contents of an older epoch are replaced, removals of one say nothing.
     TocBuilder toc;
     toc.Reset(region, contents.epoch);
     // Nothing is lost to a full table: it bounded the region when it was written.

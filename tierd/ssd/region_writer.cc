@@ -84,7 +84,6 @@ Status RegionWriter::TakeRegion(Use use) {
   buffer.toc.Reset(buffer.region, context_.regions.at(buffer.region).epoch);
   buffer.fill = buffer.previous_end = buffer.submitted = 0;
   buffer.closing = buffer.toc_submitted = buffer.failed = buffer.bad = buffer.lost = false;
-  buffer.forgotten.clear();
   buffer.used = true;
   buffer.movers = last;
   current_ = &buffer;
@@ -148,13 +147,6 @@ std::span<const std::byte> RegionWriter::RecordInBuffer(const SsdLocation& locat
   const std::uint64_t end = std::uint64_t{location.offset()} + location.header_bytes() + location.stored_bytes;
   if (buffer == nullptr || end > buffer->fill) return {};
   return {buffer->memory.data() + location.offset(), location.header_bytes() + location.stored_bytes};
-}
-
-bool RegionWriter::Forget(const SsdLocation& location) {
-  Buffer* buffer = BufferOf(location.region);
-  if (buffer == nullptr) return false;
-  buffer->forgotten.push_back(location.place);
-  return true;
 }
 
 void RegionWriter::SubmitUnits(Buffer& buffer) {
@@ -264,9 +256,7 @@ void RegionWriter::Finish(Buffer& buffer) {
   ++context_.counters.regions_closed;
   failed_.OnWritten(buffer.region, buffer.taken);
   buffer.used = false;
-  const auto epoch = static_cast<std::uint32_t>(buffer.toc.epoch());
   context_.index.EndRegion(std::move(buffer.toc));
-  for (const std::uint32_t place : buffer.forgotten) context_.index.Remove({buffer.region, epoch, place});
   buffer.toc = TocBuilder();
 }
 
@@ -315,6 +305,7 @@ void RegionWriter::Step(const std::function<bool(const SsdRecord&)>& take_back) 
     context_.owner.OnGone(record, SsdGone::kWriteFailed);
   });
   if (more) return;
+  context_.index.EndEmpty(buffer.region, buffer.toc.epoch());  // some of them may have been written, and would be found at the next start
   context_.regions.ClearLive(buffer.region);
   const std::uint32_t most = std::max<std::uint32_t>(1, context_.regions.allocated() / kRetiredOneIn);
   const bool retire = buffer.bad && context_.regions.Count(RegionState::kRetired) < most;
@@ -350,12 +341,10 @@ void RegionWriter::LetGo() {
   if (current_ != nullptr && current_->fill > 0) CloseBuffer(*current_);
 }
 
-// What the prepared region held is gone; without this word the next start would walk it and find it all again.
+// What the prepared region held is gone.
 void RegionWriter::FreePrepared() {
   if (!prepared_) return;
-  TocBuilder empty;
-  empty.Reset(*prepared_, context_.regions.at(*prepared_).epoch);
-  context_.index.EndRegion(std::move(empty));
+  context_.index.EndEmpty(*prepared_, context_.regions.at(*prepared_).epoch);
   context_.regions.Set(*prepared_, RegionState::kFree);
   prepared_.reset();
 }

@@ -33,8 +33,6 @@ class RegionWriter {
   Result<SsdLocation> Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload, Use use);
   // The record (header first) if its region still has a buffer, else empty. Valid until the next call of any method.
   std::span<const std::byte> RecordInBuffer(const SsdLocation& location) const;
-  // True if the record was in a buffer: the index will hear of it when the region ends.
-  bool Forget(const SsdLocation& location);
 
   // Where a write failed, the owner is told which records are gone, some at a turn (HAZARDS 5): one bounded piece of it. The region is free again then,
   // unless it is bad (failed_regions.h). `take_back`: of a record that is still elsewhere, and its owner knows, true.
@@ -91,7 +89,6 @@ class RegionWriter {
     bool bad = false;   // the region, not the device
     bool lost = false;  // of a region that could not be written: its records are being told
     TocCursor told;
-    std::vector<std::uint32_t> forgotten;  // places
   };
   struct Waiter {
     std::uint64_t last_write;

@@ -226,7 +226,8 @@ void SsdTier::Impl::Forget(const SsdLocation& location) {
   if (!location.valid() || regions_.Readable(location) == nullptr) return;
   const std::uint32_t bytes = context_.RecordBytesOf(location);
   regions_.RemoveLive(location, bytes);
-  if (!writer_.Forget(location)) index_.Remove({location.region, location.epoch, location.place});
+  index_.Remove({location.region, location.epoch, location.place});
+  if (const SsdLocation* const from = reclaimer_.OriginOf(location)) index_.Remove({from->region, from->epoch, from->place});
   reclaimer_.OnForgotten(bytes);
 }
 

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -137,13 +138,16 @@ enum class ReadOutcome : std::uint8_t {
   kOk,
   kMiss,     // the place holds another record by now (region reused, dataset invalidated): not a fault of the device
   kCorrupt,  // checksum or header do not hold: count, forget, read the source
-  kIoError,  // the device said no; `error` has the errno
+  kIoError,  // the device said no, or there was no memory or thread to ask it (IsShortage); `error` has the errno
   kNoParts,  // parts were asked for, and the record was written before there were any: read all of it
 };
+// Says nothing about the device or the record, which may be read later.
+inline bool IsShortage(int error) { return error == ENOMEM || error == EAGAIN; }
 struct ReadResult {
   ReadOutcome outcome = ReadOutcome::kMiss;
   int error = 0;
   std::uint32_t bytes = 0;  // payload delivered when kOk
+  bool is_shortage() const { return outcome == ReadOutcome::kIoError && IsShortage(error); }
 };
 using ReadDone = std::function<void(const ReadResult&)>;
 
