@@ -6,8 +6,8 @@
 
 #include <bit>
 #include <cstddef>
+#include <memory>
 #include <utility>
-#include <vector>
 
 #include "tierd/base/check.h"
 #include "tierd/ram/frame_id.h"
@@ -18,30 +18,32 @@ class LimboQueue {
  public:
   // Room for `frames` in all, those that are here included. Throws std::bad_alloc, and nothing has changed.
   void Reserve(std::size_t frames) {
-    if (frames <= ring_.size()) return;
-    std::vector<FrameId> larger(std::bit_ceil(frames), kNoFrame);
+    if (frames <= room_) return;
+    const std::size_t room = std::bit_ceil(frames);
+    auto larger = std::make_unique_for_overwrite<FrameId[]>(room);
     for (std::size_t i = 0; i < count_; ++i) larger[i] = At(i);
     ring_ = std::move(larger);
+    room_ = room;
     begin_ = 0;
   }
   void Push(FrameId frame) {
-    TIERD_CHECK(count_ < ring_.size());
+    TIERD_CHECK(count_ < room_);
     At(count_++) = frame;
   }
   FrameId Pop() {
     TIERD_CHECK(count_ > 0);
     const FrameId frame = At(0);
-    begin_ = (begin_ + 1) % ring_.size();
-    --count_;
+    begin_ = --count_ == 0 ? 0 : (begin_ + 1) & (room_ - 1);  // from the front again: what was never needed is no memory
     return frame;
   }
   std::size_t size() const { return count_; }
   bool empty() const { return count_ == 0; }
 
  private:
-  FrameId& At(std::size_t i) { return ring_[(begin_ + i) & (ring_.size() - 1)]; }
+  FrameId& At(std::size_t i) { return ring_[(begin_ + i) & (room_ - 1)]; }
 
-  std::vector<FrameId> ring_;  // a power of two, or empty
+  std::unique_ptr<FrameId[]> ring_;  // not touched before it is used: a place for each frame there is
+  std::size_t room_ = 0;             // a power of two, or 0
   std::size_t begin_ = 0;
   std::size_t count_ = 0;
 };
