@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing, builds with warnings as errors, and runs every test: plain, in a restricted environment, under the systemd unit's filter and limits, ASan+UBSan, TSan.
 # usage: tools/test.sh [plain|restricted|unit|asan|tsan|all]     default: all      build trees: $TIERD_BUILD or ./build
-#        tools/test.sh large           before a release: what the environment sizes (CONTRIBUTING.md), at full size
+#        tools/test.sh large           before a release: what the environment sizes (docs/testing.md), at full size
 #        tools/test.sh sanitizers      only compiles for asan and tsan, with what nobody else wants of the processors
 # With all, a sanitizer's suite that would begin more than $TIERD_TEST_LATEST seconds (default: no limit) after the start is left out, and named.
 set -euo pipefail

@@ -1,4 +1,4 @@
-"""Every example of the documents is run: blocks of sh, C, C++ and Python of README.md, CONTRIBUTING.md, CONTROL.md, docs/*.md and the READMEs of folders, against a daemon of the test's with a source at /pfs/train (a directory of
+"""Every example of the documents is run: blocks of sh, C, C++ and Python of README.md, CONTROL.md, docs/*.md and the READMEs of folders, against a daemon of the test's with a source at /pfs/train (a directory of
 the test's stands in for it). A block that cannot be run here says why in a comment above it: <!-- not run here: REASON -->. Output and figures are blocks of text. Blocks by indentation are not allowed: nobody
 knows what they are."""
 
@@ -17,8 +17,8 @@ BUILD = pathlib.Path(os.environ["TIERD_BUILD"])
 sys.path.insert(0, str(ROOT / "tests/monitoring"))
 from rig import Daemon  # noqa: E402
 
-FOLDERS = ("systemd", "client_lib/python", "client_lib/examples/python", "policies", "policies/orders", "tests/pfs_sim", "tests/fuzz")
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "tierd/server/CONTROL.md", *(ROOT / folder / "README.md" for folder in FOLDERS), *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = ("bench", "systemd", "client_lib/python", "client_lib/examples/python", "policies", "policies/orders", "tests/pfs_sim", "tests/fuzz")
+DOCUMENTS = [ROOT / "README.md", ROOT / "tierd/server/CONTROL.md", *(ROOT / folder / "README.md" for folder in FOLDERS), *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^(?:<!-- not run here: (?P<reason>.+?) -->\n)?```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.M | re.S)
 C_MAIN = "static void decode(const void* data, size_t size) {{ (void)data; if (size != 3000) exit(9); }}\nint main(void) {{\n{body}\nreturn error;\n}}\n"
 CPP_MAIN = "static std::size_t decoded;\nstatic void Decode(const void*, std::size_t size) {{ decoded = size; }}\nint main(int, char** argv) {{\nconst char* const path = argv[1];\n{body}\nreturn decoded == 3000 ? 0 : 9;\n}}\n"
@@ -129,6 +129,22 @@ class Examples(unittest.TestCase):
             self.assertEqual(document.read_text().count("<!-- not run here"), sum(1 for d, _, _, _, r in blocks() if d == document and r), f"{document.name}: a reason without a block below it")
 
 
+    def test_the_lines_to_build_and_run_one_thing_work(self):
+        """Those of docs/developing.md, in the build tree that is there: targets exist, and what runs a test or a program runs."""
+        block = next(text for document, _, kind, text, _ in blocks() if document.name == "developing.md" and kind == "sh")
+        lines = [line.split(" #")[0].strip() for line in block.splitlines()]
+        targets = [word for line in lines if line.startswith("ninja ") for word in line.split()[3:]]
+        self.assertIn("base_test", targets)
+        known = subprocess.run(["ninja", "-C", BUILD, "-t", "query", *targets], capture_output=True, text=True, check=False)
+        self.assertEqual(known.returncode, 0, known.stderr)
+        runs = [line for line in lines if line.startswith(("build/dev/", "ctest "))]
+        self.assertGreaterEqual(len(runs), 3)
+        for line in runs:
+            with self.subTest(line=line):
+                ran = self.run_in_place("bash", "-euo", "pipefail", "-c", line.replace("build/dev", str(BUILD)))
+                self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+
+
 class Words(unittest.TestCase):
     def test_links_lead_somewhere(self):
         for document in DOCUMENTS:
@@ -145,7 +161,7 @@ class Words(unittest.TestCase):
         """`name_test`, and `family_*` with at least one of that family."""
         known = subprocess.run([os.environ["TIERD_CTEST"], "--test-dir", BUILD, "-N"], capture_output=True, text=True, check=True).stdout
         known = set(re.findall(r"Test +#\d+: (\w+)", known))  # name_test.2 is a part of name_test
-        for document in ("docs/faults.md", "docs/hazards.md", "SECURITY.md", "README.md", "CONTRIBUTING.md"):
+        for document in ("SECURITY.md", "README.md", *(page.relative_to(ROOT).as_posix() for page in sorted((ROOT / "docs").glob("*.md")))):
             text = (ROOT / document).read_text()
             missing = set(re.findall(r"`(\w+_test)`", text)) - known
             missing |= {family for family in re.findall(r"`([a-z0-9]+_)\*`", text) if not any(name.startswith(family) for name in known)}
@@ -172,23 +188,18 @@ class Words(unittest.TestCase):
         rows = re.findall(r"^\|([F0-9 ]*)\|[^|]+\|[^|]+\|.*`\w+_test`.*\|$", (ROOT / "docs/faults.md").read_text(), re.M)
         self.assertEqual(set(wanted) - set(" ".join(rows).split()), set())
 
-    def test_the_readme_lists_the_verbs_that_there_are(self):
-        def below(*verb):
-            text = subprocess.run([BUILD / "tierctl/tierctl", *verb, "--help"], capture_output=True, text=True, check=True).stdout
-            return set(re.findall(r"^  ([a-z][a-z-]*)", text.partition("\nSubcommands:\n")[2].partition("\n\n")[0], re.M))
+    def test_the_places_of_a_change_exist(self):
+        """Each path that docs/developing.md and docs/architecture.md name."""
+        for document in ("docs/developing.md", "docs/architecture.md"):
+            named = set(re.findall(r"`((?:bench|client_lib|config|docs|policies|systemd|tests|tierctl|tierd|tools)(?:/[\w.]+)+/?)`", (ROOT / document).read_text()))
+            self.assertGreater(len(named), 15, document)
+            self.assertEqual({path for path in named if not (ROOT / path).exists()}, set(), document)
 
-        section = (ROOT / "README.md").read_text().partition("### From the shell")[2].partition("\n## ")[0]
-        listed = {"run": set()}  # has a section of its own
-        listed |= {verb: set(more.split("|")) - {""} for verb, more in re.findall(r"`([a-z]+)(?: ([a-z|-]+))?`", section)}
-        for verb in re.findall(r"^tierctl ([a-z]+)", section, re.M):
-            listed.setdefault(verb, set())
-        verbs = below()
-        self.assertGreater(len(verbs), 20)
-        self.assertEqual(verbs - set(listed), set())
-        # The other names of verbs are listed too.
-        self.assertEqual(set(listed) - verbs - {"load", "warmup", "free"}, set())
-        for verb in verbs:
-            self.assertEqual(listed[verb], below(verb), verb)
+    def test_the_readme_is_short(self):
+        lines = (ROOT / "README.md").read_text().splitlines()
+        self.assertLessEqual(len(lines), 150)
+        self.assertLessEqual(len((ROOT / "CHANGELOG.md").read_text().splitlines()), 60)
+        self.assertLessEqual(sum(1 for line in (ROOT / "docs/glossary.md").read_text().splitlines() if re.match(r"\| (?!word|-)", line)), 50)
 
     def test_every_document_is_found_from_the_readme(self):
         readme = (ROOT / "README.md").read_text()

@@ -1,4 +1,4 @@
-// What becomes worse, and what gets well again, is a line of the log each (C4 in README.md); so is what keeps the loop (HAZARDS 5).
+// What becomes worse, and what gets well again, is a line of the log each (C4 in docs/semantics.md); so is what keeps the loop (HAZARDS 5).
 #include <filesystem>
 
 #include "tests/engine/engine_fixture.h"

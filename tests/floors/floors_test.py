@@ -1,4 +1,4 @@
-"""The house plan (README.md, "Change it"), checked: a folder includes only lower floors, floor-2 folders never include one another, headers form no cycle, Boost stays
+"""The house plan (docs/architecture.md, "The folders"), checked: a folder includes only lower floors, floor-2 folders never include one another, headers form no cycle, Boost stays
 above floor 2, LevelDB, liburing and prometheus-cpp behind their folders, no call that waits for a file system stands where the loop thread runs (HAZARDS 5), and
 every *_test.cc is built. Prints every violation."""
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <sstream>
 
 #include "tests/e2e/daemon_process.h"
@@ -62,6 +63,25 @@ TEST_F(InstallTest, NothingNamesThePlaceItWasInstalledTo) {
   }
   EXPECT_GT(files, 10);
   for (const char* program : {"bin/tierd", "bin/tierctl", "lib/libtier.so"}) EXPECT_EQ(Readelf(program).find("RUNPATH"), std::string::npos) << program;
+}
+
+TEST_F(InstallTest, LinksOfInstalledPagesLeadToInstalledPages) {
+  const std::regex link(R"(\]\(([^)#:]+)(#[^)]*)?\))");
+  int pages = 0;
+  int links = 0;
+  for (const auto& entry : fs::recursive_directory_iterator(prefix() + "/share/doc/tierd")) {
+    if (entry.path().extension() != ".md") continue;
+    ++pages;
+    std::stringstream text;
+    text << std::ifstream(entry.path()).rdbuf();
+    const std::string page = text.str();
+    for (std::sregex_iterator found(page.begin(), page.end(), link), end; found != end; ++found, ++links) {
+      EXPECT_TRUE(fs::exists(entry.path().parent_path() / (*found)[1].str())) << entry.path() << ": " << (*found)[1];
+    }
+  }
+  EXPECT_TRUE(fs::exists(prefix() + "/share/doc/tierd/README.md"));
+  EXPECT_GT(pages, 20);
+  EXPECT_GT(links, 40);
 }
 
 TEST_F(InstallTest, LibtierNeedsLibcAlone) {

@@ -39,7 +39,8 @@ class Packages(unittest.TestCase):
         self.assertEqual(set(self.packages), {"tierd", "libtier1", "libtier-dev", "python3-tierd"})
         tierd = self.content("tierd")
         for path in ("/usr/bin/tierd", "/usr/bin/tierctl", "/usr/lib/systemd/system/tierd@.service", "/usr/lib/systemd/user/tierd.service", "/usr/share/man/man8/tierd.8.gz", "/usr/share/tierd/tierd.toml",
-                     "/usr/share/tierd/prometheus/alert_rules.yml", "/usr/share/tierd/grafana/tierd.json", "/usr/share/tierd/slurm/prolog.sh"):
+                     "/usr/share/tierd/prometheus/alert_rules.yml", "/usr/share/tierd/grafana/tierd.json", "/usr/share/tierd/slurm/prolog.sh",
+                     "/usr/share/doc/tierd/README.md", "/usr/share/doc/tierd/docs/run.md", "/usr/share/doc/tierd/tierd/server/CONTROL.md"):
             self.assertIn(path, tierd)
         library, headers, python = (self.content(n) for n in ("libtier1", "libtier-dev", "python3-tierd"))
         self.assertTrue(any(p.endswith("/libtier.so.1") for p in library) and any(p.endswith("/libtier_preload.so") for p in library), library)
