@@ -266,9 +266,11 @@ class OrderTest(AnnounceTest):
         told = announce(loader, loader.dataset)
         list(loader)
         self.assertTrue(told.active)
+        self.assertRegex(repr(told), rf"of {FILES} samples, all epochs: active, \d+ prefetched, 0 mismatches")
         del loader
         gc.collect()
         self.assertFalse(told.active)
+        self.assertRegex(repr(told), "ended")
         self.assertRaises(ReferenceError, lambda: told.plan)
         told.stop()
 

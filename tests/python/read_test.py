@@ -8,6 +8,7 @@ import pickle
 import random
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -247,8 +248,44 @@ class ReadTest(rig.DaemonTest):
 
         self.eventually(in_ram)
         self.assertEqual(tierd.evict([path]), 1)
-        self.assertGreaterEqual(tierd.prefetch(self.rig.source / "d", recursive=True), 0)
         self.assertRaises(FileNotFoundError, tierd.prefetch, "/nowhere/at/all")
+
+    def in_ram(self, path):
+        before = tierd.stats().reads["ram"]
+        tierd.read(path)
+        return tierd.stats().reads["ram"] > before
+
+    def test_directories_stand_for_all_below_them(self):
+        paths = [self.rig.write(f"tree/{i % 3}/{i}", 5000) for i in range(12)]
+        tree = str(self.rig.source / "tree")
+        self.assertEqual(tierd.prefetch(tree), 1)
+        for path in paths:
+            self.eventually(lambda path=path: self.in_ram(path))
+        self.assertGreaterEqual(tierd.evict(tree), 12)
+        self.assertEqual(tierd.pin([tree]), 1)
+        for path in paths:
+            self.eventually(lambda path=path: self.in_ram(path))
+        self.assertGreaterEqual(tierd.unpin(tree), 12)
+        for advise in (tierd.prefetch, tierd.pin):
+            self.assertRaises(IsADirectoryError, advise, tree, recursive=False)
+
+    def test_advice_that_cannot_be_taken_says_why(self):
+        for advise in (tierd.prefetch, tierd.pin):
+            self.assertRaises(FileNotFoundError, advise, self.rig.source / "missing")
+        for advise in (tierd.prefetch, tierd.pin, tierd.evict, tierd.unpin):
+            for paths in ("/etc", ["/etc", self.paths[7]]):
+                with self.assertRaisesRegex(FileNotFoundError, f"below no source of tierd .*{self.rig.source}"):
+                    advise(paths)
+        self.assertEqual(tierd.evict(self.rig.source / "missing"), 0)
+
+    def test_job_stats_count_other_processes(self):
+        """As a DataLoader's parent asks, which reads nothing itself."""
+        before = tierd.job_stats()
+        script = f"import tierd\nfor _ in range(20): tierd.read({self.paths[7]!r})"
+        subprocess.run([sys.executable, "-c", script], check=True)
+        self.eventually(lambda: sum(tierd.job_stats().reads.values()) == sum(before.reads.values()) + 20)
+        self.assertGreaterEqual(tierd.job_stats().bytes["ram"], before.bytes["ram"] + 19 * 7)
+        self.assertGreaterEqual(tierd.job_stats().processes, 1)
 
     def test_client_of_its_own(self):
         with tierd.Client(self.rig.socket, timeout=0.5, require_daemon=True) as own:

@@ -60,8 +60,10 @@ bool Engine::Prefetch(std::vector<Jobs::Item> items, Jobs::PrefetchOptions optio
 void Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, AdviceReach reach, AdviceDone done) {
   if (reach.resolve) return AdviseResolved(unit, op, path, reach, std::move(done));
   if (op == abi::AdviseOp::kInvalidate) NoteChange(unit, path, reach.recursive);
-  if (!reach.recursive) {
-    const FileId file = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, path));
+  const FileId file = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, path));
+  // Nothing lies below a regular file: no sweep over the catalogue for each one that is evicted or unpinned.
+  const bool is_file = op != abi::AdviseOp::kInvalidate && file != kNoFile && S_ISREG(catalogue_->StatOf(file).mode);
+  if (!reach.recursive || is_file) {
     const bool linked = op == abi::AdviseOp::kInvalidate && catalogue_->KnowsLinked();
     // What was not looked at since it was told of, or for the time that it is believed, may be another inode by now.
     const bool ask = linked && (file == kNoFile || catalogue_->DeadlineOf(file) <= abi::TicksOf(clock_.MonotonicNs()));
@@ -72,7 +74,7 @@ void Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, A
     return ask ? AskForOtherNames(unit, path, files, std::move(done)) : done(0, files);
   }
   const bool linked = op == abi::AdviseOp::kInvalidate && catalogue_->KnowsLinked();
-  if (linked && catalogue_->Find(catalogue_->KeyOf(unit.wire_id, path)) == kNoFile) {
+  if (linked && file == kNoFile) {
     done = [this, &unit, path = std::string(path), done = std::move(done)](int error, std::uint64_t files) {
       if (error != 0 || !Survives([&] { AskForOtherNames(unit, path, files, done); })) done(error != 0 ? error : EAGAIN, files);
     };
@@ -83,9 +85,9 @@ void Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, A
          .kind = op == abi::AdviseOp::kEvict ? Sweeps::Kind::kEvict : op == abi::AdviseOp::kUnpin ? Sweeps::Kind::kUnpin : Sweeps::Kind::kInvalidate,
          .said_ns = reach.said_ns,
          .visit =
-             [this, &unit, op, linked](FileId file) {
-               if (linked) NoteOtherNames(catalogue_->StatOf(file), file);
-               return Apply(unit, op, file);
+             [this, &unit, op, linked](FileId below) {
+               if (linked) NoteOtherNames(catalogue_->StatOf(below), below);
+               return Apply(unit, op, below);
              },
          .done = [done = std::move(done)](bool complete, std::uint64_t files) { done(complete ? 0 : EAGAIN, files); }});
 }

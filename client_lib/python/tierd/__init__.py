@@ -20,17 +20,17 @@ from typing import TYPE_CHECKING, Any
 from ._client import Client, DirEntry
 from ._file import RawTierFile, TierFile
 from ._library import LibraryNotFound
-from ._stats import Stats
+from ._stats import JobStats, Stats
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "Client", "DirEntry", "LibraryNotFound", "RawTierFile", "Stats", "TierFile", "client", "evict", "get_batch", "invalidate", "open", "pin", "prefetch", "read", "scandir",
-    "stat", "stats", "unpin", "view",
+    "Client", "DirEntry", "JobStats", "LibraryNotFound", "RawTierFile", "Stats", "TierFile", "client", "evict", "get_batch", "invalidate", "job_stats", "open", "pin", "prefetch",
+    "read", "scandir", "stat", "stats", "unpin", "view",
 ]
 
 _OF_CLIENT = frozenset((
-    "evict", "get_batch", "invalidate", "open", "pin", "prefetch", "read", "scandir", "stat", "stats", "unpin", "view"))
+    "evict", "get_batch", "invalidate", "job_stats", "open", "pin", "prefetch", "read", "scandir", "stat", "stats", "unpin", "view"))
 _NEEDED_BY = {"torch": "PyTorch", "fsspec": "fsspec"}  # submodules that importing tierd does not load
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     _default = Client.default()
     evict, get_batch, invalidate, open, pin = _default.evict, _default.get_batch, _default.invalidate, _default.open, _default.pin
+    job_stats = _default.job_stats
     prefetch, read, scandir, stat, stats = _default.prefetch, _default.read, _default.scandir, _default.stat, _default.stats
     unpin, view = _default.unpin, _default.view
 

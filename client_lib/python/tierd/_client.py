@@ -12,13 +12,16 @@ import weakref
 from typing import Any, Iterable, Literal, NamedTuple, Optional, Sequence, Union, overload
 
 from . import _library
+from ._control import Control, control_socket
 from ._errors import PathLike, encode, error_of
 from ._file import BUFFER_BYTES, RawTierFile, TierFile
-from ._stats import Stats, stats_of
+from ._stats import JobStats, Stats, job_stats_of, stats_of
 from ._view import OwnedView, lend, own, uncollected
 
 _NOWAIT = _library.NOWAIT
 _LARGE = 256 << 10  # from here on other Python threads run while bytes are copied
+_ASK_WAIT_S = 10.0
+_ERROR_WAIT_S = 1.0  # for what an error's text has besides
 _QUICK = 1 << 20  # a file larger than this may have to be put together
 
 _copy_bytes = ctypes.pythonapi.PyBytes_FromStringAndSize
@@ -297,23 +300,32 @@ class Client:
 
     # -- advice ---------------------------------------------------------------------------------------------------------------------
 
-    def prefetch(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = False) -> int:
-        """Has the daemon bring files (with `recursive` all below directories, and without it none of that) up in the background. The number of paths taken up; 0 without a daemon.
+    def prefetch(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = True) -> int:
+        """Asks the daemon to bring files up in the background; of a directory, everything below it.
 
-        FileNotFoundError for a path below no source, TimeoutError when the daemon did not answer.
+        Returns the number of paths that the daemon accepted, 0 without a daemon. With `recursive=False`, directories are
+        refused. A single path is checked first: the OSError of os.stat(path) is raised (FileNotFoundError ...), and
+        IsADirectoryError for a refused directory. Of several paths, those that cannot be brought up are skipped;
+        `tierctl jobs` counts them. FileNotFoundError for a path below no source, with the sources in its text.
+        TimeoutError when the daemon does not answer.
         """
+        self._check_one(paths, recursive)
         return self._advise("prefetch", paths, recursive)
 
-    def evict(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = False) -> int:
-        """Drops files from RAM and SSD; the source is never touched. The number of files concerned; otherwise as prefetch."""
+    def evict(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = True) -> int:
+        """Drops files from RAM and SSD, of a directory everything below it. The source is never touched.
+
+        Returns the number of cached files and directories concerned, 0 for a path that is not cached. Errors as of prefetch, but no path is checked.
+        """
         return self._advise("evict", paths, recursive)
 
-    def pin(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = False) -> int:
-        """Keeps files in the cache until unpin. Otherwise as prefetch."""
+    def pin(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = True) -> int:
+        """Brings files up and keeps them in the cache until unpin. Otherwise as prefetch."""
+        self._check_one(paths, recursive)
         return self._advise("pin", paths, recursive)
 
-    def unpin(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = False) -> int:
-        """Lets go of pinned files. The number of files concerned; otherwise as prefetch."""
+    def unpin(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = True) -> int:
+        """Releases pinned files, of a directory everything below it. Result and errors as of evict."""
         return self._advise("unpin", paths, recursive)
 
     def invalidate(self, paths: Union[PathLike, Iterable[PathLike]], *, recursive: bool = False) -> int:
@@ -331,9 +343,29 @@ class Client:
         result: int = getattr(self._library.free, verb)(owner.pointer, names, len(wanted), _library.RECURSIVE if recursive else 0)
         if result == -errno.ENOTCONN:
             return 0
+        if result == -errno.ENOENT:  # libtier says this only of a path below no source
+            raise FileNotFoundError(errno.ENOENT, self._below_no_source(), *(os.fspath(path) for path in wanted[:1] if len(wanted) == 1))
         if result < 0:
             raise error_of(result, wanted[0]) if len(wanted) == 1 else OSError(-result, os.strerror(-result))
         return result
+
+    def _check_one(self, paths: Union[PathLike, Iterable[PathLike]], recursive: bool) -> None:
+        """The OSError that a single path deserves. Nobody waits for what becomes of an accepted path, so it is checked before."""
+        if not isinstance(paths, (str, bytes, os.PathLike)) or self._off:
+            return
+        if stat.S_ISDIR(self.stat(paths).st_mode) and not recursive:
+            raise error_of(-errno.EISDIR, paths)
+
+    def _below_no_source(self) -> str:
+        try:
+            sources = self._control(_ERROR_WAIT_S).sources()
+        except OSError:
+            return "below no source of tierd"
+        return f"below no source of tierd ({', '.join(sources)})"
+
+    def _control(self, wait_s: float) -> Control:
+        socket = (self._settings or {}).get("socket")
+        return Control(control_socket(None if socket is None else os.fsdecode(socket)), wait_s)
 
     def _live(self) -> _Owner:
         """The connection, for as long as who asked keeps it. ValueError when the client is closed."""
@@ -343,9 +375,17 @@ class Client:
         return owner
 
     def stats(self) -> Stats:
-        """What this process read through this client, and from where."""
+        """What this process read through this client, and from where. Workers of a DataLoader are processes of their own: see job_stats."""
         owner = self._live()
         return stats_of(self._library.free, owner.pointer)  # waits for a thread that is connecting
+
+    def job_stats(self) -> JobStats:
+        """What all processes read through the daemon since it started, ended ones included: the whole job, if the daemon is that of `tierctl run`.
+
+        A process's last reads appear within a second. ConnectionRefusedError, FileNotFoundError or another OSError without a daemon.
+        """
+        self._live()
+        return job_stats_of(self._control(_ASK_WAIT_S).status())
 
 
 class ClosedError(ValueError):

@@ -41,13 +41,14 @@ def control_socket(client_socket: Optional[str]) -> str:
 
 
 class _Connection(http.client.HTTPConnection):
-    def __init__(self, path: str) -> None:
-        super().__init__("tierd", timeout=_TIMEOUT_S)
+    def __init__(self, path: str, wait_s: float) -> None:
+        super().__init__("tierd", timeout=wait_s)
         self._path = path
+        self._wait_s = wait_s
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(_TIMEOUT_S)
+        self.sock.settimeout(self._wait_s)
         self.sock.connect(self._path)
         # Somebody else's socket planted where ours is looked for hears of no path, and names no directory that the list is written to.
         _, uid, _ = struct.unpack("3i", self.sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i")))
@@ -63,10 +64,11 @@ def _path(name: bytes) -> Any:
 
 
 class Control:
-    """The daemon behind the control socket `path`. One thread asks; hang_up is for any."""
+    """The daemon behind the control socket `path`; waits at most `wait_s` for each step of an answer. One thread asks; hang_up is for any."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, wait_s: float = _TIMEOUT_S) -> None:
         self._path = path
+        self._wait_s = wait_s
         self._hung_up = False
         self._asking: Optional[socket.socket] = None
 
@@ -74,10 +76,9 @@ class Control:
         """Tells the daemon that this process is going to read `samples` by `plan`; the plan's number there. None: it does not want it. OSError, also when it might later; besides it
         what `samples` raises.
         """
-        status, answer = self._ask("GET", "/v1/status")
-        directory = answer.get("runtime_directory")
-        if status != 200 or not isinstance(directory, str):
-            raise OSError(errno.EPROTO, f"GET /v1/status: {status}", self._path)
+        directory = self.status().get("runtime_directory")
+        if not isinstance(directory, str):
+            raise OSError(errno.EPROTO, "GET /v1/status: no runtime_directory", self._path)
         first: Optional[bytes] = None
         with PlanList(directory) as out:
             for sample in samples:
@@ -93,6 +94,17 @@ class Control:
             number = answer.get("plan")
             return number if status == 201 and isinstance(number, int) else None
 
+    def status(self) -> dict[str, Any]:
+        """The answer of GET /v1/status. OSError."""
+        status, answer = self._ask("GET", "/v1/status")
+        if status != 200:
+            raise OSError(errno.EPROTO, f"GET /v1/status: {status}", self._path)
+        return answer
+
+    def sources(self) -> list[str]:
+        """The roots of the daemon's sources. OSError."""
+        return [source["path"] for source in self.status().get("sources", ()) if isinstance(source, dict) and "path" in source]
+
     def forget(self, number: int) -> None:
         """Takes a plan back. OSError."""
         self._ask("DELETE", f"/v1/plans/{number}")
@@ -107,7 +119,7 @@ class Control:
 
     def _ask(self, method: str, target: str, body: Optional[dict[str, Any]] = None) -> tuple[int, dict[str, Any]]:
         """OSError, also for an answer that broke off or is none."""
-        connection = _Connection(self._path)
+        connection = _Connection(self._path, self._wait_s)
         try:
             connection.connect()
             self._asking = connection.sock

@@ -32,6 +32,30 @@ class Stats:
     pages: str  # kind of the cache's memory pages: "4k", "hugetlb", "shmem_huge", "tmpfs_huge"
 
 
+@dataclass(frozen=True)
+class JobStats:
+    """Counts of all clients of a daemon since it started, also of those that have ended.
+
+    `reads` and `bytes` by origin, as in Stats. `fallback`: by reason; it also counts opens under the preload library that became the source's own file.
+    """
+
+    reads: dict[str, int]
+    bytes: dict[str, int]
+    fallback: dict[str, int]
+    processes: int  # that are connected now
+
+
+def job_stats_of(status: dict[str, Any]) -> JobStats:
+    """From the answer of GET /v1/status."""
+    reads = status["reads"]
+    return JobStats(
+        reads={origin: counts["count"] for origin, counts in reads.items()},
+        bytes={origin: counts["bytes"] for origin, counts in reads.items()},
+        fallback=dict(status["fallback"]),
+        processes=status["sessions"],
+    )
+
+
 def stats_of(binding: Any, pointer: int) -> Stats:
     raw = _library.Statistics(size=ctypes.sizeof(_library.Statistics))
     binding.stats(pointer, raw)

@@ -131,6 +131,11 @@ class Announcement:
         """False once it was stopped, the epochs are over, or the sampler is gone."""
         return not self._lookahead.stopped
 
+    def __repr__(self) -> str:
+        epochs = "all epochs" if self._epochs_left is None else f"{self._epochs_left} more epochs"
+        state = "active" if self.active else "ended"
+        return f"<tierd.torch.Announcement of {self._paths.count} samples, {epochs}: {state}, {self.prefetched} prefetched, {self.mismatches} mismatches>"
+
     def stop(self) -> None:
         """Ends the look-ahead and lets go of the sampler. Twice does no harm."""
         self._end()
