@@ -99,16 +99,39 @@ std::string TableOf(const bench::Readings& readings, unsigned readers) {
   return table.Text();
 }
 
-// One way after the other, the costly ones first: what is read again later is from memory because it was read before. The SSD comes before the source: reads of it may set the daemon to bring up the rest by itself.
-void Measure(Context& context, bench::Reading& reading, const std::vector<bench::Piece>& pieces) {
+// Keeps the daemon from warming up while it is measured: reads of a sample look like the beginning of an epoch.
+class WarmUpsRest {
+ public:
+  explicit WarmUpsRest(Context& context) : context_(context) {}
+  ~WarmUpsRest() { (void)context_.client.Post("/v1/warmup", {{"rest_s", 0}}); }
+  WarmUpsRest(const WarmUpsRest&) = delete;
+  WarmUpsRest& operator=(const WarmUpsRest&) = delete;
+  // Long enough for a pass. False: the daemon is older than this tierctl.
+  bool Renew() { return context_.client.Post("/v1/warmup", {{"rest_s", kPassS}}).ok(); }
+
+ private:
+  static constexpr unsigned kPassS = 600;
+  Context& context_;
+};
+
+// One way after the other, the costly ones first: what is read again later is from memory because it was read before. 
+// False: warm-ups could not be kept from reading beside it.
+bool Measure(Context& context, bench::Reading& reading, const std::vector<bench::Piece>& pieces) {
+  WarmUpsRest rest(context);
+  bool alone = true;
+  const auto run = [&](Pass pass, std::size_t begin, std::size_t end) {
+    alone &= rest.Renew();
+    reading.Run(pass, pieces, begin, end);
+  };
   const std::size_t part = (pieces.size() + 1) / 2, all = pieces.size();
   BringToSsd(context, pieces, 0, part);
-  reading.Run(Pass::kTierCold, pieces, 0, part);
-  reading.Run(Pass::kTierCold, pieces, part, all);
-  for (int pass = 0; pass < 2; ++pass) reading.Run(Pass::kTier, pieces, 0, all);
-  reading.Run(Pass::kTierInPlace, pieces, 0, all);
-  reading.Run(Pass::kFileCold, pieces, 0, all);
-  for (int pass = 0; pass < 2; ++pass) reading.Run(Pass::kFileHot, pieces, 0, all);
+  run(Pass::kTierCold, 0, part);
+  run(Pass::kTierCold, part, all);
+  for (int pass = 0; pass < 2; ++pass) run(Pass::kTier, 0, all);
+  run(Pass::kTierInPlace, 0, all);
+  run(Pass::kFileCold, 0, all);
+  for (int pass = 0; pass < 2; ++pass) run(Pass::kFileHot, 0, all);
+  return alone;
 }
 
 // Warm-ups that the daemon has begun by itself so far.
@@ -136,8 +159,8 @@ int Bench(Context& context) {
   const unsigned readers = context.command.bench.readers;
   bench::Reading reading(ClientSocketOf(context.client.socket(), context.command.socket, tierd::config::ProcessEnvironment()), readers, context.command.bench.seconds);
   const std::size_t warm_ups = WarmUps(context);
-  Measure(context, reading, sample.pieces);
-  if (WarmUps(context) > warm_ups) context.output.Message("the daemon took this for an epoch and brings the rest of the tree up beside it: reads from source and SSD share both with that");
+  const bool alone = Measure(context, reading, sample.pieces);
+  if (!alone && WarmUps(context) > warm_ups) context.output.Message("this daemon is older than tierctl and brought the rest of the tree up meanwhile: reads from source and SSD were slowed by that");
   bench::Readings& readings = reading.readings();
   for (bench::Timed& timed : readings.of) timed.Sort();
   if (context.output.json()) {

@@ -1,4 +1,6 @@
 // jobs, wait, cancel, verify.
+#include <ctime>
+
 #include "tierctl/job_watch.h"
 #include "tierctl/path_order.h"
 #include "tierctl/paths.h"
@@ -11,16 +13,41 @@ namespace {
 using nlohmann::json;
 using tierd::config::HumanSize;
 
+// Local time; with the date unless that is today's. Daemons of older releases do not say it.
+std::string StartOf(const json& job) {
+  const double started_s = RealOf(job, "started_s");
+  if (started_s <= 0) return "-";
+  const auto started = static_cast<std::time_t>(started_s);
+  const std::time_t now = std::time(nullptr);
+  std::tm then{}, today{};
+  ::localtime_r(&started, &then);
+  ::localtime_r(&now, &today);
+  const bool is_today = then.tm_year == today.tm_year && then.tm_yday == today.tm_yday;
+  char text[32];
+  return std::string(text, std::strftime(text, sizeof text, is_today ? "%H:%M:%S" : "%Y-%m-%d %H:%M", &then));
+}
+
+std::string OwnerOf(const json& job) {
+  const std::string owner = TextOf(job, "owner");
+  if (owner == "program") return NumberOf(job, "pid") == 0 ? "a program" : "process " + std::to_string(NumberOf(job, "pid"));
+  return owner == "daemon" ? "tierd" : owner.empty() ? "-" : owner;
+}
+
+std::string PathsOf(const json& job) {
+  const std::uint64_t paths = NumberOf(job, "paths");
+  return paths == 0 ? "-" : Escaped(PathOf(job)) + (paths > 1 ? " and " + std::to_string(paths - 1) + " more" : "");
+}
+
 std::string JobTable(const json& jobs) {
   Table table(1);
-  table.Row({"JOB", "KIND", "STATE", "TIME", "FILES", "BYTES", "VERIFIED", "FAILED", "NO ROOM", "ERROR"});
+  table.Row({"JOB", "KIND", "BY", "STATE", "STARTED", "TIME", "FILES", "BYTES", "VERIFIED", "FAILED", "NO ROOM", "PATH", "ERROR"});
   for (const json& job : jobs) {
     const std::string total = std::to_string(NumberOf(job, "files_total")) + (FlagOf(job, "walking") ? "+" : "");
     const std::uint64_t expected = NumberOf(job, "files_expected");
-    table.Row({std::to_string(NumberOf(job, "id")), TextOf(job, "kind"), TextOf(job, "state"), Span(RealOf(job, "elapsed_s")),
+    table.Row({std::to_string(NumberOf(job, "id")), TextOf(job, "kind"), OwnerOf(job), TextOf(job, "state"), StartOf(job), Span(RealOf(job, "elapsed_s")),
                std::to_string(NumberOf(job, "files_done")) + "/" + total, BytesOf(job),
                expected == 0 ? "-" : std::to_string(NumberOf(job, "files_verified")) + "/" + std::to_string(expected), std::to_string(NumberOf(job, "files_failed")),
-               std::to_string(NumberOf(job, "files_no_room")), Escaped(TextOf(job, "error"))});
+               std::to_string(NumberOf(job, "files_no_room")), PathsOf(job), Escaped(TextOf(job, "error"))});
   }
   return table.Text();
 }
@@ -33,7 +60,7 @@ void PrintJobs(Context& context, const json& jobs) {
   }
 }
 
-// What several jobs, one after the other, come to as one. The state is that of the first that fell short, the number that of the last.
+// Several jobs, run one after the other, as one. The state is that of the first that fell short, the start that of the first, the id that of the last.
 void AddJob(json& sum, json job) {
   if (sum.is_null()) {
     sum = std::move(job);
@@ -42,6 +69,7 @@ void AddJob(json& sum, json job) {
   for (const auto& [name, value] : job.items()) {
     json& member = sum[name];
     if (name == "id" || value.is_null()) member = value;
+    else if (name == "started_s" || name == "pid") continue;
     else if (name == "state" ? member == "done" : name == "error" && member == "") member = value;
     else if (value.is_number_unsigned() && member.is_number_unsigned()) member = member.get<std::uint64_t>() + value.get<std::uint64_t>();
     else if (value.is_number() && member.is_number()) member = member.get<double>() + value.get<double>();
@@ -53,7 +81,25 @@ void AddJob(json& sum, json job) {
 int ListJobs(Context& context) {
   const Answer answer = context.client.Get("/v1/jobs");
   if (!answer.ok()) return context.output.Fail(answer);
-  PrintJobs(context, ListOf(answer.body, "jobs"));
+  const json& all = ListOf(answer.body, "jobs");
+  if (context.output.json()) {
+    PrintJobs(context, all);
+    return kExitOk;
+  }
+  // A loop that looks ahead starts a job for each few files: they are counted, not listed.
+  json listed = json::array();
+  std::uint64_t of_programs = 0, running = 0;
+  for (const json& job : all) {
+    if (TextOf(job, "owner") != "program") {
+      listed.push_back(job);
+      continue;
+    }
+    ++of_programs;
+    running += TextOf(job, "state") == "running" ? 1 : 0;
+  }
+  PrintJobs(context, listed);
+  if (of_programs != 0)
+    context.output.Print("and " + Plural(of_programs, "job") + " of programs, " + std::to_string(running) + " running (--json lists them)\n");
   return kExitOk;
 }
 

@@ -227,5 +227,26 @@ TEST_F(JobBytesTest, AFileThatALaterWalkComesByCountsOnce) {
   EXPECT_EQ(status().bytes_known, kSize + 10);
 }
 
+// As a loop that looks ahead asks: it pushes out its own finished jobs, and not the one that a person waits for.
+TEST_F(JobBytesTest, FinishedJobsOfProgramsLeaveThoseOfUsers) {
+  Write("f", Bytes("f", 1000));
+  StartEngine();
+  const auto prefetch = [&](JobOwner owner) {
+    const std::uint64_t id = engine().jobs().Prefetch({{&unit(), "f"}}, {.owner = owner, .pid = 4711});
+    engine().EndTurn();
+    EXPECT_EQ(WaitForJob(id).state, JobState::kDone);
+    return id;
+  };
+  const std::uint64_t user = prefetch(JobOwner::kUser);
+  const std::uint64_t first = prefetch(JobOwner::kProgram);
+  for (std::size_t i = 0; i < Jobs::kRememberedJobs; ++i) (void)prefetch(JobOwner::kProgram);
+  EXPECT_EQ(engine().jobs().Find(first), nullptr);
+  const JobStatus* const job = engine().jobs().Find(user);
+  ASSERT_NE(job, nullptr);
+  EXPECT_EQ(job->owner, JobOwner::kUser);
+  EXPECT_EQ(job->path, tree_.path() + "/f");
+  EXPECT_EQ(job->paths, 1u);
+}
+
 }  // namespace
 }  // namespace tierd::engine

@@ -160,5 +160,17 @@ TEST_F(WarmTest, NorIsItListedToItsEnd) {
   StopEngine();
 }
 
+TEST_F(WarmTest, RestsWhileItIsMeasured) {
+  const std::vector<std::string> names = MakeFiles(300, kBytes);
+  StartEngine();
+  engine().jobs().RestWarmUps(clock_.MonotonicNs() + 3'600'000'000'000);
+  Read(names, 100);
+  ASSERT_EQ(WarmJob().kind, JobKind::kWarmup);
+  EXPECT_EQ(opens(), 100u);
+  engine().jobs().RestWarmUps(0);
+  ASSERT_TRUE(RunUntil([&] { return WarmJob().state == JobState::kDone; }));
+  EXPECT_EQ(opens(), 300u);
+}
+
 }  // namespace
 }  // namespace tierd::engine

@@ -125,14 +125,14 @@ TEST(JobVerbs, ListWaitCancel) {
   FakeControl fake;
   fake.Reply("GET /v1/jobs", {{"jobs", {JobJson(1, "warmup", "running", {{"files_done", 2}, {"walking", true}, {"files_expected", 0}}), JobJson(12, "prefetch", "done")}}});
   EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "jobs"}).out,
-            "JOB  KIND      STATE    TIME   FILES  BYTES   VERIFIED  FAILED  NO ROOM  ERROR\n"
-            "  1  warmup    running  2.0 s  2/10+  1000 B  -         0       0        \n"
-            " 12  prefetch  done     2.0 s  10/10  1000 B  10/10     0       0        \n");
+            "JOB  KIND      BY  STATE    STARTED  TIME   FILES  BYTES   VERIFIED  FAILED  NO ROOM  PATH  ERROR\n"
+            "  1  warmup    -   running  -        2.0 s  2/10+  1000 B  -         0       0        -     \n"
+            " 12  prefetch  -   done     -        2.0 s  10/10  1000 B  10/10     0       0        -     \n");
   FakeControl other;
   other.Reply("GET /v1/jobs", {{"jobs", {JobJson(3, "prefetch", "running", {{"files_done", 9}, {"bytes_done", 400}, {"files_expected", 0}})}}});
   EXPECT_EQ(RunTierctl({"--socket", other.socket(), "jobs"}).out,
-            "JOB  KIND      STATE    TIME   FILES  BYTES         VERIFIED  FAILED  NO ROOM  ERROR\n"
-            "  3  prefetch  running  2.0 s  9/10   400 B/1000 B  -         0       0        \n");
+            "JOB  KIND      BY  STATE    STARTED  TIME   FILES  BYTES         VERIFIED  FAILED  NO ROOM  PATH  ERROR\n"
+            "  3  prefetch  -   running  -        2.0 s  9/10   400 B/1000 B  -         0       0        -     \n");
   fake.Reply("GET /v1/jobs/1", JobJson(1, "warmup", "running"));
   fake.Reply("GET /v1/jobs/1", JobJson(1, "warmup", "done"));
   fake.Reply("GET /v1/jobs/2", JobJson(2, "prefetch", "partial"));
@@ -152,6 +152,25 @@ TEST(JobVerbs, ListWaitCancel) {
   EXPECT_EQ(cancel.exit_code, 2);
   EXPECT_EQ(cancel.err, "tierctl: job 2 is over\n");
   EXPECT_THAT(cancel.out, HasSubstr("cancelled"));
+}
+
+TEST(JobVerbs, JobsOfProgramsAreCountedNotListed) {
+  const json user{{"owner", "user"}, {"pid", nullptr}, {"path", "/pfs/a"}, {"paths", 3}, {"started_s", 1'700'000'000.5}};
+  const json daemon{{"owner", "daemon"}, {"pid", nullptr}, {"path", "/pfs/b"}, {"paths", 1}, {"started_s", 1'700'000'100.0}};
+  const json program{{"owner", "program"}, {"pid", 4711}, {"path", "/pfs/a/1"}, {"paths", 64}, {"started_s", 1'700'000'200.0}};
+  json jobs = json::array();
+  for (std::uint64_t id = 10; id < 66; ++id) jobs.push_back(JobJson(id, "prefetch", id < 64 ? "done" : "running", program));
+  jobs.push_back(JobJson(1, "prefetch", "done", user));
+  jobs.push_back(JobJson(2, "warmup", "done", daemon));
+  FakeControl fake;
+  fake.Reply("GET /v1/jobs", {{"jobs", jobs}});
+  fake.Reply("GET /v1/jobs", {{"jobs", jobs}});
+  EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "jobs"}, {"TZ=UTC"}).out,
+            "JOB  KIND      BY     STATE  STARTED           TIME   FILES  BYTES   VERIFIED  FAILED  NO ROOM  PATH               ERROR\n"
+            "  1  prefetch  user   done   2023-11-14 22:13  2.0 s  10/10  1000 B  10/10     0       0        /pfs/a and 2 more  \n"
+            "  2  warmup    tierd  done   2023-11-14 22:15  2.0 s  10/10  1000 B  10/10     0       0        /pfs/b             \n"
+            "and 56 jobs of programs, 2 running (--json lists them)\n");
+  EXPECT_EQ(json::parse(RunTierctl({"--socket", fake.socket(), "jobs", "--json"}).out)["jobs"].size(), 58u);
 }
 
 TEST(PlanVerb, RemovesWhatItCan) {

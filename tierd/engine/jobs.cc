@@ -27,6 +27,8 @@ Jobs::JobPtr Jobs::NewJob(JobKind kind, std::vector<Item> items) {
   job->status.id = next_id_++;
   job->status.kind = kind;
   job->status.started_ns = clock_.MonotonicNs();
+  job->status.paths = items.size();
+  if (!items.empty()) job->status.path = items.front().unit->options.path + (items.front().path.empty() ? "" : "/" + items.front().path);
   job->items = std::move(items);
   jobs_.emplace(job->status.id, job);
   ++running_;
@@ -37,6 +39,8 @@ std::uint64_t Jobs::Prefetch(std::vector<Item> items, PrefetchOptions options) {
   if (running_ >= kRunningJobs) return 0;
   const JobPtr job = NewJob(JobKind::kPrefetch, std::move(items));
   job->options = options;
+  job->status.owner = options.owner;
+  job->status.pid = options.pid;
   Try(job, [&] {
     std::erase_if(job->items, [&](const Item& item) { return !job->places.emplace(item.unit, item.path).second; });
     job->asked = job->places;
@@ -54,6 +58,7 @@ void Jobs::WarmUp(SourceUnit& unit, const std::string& directory) {
   for (const std::uint64_t id : covered) Cancel(id);
   const JobPtr job = NewJob(JobKind::kWarmup, {{&unit, directory}});
   job->options.evict = false;
+  job->status.owner = JobOwner::kDaemon;
   job->warm_unit = &unit;
   Try(job, [&] { WalkItems(job); });
 }
@@ -66,7 +71,7 @@ void Jobs::WalkItems(const JobPtr& job) {
 
 // A source that hangs, or is slow, keeps the names of its jobs waiting, and those jobs' walks resting: no other job's.
 void Jobs::RestWalks(const JobPtr& job, std::size_t most_names) {
-  const bool rest = !job->over() && (!job->unplaced.empty() || job->queue.size() > (job->rests ? most_names / 2 : most_names));
+  const bool rest = !job->over() && (IsRestingWarmUp(*job) || !job->unplaced.empty() || job->queue.size() > (job->rests ? most_names / 2 : most_names));
   if (std::exchange(job->rests, rest) == rest) return;
   for (const auto& [unit, walk] : job->walks) rest ? unit->job_walker->Rest(walk) : unit->job_walker->GoOn(walk);
 }
@@ -182,8 +187,10 @@ bool Jobs::OutgrowsTiers(const Job& job) const {
   return estimate > room;
 }
 
+bool Jobs::IsRestingWarmUp(const Job& job) const { return job.warm_unit != nullptr && clock_.MonotonicNs() < warm_ups_rest_until_ns_; }
+
 void Jobs::PumpJob(const JobPtr& job) {
-  if (job->over() || job->status.state == JobState::kVerifying) return;
+  if (job->over() || job->status.state == JobState::kVerifying || IsRestingWarmUp(*job)) return;
   if (job->status.kind == JobKind::kVerify) return PumpRecords(job);
   if (job->status.kind == JobKind::kWalk) return PumpWalk(job);
   // Until the SSD index is read nothing can be written there: what is prefetched should survive a restart.
@@ -376,9 +383,15 @@ void Jobs::End(const JobPtr& job) {
                             : status.verified_files == status.expected_files && status.error.empty() && status.files_failed == 0;
   status.state = complete ? JobState::kDone : JobState::kPartial;
   --running_;
-  while (jobs_.size() > kRememberedJobs + running_) {
-    const auto oldest = std::find_if(jobs_.begin(), jobs_.end(), [](const auto& entry) { return entry.second->over() && !entry.second->has_names(); });
-    if (oldest == jobs_.end() || oldest->second == job) break;
+  ForgetOldest(*job);
+}
+
+void Jobs::ForgetOldest(const Job& newest) {
+  const bool of_program = newest.status.owner == JobOwner::kProgram;
+  const auto alike = [&](const auto& entry) { return entry.second->over() && (entry.second->status.owner == JobOwner::kProgram) == of_program; };
+  for (auto left = std::count_if(jobs_.begin(), jobs_.end(), alike); left > static_cast<std::ptrdiff_t>(kRememberedJobs); --left) {
+    const auto oldest = std::find_if(jobs_.begin(), jobs_.end(), [&](const auto& entry) { return alike(entry) && !entry.second->has_names(); });
+    if (oldest == jobs_.end() || oldest->second.get() == &newest) break;
     jobs_.erase(oldest);
   }
 }

@@ -25,8 +25,20 @@ inline constexpr const char* kJobStateNames[] = {"running", "verifying", "done",
 enum class JobKind : std::uint8_t { kPrefetch, kWarmup, kWalk, kVerify };
 inline constexpr const char* kJobKindNames[] = {"prefetch", "warmup", "walk", "verify"};
 
+// Who asked for a job.
+enum class JobOwner : std::uint8_t {
+  kUser,     // by the control protocol: tierctl
+  kProgram,  // a program that reads, by libtier
+  kDaemon,   // the daemon itself
+};
+inline constexpr const char* kJobOwnerNames[] = {"user", "program", "daemon"};
+
 struct JobStatus {
   std::uint64_t id = 0;
+  JobOwner owner = JobOwner::kUser;
+  std::uint32_t pid = 0;    // of kProgram; 0: not known
+  std::string path;         // absolute: the first that was asked for; "": everything (kVerify)
+  std::size_t paths = 0;    // that were asked for
   JobKind kind = JobKind::kPrefetch;
   JobState state = JobState::kRunning;
   bool walking = true;               // files_total and bytes_known still grow
@@ -53,6 +65,7 @@ struct JobStatus {
 
 class Jobs {
  public:
+  // Finished jobs: of programs, and of everybody else. A loop that looks ahead does not push out what a person waits for.
   static constexpr std::size_t kRememberedJobs = 64;
   static constexpr std::size_t kRunningJobs = 256;
 
@@ -72,11 +85,15 @@ class Jobs {
     bool pin = false;
     bool evict = true;   // others may leave for it, if the policy names victims
     bool recursive = true;  // an item that is a directory stands for all below it; else it fails
+    JobOwner owner = JobOwner::kUser;
+    std::uint32_t pid = 0;  // of kProgram
   };
   // 0: too many jobs run.
   std::uint64_t Prefetch(std::vector<Item> items, PrefetchOptions options);
   // Fills what is free with everything below `directory`; at most one per source at a time (a wider one replaces it).
   void WarmUp(SourceUnit& unit, const std::string& directory);
+  // Until then (MonotonicNs) warm-ups read nothing, neither those that run nor those that begin; what is in flight ends. A time that has passed ends the rest.
+  void RestWarmUps(std::int64_t until_ns) { warm_ups_rest_until_ns_ = until_ns; }
   // Lists and stats trees, so that the catalogue knows them; reads no file. 0: too many jobs run.
   std::uint64_t Walk(std::vector<Item> items);
   // Reads every SSD record of the files below the items (no items: of everything) and checks it. Files stand for records in its status.
@@ -105,6 +122,7 @@ class Jobs {
   using JobPtr = std::shared_ptr<Job>;  // shared with callbacks of walks and fills under way
 
   JobPtr NewJob(JobKind kind, std::vector<Item> items);
+  void ForgetOldest(const Job& newest);
   // Runs a step of a job. Where memory runs out in it, the job ends as it is.
   template <typename Step>
   void Try(const JobPtr& job, Step&& step) {
@@ -128,6 +146,7 @@ class Jobs {
   void GiveUpRecords(const JobPtr& job);
   void WalkItem(const JobPtr& job, const Item& item);
   void WalkAgain(const JobPtr& job, const Item& item);
+  bool IsRestingWarmUp(const Job& job) const;
   void PumpJob(const JobPtr& job);
   void BringFile(const JobPtr& job, Name name);
   static Fetcher::BringRequest RequestFor(const JobPtr& job, const File& file, std::uint32_t chunk);
@@ -170,6 +189,7 @@ class Jobs {
   std::size_t running_ = 0;
   std::size_t most_names_ = kNames;
   std::int64_t ssd_stalls_since_ns_ = 0;  // 0: it does not
+  std::int64_t warm_ups_rest_until_ns_ = 0;
   bool names_left_ = false;  // of jobs that are over
 };
 

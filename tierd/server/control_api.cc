@@ -48,9 +48,14 @@ nlohmann::json EpochJson(const engine::EpochCounter& epochs) {
   return list;
 }
 
-nlohmann::json JobJson(const engine::JobStatus& job, std::int64_t now_ns) {
-  return {{"id", job.id},
+nlohmann::json JobJson(const engine::JobStatus& job, const Clock& clock) {
+  const std::int64_t now_ns = clock.MonotonicNs();
+  nlohmann::json json{{"id", job.id},
           {"kind", engine::kJobKindNames[static_cast<std::size_t>(job.kind)]},
+          {"owner", engine::kJobOwnerNames[static_cast<std::size_t>(job.owner)]},
+          {"pid", job.pid != 0 ? nlohmann::json(job.pid) : nlohmann::json(nullptr)},
+          {"paths", job.paths},
+          {"started_s", Seconds(clock.RealtimeNs() - (now_ns - job.started_ns))},
           {"state", engine::kJobStateNames[static_cast<std::size_t>(job.state)]},
           {"walking", job.walking},
           {"elapsed_s", Seconds((job.ended_ns != 0 ? job.ended_ns : now_ns) - job.started_ns)},
@@ -66,6 +71,8 @@ nlohmann::json JobJson(const engine::JobStatus& job, std::int64_t now_ns) {
           {"files_verified", job.verified_files},
           {"bytes_verified", job.verified_bytes},
           {"error", job.error}};
+  PutPath(json, job.path);
+  return json;
 }
 
 }  // namespace
@@ -100,6 +107,7 @@ const EndPoint* Find(std::string_view path) {
       {"/v1/pin", {"POST", {}, {"paths"}}},
       {"/v1/unpin", {"POST", {}, {"paths"}}},
       {"/v1/verify", {"POST", {}, {"paths"}}},
+      {"/v1/warmup", {"POST", {}, {"rest_s"}}},
       {"/v1/gc", {"POST", {}, {}}},
       {"/v1/policies", {"GET", {}, {}}},
       {"/v1/policies/try", {"POST", {}, {"source", "policy", "parameters", "stop"}}},
@@ -174,6 +182,7 @@ void ControlApi::Order(std::string_view path, Body read, const Caller& caller, A
   if (path == "/v1/policies/priorities") return answer(Prioritize(read));
   if (path == "/v1/pin") return Pin(std::move(read), true, std::move(answer));
   if (path == "/v1/unpin") return Pin(std::move(read), false, std::move(answer));
+  if (path == "/v1/warmup") return answer(RestWarmUps(body));
   if (path == "/v1/gc") return GiveBack(std::move(answer));
   return answer(Verify(std::move(read)));
 }
@@ -340,7 +349,7 @@ ControlApi::Response ControlApi::JobStarted(std::uint64_t id) const {
 
 ControlApi::Response ControlApi::JobList() const {
   Json jobs = Json::array();
-  for (const engine::JobStatus& job : engine_.jobs().List()) jobs.push_back(JobJson(job, clock_.MonotonicNs()));
+  for (const engine::JobStatus& job : engine_.jobs().List()) jobs.push_back(JobJson(job, clock_));
   return Ok({{"jobs", jobs}});
 }
 
@@ -351,7 +360,7 @@ ControlApi::Response ControlApi::OneJob(std::string_view text, bool cancel) {
   const engine::JobStatus* job = engine_.jobs().Find(id);
   if (job == nullptr) return JsonError(404, "not_found", "no job " + std::string(text) + " (finished ones are remembered for a while)");
   if (cancel && !engine_.jobs().Cancel(id)) return JsonError(409, "conflict", "job " + std::string(text) + " is over");
-  return Ok(JobJson(*engine_.jobs().Find(id), clock_.MonotonicNs()));
+  return Ok(JobJson(*engine_.jobs().Find(id), clock_));
 }
 
 // ---- configuration ---------------------------------------------------------------------------------------------------------

@@ -124,6 +124,7 @@ class ControlApi {
   void Evict(Body body, Answer answer);
   void Pin(Body body, bool pin, Answer answer);
   Response Verify(Body body);
+  Response RestWarmUps(const Json& body);
   void GiveBack(Answer answer);
   void Trace(const Json& body, Answer answer);
   Response Try(const Json& body);

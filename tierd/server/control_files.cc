@@ -214,6 +214,14 @@ ControlApi::Response ControlApi::Walk(Body body) {
   return JobStarted(id);
 }
 
+ControlApi::Response ControlApi::RestWarmUps(const Json& body) {
+  constexpr std::uint64_t kLongestS = 600;  // whoever asked may be gone
+  const auto rest_s = body.find("rest_s");
+  if (rest_s == body.end() || !rest_s->is_number_unsigned() || rest_s->get<std::uint64_t>() > kLongestS) return JsonError(400, "bad_request", "\"rest_s\" must be 0 to 600 seconds");
+  engine_.jobs().RestWarmUps(clock_.MonotonicNs() + rest_s->get<std::int64_t>() * 1'000'000'000);
+  return Ok({{"rest_s", *rest_s}});
+}
+
 ControlApi::Response ControlApi::Verify(Body body) {
   if (engine_.ssd() == nullptr) return JsonError(409, "conflict", "there is no SSD tier");
   if (engine_.recovering()) return JsonError(409, "conflict", "the SSD index is still being read");

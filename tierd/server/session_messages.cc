@@ -178,7 +178,7 @@ bool SessionHub::OnAdvise(Session& session, const abi::MessageHeader& header, st
   for (const bool pin : {false, true}) {
     for (const bool recursive : {false, true}) {
       auto& asked = bring[pin][recursive];
-      Bring(session, std::move(asked.items), asked.request_ids, {.ssd_only = false, .pin = pin, .evict = true, .recursive = recursive});
+      Bring(session, std::move(asked.items), asked.request_ids, {.pin = pin, .recursive = recursive, .owner = engine::JobOwner::kProgram, .pid = session.pid});
     }
   }
   return true;
