@@ -5,7 +5,7 @@ exec 2>/dev/null  # what is killed below is not worth a line in the log of slurm
 
 # Local disk on which each job gets a directory.
 scratch_base=${TIERD_SCRATCH:-/local/scratch}
-scratch=$scratch_base/job.${SLURM_JOB_ID:-none}
+job=job.${SLURM_JOB_ID:-none}
 
 begin=${EPOCHREALTIME//[!0-9]/}  # microseconds
 
@@ -19,4 +19,12 @@ within() {
     sleep 0.02
   done
   kill -KILL $work
+}
+
+# enter NAME OWNER MODE: makes the directory NAME of the working directory the working directory,
+# if it is no link and has this owner and mode. From then on "." is this very directory: others may
+# swap its name, but not what the script acts on.
+enter() {
+  local parent
+  parent=$(pwd -P) && cd -P "./$1" && [ "$(pwd -P)" = "${parent%/}/$1" ] && [ "$(stat -c '%u %a' .)" = "$2 $3" ]
 }

@@ -3,7 +3,7 @@
 . "$(dirname "$(readlink -f "$0")")/common.sh"
 
 make_scratch() {
-  mkdir -p "$scratch_base" && mkdir -m 0700 "$scratch" && chown "$SLURM_JOB_UID" "$scratch"
+  mkdir -p "$scratch_base" && cd -P "$scratch_base" && mkdir -m 0700 "$job" && enter "$job" "$EUID" 700 && chown -h "$SLURM_JOB_UID" .
 }
 
 case ${SLURM_JOB_ID:-} in '' | *[!0-9]*) exit 0 ;; esac
