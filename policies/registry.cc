@@ -2,7 +2,9 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +13,7 @@
 #include <utility>
 
 #include "policies/builtin.h"
+#include "tierd/base/trusted_path.h"
 
 namespace tierd::policies {
 namespace {
@@ -46,6 +49,8 @@ const char* MissingFunction(const tierd_policy_ops& ops) {
   return nullptr;
 }
 
+std::string NameOf(int file) { return "/proc/self/fd/" + std::to_string(file); }
+
 std::string LastDlError() {
   const char* text = ::dlerror();
   return text == nullptr ? "unknown reason" : text;
@@ -80,19 +85,25 @@ Status CheckPolicyOps(const tierd_policy_ops* ops, std::string_view origin) {
   return Status::Ok();
 }
 
-void PolicyLibrary::Close::operator()(void* handle) const { ::dlclose(handle); }
+void PolicyLibrary::Close::operator()(void* handle) const {
+  ::dlclose(handle);
+  if (file < 0) return;
+  // Code that cannot be unloaded keeps its name, so no other file may have that number.
+  if (void* const stays = ::dlopen(NameOf(file).c_str(), RTLD_NOW | RTLD_NOLOAD)) ::dlclose(stays);
+  else ::close(file);
+}
 
-Result<PolicyLibrary> LoadPolicy(const std::string& path) {
-  // dlopen() would search the library path for a name without a slash: only what the user named is meant.
-  if (path.empty() || path.front() != '/') return Bad(path, "a policy is loaded by its absolute path");
-  struct stat st {};
-  if (::stat(path.c_str(), &st) != 0) return Status::FromErrno(errno, "policy " + path);
-  if (!S_ISREG(st.st_mode)) return Bad(path, "not a regular file");
-
+Result<PolicyLibrary> PolicyLibrary::Open(const std::string& path, UniqueFd file) {
   PolicyLibrary library;
   library.path_ = path;
-  library.handle_.reset(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL));
-  if (library.handle_ == nullptr) return Bad(path, "cannot be loaded: " + LastDlError());
+  const std::string name = file.valid() ? NameOf(file.get()) : path;
+  library.handle_.reset(::dlopen(name.c_str(), RTLD_NOW | RTLD_LOCAL));
+  if (library.handle_ == nullptr) {
+    std::string why = LastDlError();
+    if (const std::size_t at = why.find(name); at != std::string::npos) why.replace(at, name.size(), path);
+    return Bad(path, "cannot be loaded: " + why);
+  }
+  library.handle_.get_deleter().file = file.Release();
   using GetFunction = const tierd_policy_ops* (*)();
   const auto get = reinterpret_cast<GetFunction>(::dlsym(library.handle_.get(), "tierd_policy_get"));
   if (get == nullptr) return Bad(path, "exports no tierd_policy_get(): " + LastDlError());
@@ -105,15 +116,35 @@ Result<PolicyLibrary> LoadPolicy(const std::string& path) {
   return library;
 }
 
+Result<PolicyLibrary> LoadPolicy(const std::string& path) {
+  // dlopen() would search the library path for a name without a slash: only what the user named is meant.
+  if (path.empty() || path.front() != '/') return Bad(path, "a policy is loaded by its absolute path");
+  struct stat st {};
+  if (::stat(path.c_str(), &st) != 0) return Status::FromErrno(errno, "policy " + path);
+  if (!S_ISREG(st.st_mode)) return Bad(path, "not a regular file");
+  return PolicyLibrary::Open(path, UniqueFd());
+}
+
+Result<PolicyLibrary> LoadTrustedPolicy(const std::string& path) {
+  Result<UniqueFd> file = OpenTrusted(path, O_RDONLY | O_NOCTTY | O_NONBLOCK, "policy");
+  if (!file.ok()) return file.status();
+  struct stat st {};
+  if (::fstat(file->get(), &st) != 0) return Status::FromErrno(errno, "policy " + path);
+  if (!S_ISREG(st.st_mode)) return Bad(path, "not a regular file");
+  return PolicyLibrary::Open(path, std::move(*file));
+}
+
 Registry::Registry() {
   for (const tierd_policy_ops* ops : BuiltinPolicies()) entries_.push_back({ops, ""});
 }
 
-Result<const tierd_policy_ops*> Registry::Load(const std::string& path) {
+Result<const tierd_policy_ops*> Registry::Load(const std::string& path) { return Add(path, LoadPolicy); }
+
+Result<const tierd_policy_ops*> Registry::Add(const std::string& path, Result<PolicyLibrary> (*load)(const std::string&)) {
   if (libraries_.size() >= kMaxLoaded) {
     return Status(Code::kNoSpace, path + ": " + std::to_string(kMaxLoaded) + " policies are loaded, no more are taken");
   }
-  Result<PolicyLibrary> library = LoadPolicy(path);
+  Result<PolicyLibrary> library = load(path);
   if (!library.ok()) return library.status();
   const tierd_policy_ops* ops = &library->ops();
   for (const Entry& entry : entries_) {
@@ -128,11 +159,14 @@ Result<const tierd_policy_ops*> Registry::Load(const std::string& path) {
 
 std::vector<Status> Registry::LoadDirectory(const std::string& directory) {
   std::vector<Status> problems;
-  DIR* dir = ::opendir(directory.c_str());
-  if (dir == nullptr) {
-    if (errno != ENOENT) problems.push_back(Status::FromErrno(errno, "policy directory " + directory));
+  Result<UniqueFd> opened = OpenTrusted(directory, O_RDONLY | O_DIRECTORY, "policy directory");
+  if (!opened.ok()) {
+    if (opened.status().sys_errno() != ENOENT) problems.push_back(opened.status());
     return problems;
   }
+  DIR* const dir = ::fdopendir(opened->get());
+  if (dir == nullptr) return {Status::FromErrno(errno, "policy directory " + directory)};
+  (void)opened->Release();  // closedir's
   std::vector<std::string> names;
   while (const dirent* entry = ::readdir(dir)) {
     if (std::string_view(entry->d_name).ends_with(".so")) names.emplace_back(entry->d_name);
@@ -140,7 +174,7 @@ std::vector<Status> Registry::LoadDirectory(const std::string& directory) {
   ::closedir(dir);
   std::sort(names.begin(), names.end());
   for (const std::string& name : names) {
-    if (Result<const tierd_policy_ops*> loaded = Load(directory + "/" + name); !loaded.ok()) problems.push_back(loaded.status());
+    if (Result<const tierd_policy_ops*> loaded = Add(directory + "/" + name, LoadTrustedPolicy); !loaded.ok()) problems.push_back(loaded.status());
   }
   return problems;
 }

@@ -3,7 +3,7 @@
 // Owner: main.cc builds one Registry and passes it to the engine; it outlives every PolicyInstance (code of a .so is mapped as long
 // as the registry lives and is never unloaded earlier). Thread rule: none of its own, use it from one thread (loading a .so runs
 // the constructors of foreign code and may block on the disk: at start-up or on a worker, never in a turn of the loop).
-// It does not: create instances (policy_instance.h), watch the directory, trust what it loads (a policy is code of the same user).
+// It does not: create instances (policy_instance.h), watch the directory.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@
 
 #include "policies/tierd_policy.h"
 #include "tierd/base/status.h"
+#include "tierd/base/unique_fd.h"
 
 namespace tierd::policies {
 
@@ -40,10 +41,17 @@ class PolicyLibrary {
 
  private:
   friend Result<PolicyLibrary> LoadPolicy(const std::string& path);
+  friend Result<PolicyLibrary> LoadTrustedPolicy(const std::string& path);
   struct Close {
+    Close() noexcept : file(-1) {}
     void operator()(void* handle) const;
+    // Owned: the dynamic linker knows the code by this number, so it stays open as long as the code is
+    // there. -1: none.
+    int file;
   };
   PolicyLibrary() = default;
+  // `file`: what is loaded; not valid: what lies at `path`.
+  static Result<PolicyLibrary> Open(const std::string& path, UniqueFd file);
 
   std::unique_ptr<void, Close> handle_;
   std::unique_ptr<tierd_policy_ops> ops_;  // own allocation: its address survives a move of this object
@@ -53,6 +61,10 @@ class PolicyLibrary {
 // Opens a .so (absolute path; RTLD_NOW | RTLD_LOCAL) and checks it. kNotFound: no such file; kInvalid: no shared object, no
 // tierd_policy_get, or a table that CheckPolicyOps refuses; kUnsupported: other ABI version.
 Result<PolicyLibrary> LoadPolicy(const std::string& path);
+
+// The same for a .so that nobody named: kPermission if somebody else may have written it, or may write
+// to a directory on the way (tierd/base/trusted_path.h). What is loaded is the very file that was checked.
+Result<PolicyLibrary> LoadTrustedPolicy(const std::string& path);
 
 class Registry {
  public:
@@ -68,8 +80,9 @@ class Registry {
   // Adds the policy of one .so and returns its table; kExists when the name is taken (a built-in one cannot be replaced).
   Result<const tierd_policy_ops*> Load(const std::string& path);
 
-  // Adds every *.so of the directory, in the order of their names. A policy that does not load costs only itself: one status each
-  // comes back. A directory that does not exist holds no policies. At most kMaxLoaded are taken.
+  // Adds every *.so of the directory, in the order of their names, if nobody but root and this user may
+  // have put it there (LoadTrustedPolicy). A policy that does not load costs only itself: one status
+  // each comes back. A directory that does not exist holds no policies. At most kMaxLoaded are taken.
   std::vector<Status> LoadDirectory(const std::string& directory);
 
   // kNotFound names the policies that there are. The table lives as long as the registry.
@@ -81,6 +94,8 @@ class Registry {
   static constexpr std::size_t kMaxLoaded = 64;
 
  private:
+  Result<const tierd_policy_ops*> Add(const std::string& path, Result<PolicyLibrary> (*load)(const std::string&));
+
   std::vector<Entry> entries_;
   std::vector<PolicyLibrary> libraries_;
 };

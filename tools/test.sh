@@ -6,6 +6,7 @@
 # With all, a sanitizer's suite that would begin more than $TIERD_TEST_LATEST seconds (default: no limit) after the start is left out, and named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+umask 022  # tierd refuses configurations that a group may write
 tools/deps.sh test
 
 suite=${1:-all}

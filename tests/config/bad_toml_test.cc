@@ -125,7 +125,7 @@ TEST(LoadConfig, RefusesWhatIsNotOurs) {
   EXPECT_EQ(Config::Load(dir.path()).status().message(), "configuration " + dir.path() + ": not a regular file");
   const std::string file = dir.Write("open", "");
   std::filesystem::permissions(file, std::filesystem::perms(0666));
-  EXPECT_EQ(Config::Load(file).status().message(), "configuration " + file + " can be written by everybody: chmod o-w " + file);
+  EXPECT_EQ(Config::Load(file).status().message(), "configuration " + file + " can be written by everybody: chmod go-w " + file);
   EXPECT_EQ(Config::Load(file).status().code(), Code::kPermission);
   if (::chown(file.c_str(), 12345, 12345) == 0) {  // root, where nothing refuses it
     std::filesystem::permissions(file, std::filesystem::perms(0644));

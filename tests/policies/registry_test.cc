@@ -114,6 +114,23 @@ TEST(Registry, LoadsOnceAndNeverReplaces) {
   EXPECT_THAT(taken.message(), HasSubstr("a policy named lru is there already (built in)"));
 }
 
+// The dynamic linker knows what it has loaded by name, and a descriptor's number is used again.
+TEST(Registry, EachFileOfADirectoryIsLoadedAsItself) {
+  const std::string dir = ::testing::TempDir() + "tierd_policies_each_" + std::to_string(::getpid());
+  fs::create_directories(dir);
+  for (const char* variant : {"version", "taken", "sound", "grown", "revision1"}) fs::copy_file(Module(variant), dir + "/" + variant + ".so");
+  for (int round = 0; round < 3; ++round) {
+    Registry registry;
+    EXPECT_EQ(registry.LoadDirectory(dir).size(), 2u) << "another ABI, a name that is taken";
+    for (const Registry::Entry& entry : registry.entries()) {
+      if (entry.path.empty()) continue;
+      EXPECT_EQ(entry.path, dir + "/" + entry.ops->name + ".so");
+    }
+    EXPECT_EQ(registry.entries().size(), BuiltinPolicies().size() + 3);
+  }
+  fs::remove_all(dir);
+}
+
 TEST(Registry, ADirectoryLoadsItsGoodOnesAndReportsTheOthers) {
   const std::string dir = ::testing::TempDir() + "tierd_policies_" + std::to_string(::getpid());
   fs::create_directories(dir);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "tierd/base/trusted_path.h"
 #include "tierd/base/unique_fd.h"
 #include "tierd/config/config.h"
 #include "tierd/config/edit_distance.h"
@@ -194,17 +195,13 @@ Result<Config> Config::Parse(std::string_view text, const std::string& file) {
 }
 
 Result<Config> Config::Load(const std::string& file) {
-  const UniqueFd fd(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
-  if (!fd.valid()) return Status::FromErrno(errno, "configuration " + file);
+  const Result<UniqueFd> fd = OpenTrusted(file, O_RDONLY | O_NOCTTY | O_NONBLOCK, "configuration");
+  if (!fd.ok()) return fd.status();
   struct stat info {};
-  if (::fstat(fd.get(), &info) != 0) return Status::FromErrno(errno, "configuration " + file);
+  if (::fstat(fd->get(), &info) != 0) return Status::FromErrno(errno, "configuration " + file);
   if (!S_ISREG(info.st_mode)) return Status(Code::kInvalid, "configuration " + file + ": not a regular file");
-  if (info.st_uid != 0 && info.st_uid != ::geteuid()) {
-    return Status(Code::kPermission, "configuration " + file + " belongs to uid " + std::to_string(info.st_uid) + ": it must belong to you or root; use a copy of your own");
-  }
-  if ((info.st_mode & S_IWOTH) != 0) return Status(Code::kPermission, "configuration " + file + " can be written by everybody: chmod o-w " + file);
   std::string text;
-  if (Status status = ReadAll(fd.get(), file, &text); !status.ok()) return status;
+  if (Status status = ReadAll(fd->get(), file, &text); !status.ok()) return status;
   return Parse(text, file);
 }
 
