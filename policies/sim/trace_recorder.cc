@@ -9,8 +9,10 @@
 
 namespace tierd::sim {
 
-Result<std::unique_ptr<TraceFile>> TraceFile::Create(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+Result<std::unique_ptr<TraceFile>> TraceFile::Create(const std::string& path) { return Create(AT_FDCWD, path, path); }
+
+Result<std::unique_ptr<TraceFile>> TraceFile::Create(int directory, const std::string& name, const std::string& path) {
+  const int fd = ::openat(directory, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return Status::FromErrno(errno, path);
   return std::unique_ptr<TraceFile>(new TraceFile(fd));
 }

@@ -18,6 +18,8 @@ class TraceFile {
  public:
   // Never an existing one, nor through a link; mode 0600. kExists, or what the system says.
   static Result<std::unique_ptr<TraceFile>> Create(const std::string& path);
+  // In an open directory; `path` is what messages call it.
+  static Result<std::unique_ptr<TraceFile>> Create(int directory, const std::string& name, const std::string& path);
   ~TraceFile();
   TraceFile(const TraceFile&) = delete;
   TraceFile& operator=(const TraceFile&) = delete;

@@ -13,7 +13,9 @@
 #include <future>
 #include <iterator>
 #include <optional>
+#include <span>
 
+#include "tierd/base/directory_identity.h"
 #include "tierd/base/unique_fd.h"
 #include "tierd/config/ask_beside.h"
 #include "tierd/config/edit_distance.h"
@@ -22,16 +24,10 @@
 namespace tierd::config {
 namespace {
 
-struct Identity {
-  dev_t dev = 0;
-  ino_t ino = 0;
-  bool operator==(const Identity&) const = default;
-};
-
 struct CheckedSource {
   std::string path;       // as configured
   std::string canonical;  // "" if it cannot be had
-  Identity identity;
+  DirectoryIdentity identity;
 };
 
 // The path with the symbolic links of its existing part resolved.
@@ -69,7 +65,7 @@ std::string SourceProblem(const std::string& path, CheckedSource* checked) {
 
 // How two sources are in each other's way: ends the sentence "A and B ..."; "" if they are not.
 std::string Overlap(const CheckedSource& a, const CheckedSource& b) {
-  if (a.identity == b.identity && a.identity != Identity()) return "are the same directory";
+  if (a.identity == b.identity && a.identity != DirectoryIdentity()) return "are the same directory";
   return IsAtOrBelow(a.canonical, b.canonical) || IsAtOrBelow(b.canonical, a.canonical) ? "lie inside one another" : "";
 }
 
@@ -128,7 +124,8 @@ void CheckSources(const Config& config, const Running* running, std::vector<Chec
 void CheckOwnPath(const Config& config, const char* key, const std::string& path, const std::vector<CheckedSource>& sources, std::vector<std::string>& problems) {
   const std::string canonical = Canonical(path);
   for (const CheckedSource& source : sources) {
-    if (IsAtOrBelow(canonical, source.canonical)) {
+    const auto inside = RootOf(path, std::span(&source.identity, source.identity == DirectoryIdentity() ? 0u : 1u));
+    if (IsAtOrBelow(canonical, source.canonical) || (inside.ok() && inside->has_value())) {
       problems.push_back(config.Where(key) + std::string(key) + " " + path + " lies inside the source " + source.path + ": tierd never writes there; name a local directory");
     } else if (std::strcmp(key, "ssd.directory") == 0 && IsAtOrBelow(source.canonical, canonical)) {
       problems.push_back(config.Where(key) + std::string(key) + " " + path + " contains the source " + source.path + ": name a directory of its own");
@@ -210,7 +207,9 @@ Status Check(const Config& config, const policies::Registry* policies, const Run
 Status CheckRuntimePlace(const Config& config, const Resolved& resolved) {
   if (config.settings().daemon.socket != "auto") return Status::Ok();  // then nothing is made there, and Check has seen where it is
   std::vector<CheckedSource> sources;
-  for (const auto& source : config.settings().sources) sources.push_back({source.path, Canonical(source.path), {}});
+  for (const auto& source : config.settings().sources) {
+    sources.push_back({source.path, Canonical(source.path), IdentityOf(source.path).value_or(DirectoryIdentity())});
+  }
   std::vector<std::string> problems;
   CheckOwnPath(config, "daemon.runtime_dir", resolved.runtime_dir, sources, problems);
   return problems.empty() ? Status::Ok() : Status(Code::kInvalid, problems.front());

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <memory>
 
+#include "tierd/base/directory_identity.h"
 #include "tierd/config/path_text.h"
 #include "tierd/ram/memory_pressure.h"
 #include "tierd/source/fs_type.h"
@@ -54,6 +55,17 @@ std::vector<std::string> CandidateDirectories(const GetEnvironment& environment,
 bool IsDirectoryOf(const std::string& path, std::uint32_t uid) {
   struct stat info {};
   return ::lstat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode) && info.st_uid == uid;
+}
+
+// The source that `path` lies in, by whatever name; "": none.
+std::string SourceAround(const std::string& path, const Config& config) {
+  std::vector<DirectoryIdentity> roots;
+  std::vector<std::string> names;
+  for (const auto& source : config.settings().sources) {
+    if (const auto identity = IdentityOf(source.path)) roots.push_back(*identity), names.push_back(source.path);
+  }
+  const auto root = RootOf(path, roots);
+  return root.ok() && root->has_value() ? names[**root] : "";
 }
 
 }  // namespace
@@ -103,6 +115,10 @@ HostFacts CollectHost(const Config& config, const GetEnvironment& environment) {
     for (const std::string& path : CandidateDirectories(environment, facts.uid)) facts.cache_directories.push_back(ExamineCacheDirectory(path));
   } else if (directory != "off") {
     facts.cache_directories.push_back(ExamineCacheDirectory(directory));
+  }
+  for (CacheDirectory& candidate : facts.cache_directories) {
+    if (const std::string source = SourceAround(candidate.path, config); candidate.usable.ok() && !source.empty())
+      candidate.usable = Status(Code::kInvalid, candidate.path + " lies inside the source " + source);
   }
   return facts;
 }

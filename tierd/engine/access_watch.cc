@@ -1,8 +1,14 @@
 #include "tierd/engine/access_watch.h"
 
+#include <fcntl.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <utility>
+#include <vector>
+
+#include "tierd/base/unique_fd.h"
 
 namespace tierd::engine {
 namespace {
@@ -11,18 +17,19 @@ constexpr std::uint8_t kFromSource = 2;
 
 std::uint64_t ChunkKey(abi::FileKey key, std::uint32_t chunk) { return key.lo ^ abi::Mix64(key.hi + chunk); }
 
-// The file's directory without links, and its name. Blocks.
+// Blocks.
 Result<std::unique_ptr<sim::TraceFile>> OpenTrace(const AccessWatch::TraceOrder& order) {
-  std::error_code error;
   const std::filesystem::path path(order.path);
-  const std::filesystem::path directory = std::filesystem::canonical(path.parent_path(), error);
-  if (error) return Status::FromErrno(error.value(), path.parent_path().string());
-  const std::string real = (directory / path.filename()).string();
-  for (const std::string& root : order.roots) {
-    if (real.starts_with(root) && (root.ends_with('/') || real.size() == root.size() || real[root.size()] == '/'))
-      return Status(Code::kInvalid, real + " is below the source " + root + ": nothing is written there");
-  }
-  return sim::TraceFile::Create(real);
+  const std::string parent = path.parent_path().string();
+  const UniqueFd directory(::open(parent.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!directory.valid()) return Status::FromErrno(errno, parent);
+  std::vector<DirectoryIdentity> roots;
+  for (const AccessWatch::TraceRoot& root : order.roots) roots.push_back(root.identity);
+  const auto root = RootOf(directory.get(), roots);
+  if (!root.ok()) return root.status();
+  if (root->has_value()) return Status(Code::kInvalid, order.path + " is below the source " + order.roots[**root].path + ": nothing is written there");
+  // In the directory that was looked at, whatever has its name by now.
+  return sim::TraceFile::Create(directory.get(), path.filename().string(), order.path);
 }
 
 }  // namespace

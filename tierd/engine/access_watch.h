@@ -19,6 +19,7 @@
 #include "client_lib/abi/layout.h"
 #include "policies/sim/ghost.h"
 #include "policies/sim/trace_recorder.h"
+#include "tierd/base/directory_identity.h"
 #include "tierd/base/clock.h"
 #include "tierd/engine/epoch_counter.h"
 #include "tierd/engine/workers.h"
@@ -112,10 +113,14 @@ class AccessWatch {
     std::string error;  // why it ended by itself
     sim::TraceProgress progress;
   };
+  struct TraceRoot {
+    std::string path;
+    DirectoryIdentity identity;
+  };
   struct TraceOrder {
-    std::string path;                // absolute
+    std::string path;  // absolute
     std::uint64_t most_bytes = 0;
-    std::vector<std::string> roots;  // of the sources, below which nothing is written
+    std::vector<TraceRoot> roots;  // of the sources, below which nothing is written, whatever its name
   };
   // `done` runs once. kBusy: one runs; kInvalid: below a source; kExists, or what the system says.
   void StartTrace(TraceOrder order, std::function<void(Status)> done);

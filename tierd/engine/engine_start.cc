@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "client_lib/abi/path_hash.h"
+#include "tierd/base/directory_identity.h"
 #include "tierd/base/check.h"
 #include "tierd/engine/engine.h"
 #include "tierd/engine/segment_size.h"
@@ -189,11 +190,12 @@ Status Engine::OpenSource(const SourceOptions& options, std::uint16_t index) {
 }
 
 Status Engine::OpenSsd() {
-  for (const auto& unit : sources_) {
-    std::string_view rest;
-    if (source::RelativeTo(unit->source->canonical_root(), options_.ssd.directory, &rest))
-      return Status(Code::kInvalid, "ssd.directory " + options_.ssd.directory + " is inside the source " + unit->options.path + "; the cache must not be cached");
-  }
+  std::vector<DirectoryIdentity> roots;
+  for (const auto& unit : sources_) roots.push_back({unit->source->root_stat().dev, unit->source->root_stat().ino});
+  const auto root = RootOf(options_.ssd.directory, roots);
+  if (!root.ok()) return Status(root.status().code(), "ssd.directory " + options_.ssd.directory + ": " + root.status().message());
+  if (root->has_value())
+    return Status(Code::kInvalid, "ssd.directory " + options_.ssd.directory + " is inside the source " + sources_[**root]->options.path + "; the cache must not be cached");
   io::EngineOptions io_options{.depth = 256, .workers = 32, .max_replacements = 32};
   std::optional<io::EngineKind> kind = ForcedEngine(options_.ssd.engine);
   if (!kind) {

@@ -97,7 +97,7 @@ void ControlApi::Trace(const Json& body, Answer answer) {
     if (!most->is_number_unsigned() || *most < 1 || *most > kMostTraceBytes) return answer(JsonError(400, "bad_request", "most_bytes is a number of bytes, 1 to 2^40"));
     order.most_bytes = most->get<std::uint64_t>();
   }
-  for (const auto& source : engine_.sources()) order.roots.push_back(source->source->root());
+  for (const auto& source : engine_.sources()) order.roots.push_back({source->source->root(), {source->source->root_stat().dev, source->source->root_stat().ino}});
   unit->watch->StartTrace(std::move(order), done);
 }
 
