@@ -11,6 +11,7 @@
 #include <boost/asio/bind_allocator.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/signal_set.hpp>
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -27,6 +28,7 @@
 
 #include "policies/registry.h"
 #include "tierd/base/clock.h"
+#include "tierd/base/printable.h"
 #include "tierd/base/unique_fd.h"
 #include "tierd/config/check.h"
 #include "tierd/config/config.h"
@@ -100,7 +102,7 @@ int ParseCommandLine(int argc, char** argv, CommandLine* line) {
   } catch (const CLI::CallForVersion& version) {
     return app.exit(version);
   } catch (const CLI::ParseError& error) {
-    std::fprintf(stderr, "tierd: %s (tierd --help lists the options)\n", error.what());
+    std::fprintf(stderr, "tierd: %s (tierd --help lists the options)\n", Printable(error.what()).c_str());
     return kExitUsage;
   }
   return -1;
@@ -110,7 +112,7 @@ int Complain(const Status& status) {
   const std::string& message = status.message();
   for (std::size_t at = 0; at < message.size();) {
     const std::size_t end = std::min(message.find('\n', at), message.size());
-    std::fprintf(stderr, "tierd: %.*s\n", static_cast<int>(end - at), message.data() + at);
+    std::fprintf(stderr, "tierd: %s\n", Printable(std::string_view(message).substr(at, end - at)).c_str());
     at = end + 1;
   }
   return status.code() == Code::kInvalid ? kExitUsage : kExitError;
@@ -130,7 +132,7 @@ Result<config::Config> LoadConfig(const CommandLine& line) {
   if (Status status = config.Apply(line.overrides, std::filesystem::current_path().string()); !status.ok()) return status;
   if (config.settings().automatic_sources && line.overrides.sources.empty()) {
     const config::Mounts mounts = config::ChooseMounts(config::NetworkMountPoints(), config);
-    for (const std::string& note : mounts.notes) std::fprintf(stderr, "tierd: %s\n", note.c_str());
+    for (const std::string& note : mounts.notes) std::fprintf(stderr, "tierd: %s\n", Printable(note).c_str());
     config.AdoptMounts(mounts.usable);
   }
   return config;
@@ -160,7 +162,7 @@ int CheckStart(const config::Config& config, const config::Resolved& resolved) {
   policies::Registry policies;
   if (!resolved.policy_directory.empty()) {
     for (const Status& status : policies.LoadDirectory(resolved.policy_directory))
-      if (!status.ok()) std::fprintf(stderr, "tierd: %s\n", status.message().c_str());
+      if (!status.ok()) std::fprintf(stderr, "tierd: %s\n", Printable(status.message()).c_str());
   }
   for (const std::string& directory : RuntimeDirectories(resolved))
     if (Status status = server::CheckRuntimeDirectory(directory); !status.ok()) return Complain(status);
@@ -218,6 +220,16 @@ void TuneAllocator() {
   ::mallopt(M_TRIM_THRESHOLD, 1 << 20);
   ::mallopt(M_MMAP_THRESHOLD, 1 << 20);  // a fixed one: freed blocks do not raise it
 }
+
+// One event is one line, whatever the names in it hold.
+class PrintablePayload final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm&, spdlog::memory_buf_t& line) override {
+    const std::string text = Printable({message.payload.data(), message.payload.size()});
+    line.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<spdlog::custom_flag_formatter> clone() const override { return std::make_unique<PrintablePayload>(); }
+};
 
 spdlog::level::level_enum SpdlogLevel(config::LogLevel level) { return static_cast<spdlog::level::level_enum>(level); }
 
@@ -335,7 +347,7 @@ class Daemon {
     std::printf("tierd ready socket=%s control=%s metrics=%s ram=%lluM pages=%s ssd=%s%s\n", resolved_.socket.c_str(), resolved_.control_socket.c_str(),
                 metrics_.address().empty() ? "off" : ("http://" + metrics_.address() + "/metrics").c_str(),
                 static_cast<unsigned long long>(resolved_.engine.ram.capacity_bytes >> 20), ram::PageKindName(engine_.placement().page_kind()),
-                resolved_.engine.ssd.directory.empty() ? "off" : resolved_.engine.ssd.directory.c_str(), sources.c_str());
+                resolved_.engine.ssd.directory.empty() ? "off" : resolved_.engine.ssd.directory.c_str(), Printable(sources).c_str());
     std::fflush(stdout);
   }
 
@@ -380,7 +392,9 @@ int Main(int argc, char** argv) {
   if (Status status = EnoughDescriptors(); !status.ok()) return Complain(status);
   GrowDescriptorTable();
   spdlog::set_default_logger(spdlog::stderr_logger_st("tierd"));
-  spdlog::set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
+  auto lines = std::make_unique<spdlog::pattern_formatter>();
+  lines->add_flag<PrintablePayload>('*').set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %*");
+  spdlog::set_formatter(std::move(lines));
   spdlog::set_level(SpdlogLevel(resolved->log_level));
   for (const std::string& note : resolved->notes) spdlog::log(resolved->ssd_taken ? spdlog::level::warn : spdlog::level::info, "{}", note);
   ConfigService::Inputs inputs{*std::move(config), line.overrides, std::filesystem::current_path().string(), host, *resolved};
