@@ -149,17 +149,21 @@ void DaemonProcess::WaitForTheEnd() {
   exit_code_ = ExitCode(status);
 }
 
-nlohmann::json DaemonProcess::Control(const std::string& method, const std::string& target, const std::string& body) const {
+std::string DaemonProcess::AskControl(const std::string& request) const {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::strncpy(address.sun_path, (work_ + "/run/control.sock").c_str(), sizeof address.sun_path - 1);
   const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     ::close(fd);
-    return nullptr;
+    return "";
   }
-  const std::string text = Exchange(fd, method + " " + target + " HTTP/1.1\r\nHost: t\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: " +
-                                            std::to_string(body.size()) + "\r\n\r\n" + body);
+  return Exchange(fd, request);
+}
+
+nlohmann::json DaemonProcess::Control(const std::string& method, const std::string& target, const std::string& body) const {
+  const std::string text = AskControl(method + " " + target + " HTTP/1.1\r\nHost: t\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: " +
+                                      std::to_string(body.size()) + "\r\n\r\n" + body);
   const auto parsed = nlohmann::json::parse(text, nullptr, false);
   return parsed.is_discarded() ? nlohmann::json(nullptr) : parsed;
 }
@@ -171,7 +175,9 @@ std::uint64_t DaemonProcess::SlowSsdReads() const {
   return at == std::string::npos ? 0 : std::strtoull(metrics.c_str() + at + name.size(), nullptr, 10);
 }
 
-std::string DaemonProcess::Metrics() const {
+std::string DaemonProcess::Metrics() const { return AskControl("GET /v1/metrics HTTP/1.1\r\nHost: t\r\nConnection: close\r\n\r\n"); }
+
+std::string DaemonProcess::Page() const {
   const auto status = Status();
   if (!status.is_object() || !status["metrics_address"].is_string()) return "";
   const std::string address = status["metrics_address"];

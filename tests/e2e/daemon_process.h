@@ -64,8 +64,10 @@ class DaemonProcess {
   // Control plane; null on failure. `body` empty: GET.
   nlohmann::json Control(const std::string& method, const std::string& target, const std::string& body = "") const;
   nlohmann::json Status() const { return Control("GET", "/v1/status"); }
-  // The body of /metrics.
+  // The metrics as they are now.
   std::string Metrics() const;
+  // The body of /metrics, which may be a quarter of a second old.
+  std::string Page() const;
   // Reads of what is on the SSD that went to the source because it answers sooner (F08): on a machine with more to do than it can that happens.
   std::uint64_t SlowSsdReads() const;
   // Waits for a job to end; its last state.
@@ -77,6 +79,7 @@ class DaemonProcess {
   static ExitedDaemon Run(const std::vector<std::string>& arguments, const std::string& work);
 
  private:
+  std::string AskControl(const std::string& request) const;  // the body; "": nobody answers
   void WaitForTheEnd();
 
   std::string work_;

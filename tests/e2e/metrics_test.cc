@@ -291,7 +291,7 @@ TEST_F(MetricsTest, WhileNobodyScrapesNobodyWakes) {
   const std::string before = switches();
   std::this_thread::sleep_for(std::chrono::seconds(5));
   EXPECT_EQ(switches(), before);
-  EXPECT_GT(Scrape().samples.size(), 100u);
+  EXPECT_GT(ParseExposition(daemon.Page()).samples.size(), 100u);
   EXPECT_TRUE(Eventually(2000, [&] { return switches() != before; })) << "it counts when it waits again";
 }
 

@@ -56,6 +56,13 @@ class Peer {
     Send(method + " " + target + " HTTP/1.1\r\nHost: x\r\nContent-Length: " + std::to_string(body.size()) + "\r\n\r\n" + body);
     return Receive();
   }
+  // Whether the other side has closed by now; a turn later.
+  bool HasEnded() {
+    Turn();
+    char byte;
+    const ssize_t got = ::recv(fd_.get(), &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+    return got == 0 || (got < 0 && errno != EAGAIN);
+  }
   bool Closed() {
     (void)Await([] { return false; });
     return closed_;
@@ -159,21 +166,46 @@ TEST_F(ControlDoor, OneConnectionTakesOneRequestAfterTheOther) {
   EXPECT_TRUE(peer.Closed());
 }
 
-TEST_F(ControlDoor, OneConnectionTooManyIsToldSo) {
+TEST_F(ControlDoor, OneConnectionTooManyTakesThePlaceOfTheOneThatIsIdleLongest) {
   Open({.max_connections = 2});
-  auto first = std::make_unique<Peer>(daemon.loop(), socket);
-  Peer second = Connect();
-  EXPECT_EQ(first->Ask("GET", "/v1/version").status, 200u);
+  Peer first = Connect(), second = Connect();
+  EXPECT_EQ(first.Ask("GET", "/v1/version").status, 200u);
   EXPECT_EQ(second.Ask("GET", "/v1/version").status, 200u);
+  EXPECT_EQ(first.Ask("GET", "/v1/version").status, 200u);  // now the second is idle longest
   Peer third = Connect();
-  const Reply refused = third.Receive();  // before it has asked
-  EXPECT_EQ(refused.status, 429u);
-  EXPECT_EQ(refused.body["error"]["code"], "busy");
-  EXPECT_TRUE(third.Closed());
-  EXPECT_EQ(second.Ask("GET", "/v1/version").status, 200u);
-  first.reset();
+  EXPECT_EQ(third.Ask("GET", "/v1/version").status, 200u);
+  EXPECT_TRUE(second.Closed());
+  EXPECT_EQ(first.Ask("GET", "/v1/version").status, 200u);
+  EXPECT_EQ(third.Ask("GET", "/v1/version").status, 200u);
+}
+
+TEST_F(ControlDoor, IncompleteRequestsKeepNobodyOut) {
+  Open({.max_connections = 2});
+  Peer half = Connect(), idle = Connect();
+  half.Send("GET /v1/ver");
+  EXPECT_EQ(idle.Ask("GET", "/v1/version").status, 200u);
+  EXPECT_EQ(Connect().Ask("GET", "/v1/version").status, 200u);
+  EXPECT_TRUE(idle.Closed()) << "who is idle goes before who is asking";
+  Peer next = Connect();
+  next.Send("GET /v1/ver");
   daemon.Turn();
   EXPECT_EQ(Connect().Ask("GET", "/v1/version").status, 200u);
+  EXPECT_TRUE(half.Closed()) << "of those who are asking, who began first";
+  next.Send("sion HTTP/1.1\r\n\r\n");
+  EXPECT_EQ(next.Receive().status, 200u);
+}
+
+TEST_F(ControlDoor, WhileAllAreBeingAnsweredOneMoreIsToldSo) {
+  daemon.api().metrics_text = [] { return std::string(4 << 20, '#'); };  // more than a socket holds
+  Open({.max_connections = 1});
+  Peer silent = Connect();
+  silent.Send("GET /v1/metrics HTTP/1.1\r\n\r\n");
+  daemon.Turn();
+  Peer second = Connect();
+  const Reply refused = second.Receive();  // before it has asked
+  EXPECT_EQ(refused.status, 429u);
+  EXPECT_EQ(refused.body["error"]["code"], "busy");
+  EXPECT_TRUE(second.Closed());
 }
 
 TEST_F(ControlDoor, ABodyTooLongIsRefusedBeforeItIsTaken) {
@@ -209,10 +241,27 @@ TEST_F(ControlDoor, WhoDoesNotReadIsClosed) {
 }
 
 TEST_F(ControlDoor, WhoDoesNotAskIsClosed) {
-  Open({.max_connections = 1, .request_timeout = std::chrono::milliseconds(50)});
+  Open({.idle_timeout = std::chrono::milliseconds(50)});
   Peer silent = Connect();
-  silent.Send("GET /v1/ver");
   EXPECT_EQ(silent.Receive().status, 0u);
+  EXPECT_TRUE(silent.Closed());
+}
+
+// However slowly its bytes come: the time is of the whole request, and begins with the first one.
+TEST_F(ControlDoor, WhoDoesNotEndARequestIsClosed) {
+  Open({.request_timeout = std::chrono::milliseconds(50)});
+  Peer slow = Connect();
+  for (int i = 0; i < 500 && !slow.HasEnded(); ++i) slow.Send(i == 0 ? "GET /v1/version?" : "a");
+  EXPECT_TRUE(slow.HasEnded());
+  Peer patient = Connect();
+  EXPECT_EQ(patient.Ask("GET", "/v1/version").status, 200u);
+}
+
+TEST_F(ControlDoor, ARequestAndItsAnswerHaveATimeTogether) {
+  daemon.api().metrics_text = [] { return std::string(4 << 20, '#'); };
+  Open({.answer_timeout = std::chrono::seconds(60), .whole_timeout = std::chrono::milliseconds(50)});
+  Peer silent = Connect();
+  silent.Send("GET /v1/metrics HTTP/1.1\r\n\r\n");
   EXPECT_TRUE(silent.Closed());
 }
 

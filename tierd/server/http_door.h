@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstddef>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 
@@ -22,11 +23,16 @@
 namespace tierd::server {
 
 struct HttpLimits {
-  std::size_t max_connections = 16;                   // more at a time are told to come back (429)
-  std::size_t max_body_bytes = 1 << 20;               // more: 413
-  std::size_t max_header_bytes = 32 * 1024;           // more: 413
-  std::chrono::milliseconds request_timeout{60'000};  // until a whole request has come; then the connection is closed
-  std::chrono::milliseconds answer_timeout{5'000};    // until the whole answer has been taken; likewise
+  // One more takes the place of one that is not being answered: of the one that has been idle longest,
+  // else of the one whose request has been incomplete longest. Are all being answered, `when_full` holds.
+  std::size_t max_connections = 16;
+  enum class WhenFull { kRefuse, kWait } when_full = WhenFull::kRefuse;  // 429, or left in the backlog
+  std::size_t max_body_bytes = 1 << 20;              // more: 413
+  std::size_t max_header_bytes = 32 * 1024;          // more: 413
+  std::chrono::milliseconds idle_timeout{60'000};    // until a request begins; then the connection is closed
+  std::chrono::milliseconds request_timeout{5'000};  // from its first byte until all of it has come; likewise
+  std::chrono::milliseconds answer_timeout{5'000};   // until the whole answer has been taken; likewise
+  std::chrono::milliseconds whole_timeout{0};        // from the first byte until the whole answer has been taken; 0: no limit
 };
 
 template <typename Protocol>  // boost::asio::local::stream_protocol or boost::asio::ip::tcp
@@ -48,6 +54,8 @@ class HttpDoor {
 
  private:
   class Connection;
+  // Which connection gives its place to a new one; nullptr: all are being answered.
+  Connection* FirstToGo() const;
   void Accept();
   // False: not now (no descriptors, no memory).
   bool AcceptOne();
@@ -59,7 +67,9 @@ class HttpDoor {
   std::optional<typename Protocol::acceptor> acceptor_;
   boost::asio::steady_timer pause_;
   engine::HandlerMemory accept_memory_;
-  std::shared_ptr<std::size_t> connections_ = std::make_shared<std::size_t>(0);  // shared with connections, which outlive Close by a turn
+  // Those that are there, by age. Shared with connections, which outlive Close by a turn.
+  using Connections = std::list<Connection*>;
+  std::shared_ptr<Connections> connections_ = std::make_shared<Connections>();
 };
 
 extern template class HttpDoor<boost::asio::local::stream_protocol>;

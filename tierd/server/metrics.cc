@@ -6,12 +6,15 @@
 
 #include <boost/asio/ip/address.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include <atomic>
 #include <chrono>
 #include <future>
 #include <sstream>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "tierd/engine/out_of_memory.h"
@@ -28,7 +31,11 @@ namespace {
 
 using Families = std::vector<prometheus::MetricFamily>;
 constexpr auto kLoopAnswersIn = std::chrono::seconds(1);
-constexpr HttpLimits kLimits{.max_connections = 16, .max_body_bytes = 0, .max_header_bytes = 8 * 1024};
+// Any user may scrape, as fast as they like. A page is built four times a second at most; so many get it at
+// once, and who comes after them waits for the next one: 64 answers a second cost no more.
+constexpr auto kPageStays = std::chrono::milliseconds(250);
+constexpr std::size_t kGivenAtOnce = 16;
+constexpr HttpLimits kLimits{.max_connections = 16, .when_full = HttpLimits::WhenFull::kWait, .max_body_bytes = 0, .max_header_bytes = 8 * 1024, .whole_timeout = std::chrono::seconds(5)};
 
 std::string TextOf(const Families& families) {
   std::ostringstream out;
@@ -72,8 +79,9 @@ class Metrics::Server {
  public:
   explicit Server(std::shared_ptr<Page> page)
       : page_(std::move(page)), door_(loop_, kLimits, [this](int) -> Door::Handler {
-          return [this](const HttpRequest& request, const Door::Reply& reply) { reply(Answer(request)); };
-        }) {}
+          return [this](const HttpRequest& request, const Door::Reply& reply) { Answer(request, reply); };
+        }),
+        next_page_(loop_) {}
   ~Server() {
     loop_.stop();
     if (thread_.joinable()) thread_.join();
@@ -102,19 +110,45 @@ class Metrics::Server {
 
  private:
   using Door = HttpDoor<tcp>;
-  HttpResponse Answer(const HttpRequest& request) const {
-    if (request.target.substr(0, request.target.find('?')) != "/metrics") return JsonError(404, "not_found", "there is /metrics and nothing else");
+  void Answer(const HttpRequest& request, const Door::Reply& reply) {
+    if (request.target.substr(0, request.target.find('?')) != "/metrics") return reply(JsonError(404, "not_found", "there is /metrics and nothing else"));
     if (request.method != "GET") {
       HttpResponse refused = JsonError(405, "method", "/metrics takes GET");
       refused.allow = "GET";
-      return refused;
+      return reply(std::move(refused));
     }
-    return {200, TextOf(page_->Ask()), "", "text/plain; version=0.0.4; charset=utf-8"};
+    if (std::chrono::steady_clock::now() - built_ >= kPageStays) Build();
+    if (given_ < kGivenAtOnce) return Give(reply);
+    waiting_.push_back(reply);
+    if (waiting_.size() > 1) return;
+    next_page_.expires_at(built_ + kPageStays);
+    next_page_.async_wait([this](const boost::system::error_code&) { GiveToAll(); });
+  }
+
+  void Build() {
+    text_ = TextOf(page_->Ask());
+    built_ = std::chrono::steady_clock::now();  // a loop that hangs has taken its second by then
+    given_ = 0;
+  }
+  void Give(const Door::Reply& reply) {
+    ++given_;
+    reply({200, text_, "", "text/plain; version=0.0.4; charset=utf-8"});
+  }
+  void GiveToAll() {
+    const std::vector<Door::Reply> waiting = std::exchange(waiting_, {});
+    Build();
+    for (const Door::Reply& reply : waiting) Give(reply);
   }
 
   const std::shared_ptr<Page> page_;
   asio::io_context loop_{1};
   Door door_;
+  asio::steady_timer next_page_;
+  // The page that was built last: when, and how many have it.
+  std::string text_;
+  std::chrono::steady_clock::time_point built_;
+  std::size_t given_ = 0;
+  std::vector<Door::Reply> waiting_;  // for the next one
   std::thread thread_;
 };
 
