@@ -81,6 +81,7 @@ void AddWatchingVerbs(CLI::App& app, Command& command) {
   CLI::App* metrics = Verb(app, "metrics", "the metrics of the daemon in the text format of Prometheus", command);
   metrics->add_option("-o,--output", command.output_file, "write them to this file, whole or not at all: for the textfile collector; - is stdout")->type_name("FILE")->check(IsName);
   metrics->add_option("--label", command.labels, "add this label to every sample; may be repeated")->type_name("NAME=VALUE")->allow_extra_args(false)->check(IsLabel);
+  metrics->add_option("--from", command.from, "not of the daemon, but from this file (- is stdin), which anybody may have written: at most 1 MiB of it, and tierd's own metrics only")->type_name("FILE")->check(IsName);
   metrics->footer("  tierctl metrics --output /var/lib/prometheus/node-exporter/tierd.prom");
   CLI::App* debug = app.add_subcommand("debug", "for reports of problems: bundle");
   debug->fallthrough()->require_subcommand(1);

@@ -108,6 +108,7 @@ struct Command {
   std::uint64_t count = 0;         // top --count; 0: no end
   bool batch = false;              // top --batch
   std::vector<std::string> labels; // metrics --label: "name=value"
+  std::string from;                // metrics --from
   RunOptions run;                  // run
   SimulateOptions simulate;        // simulate
   BenchOptions bench;              // bench

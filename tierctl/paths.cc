@@ -12,31 +12,12 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "tierd/base/printable.h"
+
 namespace tierctl {
 namespace {
 
 constexpr std::string_view kBase64 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-// Bytes of the well-formed UTF-8 sequence at the start of `text` (no overlong forms, no surrogates), 0 if there is none.
-std::size_t Utf8Length(std::string_view text) {
-  const auto at = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
-  const auto follows = [&](std::size_t i) { return (at(i) & 0xc0) == 0x80; };
-  const unsigned c = at(0);
-  if (text.empty()) return 0;
-  if (c < 0x80) return 1;
-  if (c >= 0xc2 && c <= 0xdf) return follows(1) ? 2 : 0;
-  if (c >= 0xe0 && c <= 0xef) {
-    const unsigned low = c == 0xe0 ? 0xa0 : 0x80;
-    const unsigned high = c == 0xed ? 0x9f : 0xbf;
-    return at(1) >= low && at(1) <= high && follows(2) ? 3 : 0;
-  }
-  if (c >= 0xf0 && c <= 0xf4) {
-    const unsigned low = c == 0xf0 ? 0x90 : 0x80;
-    const unsigned high = c == 0xf4 ? 0x8f : 0xbf;
-    return at(1) >= low && at(1) <= high && follows(2) && follows(3) ? 4 : 0;
-  }
-  return 0;
-}
 
 std::vector<std::string_view> Parts(std::string_view path) {
   std::vector<std::string_view> parts;
@@ -108,7 +89,7 @@ std::string PercentEncoded(std::string_view bytes) {
 
 bool IsUtf8(std::string_view bytes) {
   while (!bytes.empty()) {
-    const std::size_t length = Utf8Length(bytes);
+    const std::size_t length = tierd::Utf8Length(bytes);
     if (length == 0) return false;
     bytes.remove_prefix(length);
   }
@@ -172,22 +153,9 @@ std::string PathOf(const nlohmann::json& object) {
 }
 
 std::string Escaped(std::string_view bytes) {
-  std::string out;
-  while (!bytes.empty()) {
-    const std::size_t length = Utf8Length(bytes);
-    const auto c = static_cast<unsigned char>(bytes[0]);
-    const bool c1_control = length == 2 && c == 0xc2 && static_cast<unsigned char>(bytes[1]) < 0xa0;
-    if (length == 0 || c < 0x20 || c == 0x7f || c1_control) {
-      char escape[5];
-      std::snprintf(escape, sizeof escape, "\\x%02x", c);
-      out += c == '\n' ? "\\n" : c == '\t' ? "\\t" : c == '\r' ? "\\r" : escape;
-      bytes.remove_prefix(1);
-    } else {
-      out += c == '\\' ? "\\\\" : std::string(bytes.substr(0, length));
-      bytes.remove_prefix(length);
-    }
-  }
-  return out;
+  std::string doubled;
+  for (const char c : bytes) doubled += c == '\\' ? "\\\\" : std::string(1, c);
+  return tierd::Printable(doubled);
 }
 
 }  // namespace tierctl

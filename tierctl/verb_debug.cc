@@ -1,7 +1,12 @@
 // debug bundle: all that a report of a problem needs, as one JSON file, without a path, a name or a byte of data in it.
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <cctype>
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <fstream>
 #include <map>
@@ -113,6 +118,22 @@ json HostFacts() {
   return host;
 }
 
+// For its owner alone, whatever the file was before. `anew`: never over another one, nor through a link.
+// 0, or errno.
+int WritePrivately(const std::string& path, const std::string& text, bool anew) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | (anew ? O_EXCL : O_TRUNC), 0600);
+  if (fd < 0) return errno;
+  struct stat info {};
+  int error = ::fstat(fd, &info) != 0 || (S_ISREG(info.st_mode) && ::fchmod(fd, 0600) != 0) ? errno : 0;
+  for (std::size_t at = 0; error == 0 && at < text.size();) {
+    const ssize_t wrote = ::write(fd, text.data() + at, text.size() - at);
+    if (wrote >= 0) at += static_cast<std::size_t>(wrote);
+    else if (errno != EINTR) error = errno;
+  }
+  if (::close(fd) != 0 && error == 0) error = errno;
+  return error;
+}
+
 // An answer, or why there is none.
 json Part(const Answer& answer) { return answer.ok() ? answer.body : json{{"unavailable", answer.message}}; }
 
@@ -150,9 +171,7 @@ int DebugBundle(Context& context) {
     std::strftime(name, sizeof name, "tierd-debug-%Y%m%dT%H%M%SZ.json", ::gmtime_r(&now, &utc));
     file = name;
   }
-  std::ofstream out(file, std::ios::binary | std::ios::trunc);
-  out << text << std::flush;
-  if (!out) return context.output.Fail(kExitError, file + ": cannot be written");
+  if (const int error = WritePrivately(file, text, context.command.output_file.empty()); error != 0) return context.output.Fail(kExitError, file + ": " + std::strerror(error));
   context.output.Print(file + "\n");
   return kExitOk;
 }

@@ -1,4 +1,5 @@
 // metrics: the page of /metrics, over the control socket; to stdout, or to a file for the textfile collector of a node exporter.
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,7 +9,9 @@
 #include <cstdlib>
 #include <cstring>
 #include <set>
+#include <utility>
 
+#include "tierctl/metrics_page.h"
 #include "tierctl/verbs.h"
 
 namespace tierctl {
@@ -80,8 +83,10 @@ std::string BehindLinks(const std::string& path) {
   return behind;
 }
 
-bool WriteInto(const std::string& path, const std::string& text) {
-  FILE* file = std::fopen(path.c_str(), "we");
+// `flags`: more of open(2).
+bool WriteInto(const std::string& path, const std::string& text, int flags = O_TRUNC) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | flags, 0666);
+  FILE* const file = fd < 0 ? nullptr : ::fdopen(fd, "w");
   if (file == nullptr) return false;
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   return std::fclose(file) == 0 && written;
@@ -90,17 +95,34 @@ bool WriteInto(const std::string& path, const std::string& text) {
 // The collector reads the file whenever it likes: it finds the old one or the new one, never a part. The new one has a name that the collector does not look at.
 bool WriteWhole(const std::string& path, const std::string& text) {
   const std::string next = path + "." + std::to_string(::getpid());
-  if (WriteInto(next, text) && std::rename(next.c_str(), path.c_str()) == 0) return true;
+  ::unlink(next.c_str());  // of a process that had our number, or planted: it is never written through
+  if (WriteInto(next, text, O_EXCL) && std::rename(next.c_str(), path.c_str()) == 0) return true;
   const int error = errno;
   ::unlink(next.c_str());
   errno = error;
   return false;
 }
 
+// The page of the daemon, or what another process has left of it.
+Answer Page(Context& context) {
+  if (context.command.from.empty()) return context.client.GetText("/v1/metrics");
+  Answer answer;
+  tierd::Result<std::string> page = ReadPage(context.command.from);
+  OwnPage own;
+  if (page.ok()) own = OwnFamilies(*page);
+  if (own.left_out > 0) context.output.Message("metrics: " + context.command.from + ": left out " + Plural(own.left_out, "line") + ": no samples of tierd's own metrics");
+  answer.text = std::move(own.text);
+  if (answer.text.empty()) {
+    answer.exit = kExitUnreachable;
+    answer.message = "metrics: " + (page.ok() ? context.command.from + ": no metrics of tierd's" : page.status().message());
+  }
+  return answer;
+}
+
 }  // namespace
 
 int Metrics(Context& context) {
-  const Answer answer = context.client.GetText("/v1/metrics");
+  const Answer answer = Page(context);
   const bool to_stdout = IsStdout(context.command.output_file);
   const std::string file = BehindLinks(context.command.output_file);
   if (!answer.ok()) {

@@ -13,7 +13,7 @@ std::string Size(const json& object, const char* name) { return HumanSize(Number
 
 std::vector<std::string> TierRow(const char* name, const json& tier) {
   const std::string state = TextOf(tier, "state");
-  if (state == "off" || state.empty()) return {name, state.empty() ? "?" : state, "", "", "", "", TextOf(tier, "note")};
+  if (state == "off" || state.empty()) return {name, state.empty() ? "?" : state, "", "", "", "", Escaped(TextOf(tier, "note"))};
   std::string about = std::string(name) == "RAM" ? TextOf(tier, "pages") + " pages" : TextOf(tier, "directory");
   const std::uint64_t allowed = NumberOf(tier, "allowed_bytes");
   if (allowed < NumberOf(tier, "capacity_bytes")) {
@@ -57,7 +57,7 @@ std::string Sources(const Output& output, const json& status) {
     if (staleness == "ttl") staleness += " " + Span(RealOf(source, "ttl_s"));
     std::string flight = std::to_string(NumberOf(source, "in_flight")) + "/" + std::to_string(NumberOf(source, "window"));
     if (const auto hung = NumberOf(source, "hung"); hung != 0) flight += ", " + std::to_string(hung) + " hung";
-    table.Row({TextOf(source, "name"), TextOf(source, "state"), TextOf(source, "fs"), staleness, TextOf(source, "policy"), TextOf(source, "engine"), flight,
+    table.Row({Escaped(TextOf(source, "name")), TextOf(source, "state"), TextOf(source, "fs"), staleness, TextOf(source, "policy"), TextOf(source, "engine"), flight,
                std::to_string(NumberOf(source, "files")), Size(source, "read_bytes"), output.Name(PathOf(source))});
   }
   return table.Text();
@@ -76,7 +76,7 @@ std::string Regret(const json& status) {
     const std::uint64_t judged = NumberOf(regret, "judged_reads");
     const std::uint64_t missed = NumberOf(regret, "judged_misses");
     const std::uint64_t above = missed - std::min(missed, NumberOf(regret, "least_misses"));
-    table.Row({TextOf(source, "name"), std::to_string(NumberOf(epochs.back(), "epoch") + 1), Size(regret, "source_bytes"), Size(regret, "regret_bytes"), Size(epochs.back(), "regret_bytes"),
+    table.Row({Escaped(TextOf(source, "name")), std::to_string(NumberOf(epochs.back(), "epoch") + 1), Size(regret, "source_bytes"), Size(regret, "regret_bytes"), Size(epochs.back(), "regret_bytes"),
                judged == 0 ? "-" : Percent(above, judged) + " of reads"});
   }
   return any ? "\n" + table.Text() : "";

@@ -58,7 +58,9 @@ class Units(unittest.TestCase):
         self.verify(unit, scope=["--user"])
 
     def test_the_textfile_units(self):
-        self.verify(self.copy("tierd-textfile@.service", "tierd-textfile@alice.service"), self.copy("tierd-textfile@.timer", "tierd-textfile@alice.timer"))
+        unit = self.copy("tierd-textfile@.service", "tierd-textfile@alice.service")
+        self.verify(unit, self.copy("tierd-textfile@.timer", "tierd-textfile@alice.timer"))
+        self.assertLessEqual(self.exposure(unit), MOST_EXPOSURE)
 
     def test_every_drop_in_alone_and_all_of_them(self):
         unit = self.copy("tierd@.service", "tierd@alice.service")
@@ -125,14 +127,24 @@ class Units(unittest.TestCase):
         out = self.work / "textfiles"
         out.mkdir()
         text = (UNITS / "tierd-textfile@.service").read_text()
-        command = re.search(r"^ExecStart=/bin/sh -c '(.*?)'$", text.replace("\\\n", ""), re.M | re.S)[1].replace("$$", "$")
-        self.assertIn("runuser -u %i -- tierctl --socket /run/tierd/%i/tierd.sock", command)
+        self.assertIn("\nUser=%i\n", text)
+        self.assertIn("/run/tierd/%i/tierd.sock", text)
         daemon = Daemon(self.work, "daemon", data, ssd="off")
         self.addCleanup(daemon.stop)
-        command = command.replace("runuser -u %i -- tierctl", str(BUILD / "tierctl/tierctl")).replace("/run/tierd/%i/tierd.sock", str(daemon.socket))
-        command = command.replace("/var/lib/prometheus/node-exporter", str(out)).replace("%i", "alice")
+        between = self.work / "between"
+        between.mkdir()
+        for of_unit, here in (("/usr/bin/tierctl", BUILD / "tierctl/tierctl"), ("/run/tierd/%i/tierd.sock", daemon.socket), ("/run/tierd-textfile/%i", between),
+                              ("/var/lib/prometheus/node-exporter", out), ("%i", "alice")):
+            text = text.replace(of_unit, str(here))
+        ask, take = re.findall(r"^ExecStart=(.*)$", text, re.M)
+        self.assertEqual((ask[0], take[0]), ("-", "!"), "the user's process may fail; root's is not the user's")
+
+        def turn():
+            asked, taken = run(*ask[1:].split()), run(*take[1:].split())
+            return asked.stderr + taken.stderr, taken.returncode
+
         for _ in range(2):
-            self.assertEqual(run("/bin/sh", "-c", command).stderr, "")
+            self.assertEqual(turn(), ("", 0))
             self.assertEqual(os.listdir(out), ["tierd-alice.prom"])
         page = (out / "tierd-alice.prom").read_text()
         self.assertIn('tierd_sessions{slot="alice"} 0\n', page)
@@ -141,7 +153,9 @@ class Units(unittest.TestCase):
             checked = run("promtool", "check", "metrics", input=page)
             self.assertEqual((checked.returncode, checked.stdout + checked.stderr), (0, ""))
         daemon.stop()
-        self.assertIn("no tierd", run("/bin/sh", "-c", command).stderr)
+        said, code = turn()
+        self.assertIn("no tierd", said)
+        self.assertEqual(code, int(re.search(r"^SuccessExitStatus=(\d+)$", text, re.M)[1]))
         self.assertEqual(os.listdir(out), [])
 
 

@@ -12,6 +12,7 @@
 
 #include "tierctl/control_client.h"
 #include "tierctl/output.h"
+#include "tierd/base/printable.h"
 #include "tierd/config/units.h"
 
 namespace tierctl::run {
@@ -351,7 +352,7 @@ std::string SummaryText(const json& summary) {
   json bytes = json::object();
   for (const Origin& origin : kOrigins) bytes[origin.name] = NumberOf(PartOf(reads, origin.name), "bytes");
   std::string text;
-  const auto line = [&text](const std::string& words) { text += "tierd: " + words + "\n"; };
+  const auto line = [&text](const std::string& words) { text += "tierd: " + tierd::Printable(words) + "\n"; };
   const bool is_known = !summary.at("source_read_bytes").is_null();
   if (!is_known && NumberOf(summary, "processes") == 0) {  // of those who could tell nobody is left
     line("what was read is not known: no process reported, and the daemon is gone; " + Span(RealOf(summary, "seconds")));
