@@ -59,9 +59,22 @@ class Files(unittest.TestCase):
             self.assertEqual(panel["datasource"]["uid"], "${datasource}")
             self.assertTrue(panel["description"], panel["title"])
             for target in panel["targets"]:
-                self.assertIn('instance=~"$instance"', target["expr"])
-        self.assertEqual([v["name"] for v in board["templating"]["list"]], ["datasource", "instance"])
+                for selector in re.findall(r"\btierd_\w+\{([^}]*)\}", target["expr"]):
+                    self.assertTrue(selector.startswith('job=~"$job",instance=~"$instance",slot=~"$slot"'), target["expr"])
+                self.assertEqual(len(re.findall(r"\btierd_\w+", target["expr"])), len(re.findall(r"\btierd_\w+\{", target["expr"])), "a metric without a selector")
+        self.assertEqual([v["name"] for v in board["templating"]["list"]], ["datasource", "job", "instance", "slot"])
+        for variable in board["templating"]["list"][1:]:
+            self.assertEqual(variable["allValue"], ".*", "series without the label, too")
+        self.assertEqual([p["title"] for p in board["panels"][:7]], ["At a glance", "Bytes saved", "Hit share", "Source load", "Source requests", "Degraded nodes", "Daemons"])
         self.assertEqual(len({p["id"] for p in board["panels"]}), len(board["panels"]))
+
+    def test_rules_add_up_no_daemons(self):
+        """Those of one node whose pages come by textfiles have one job and one instance."""
+        for file in ("recording_rules.yml", "alert_rules.yml"):
+            for labels in re.findall(r"\b(?:sum|min|max|count|avg) by \(([^)]*)\)", (CONFIG / file).read_text()):
+                self.assertTrue(labels.startswith("job, instance, slot"), f"{file}: by ({labels})")
+        for labels in re.findall(r"\bby \(([^)]*)\)", (ROOT / "config/grafana/tierd.json").read_text()):
+            self.assertTrue(labels.startswith("job, instance, slot") or labels == "instance", f"by ({labels})")
 
     def test_rules_use_metrics_that_there_are(self):
         rules = ALERTS + (CONFIG / "recording_rules.yml").read_text()

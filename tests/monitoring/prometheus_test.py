@@ -20,7 +20,7 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
-from rig import BUILD, ROOT, Daemon, Prometheus, SlowSource, die_with_parent, eventually  # noqa: E402
+from rig import BUILD, ROOT, Daemon, Prometheus, SlowSource, TextfileExporter, die_with_parent, eventually  # noqa: E402
 
 import tierd  # noqa: E402
 
@@ -30,9 +30,9 @@ CONFIG = ROOT / "config/prometheus"
 MAX_SERIES = 300 - 13  # of a daemon with one source: with two there are at most 300
 # Expressions that have a value only where a plan was told: of that daemon, with what it must be.
 OF_A_PLAN = {
-    'sum by (instance) (rate(tierd_prefetch_lead_seconds_sum{job="tierd",instance=~".*"}[6s])) / '
-    '(sum by (instance) (rate(tierd_prefetch_lead_seconds_count{job="tierd",instance=~".*"}[6s])) > 0)': lambda found: [0 < value < 60 for _, value in found] == [True],
-    'tierd_plans{job="tierd",instance=~".*"} > 0': lambda found: [(metric["state"], value) for metric, value in found] == [("followed", 1)],
+    'sum by (job, instance, slot) (rate(tierd_prefetch_lead_seconds_sum{job=~".*",instance=~".*",slot=~".*"}[6s])) / '
+    '(sum by (job, instance, slot) (rate(tierd_prefetch_lead_seconds_count{job=~".*",instance=~".*",slot=~".*"}[6s])) > 0)': lambda found: [0 < value < 60 for _, value in found] == [True],
+    'tierd_plans{job=~".*",instance=~".*",slot=~".*"} > 0': lambda found: [(metric["state"], value) for metric, value in found] == [("followed", 1)],
 }
 # Alerts whose fault needs what is not everywhere: with the reason they are only checked by alert_rules_test.yml.
 NOT_HERE: dict[str, str] = {}
@@ -50,7 +50,8 @@ def names(kind, file):
 
 def dashboard_expressions():
     panels = json.loads((ROOT / "config/grafana/tierd.json").read_text())["panels"]
-    return [t["expr"].replace("$__rate_interval", "6s").replace("$instance", ".*") for p in panels for t in p.get("targets", [])]
+    chosen = {"$__rate_interval": "6s", "$__range": "30s", "$job": ".*", "$instance": ".*", "$slot": ".*"}
+    return [re.sub("|".join(map(re.escape, chosen)), lambda found: chosen[found[0]], t["expr"]) for p in panels for t in p.get("targets", [])]
 
 
 def make_files(folder, count, size, at=None):
@@ -132,6 +133,7 @@ class Monitoring(unittest.TestCase):
         config = scaled((CONFIG / "prometheus.yml").read_text())
         targets = ", ".join(f'"127.0.0.1:{d.port}"' for d in self.daemons)
         config = re.sub(r"targets: \[.*\]", f"targets: [{targets}]", config)
+        config += f'  - job_name: node\n    static_configs:\n      - targets: ["127.0.0.1:{self.exporter.port}"]\n'
         (self.work / "prometheus.yml").write_text(re.sub(r"scrape_interval: \S+", f"scrape_interval: {SCRAPE}", config))
         for rules in ("recording_rules.yml", "alert_rules.yml"):
             (self.work / rules).write_text(scaled((CONFIG / rules).read_text()))
@@ -356,6 +358,51 @@ class Monitoring(unittest.TestCase):
 
     # ---- the test --------------------------------------------------------------------------------------------------------------
 
+    def textfiles(self, **slots):
+        """A node exporter with a textfile per slot, written as systemd/tierd-textfile@.service does it, and two files that nobody writes."""
+        self.exporter = TextfileExporter(self.work / "textfiles")
+        self.addCleanup(self.exporter.stop)
+
+        def write(ended):
+            while True:
+                for slot, daemon in slots.items():
+                    page = self.work / f"{slot}.page"
+                    subprocess.run([BUILD / "tierctl/tierctl", "--socket", daemon.socket, "metrics", "--output", page], check=False)
+                    subprocess.run([BUILD / "tierctl/tierctl", "metrics", "--from", page, "--label", f"slot={slot}", "--output", self.exporter.folder / f"tierd-{slot}.prom"], check=False)
+                if ended.wait(1):
+                    return
+
+        ended = threading.Event()
+        thread = threading.Thread(target=write, args=(ended,), daemon=True)
+        self.addCleanup(lambda: (ended.set(), thread.join()))
+        thread.start()
+        first = self.exporter.folder / f"tierd-{next(iter(slots))}.prom"
+        self.assertTrue(eventually(first.exists, 20))
+        page = first.read_text()
+        for slot in ("gone", "old"):
+            (self.exporter.folder / f"tierd-{slot}.prom").write_text(re.sub('slot="[a-z]+"', f'slot="{slot}"', page))
+        os.utime(self.exporter.folder / "tierd-old.prom", (time.time() - 1000,) * 2)
+
+    def check_textfiles(self):
+        """The same by the other way: every expression has a value of the slot, and daemons of one node are not added up."""
+        of_exporter = lambda metric: metric.get("instance") == f"127.0.0.1:{self.exporter.port}"  # noqa: E731
+        empty = []
+        for expression in dashboard_expressions() + names("record", "recording_rules.yml"):
+            found = [s["metric"] for s in self.prometheus.query(expression)]
+            together = expression.startswith(("sum (", "clamp_min(", "count ("))
+            if expression not in OF_A_PLAN and not together and not any(of_exporter(m) and m.get("slot") == "good" for m in found):
+                empty.append(expression)
+            self.assertFalse(any(of_exporter(m) and "slot" not in m for m in found), f"slots are added up: {expression}")
+        self.assertEqual(empty, [], "no value by a textfile")
+        reads = self.prometheus.query("sum by (slot) (tierd:reads:rate5m{job='node'})")
+        self.assertLessEqual({"good", "planned"}, {s["metric"].get("slot") for s in reads})
+        (self.exporter.folder / "tierd-gone.prom").unlink()
+        fired = lambda alert, more: self.prometheus.query(f'ALERTS{{alertname="{alert}",alertstate="firing",job="node",{more}}}')  # noqa: E731
+        self.assertTrue(eventually(lambda: fired("TierdDown", 'slot="gone"'), 60, 0.5), "a textfile that has gone")
+        self.assertTrue(eventually(lambda: fired("TierdHung", 'file=~".*tierd-old.prom"'), 60, 0.5), "a textfile that nobody renews")
+        for alert in ("TierdDown", "TierdHung"):
+            self.assertEqual([s["metric"] for s in fired(alert, 'slot!="gone",file!~".*tierd-old.prom"')], [])
+
     def healthy(self):
         """A daemon with everything going on that goes on in a good life."""
         source = self.work / "data"
@@ -382,6 +429,7 @@ class Monitoring(unittest.TestCase):
         planned, start_planned = self.planned()
         faults = [self.fault_of_the_source(), self.fault_of_the_disk(), self.fault_of_a_full_cache(), self.fault_of_the_loop(), self.fault_of_a_device()]
         patient = [self.fault_of_records(), self.fault_of_clients()]  # take their time: a thread each
+        self.textfiles(good=good, planned=planned)
         self.scrape()
         start_good()
         start_planned()
@@ -405,6 +453,7 @@ class Monitoring(unittest.TestCase):
         if failures:
             raise failures[0]
         self.check_expressions(good, planned)
+        self.check_textfiles()
         wanted = set(names("alert", "alert_rules.yml")) - set(NOT_HERE)
         self.assertEqual(wanted - set(self.expected), set(), "alerts without a fault")
         self.await_alerts(*wanted - {"TierdIntegrityFailures", "TierdRestarting", "TierdClientsRefused", "TierdViewsHeld", "TierdHung"})
@@ -418,7 +467,7 @@ class Monitoring(unittest.TestCase):
     def values(self, expression, daemon):
         """(labels, value) of its samples of this daemon that are numbers."""
         found = [(s["metric"], float(s["value"][1])) for s in self.prometheus.query(expression)]
-        return [(metric, value) for metric, value in found if metric.get("instance") == f"127.0.0.1:{daemon.port}" and value == value]
+        return [(metric, value) for metric, value in found if metric.get("instance", "all") in (f"127.0.0.1:{daemon.port}", "all") and value == value]
 
     def check_expressions(self, good, planned):
         expressions = dashboard_expressions() + names("record", "recording_rules.yml")

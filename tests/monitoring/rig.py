@@ -2,12 +2,14 @@
 
 import ctypes
 import http.client
+import http.server
 import json
 import os
 import pathlib
 import signal
 import socket
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.parse
@@ -166,3 +168,42 @@ class Prometheus:
 
     def stop(self):
         return self.process.kill(signal.SIGTERM)
+
+
+class TextfileExporter:
+    """What a node exporter gives of its textfiles: their samples, and how old they are."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir()
+
+        class Page(http.server.BaseHTTPRequestHandler):
+            def do_GET(page):  # pylint: disable=invalid-name,no-self-argument
+                body = self.page().encode()
+                page.send_response(200)
+                page.send_header("Content-Type", "text/plain; version=0.0.4")
+                page.send_header("Content-Length", str(len(body)))
+                page.end_headers()
+                page.wfile.write(body)
+
+            def log_message(page, *_):  # pylint: disable=no-self-argument
+                pass
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page)
+        self.port = self.server.server_address[1]
+        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
+        self.thread.start()
+
+    def page(self):
+        text = ""
+        for path in sorted(self.folder.glob("*.prom")):
+            try:
+                text += path.read_text() + f'node_textfile_mtime_seconds{{file="{path}"}} {path.stat().st_mtime}\n'
+            except OSError:
+                pass  # it has gone meanwhile
+        return text
+
+    def stop(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.thread.join()
