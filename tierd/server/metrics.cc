@@ -117,15 +117,17 @@ class Metrics::Server {
       refused.allow = "GET";
       return reply(std::move(refused));
     }
-    if (std::chrono::steady_clock::now() - built_ >= kPageStays) Build();
+    BuildIfOld();
     if (given_ < kGivenAtOnce) return Give(reply);
     waiting_.push_back(reply);
-    if (waiting_.size() > 1) return;
+    if (is_timed_) return;
     next_page_.expires_at(built_ + kPageStays);
     next_page_.async_wait([this](const boost::system::error_code&) { GiveToAll(); });
+    is_timed_ = true;  // not if memory ran out: then the next one tries again
   }
 
-  void Build() {
+  void BuildIfOld() {
+    if (std::chrono::steady_clock::now() - built_ < kPageStays) return;
     text_ = TextOf(page_->Ask());
     built_ = std::chrono::steady_clock::now();  // a loop that hangs has taken its second by then
     given_ = 0;
@@ -135,8 +137,9 @@ class Metrics::Server {
     reply({200, text_, "", "text/plain; version=0.0.4; charset=utf-8"});
   }
   void GiveToAll() {
+    is_timed_ = false;
     const std::vector<Door::Reply> waiting = std::exchange(waiting_, {});
-    Build();
+    BuildIfOld();
     for (const Door::Reply& reply : waiting) Give(reply);
   }
 
@@ -149,6 +152,7 @@ class Metrics::Server {
   std::chrono::steady_clock::time_point built_;
   std::size_t given_ = 0;
   std::vector<Door::Reply> waiting_;  // for the next one
+  bool is_timed_ = false;             // it will be built for them
   std::thread thread_;
 };
 
