@@ -110,6 +110,25 @@ TEST_F(RunScratchTest, ANameWithANewlineIsPassedOver) {
   EXPECT_EQ(PassedOver(environment), "");
 }
 
+// Somebody else could put another directory in its place, with another library to preload in it.
+TEST_F(RunScratchTest, NothingIsMadeWhereOthersMayRenameIt) {
+  const std::string open = base_ + "/open", user = base_ + "/user";
+  for (const std::string& name : {open, user}) fs::create_directory(name);
+  const auto environment = [&](const std::string& name) { return std::optional<std::string>(name == "SLURM_TMPDIR" ? open : name == "TMPDIR" ? user : ""); };
+  for (const auto mode : {fs::perms(0777), fs::perms(0770)}) {
+    fs::permissions(open, mode);
+    EXPECT_EQ(OpenToOthers(environment), "$SLURM_TMPDIR (" + open + ")");
+    auto scratch = Scratch::Make(environment, ::geteuid(), false);
+    ASSERT_TRUE(scratch.ok()) << scratch.status().message();
+    EXPECT_EQ(fs::path(scratch->path()).parent_path(), user);
+  }
+  fs::permissions(open, fs::perms(01777));
+  EXPECT_EQ(OpenToOthers(environment), "");
+  auto scratch = Scratch::Make(environment, ::geteuid(), false);
+  ASSERT_TRUE(scratch.ok()) << scratch.status().message();
+  EXPECT_EQ(fs::path(scratch->path()).parent_path(), open);
+}
+
 TEST_F(RunScratchTest, AnotherHostsLocksSayNothingHere) {
   const std::string path = Abandoned();
   Age(path);

@@ -11,12 +11,13 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <fstream>
 
+#include "tierd/base/directory_identity.h"
+#include "tierd/base/trusted_path.h"
 #include "tierd/source/fs_type.h"
 
 namespace tierctl::run {
@@ -113,17 +114,21 @@ std::vector<std::string> Bases(const tierd::config::GetEnvironment& environment)
   return bases;
 }
 
-// By what is there, not by name: links lead anywhere.
+// By what is there, not by name: links and further mounts give a directory several names.
 bool IsInOneOf(const std::string& base, const std::vector<std::string>& sources) {
-  const auto real = [](const std::string& path) {
-    char resolved[PATH_MAX];
-    return ::realpath(path.c_str(), resolved) != nullptr ? std::string(resolved) : path;
-  };
-  const std::string at = real(base) + "/";
-  return std::any_of(sources.begin(), sources.end(), [&](const std::string& source) {
-    const std::string root = real(source);
-    return at.starts_with(root.ends_with('/') ? root : root + "/");
-  });
+  std::vector<tierd::DirectoryIdentity> roots;
+  for (const std::string& source : sources) {
+    if (const auto identity = tierd::IdentityOf(source)) roots.push_back(*identity);
+  }
+  const auto root = tierd::RootOf(base, roots);
+  return root.ok() && root->has_value();
+}
+
+// Where others may rename what we make: they could put another directory in its place, with another
+// library to preload in it.
+bool IsOpenToOthers(const std::string& base) {
+  struct stat info {};
+  return ::stat(base.c_str(), &info) == 0 && !tierd::IsSafeToMakeIn(info);
 }
 
 bool IsLocal(const std::string& base) {
@@ -212,6 +217,13 @@ LeftOvers RemoveLeftOvers(const std::string& base, std::uint32_t uid, const std:
   return removed;
 }
 
+void RemoveLeftOver(const std::string& path) {
+  const UniqueFd directory = OpenOwn(AT_FDCWD, path.c_str());
+  if (!directory.valid()) return;
+  const UniqueFd alone = TryLock(directory.get(), 0);
+  if (alone.valid()) RemoveTree(path);
+}
+
 LeftOvers RemoveAllLeftOvers(const tierd::config::GetEnvironment& environment, std::uint32_t uid) {
   LeftOvers all;
   const std::string host = HostName();
@@ -229,6 +241,14 @@ std::string PassedOver(const tierd::config::GetEnvironment& environment) {
     if (!IsPlain(environment(name).value_or(""))) names += (names.empty() ? "$" : " and $") + std::string(name);
   }
   return names;
+}
+
+std::string OpenToOthers(const tierd::config::GetEnvironment& environment) {
+  for (const char* name : kOwnBases) {
+    const std::string base = environment(name).value_or("");
+    if (!base.empty() && IsOpenToOthers(base)) return "$" + std::string(name) + " (" + base + ")";
+  }
+  return "";
 }
 
 std::vector<int> Scratch::lock_fds() const {
@@ -258,6 +278,13 @@ Result<Scratch> Scratch::Make(const tierd::config::GetEnvironment& environment, 
   for (const std::string& base : bases) RemoveLeftOvers(base, uid, host);
   std::erase_if(bases, [&](const std::string& base) { return IsInOneOf(base, sources); });
   if (bases.empty()) return Status(Code::kInvalid, "no directory for the job's cache: all of $SLURM_TMPDIR, $TMPDIR, /var/tmp and /tmp are in a source; set TMPDIR");
+  std::string open;
+  std::erase_if(bases, [&](const std::string& base) {
+    if (!IsOpenToOthers(base)) return false;
+    open += (open.empty() ? "" : "; ") + base + " can be written by others, who may rename what is in it: chmod +t " + base;
+    return true;
+  });
+  if (bases.empty()) return Status(Code::kPermission, "no directory for the job's cache: " + open);
   std::stable_partition(bases.begin(), bases.end(), IsLocal);
   std::string all;
   for (const std::string& base : bases) {

@@ -25,7 +25,7 @@ struct LockedDirectory {
 
 class Scratch {
  public:
-  // In $SLURM_TMPDIR, $TMPDIR, /var/tmp or /tmp: the first that can be used, one on a network file system last, one with a control character in its name never. `keep`: a directory that the next `run --keep` finds again, unless another one is using it.
+  // In $SLURM_TMPDIR, $TMPDIR, /var/tmp or /tmp: the first that can be used, one on a network file system last, one with a control character in its name never, nor one that others may write and that is not sticky. `keep`: a directory that the next `run --keep` finds again, unless another one is using it.
   // Removes what earlier runs left in any of these. Nothing is made in or below one of `sources`: a cache there would cache itself.
   static tierd::Result<Scratch> Make(const tierd::config::GetEnvironment& environment, std::uint32_t uid, bool keep, const std::vector<std::string>& sources = {});
 
@@ -34,6 +34,8 @@ class Scratch {
   std::string reads() const { return main_.path + "/reads.jsonl"; }
   // Of the daemon, in a directory of its own; short enough for an address.
   const std::string& socket() const { return socket_; }
+  // The directory of its own that the socket is in; "": path().
+  const std::string& short_path() const { return short_.path; }
   // What a daemon holds as long as it lives; close-on-exec.
   std::vector<int> lock_fds() const;
   bool kept() const { return kept_; }
@@ -52,6 +54,10 @@ class Scratch {
 // Which of the user's directories are no place for one, as their names hold a newline or another control character: "$TMPDIR"; "": none. (Make does without them.)
 std::string PassedOver(const tierd::config::GetEnvironment& environment);
 
+// The first of them that Make passes over because others may rename what is made in it: "$TMPDIR
+// (/shared/tmp)"; "": none.
+std::string OpenToOthers(const tierd::config::GetEnvironment& environment);
+
 // What was removed: directories, and the disk space of their files.
 struct LeftOvers {
   std::uint64_t directories = 0;
@@ -62,6 +68,8 @@ struct LeftOvers {
 LeftOvers RemoveLeftOvers(const std::string& base, std::uint32_t uid, const std::string& host);
 // In every place where a run of this user may have been.
 LeftOvers RemoveAllLeftOvers(const tierd::config::GetEnvironment& environment, std::uint32_t uid);
+// One of them, if nobody holds it any more.
+void RemoveLeftOver(const std::string& path);
 // Node name and machine id.
 std::string HostName();
 
