@@ -1,6 +1,7 @@
 // gc: disk space that nobody has any use for. Directories of `tierctl run`s that were killed with their daemons, and regions of the running daemon in which nothing lives.
 #include <unistd.h>
 
+#include "tierctl/run/ledger.h"
 #include "tierctl/run/scratch.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/units.h"
@@ -14,6 +15,7 @@ constexpr int kGiveBackMs = 30'000;
 
 int CollectGarbage(Context& context) {
   const run::LeftOvers ended = run::RemoveAllLeftOvers(tierd::config::ProcessEnvironment(), ::geteuid());
+  if (auto ledger = run::Ledger::Open(run::LedgerBase(tierd::config::ProcessEnvironment()), ::geteuid(), 0)) ledger->RemoveIfEmpty();
   context.client.WaitAtMost(ControlClient::kLookMs);
   Answer daemon = context.client.Get("/v1/version");
   if (daemon.exit != kExitUnreachable) {

@@ -15,8 +15,10 @@
 #include "tierctl/paths.h"
 #include "tierctl/run/command.h"
 #include "tierctl/run/job_daemon.h"
+#include "tierctl/run/ledger.h"
 #include "tierctl/run/place.h"
 #include "tierctl/run/scratch.h"
+#include "tierctl/run/share.h"
 #include "tierctl/run/summary.h"
 #include "tierctl/run/wrong_option.h"
 #include "tierctl/socket_path.h"
@@ -30,6 +32,9 @@ using tierd::config::GetEnvironment;
 
 // Within which a daemon says how it is, or counts as one that does not answer: a job does not stand still for that.
 constexpr int kAnswerMs = 3'000;
+
+// Runs start their daemons one after the other. Who waits longer goes on as if it were alone.
+constexpr int kTurnMs = 30'000, kLastTurnMs = 200;
 
 bool IsOn(const std::optional<std::string>& value) { return value && !value->empty() && *value != "0"; }
 
@@ -50,7 +55,7 @@ class Job {
  public:
   Job(Context& context, GetEnvironment environment) : context_(context), options_(context.command.run), environment_(std::move(environment)) {
     for (const std::string& source : options_.sources) sources_.push_back(AbsolutePath(source, context.working_directory));
-    daemon_options_ = {sources_, options_.ram, options_.ssd.empty() || options_.ssd == "off" ? options_.ssd : AbsolutePath(options_.ssd, context_.working_directory), options_.policy};
+    daemon_options_ = {sources_, options_.ram, options_.ssd.empty() || options_.ssd == "off" ? options_.ssd : AbsolutePath(options_.ssd, context_.working_directory), options_.policy, ""};
     line_.arguments = options_.arguments;
   }
 
@@ -75,6 +80,8 @@ class Job {
   // Also where a daemon is there already: the reports of the job's processes lie in it.
   void MakeScratch() {
     if (const std::string passed = run::PassedOver(environment_); !passed.empty()) context_.output.Message("run: " + passed + " passed over: a control character (a newline?) in the name");
+    if (const std::string open = run::OpenToOthers(environment_); !open.empty())
+      context_.output.Message("run: " + open + " passed over: others may rename what is in it; chmod +t, or a directory of your own, helps");
     auto scratch = run::Scratch::Make(environment_, ::geteuid(), options_.keep, sources_);
     if (scratch.ok()) scratch_ = std::move(scratch).value();
     else no_scratch_ = scratch.status().message();
@@ -91,23 +98,80 @@ class Job {
     return true;
   }
 
+  // One that another run of this job has started here, or one of our own, beside those that are here.
   bool StartOwn() {
     if (!scratch_) return Without(no_scratch_);
     const std::string binary = run::FindDaemon(environment_);
     if (binary.empty()) return Without("there is no tierd beside this tierctl");
-    auto daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_);
+    run::DaemonRecord record{run::OwnIdentity(environment_), binary, daemon_options_, options_.keep, true, true, scratch_->path(), scratch_->short_path(), scratch_->socket(),
+                             ControlBeside(scratch_->socket()), run::LifelineIn(*scratch_)};
+    std::optional<run::Ledger> ledger = run::Ledger::Open(run::LedgerBase(environment_), ::geteuid(), kTurnMs);
+    const std::vector<run::Ledger::Entry> others = ledger ? ledger->Live() : std::vector<run::Ledger::Entry>();
+    if (ledger && Join(*ledger, others, record)) return true;
+    const run::Share share = run::Divide(others, daemon_options_, run::SsdPlace(daemon_options_, *scratch_), record.identity, environment_);
+    if (!share.said.empty()) context_.output.Message("run: " + share.said);
+    record.ram_auto = share.ram_auto;
+    record.ssd_auto = share.ssd_auto;
+    if (daemon_options_.ram.empty()) daemon_options_.ram = share.ram;
+    daemon_options_.ssd_capacity = share.ssd_capacity;
+    if (share.without_ssd) daemon_options_.ssd = "off";
+    record_name_ = std::filesystem::path(scratch_->path()).filename().string();
+    const tierd::UniqueFd held = ledger ? ledger->Add(record_name_, record) : tierd::UniqueFd();
+    auto daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_, held.get());
     if (!daemon.ok() && daemon_options_.ssd.starts_with('/')) {
       // Another job may have that directory; if it is not the reason, the second start says what is.
       const std::string ssd = std::exchange(daemon_options_.ssd, ""), why = daemon.status().message();
-      daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_);
+      daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_, held.get());
       if (daemon.ok()) context_.output.Message("run: without " + ssd + ": " + why);
     }
-    if (!daemon.ok()) return Without(daemon.status().message());
-    daemon_ = std::move(daemon).value();
+    if (!daemon.ok()) {
+      if (ledger) ledger->Remove(record_name_);
+      return Without(daemon.status().message());
+    }
     facts_.own_daemon = true;
-    socket_ = scratch_->socket();
-    control_ = socket_.substr(0, socket_.rfind('/') + 1) + "control.sock";
+    Use(std::move(daemon).value(), record);
+    return true;
+  }
+
+  static std::string ControlBeside(const std::string& socket) { return socket.substr(0, socket.rfind('/') + 1) + "control.sock"; }
+
+  void Use(run::JobDaemon daemon, const run::DaemonRecord& record) {
+    daemon_ = std::move(daemon);
+    socket_ = record.socket;
+    control_ = record.control;
     line_.inherited_fd = daemon_->lifeline();
+  }
+
+  // Uses the daemon of another run of this job, if there is one with the same options.
+  bool Join(const run::Ledger& ledger, const std::vector<run::Ledger::Entry>& others, const run::DaemonRecord& wanted) {
+    if (wanted.identity.job.empty()) return false;
+    std::string difference;
+    for (const run::Ledger::Entry& other : others) {
+      if (!(other.record.identity == wanted.identity)) continue;
+      std::string why = run::Difference(other.record, wanted);
+      if (why.empty() && Hold(other.record, &why)) {
+        ledger.MarkJoined(other.name);
+        context_.output.Message("run: joined the cache that another run of " + wanted.identity.job + " has started here");
+        joined_ = other.record;
+        return true;
+      }
+      if (difference.empty()) difference = why;
+    }
+    if (!difference.empty()) context_.output.Message("run: a cache of its own beside that of another run of " + wanted.identity.job + ": " + difference);
+    return false;
+  }
+
+  // It stays as long as we hold its lifeline. What it answers after that holds.
+  bool Hold(const run::DaemonRecord& there, std::string* why) {
+    auto daemon = run::JobDaemon::Join(there.lifeline, there.scratch);
+    if (!daemon.ok()) return *why = daemon.status().message(), false;
+    ControlClient client(there.control);
+    client.WaitAtMost(kAnswerMs);
+    const Answer answer = client.Get("/v1/status");
+    if (!answer.ok()) return *why = answer.message, false;
+    if (!Covers(answer.body, sources_)) return *why = "it has another --source", false;
+    daemon->IsProcess(static_cast<pid_t>(NumberOf(answer.body, "pid")));
+    Use(std::move(daemon).value(), there);
     return true;
   }
 
@@ -215,6 +279,8 @@ class Job {
     facts_.reports = report_.empty() ? json::object() : run::AddUpReports(report_);
     if (!socket_.empty()) facts_.after = AskStatus();
     if (daemon_) facts_.daemon_signal = daemon_->KilledBy();
+    // One that other runs used, too, speaks of all of them.
+    if (facts_.own_daemon && run::Ledger::WasJoined(run::LedgerBase(environment_), ::geteuid(), record_name_)) facts_.own_daemon = false;
     const json summary = run::Summary(facts_);
     if (!options_.report.empty()) {
       errno = 0;
@@ -231,6 +297,12 @@ class Job {
   void End() {
     if (daemon_) daemon_->LetGo();
     if (scratch_) scratch_->Remove();
+    if (joined_ && !joined_->keep) {  // of a run that is gone, perhaps: the last one tidies up
+      for (const std::string& left : {joined_->scratch, joined_->short_scratch})
+        if (!left.empty()) run::RemoveLeftOver(left);
+    }
+    if (!daemon_) return;
+    if (auto ledger = run::Ledger::Open(run::LedgerBase(environment_), ::geteuid(), kLastTurnMs)) ledger->RemoveIfEmpty();
   }
 
   Context& context_;
@@ -245,6 +317,8 @@ class Job {
   std::string no_scratch_;  // why there is none
   std::optional<run::Scratch> scratch_;
   std::optional<run::JobDaemon> daemon_;
+  std::string record_name_;                   // of a daemon of our own, in the ledger
+  std::optional<run::DaemonRecord> joined_;  // whose daemon another run has started
   run::CommandLine line_;
   run::JobFacts facts_;
 };

@@ -25,6 +25,9 @@ class Lifeline {
   void Watch(std::function<std::uint64_t()> clients, std::function<void()> end);
 
  private:
+  void WaitForItsEnd();
+  // Whether anybody has an end for writing: of a pipe with a name, also anew.
+  bool IsHeld();
   void EndWithoutClients();
 
   boost::asio::posix::stream_descriptor pipe_;

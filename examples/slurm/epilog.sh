@@ -25,6 +25,15 @@ remove_sockets() {
   done
 }
 
+# What runs of the user note of each other (docs/run.md), of daemons that are gone.
+forget_daemons() {
+  local ledger=/tmp/tierd-ledger-$SLURM_JOB_UID record
+  for record in "$ledger"/*.json; do
+    [ -f "$record" ] && as_user flock -n "$record" rm -f "$record" "${record%.json}.joined"
+  done
+  [ -f "$ledger/door" ] && ! ls "$ledger"/*.json && as_user flock -n "$ledger/door" rm -rf --one-file-system "$ledger"
+}
+
 # A large cache takes long to remove. It first goes out of sight, into a directory with a name that
 # nobody can know before and that root alone can enter: a name that can be known may be a link.
 remove_scratch() {
@@ -41,4 +50,5 @@ case ${SLURM_JOB_ID:-} in '' | *[!0-9]*) exit 0 ;; esac
 within 750 end_daemons
 within 1500 remove_scratch
 within 1750 remove_sockets
+within 1900 forget_daemons
 exit 0

@@ -23,7 +23,7 @@ class RunTest : public testing::Test {
     std::filesystem::create_directories(base_);
     Write(source_ + "/file", Content("file", 100'000));
     job_.work = scratch_.path();
-    job_.environment = {{"TMPDIR", base_}, {"XDG_CONFIG_HOME", scratch_.path() + "/config"}, {"XDG_RUNTIME_DIR", base_ + "/none"}};
+    job_.environment = {{"TMPDIR", base_}, {"XDG_CONFIG_HOME", scratch_.path() + "/config"}, {"XDG_RUNTIME_DIR", base_ + "/none"}, {"TIERD_LEDGER", base_}};
   }
 
   std::vector<std::string> Run(std::vector<std::string> options, std::vector<std::string> command) const {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,14 +28,18 @@ constexpr int kEndMs = 4'000;
 constexpr int kStepMs = 10;
 constexpr int kLifelineNumber = 500;
 
-// Of a job's local scratch in memory, or on a network: no SSD tier.
-std::string SsdIn(const Scratch& scratch) { return tierd::source::CheckLocalCacheDirectory(scratch.path()).ok() ? scratch.path() + "/ssd" : "off"; }
+// A number that programs do not use themselves, if it can be had.
+UniqueFd AtLifelineNumber(UniqueFd end) {
+  UniqueFd high(::fcntl(end.get(), F_DUPFD_CLOEXEC, kLifelineNumber));
+  return high.valid() ? std::move(high) : std::move(end);
+}
 
 std::vector<std::string> Arguments(const DaemonOptions& options, const Scratch& scratch, int lifeline) {
   // Whatever a configuration file says of sockets: those of a job are its own.
   std::vector<std::string> arguments{"tierd", "--socket", scratch.socket(), "--set", "daemon.control_socket=auto", "--lifeline", std::to_string(lifeline), "--metrics", "127.0.0.1:0"};
   for (const std::string& source : options.sources) arguments.insert(arguments.end(), {"--source", source});
-  arguments.insert(arguments.end(), {"--ssd", options.ssd.empty() ? SsdIn(scratch) : options.ssd});
+  arguments.insert(arguments.end(), {"--ssd", SsdPlace(options, scratch)});
+  if (!options.ssd_capacity.empty()) arguments.insert(arguments.end(), {"--ssd-capacity", options.ssd_capacity});
   if (!options.ram.empty()) arguments.insert(arguments.end(), {"--ram", options.ram});
   if (!options.policy.empty()) arguments.insert(arguments.end(), {"--policy", options.policy});
   return arguments;
@@ -51,6 +56,12 @@ std::string ReadLog(const std::string& path) {
 std::string LastLine(std::string text) {
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text.substr(text.rfind('\n') + 1);
+}
+
+// Unless another run has taken it up since.
+bool ItsLifelineHasEnded(const std::string& log) {
+  const std::size_t ended = log.rfind("tierd lifeline ended"), held = log.rfind("tierd lifeline held");
+  return ended != std::string::npos && (held == std::string::npos || held < ended);
 }
 
 // All but the standard ones and `kept` are closed by exec: somebody may wait for the end of what we were given.
@@ -86,11 +97,33 @@ void KeepOnly(const std::vector<int>& kept) {
 
 }  // namespace
 
-Result<JobDaemon> JobDaemon::Start(const std::string& binary, const DaemonOptions& options, const Scratch& scratch) {
-  int ends[2];
-  if (::pipe2(ends, O_CLOEXEC) != 0) return Status(Code::kIo, std::string("no pipe: ") + std::strerror(errno));
-  UniqueFd read_end(ends[0]);
-  UniqueFd write_end(ends[1]);
+// A job's local scratch in memory, or on a network, is no place for an SSD tier.
+std::string SsdPlace(const DaemonOptions& options, const Scratch& scratch) {
+  if (!options.ssd.empty()) return options.ssd;
+  return tierd::source::CheckLocalCacheDirectory(scratch.path()).ok() ? scratch.path() + "/ssd" : "off";
+}
+
+std::string LifelineIn(const Scratch& scratch) { return scratch.path() + "/lifeline"; }
+
+Result<JobDaemon> JobDaemon::Join(const std::string& lifeline, const std::string& scratch) {
+  UniqueFd end(::open(lifeline.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  struct stat info {};
+  if (!end.valid() || ::fstat(end.get(), &info) != 0) return Status::FromErrno(errno, lifeline);
+  if (!S_ISFIFO(info.st_mode) || info.st_uid != ::geteuid()) return Status(Code::kInvalid, lifeline + ": not the lifeline of a daemon");
+  JobDaemon daemon;
+  daemon.is_child_ = false;
+  daemon.log_ = scratch + "/tierd.log";
+  daemon.lifeline_ = AtLifelineNumber(std::move(end));
+  return daemon;
+}
+
+Result<JobDaemon> JobDaemon::Start(const std::string& binary, const DaemonOptions& options, const Scratch& scratch, int held) {
+  const std::string lifeline = LifelineIn(scratch);
+  ::unlink(lifeline.c_str());  // of an earlier --keep, or of a start that failed
+  if (::mkfifo(lifeline.c_str(), 0600) != 0) return Status(Code::kIo, std::string("no pipe: ") + std::strerror(errno));
+  UniqueFd read_end(::open(lifeline.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  UniqueFd write_end(::open(lifeline.c_str(), O_WRONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+  if (!read_end.valid() || !write_end.valid()) return Status(Code::kIo, std::string("no pipe: ") + std::strerror(errno));
   const std::string log = scratch.path() + "/tierd.log";
   ::unlink(log.c_str());  // with --keep the one of the last job is there, whose daemon was ready
   JobDaemon daemon;
@@ -101,10 +134,10 @@ Result<JobDaemon> JobDaemon::Start(const std::string& binary, const DaemonOption
     write_end = UniqueFd();
     std::vector<int> kept = scratch.lock_fds();
     kept.push_back(read_end.get());
+    if (held >= 0) kept.push_back(held);
     Become(binary, Arguments(options, scratch, read_end.get()), log, kept);
   }
-  daemon.lifeline_ = UniqueFd(::fcntl(write_end.get(), F_DUPFD_CLOEXEC, kLifelineNumber));
-  if (!daemon.lifeline_.valid()) daemon.lifeline_ = std::move(write_end);
+  daemon.lifeline_ = AtLifelineNumber(std::move(write_end));
   for (int waited = 0; waited < kReadyMs; waited += kStepMs) {
     if (ReadLog(log).find("tierd ready ") != std::string::npos) return daemon;
     int status = 0;
@@ -117,7 +150,7 @@ Result<JobDaemon> JobDaemon::Start(const std::string& binary, const DaemonOption
 }
 
 bool JobDaemon::HasEnded() {
-  if (!ended_) ended_ = ::waitpid(pid_, &wait_status_, WNOHANG) != 0;
+  if (!ended_) ended_ = is_child_ ? ::waitpid(pid_, &wait_status_, WNOHANG) != 0 : ::kill(pid_, 0) != 0 && errno == ESRCH;
   return ended_;
 }
 
@@ -129,7 +162,7 @@ bool JobDaemon::LetGo() {
   for (int waited = 0; waited < (noticed ? kEndMs : kNoticeMs); waited += kStepMs) {
     if (HasEnded()) return true;
     // Else processes of the job are still there, and it stays for them.
-    noticed = noticed || ReadLog(log_).find("tierd lifeline ended") != std::string::npos;
+    noticed = noticed || ItsLifelineHasEnded(ReadLog(log_));
     ::usleep(kStepMs * 1000);
   }
   return false;
