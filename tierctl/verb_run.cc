@@ -109,7 +109,7 @@ class Job {
     const std::vector<run::Ledger::Entry> others = ledger ? ledger->Live() : std::vector<run::Ledger::Entry>();
     if (ledger && Join(*ledger, others, record)) return true;
     const run::Share share = run::Divide(others, daemon_options_, run::SsdPlace(daemon_options_, *scratch_), record.identity, environment_);
-    if (!share.said.empty()) context_.output.Message("run: " + share.said);
+    if (!share.said.empty() && !options_.quiet) context_.output.Message("run: " + share.said);
     record.ram_auto = share.ram_auto;
     record.ssd_auto = share.ssd_auto;
     if (daemon_options_.ram.empty()) daemon_options_.ram = share.ram;
@@ -151,7 +151,7 @@ class Job {
       std::string why = run::Difference(other.record, wanted);
       if (why.empty() && Hold(other.record, &why)) {
         ledger.MarkJoined(other.name);
-        context_.output.Message("run: joined the cache that another run of " + wanted.identity.job + " has started here");
+        if (!options_.quiet) context_.output.Message("run: joined the cache that another run of " + wanted.identity.job + " has started here");
         joined_ = other.record;
         return true;
       }

@@ -133,7 +133,8 @@ std::uint64_t EqualShare(const std::vector<Claim>& others, bool is_new_automatic
     else named += std::max(claim.promised_bytes, claim.held_bytes);
   }
   const std::uint64_t rest = all - std::min(all, named);
-  return sharing == 0 ? 0 : rest / 100 * percent / sharing / kMiB * kMiB;
+  const std::uint64_t shared = rest / 100 * percent + rest % 100 * percent / 100;
+  return sharing == 0 ? 0 : shared / sharing / kMiB * kMiB;
 }
 
 Share Divide(const std::vector<Ledger::Entry>& entries, const DaemonOptions& options, const std::string& ssd, const JobIdentity& identity,
