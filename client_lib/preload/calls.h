@@ -2,11 +2,11 @@
 #pragma once
 
 #include <errno.h>
-#include <pthread.h>
 
 #include "client_lib/preload/descriptors.h"
 #include "client_lib/preload/next.h"
 #include "client_lib/preload/process.h"
+#include "client_lib/src/older_libc.h"
 #include "client_lib/src/thread_state.h"
 
 namespace tierd::preload {
@@ -22,7 +22,7 @@ inline Int Result(Int result) {
 // Where libc's call is a cancellation point and a hit makes no call that is one: else a thread that reads hits could never be cancelled. Before anything is taken, as libc
 // acts before its system call; what is cancelled in close stays open. No thread but this one: nobody has cancelled it.
 inline void CancellationPoint() {
-  if (!client::OnlyThread()) ::pthread_testcancel();
+  if (!client::OnlyThread()) client::TestCancel();
 }
 
 // The kernel has just given that number out: nothing that was known of it holds.

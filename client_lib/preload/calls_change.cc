@@ -38,6 +38,8 @@ TIERD_NEXT(int, mkfifoat, int, const char*, mode_t)
 TIERD_NEXT(int, bind, int, const sockaddr*, socklen_t)
 TIERD_NEXT(int, mknod, const char*, mode_t, dev_t)
 TIERD_NEXT(int, mknodat, int, const char*, mode_t, dev_t)
+TIERD_NEXT(int, __xmknod, int, const char*, mode_t, dev_t*)
+TIERD_NEXT(int, __xmknodat, int, int, const char*, mode_t, dev_t*)
 TIERD_NEXT(int, chdir, const char*)
 TIERD_NEXT(int, fchdir, int)
 
@@ -185,6 +187,13 @@ TIERD_EXPORT(int, mknod, const char* path, mode_t mode, dev_t device) {
 }
 TIERD_EXPORT(int, mknodat, int directory, const char* path, mode_t mode, dev_t device) {
   return ChangeName(directory, path, Changes::kEntry, [&] { return Next_mknodat()(directory, path, mode, device); });
+}
+// What programs built before glibc 2.33 call.
+TIERD_EXPORT(int, __xmknod, int version, const char* path, mode_t mode, dev_t* device) {
+  return ChangeName(AT_FDCWD, path, Changes::kEntry, [&] { return Next___xmknod()(version, path, mode, device); });
+}
+TIERD_EXPORT(int, __xmknodat, int version, int directory, const char* path, mode_t mode, dev_t* device) {
+  return ChangeName(directory, path, Changes::kEntry, [&] { return Next___xmknodat()(version, directory, path, mode, device); });
 }
 
 // ---- where relative names begin --------------------------------------------------------------------------------------------

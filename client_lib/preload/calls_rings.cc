@@ -10,9 +10,9 @@ using namespace tierd::preload;
 namespace {
 
 void* Behind(const char* symbol, const char* library) {
-  if (void* const next = ::dlsym(RTLD_NEXT, symbol); next != nullptr) return next;
+  if (void* const next = LookUp(RTLD_NEXT, symbol); next != nullptr) return next;
   void* const loaded = ::dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-  return loaded != nullptr ? ::dlsym(loaded, symbol) : nullptr;
+  return loaded != nullptr ? LookUp(loaded, symbol) : nullptr;
 }
 
 void* Enter(const char* symbol, const char* library) {

@@ -96,6 +96,17 @@ void AddPlain(Line& line) {
     line.Add(",\"%s\":%llu", counter.name, static_cast<unsigned long long>(counter.value.exchange(0, std::memory_order_relaxed)));
 }
 
+// One write: lines of several processes do not mix. Under a limit of file sizes a line that does not fit is left out.
+void Append(const Line& line) {
+  if (!line.complete()) return;
+  const int fd = raw::Open(AT_FDCWD, process.report, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return;
+  struct stat st;
+  const bool fits = raw::Stat(fd, st) == 0 && (!S_ISREG(st.st_mode) || static_cast<std::uint64_t>(st.st_size) + line.bytes() <= client::FileSizeLimit());
+  if (fits) (void)client::WriteWithinLimit(fd, line.text(), line.bytes());
+  raw::Close(fd);
+}
+
 // Most processes of a job never come near a source.
 bool AnythingHappened(const tier_statistics& now) {
   std::uint64_t sum = 0;
@@ -130,14 +141,17 @@ void WriteReport() {
   line.Names("source_uses", kSourceUseNames, counters.source_use, static_cast<std::size_t>(SourceUse::kCount));
   line.Add("}\n");
   reported = now;
-  if (!line.complete()) return;
-  const int fd = raw::Open(AT_FDCWD, process.report, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-  if (fd < 0) return;
-  // One write: lines of several processes do not mix. Under a limit of file sizes a line that does not fit is left out.
-  struct stat st;
-  const bool fits = raw::Stat(fd, st) == 0 && (!S_ISREG(st.st_mode) || static_cast<std::uint64_t>(st.st_size) + line.bytes() <= client::FileSizeLimit());
-  if (fits) (void)client::WriteWithinLimit(fd, line.text(), line.bytes());
-  raw::Close(fd);
+  Append(line);
+}
+
+void ReportOtherLibc() {
+  if (process.report == nullptr) return;
+  Room room;
+  if (room.Get() == nullptr) return;
+  Line line(*room.Get());
+  AddName(line);
+  line.Add(",\"other_libc\":1}\n");
+  Append(line);
 }
 
 }  // namespace tierd::preload

@@ -48,6 +48,8 @@ inline void Count(SourceUse why) { Count(counters.source_use[static_cast<std::si
 
 // Appends one line of JSON to the report file and starts counting anew. At exit, before exec, in _exit. In a child of fork: forgets what the parent counted.
 void WriteReport();
+// Of a process whose C library is not glibc: says that, and that nothing was served.
+void ReportOtherLibc();
 void ForgetCounts();
 
 }  // namespace tierd::preload

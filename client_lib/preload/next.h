@@ -15,10 +15,14 @@ struct alignas(16) NextSymbol {
   void* address;
 };
 
-// The address of the next symbol of that name; ends the process when there is none, as the dynamic linker would have done.
+// The address of the next symbol of that name; ends the process when there is none, nor anything in its place, as the dynamic linker would have done.
 void* ResolveNext(NextSymbol& symbol);
 // All of them; a name that this libc does not have stays unresolved.
 void ResolveAllNext();
+// dlsym, also in a program that does not have it. Null where the name is not found. After the first Next_name().
+void* LookUp(void* handle, const char* name);
+// What stands in for a function that this libc does not have (older_libc.cc); null: nothing.
+void* InsteadOfNext(const char* name);
 
 }  // namespace tierd::preload
 

@@ -12,8 +12,6 @@
 #define MADV_POPULATE_READ 22
 #endif
 
-extern "C" void* __libc_stack_end;
-
 namespace tierd::preload {
 namespace {
 
@@ -54,7 +52,7 @@ void Room::Release() {
 
 void ForgetRooms() { taken.store(taken_here, std::memory_order_relaxed); }
 
-void NoteMainStack() { main_stack_end = reinterpret_cast<std::uintptr_t>(__libc_stack_end); }
+void NoteMainStack(char** argv) { main_stack_end = reinterpret_cast<std::uintptr_t>(argv); }
 
 bool StackIsSmall() {
   stack_t stack{};

@@ -33,6 +33,6 @@ void ForgetRooms();
 
 // Whether the core, which wants a few paths on its stack, does not fit on this one.
 bool StackIsSmall();
-void NoteMainStack();  // at the start
+void NoteMainStack(char** argv);  // at the start; the vector that the kernel laid there
 
 }  // namespace tierd::preload

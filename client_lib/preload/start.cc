@@ -5,9 +5,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/auxv.h>
+#include <unistd.h>
 
 #include <cstring>
 
+#include "client_lib/preload/counters.h"
 #include "client_lib/preload/descriptors.h"
 #include "client_lib/preload/kept_mappings.h"
 #include "client_lib/preload/materialise.h"
@@ -18,6 +20,7 @@
 #include "client_lib/preload/writers.h"
 #include "client_lib/src/arena.h"
 #include "client_lib/src/clock.h"
+#include "client_lib/src/older_libc.h"
 #include "client_lib/src/process.h"
 #include "client_lib/src/settings.h"
 
@@ -106,24 +109,40 @@ void ReadRoots() {
 // What a change concerns is known by the kernel's names alone: without /proc nothing is certain.
 bool NamesCanBeFound() { return raw::Call(SYS_faccessat, AT_FDCWD, raw::Address("/proc/self/fd"), 1 /* X_OK */) == 0; }
 
-__attribute__((constructor(101))) void Start() {
+// musl and others load this library, too: what it relies on inside libc is glibc's alone.
+bool LibcIsGlibc() {
+  char version[64] = "";
+  return ::confstr(_CS_GNU_LIBC_VERSION, version, sizeof version) > 0 && std::strncmp(version, "glibc ", 6) == 0;
+}
+
+void ReadReportPath() {
+  const char* const report = ::getenv("TIERD_REPORT");
+  if (report == nullptr || report[0] != '/' || std::strlen(report) >= sizeof process.report_path) return;
+  std::strcpy(process.report_path, report);
+  process.report = process.report_path;
+}
+
+__attribute__((constructor(101))) void Start(int, char** argv, char**) {
   const client::KeepErrno keep;
+  if (!LibcIsGlibc()) {  // passes no argv, either
+    if (::getauxval(AT_SECURE) != 0 || IsOn("TIERD_DISABLE")) return;
+    ReadReportPath();
+    ReportOtherLibc();
+    return;
+  }
   ResolveAllNext();
   // Nothing of the environment counts in a program that runs with more rights than its caller (FAULTS T13).
   if (::getauxval(AT_SECURE) != 0 || IsOn("TIERD_DISABLE") || !NamesCanBeFound()) return;
-  NoteMainStack();
+  NoteMainStack(argv);
   ReadRoots();
   process.real_fds = IsOn("TIERD_REAL_FDS") || IsOn("TIERD_LOWEST_FD") || !MakePlaceholder();
-  if (const char* report = ::getenv("TIERD_REPORT"); report != nullptr && report[0] == '/' && std::strlen(report) < sizeof process.report_path) {
-    std::strcpy(process.report_path, report);
-    process.report = process.report_path;
-  }
+  ReadReportPath();
   LookAtLibraries();
   LookAtStandardDescriptors();
   StartKeepingMappings();
   client::Arena::CallBeforeRetiring(&DropKeptMappings);
   process.client = &client::DefaultClient();           // registers the core's own handlers
-  ::pthread_atfork(&BeforeFork, &InParent, &InChild);  // prepare handlers run last first: all is real before the core counts its leases
+  client::CallAtFork(&BeforeFork, &InParent, &InChild);  // prepare handlers run last first: all is real before the core counts its leases
   process.active.store(true, std::memory_order_release);
   AdoptWriters();
 }

@@ -21,17 +21,6 @@ constexpr std::uint32_t kLead = 2;   // receive for all from now on
 constexpr int kSliceUs = 50'000;  // longest sleep at a time: how late the end of the conversation, or that the daemon hangs, may be noticed
 constexpr int kMaxFds = 4;
 
-class Lock {
- public:
-  explicit Lock(pthread_mutex_t& mutex) : mutex_(mutex) { ::pthread_mutex_lock(&mutex_); }
-  ~Lock() { ::pthread_mutex_unlock(&mutex_); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-
- private:
-  pthread_mutex_t& mutex_;
-};
-
 void FutexWait(std::atomic<std::uint32_t>& word, std::int64_t deadline_ns) {
   const timespec until{static_cast<time_t>(deadline_ns / 1'000'000'000), static_cast<long>(deadline_ns % 1'000'000'000)};
   ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_BITSET_PRIVATE, 0, &until, nullptr, FUTEX_BITSET_MATCH_ANY);
@@ -63,7 +52,7 @@ bool Channel::Open(int fd, std::uint16_t version, Listener listener) {
   }
   const timeval slice{0, kSliceUs};
   (void)::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &slice, sizeof slice);
-  ::pthread_mutex_init(&mutex_, nullptr);
+  mutex_.Reset();
   fd_ = fd;
   socket_dev_ = st.st_dev;
   socket_ino_ = st.st_ino;
@@ -81,7 +70,7 @@ bool Channel::Open(int fd, std::uint16_t version, Listener listener) {
 
 bool Channel::PeerGone() {
   {
-    const Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (dead()) return true;
     ++inside_;  // the descriptor stays meanwhile
   }
@@ -92,14 +81,14 @@ bool Channel::PeerGone() {
     gone = (state.revents & (POLLHUP | POLLERR)) != 0 || ::recv(fd_, &first, sizeof first, MSG_PEEK | MSG_DONTWAIT) == 0;
   }
   if (gone) Die(false);
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   --inside_;
   return gone;
 }
 
 bool Channel::TryClose() {
   {
-    const Lock lock(mutex_);
+    const MutexLock lock(mutex_);
     if (inside_ != 0) return false;
   }
   if (StillOurs()) ::close(fd_);
@@ -128,7 +117,7 @@ void Channel::Die(bool protocol_error) {
 // ---- asking ----------------------------------------------------------------------------------------------------------------
 
 void Channel::Register(Group& group, Waiter* waiters, std::size_t count) {
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   ++inside_;
   for (std::size_t i = 0; i < count; ++i) {
     Waiter& waiter = waiters[i];
@@ -162,13 +151,13 @@ SendOutcome Channel::Send(const void* datagram, std::size_t bytes, std::int64_t 
 }
 
 WaitOutcome Channel::Wait(Group& group, Waiter* waiters, std::size_t count, std::int64_t deadline_ns) {
-  ::pthread_mutex_lock(&mutex_);
+  mutex_.Lock();
   while (group.pending != 0 && !dead() && !Hangs() && PreciseNs() < deadline_ns) {
     if (!receiving_) {
       receiving_ = true;
-      ::pthread_mutex_unlock(&mutex_);
+      mutex_.Unlock();
       ReceiveOne(deadline_ns);
-      ::pthread_mutex_lock(&mutex_);
+      mutex_.Lock();
       receiving_ = false;
       continue;
     }
@@ -178,9 +167,9 @@ WaitOutcome Channel::Wait(Group& group, Waiter* waiters, std::size_t count, std:
     if (waiting_ != nullptr) waiting_->previous = &group;
     waiting_ = &group;
     group.asleep = true;
-    ::pthread_mutex_unlock(&mutex_);
+    mutex_.Unlock();
     while (group.signal.load(std::memory_order_acquire) == 0 && PreciseNs() < deadline_ns) FutexWait(group.signal, deadline_ns);
-    ::pthread_mutex_lock(&mutex_);
+    mutex_.Lock();
     group.asleep = false;
     if (group.previous != nullptr) group.previous->next = group.next;
     if (waiting_ == &group) waiting_ = group.next;
@@ -191,7 +180,7 @@ WaitOutcome Channel::Wait(Group& group, Waiter* waiters, std::size_t count, std:
   if (!receiving_) HandOver();
   const bool all = group.pending == 0;
   --inside_;
-  ::pthread_mutex_unlock(&mutex_);
+  mutex_.Unlock();
   if (all) return WaitOutcome::kAll;
   return dead() ? WaitOutcome::kDead : WaitOutcome::kTimeout;
 }
@@ -286,7 +275,7 @@ bool Channel::Dispatch(std::size_t bytes, int* fds, int fd_count, bool truncated
 template <typename Entry>
 bool Channel::DispatchAnswers(const abi::MessageHeader& header, Entry Waiter::* field, int* fd) {
   if (header.bytes != sizeof header + header.count * sizeof(Entry)) return false;
-  const Lock lock(mutex_);
+  const MutexLock lock(mutex_);
   for (std::uint32_t i = 0; i < header.count; ++i) {
     Entry entry;
     std::memcpy(&entry, buffer_ + sizeof header + i * sizeof entry, sizeof entry);

@@ -6,7 +6,6 @@
 // all descriptors (close_range(3, ~0)) may get our number for a file of its own.
 #pragma once
 
-#include <pthread.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -14,6 +13,7 @@
 #include <cstdint>
 
 #include "client_lib/abi/messages.h"
+#include "client_lib/src/mutex.h"
 
 namespace tierd::client {
 
@@ -101,7 +101,7 @@ class Channel {
   void HandOver();
   bool Hangs() const { return listener_.hangs(listener_.context); }
 
-  pthread_mutex_t mutex_;
+  Mutex mutex_;
   // Constant between Open and Close.
   int fd_;
   dev_t socket_dev_;

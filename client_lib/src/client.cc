@@ -10,6 +10,7 @@
 #include "client_lib/src/clock.h"
 #include "client_lib/src/fork_mark.h"
 #include "client_lib/src/invalidations.h"
+#include "client_lib/src/older_libc.h"
 #include "client_lib/src/shared_mapping.h"
 
 namespace tierd::client {
@@ -23,20 +24,20 @@ constexpr std::uint32_t kGreetingMs = 500;                 // how long a greetin
 constexpr std::int64_t kGreetingPauseNs = 1'000'000'000;   // after the first one that did not come, doubled at each further one
 
 std::atomic<Client*> all_clients{nullptr};
-pthread_once_t fork_handlers_once = PTHREAD_ONCE_INIT;
+constinit std::atomic<int> fork_handlers_made{0};
 
 class Lock {
  public:
-  explicit Lock(pthread_mutex_t& mutex, bool patient = true) : mutex_(mutex), held_((patient ? ::pthread_mutex_lock(&mutex_) : ::pthread_mutex_trylock(&mutex_)) == 0) {}
+  explicit Lock(Mutex& mutex, bool patient = true) : mutex_(mutex), held_(!patient ? mutex.TryLock() : (mutex.Lock(), true)) {}
   ~Lock() {
-    if (held_) ::pthread_mutex_unlock(&mutex_);
+    if (held_) mutex_.Unlock();
   }
   Lock(const Lock&) = delete;
   Lock& operator=(const Lock&) = delete;
   bool held() const { return held_; }
 
  private:
-  pthread_mutex_t& mutex_;
+  Mutex& mutex_;
   const bool held_;
 };
 
@@ -58,7 +59,8 @@ void InChild() {
 
 void InstallForkHandlers() {
   InitForkMark();
-  (void)::pthread_atfork(&BeforeFork, &ForkIsOver, &InChild);
+  CallAtFork(&BeforeFork, &ForkIsOver, &InChild);
+  FindSingleThreaded();
 }
 
 }  // namespace
@@ -73,7 +75,7 @@ void NoticeFork() {
 
 void Client::Init(const Settings& settings) {
   // Made anew after Shutdown it has its lock, which a view of its former life that is given back now may hold.
-  if (!in_use.load(std::memory_order_acquire)) ::pthread_mutex_init(&mutex_, nullptr);
+  if (!in_use.load(std::memory_order_acquire)) mutex_.Reset();
   {
     const Lock lock(mutex_);  // another client may be looking whose socket it is (Distrust)
     settings_ = settings;
@@ -87,7 +89,7 @@ void Client::Init(const Settings& settings) {
   timeouts_.store(0, std::memory_order_relaxed);
   closed_until_ns_.store(0, std::memory_order_relaxed);
   sessions_opened_.store(0, std::memory_order_relaxed);
-  ::pthread_once(&fork_handlers_once, &InstallForkHandlers);
+  CallOnce(fork_handlers_made, &InstallForkHandlers);
   if (in_use.exchange(true, std::memory_order_acq_rel)) return;
   for (Client* known = FirstClient(); known != nullptr; known = known->next_client) {
     if (known == this) return;  // made anew after Shutdown

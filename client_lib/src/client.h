@@ -3,13 +3,13 @@
 // Thread rule: any thread. `session()` is all that a hit touches; the rest is the slow path, behind one lock.
 #pragma once
 
-#include <pthread.h>
 
 #include <atomic>
 #include <cstdint>
 
 #include "client_lib/abi/layout.h"
 #include "client_lib/src/fork_mark.h"
+#include "client_lib/src/mutex.h"
 #include "client_lib/src/session.h"
 #include "client_lib/src/settings.h"
 #include "client_lib/src/thread_state.h"
@@ -188,7 +188,7 @@ class Client {
   std::atomic<std::int64_t> impatient_from_ns_{0};  // who may hardly wait does not ask before: there was no answer a moment ago
 
   Settings settings_;
-  pthread_mutex_t mutex_;
+  Mutex mutex_;
   abi::SessionCounters own_{};
   std::atomic<std::uint64_t> sessions_opened_{0};
   // Guarded by mutex_.

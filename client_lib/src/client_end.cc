@@ -31,9 +31,9 @@ void Client::Sweep() {
 }
 
 void Client::TrySweep() {
-  if (::pthread_mutex_trylock(&mutex_) != 0) return;  // whoever holds it may look too early: the next release, or the next session, looks again
+  if (!mutex_.TryLock()) return;  // whoever holds it may look too early: the next release, or the next session, looks again
   Sweep();
-  ::pthread_mutex_unlock(&mutex_);
+  mutex_.Unlock();
 }
 
 void SweepClosed() {
@@ -116,14 +116,14 @@ void Client::Fold(abi::SessionCounters& into, abi::SessionCounters& from, bool t
 }
 
 void Client::AddUp(abi::SessionCounters& sum) {
-  ::pthread_mutex_lock(&mutex_);
+  mutex_.Lock();
   alone_reads_.MoveTo(own_);
   Fold(sum, own_, false);
   Fold(sum, past_, false);
   for (Session* session = sessions_.load(std::memory_order_acquire); session != nullptr; session = session->next) {
     if (!session->unmapped.load(std::memory_order_relaxed) && !session->inherited) Fold(sum, session->page->counters, false);
   }
-  ::pthread_mutex_unlock(&mutex_);
+  mutex_.Unlock();
 }
 
 // ---- fork ------------------------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ void Client::CountFrozenLeases() {
 }
 
 void Client::TakeOverInChild(bool counted) {
-  ::pthread_mutex_init(&mutex_, nullptr);
+  mutex_.Reset();
   session_.store(nullptr, std::memory_order_relaxed);
   next_probe_.SetTo(0);
   closed_until_ns_.store(0, std::memory_order_relaxed);

@@ -1,12 +1,11 @@
 #include "client_lib/src/invalidations.h"
 
-#include <pthread.h>
-
 #include <cstdlib>
 #include <cstring>
 
 #include "client_lib/src/advice.h"
 #include "client_lib/src/clock.h"
+#include "client_lib/src/mutex.h"
 
 namespace tierd::client {
 namespace {
@@ -19,7 +18,7 @@ struct Remembered {
   char* socket;
 };
 
-pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+constinit Mutex mutex;
 Remembered* first = nullptr;
 std::uint32_t count = 0;
 std::int64_t lost_ns = 0;  // there was no memory for one that was said then; 0: for each there was
@@ -78,19 +77,16 @@ bool Tell(const char* socket, Session& session, std::uint32_t timeout_ms) {
 }  // namespace
 
 void RememberInvalidation(const char* socket, const Invalidation& said) {
-  ::pthread_mutex_lock(&mutex);
+  const MutexLock lock(mutex);
   if (Remembered* const covering = said.path == nullptr ? nullptr : Covering(socket, said); covering != nullptr) covering->said.said_ns = said.said_ns;
   else if (said.path == nullptr || !Add(socket, said, count >= kMost)) lost_ns = said.said_ns;
-  ::pthread_mutex_unlock(&mutex);
 }
 
 bool TellInvalidations(const char* socket, Session& session, std::uint32_t timeout_ms) {
-  ::pthread_mutex_lock(&mutex);
-  const bool told = Tell(socket, session, timeout_ms);
-  ::pthread_mutex_unlock(&mutex);
-  return told;
+  const MutexLock lock(mutex);
+  return Tell(socket, session, timeout_ms);
 }
 
-void TakeOverInvalidations() { ::pthread_mutex_init(&mutex, nullptr); }
+void TakeOverInvalidations() { mutex.Reset(); }
 
 }  // namespace tierd::client

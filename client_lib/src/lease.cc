@@ -2,9 +2,6 @@
 
 namespace tierd::client {
 
-__thread ThreadState thread_state;
-constinit std::atomic<bool> foreign_threads{false};
-
 std::uint32_t FirstLeaseHint() {
   static constinit std::atomic<std::uint32_t> threads{0};
   constexpr std::uint32_t kSlotsPerLine = 8;

@@ -17,7 +17,7 @@ constinit std::atomic<tier_client*> default_client{nullptr};
 namespace {
 
 alignas(64) constinit unsigned char default_memory[sizeof(tier_client)] = {};
-pthread_once_t default_once = PTHREAD_ONCE_INIT;
+constinit std::atomic<int> default_made{0};
 
 void MakeDefault() {
   const KeepErrno keep;
@@ -46,7 +46,7 @@ tier_client* TakeMemory() {
 }  // namespace
 
 Client& MakeDefaultClient() {
-  ::pthread_once(&default_once, &MakeDefault);
+  CallOnce(default_made, &MakeDefault);
   return default_client.load(std::memory_order_acquire)->client;
 }
 

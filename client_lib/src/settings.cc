@@ -1,5 +1,6 @@
 #include "client_lib/src/settings.h"
 
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +23,7 @@ bool IsOn(const char* value) { return value != nullptr && value[0] != '\0' && st
 // As the daemon sees it. One that is not there was another machine's, or another user's: batch systems and su pass it on.
 bool IsRuntimeDirectory(const char* path) {
   struct stat st;
-  return path != nullptr && path[0] == '/' && ::lstat(path, &st) == 0 && S_ISDIR(st.st_mode) && st.st_uid == ::geteuid();
+  return path != nullptr && path[0] == '/' && ::fstatat(AT_FDCWD, path, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISDIR(st.st_mode) && st.st_uid == ::geteuid();
 }
 
 void ReadPrefixes(Settings& settings) {

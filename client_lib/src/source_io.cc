@@ -41,7 +41,7 @@ void AttrFromStat(const struct stat& st, tier_attr& attr) {
 
 int OpenLeasedFile(const char* path) {
   struct stat st;
-  if (::stat(path, &st) != 0) return -1;
+  if (::fstatat(AT_FDCWD, path, &st, 0) != 0) return -1;
   if (S_ISREG(st.st_mode)) return ::open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
   errno = EWOULDBLOCK;
   return -1;

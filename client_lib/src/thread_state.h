@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <sys/single_threaded.h>
 
 #include <atomic>
 #include <cstdint>
@@ -28,8 +27,12 @@ inline int& Errno() {
 // Set before a thread is made that libc knows nothing of (clone by hand), and for good.
 extern std::atomic<bool> foreign_threads;
 
+// libc's word that says whether the process has one thread, which glibc has since 2.32; else one that never says so. Looked for once, before the first session.
+extern std::atomic<const char*> single_threaded;
+void FindSingleThreaded();
+
 // No other thread runs on our memory: all that can come in between is a signal handler.
-inline bool OnlyThread() { return __libc_single_threaded && !foreign_threads.load(std::memory_order_relaxed); }
+inline bool OnlyThread() { return *single_threaded.load(std::memory_order_relaxed) != 0 && !foreign_threads.load(std::memory_order_relaxed); }
 
 // Counters that only this process writes: without other threads a plain add is exact, and spares the bus lock.
 inline void AddOwn(std::atomic<std::uint64_t>& counter, std::uint64_t n) {

@@ -41,6 +41,8 @@ static int check_named(void) { /* converts one */
   FUNCTION(__realpath_chk, char *, const char *, char *, size_t);
   FUNCTION(lockf, int, int, int, off_t);
   FUNCTION(open_by_handle_at, int, int, struct file_handle *, int);
+  FUNCTION(__xmknod, int, int, const char *, mode_t, dev_t *);
+  FUNCTION(__xmknodat, int, int, int, const char *, mode_t, dev_t *);
   NAMED(other, "other");
   NAMED(text, "text");
   char buffer[4096];
@@ -52,6 +54,9 @@ static int check_named(void) { /* converts one */
   CHECK(stat(path, &st) == 0 && st.st_nlink == 1 && link(path, other) == 0 && stat(path, &st) == 0 && st.st_nlink == 2);
   CHECK(unlink(other) == 0 && stat(path, &st) == 0 && st.st_nlink == 1);
   CHECK(utimensat(AT_FDCWD, path, times, 0) == 0 && stat(path, &st) == 0 && st.st_mtim.tv_sec == 7 && st.st_mtim.tv_nsec == 8);
+  dev_t none = 0;
+  CHECK(__xmknod(0, other, S_IFIFO | 0600, &none) == 0 && stat(other, &st) == 0 && S_ISFIFO(st.st_mode) && unlink(other) == 0);
+  CHECK(__xmknodat(0, AT_FDCWD, other, S_IFIFO | 0600, &none) == 0 && stat(other, &st) == 0 && S_ISFIFO(st.st_mode) && unlink(other) == 0);
   CHECK(symlink("text", text) == 0 && __readlink_chk(text, buffer, 100, sizeof buffer) == 4 && memcmp(buffer, "text", 4) == 0);
   CHECK(__readlinkat_chk(AT_FDCWD, text, buffer, 2, sizeof buffer) == 2 && unlink(text) == 0);
   CHECK(__realpath_chk(path, buffer, sizeof buffer) == buffer && strcmp(strrchr(buffer, '/'), strrchr(path, '/')) == 0);

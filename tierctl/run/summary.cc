@@ -160,10 +160,14 @@ std::string AdviceOnRoom(const JobFacts& facts, const json& summary) {
   return what + ": a larger --ram" + (no_ssd ? ", or an SSD tier (--ssd)," : " or --ssd") + " holds more";
 }
 
+// Processes that the library does nothing in.
+std::string OtherLibc(std::uint64_t count) { return std::to_string(count) + (count == 1 ? " process" : " processes") + " whose C library is not glibc"; }
+
 // What to say where the library served nothing and no daemon was missing.
 std::string AdviceOnNothing(const JobFacts& facts, const json& summary) {
   if (NumberOf(facts.reports, "processes") == 0 && (facts.exit_code == 126 || facts.exit_code == 127))
     return "nothing below a source was read: exit code " + std::to_string(facts.exit_code) + " is that of a command that " + (facts.exit_code == 127 ? "is not found" : "cannot be executed");
+  if (const std::uint64_t other = NumberOf(facts.reports, "other_libc"); other > 0) return "nothing was served: " + OtherLibc(other) + " (musl?); such programs read the source";
   if (!facts.preload) return "--no-preload: no program that uses libtier or the Python package read anything";
   if (const json& real = PartOf(summary, "real_opens"); Sum(real) > 0) return "nothing was served: what was opened below a source was opened for real (" + Listed(real) + ")";
   if (const json& fallback = PartOf(summary, "fallback"); Sum(fallback) > 0) return "nothing was served: all fell back to the source (" + Listed(fallback) + ")";
@@ -281,7 +285,8 @@ std::string Readers(const json& summary) {
   if (FlagOf(summary, "all_jobs")) return "all jobs of this daemon";
   const bool known = SumOf(PartOf(summary, "reads"), "count") + Sum(PartOf(summary, "fallback")) > 0;
   if (FlagOf(summary, "preload") && processes == 0 && known) return killed ? "processes that were killed before they could report" : "processes that did not report";
-  return std::to_string(processes) + (processes == 1 ? " process" : " processes") + (killed && !own && processes > 0 ? " that reported" : "");
+  return std::to_string(processes) + (processes == 1 ? " process" : " processes") + (killed && !own && processes > 0 ? " that reported" : "") +
+         (NumberOf(summary, "other_libc") > 0 ? " (not served: " + OtherLibc(NumberOf(summary, "other_libc")) + ")" : "");
 }
 
 // "epoch 1: first read 100%; epochs 2-90: ram 100%"
@@ -316,7 +321,7 @@ json AddUpReports(const std::string& path) {
   for (std::string line; std::getline(in, line);) {
     const json parsed = json::parse(line, nullptr, false);
     if (!parsed.is_object()) continue;
-    ++processes;
+    if (!parsed.contains("other_libc")) ++processes;
     Add(sum, parsed);
   }
   sum["processes"] = processes;
@@ -330,7 +335,7 @@ json Summary(const JobFacts& facts) {
   summary["reads"] = Reads(facts);
   summary["epochs"] = Epochs(facts);
   summary["fallback"] = Fallbacks(facts);
-  for (const char* name : {"processes", "opened", "stats", "listings", "links", "maps", "memory_copies", "invalidations"}) summary[name] = NumberOf(facts.reports, name);
+  for (const char* name : {"processes", "opened", "stats", "listings", "links", "maps", "memory_copies", "invalidations", "other_libc"}) summary[name] = NumberOf(facts.reports, name);
   for (const char* name : {"conversions", "real_opens", "source_uses"}) summary[name] = PartOf(facts.reports, name);
   const std::uint64_t earlier = SourceBytes(facts.before), later = SourceBytes(facts.after);
   const std::uint64_t given = later >= earlier ? later - earlier : later;

@@ -7,7 +7,7 @@
 
 namespace tierctl::run {
 
-// The sum of all lines of a report file: numbers are added by name; "processes" counts lines. An unreadable line is skipped.
+// The sum of all lines of a report file: numbers are added by name; "processes" counts lines of those that were served. An unreadable line is skipped.
 nlohmann::json AddUpReports(const std::string& path);
 
 struct JobFacts {
