@@ -2,6 +2,7 @@
 # Installs what is missing, builds with warnings as errors, and runs every test: plain, in a restricted environment, under the systemd unit's filter and limits, ASan+UBSan, TSan.
 # usage: tools/test.sh [plain|restricted|unit|asan|tsan|all]     default: all      build trees: $TIERD_BUILD or ./build
 #        tools/test.sh large           before a release: what the environment sizes (docs/testing.md), at full size
+#        tools/test.sh platforms       programs of another system than this one (tests/platforms): a Debian 11 root; needs root
 #        tools/test.sh sanitizers      only compiles for asan and tsan, with what nobody else wants of the processors
 # With all, a sanitizer's suite that would begin more than $TIERD_TEST_LATEST seconds (default: no limit) after the start is left out, and named.
 set -euo pipefail
@@ -53,7 +54,7 @@ is_late() {  # name: whether it is left out
   echo "left out after $SECONDS s: $1 (tools/test.sh $1)"
 }
 mkdir -p "$root"
-case "$suite" in plain | restricted | unit | asan | tsan | sanitizers | large | all) ;; *) echo "usage: tools/test.sh [plain|restricted|unit|asan|tsan|sanitizers|large|all]" >&2; exit 64 ;; esac
+case "$suite" in plain | restricted | unit | asan | tsan | sanitizers | large | platforms | all) ;; *) echo "usage: tools/test.sh [plain|restricted|unit|asan|tsan|sanitizers|large|platforms|all]" >&2; exit 64 ;; esac
 if [ "$suite" = sanitizers ]; then
   echo 19 2>/dev/null >/proc/self/autogroup || true  # a session of its own is a group to the scheduler: SCHED_IDLE counts inside it only
   politely=(chrt --idle 0 nice -n 19)
@@ -80,6 +81,12 @@ if [ "$suite" = large ]; then
   for test in ram/ram_index_test engine/engine_source_test e2e/e2e_oracle_test crash/crash_loop_test; do  # by themselves: CTest's time limits are for the usual size
     echo "== test large, $test (after $SECONDS s)"
     "$root/plain/tests/$test" --gtest_brief=1 || failed=1
+  done
+fi
+if [ "$suite" = platforms ]; then
+  for test in tests/platforms/*_test.py; do
+    echo "== test platforms, $test (after $SECONDS s)"
+    /usr/bin/python3 "$test" "$root/plain" || failed=1
   done
 fi
 # Every suite once more where io_uring, namespaces, huge pages and large limits are refused (tests/restricted). The long loops are shorter here, not out.
