@@ -226,7 +226,7 @@ ChangedFile::ChangedFile(const ChangedName& name, int fd) {
 void ChangedFile::Note(const ChangedName& name, const struct stat& st) {
   was_link_ = S_ISLNK(st.st_mode);
   if (S_ISDIR(st.st_mode)) OpenDirectoriesBelow(name.text());
-  if (!S_ISREG(st.st_mode)) return;
+  if (S_ISDIR(st.st_mode)) return;
   inode_ = st.st_ino;
   other_names_ = st.st_nlink > 1;
   MaterialiseFile(inode_);

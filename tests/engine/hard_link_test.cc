@@ -1,7 +1,10 @@
 // A file changes by all its names at once (HAZARDS 2.12).
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -52,6 +55,38 @@ TEST_F(HardLinkTest, AlsoWhereATreeIsToldOf) {
     Tell(told, true);
     EXPECT_EQ(Fetch("other").bytes, Version(version)) << told;
     EXPECT_EQ(Fetch("d/file").bytes, Version(version)) << told;
+  }
+}
+
+// Not only regular files have several names.
+TEST_F(HardLinkTest, WhatIsChangedByOneNameOfAFifoASocketOrALinkIsSeenByTheOthers) {
+  ASSERT_EQ(::mkfifo((tree_ / "fifo").c_str(), 0600), 0);
+  ASSERT_EQ(::mknod((tree_ / "socket").c_str(), S_IFSOCK | 0600, 0), 0);
+  tree_.Link("nowhere", "link");
+  StartEngine();
+  for (const std::string name : {"fifo", "socket", "link"}) {
+    const auto stat_of = [&](const std::string& path) { return Fetch(path, abi::FetchOp::kStat).reply; };
+    const auto stat_itself = [&](const std::string& path) {
+      const std::uint64_t id = Ask(path, abi::FetchOp::kStat, 0, kReader, abi::kFetchNoFollow);
+      EXPECT_TRUE(RunUntil([&] { return answers().contains(id); }));
+      return answers()[id].reply;
+    };
+    const auto facts = [&](const std::string& path) { return name == "link" ? stat_itself(path) : stat_of(path); };
+    Link(name, name + "2");
+    for (const std::string& path : {name, name + "2"}) ASSERT_EQ(facts(path).nlink, 2u) << path;
+    // Mode and owner, by one name; told by that name.
+    const bool has_mode = name != "link";
+    if (has_mode) {
+      ASSERT_EQ(::chmod((tree_ / name).c_str(), 0640), 0);
+    }
+    ASSERT_EQ(::utimensat(AT_FDCWD, (tree_ / name).c_str(), std::array<timespec, 2>{{{7, 0}, {7, 0}}}.data(), AT_SYMLINK_NOFOLLOW), 0);
+    Tell(name);
+    EXPECT_EQ(facts(name + "2").mtime_ns, 7'000'000'000) << name;
+    EXPECT_EQ(facts(name + "2").mode & 0777u, has_mode ? 0640u : 0777u) << name;
+    // A name that goes.
+    ASSERT_EQ(::unlink((tree_ / (name + "2")).c_str()), 0);
+    Tell(name + "2");
+    EXPECT_EQ(facts(name).nlink, 1u) << name;
   }
 }
 

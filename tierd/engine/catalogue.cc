@@ -183,7 +183,7 @@ ram::SlotValues Catalogue::ValuesFor(FileId id, const io::FileStat& stat) {
 }
 
 void Catalogue::JoinInode(FileId id, const io::FileStat& stat) {
-  if (stat.nlink < 2 || !S_ISREG(stat.mode)) return;
+  if (stat.nlink < 2 || S_ISDIR(stat.mode)) return;
   if (linked_.size() >= kMostLinkedFiles && !linked_.contains(stat.ino)) return;
   std::vector<FileId>& names = linked_[stat.ino];
   if (names.size() < kMostNames && std::find(names.begin(), names.end(), id) == names.end()) names.push_back(id);

@@ -153,7 +153,7 @@ void Engine::NoteChange(SourceUnit& unit, std::string_view path, bool recursive)
 // A file changes by all its names (hard links) at once. `told`: the one that this is said of.
 void Engine::NoteOtherNames(const io::FileStat& stat, FileId told) {
   const std::vector<FileId> names = catalogue_->NamesOf(stat.ino);
-  if (stat.mode != 0 && !S_ISREG(stat.mode)) return;  // 0: no longer known
+  if (S_ISDIR(stat.mode)) return;  // its links are its own and its subdirectories'
   if (stat.nlink < 2 && names.empty()) return;        // it may have got a name since it was looked at
   fetcher_->NoteInvalidation(stat.ino);               // a name that is being read for the first time is not known yet
   for (const FileId name : names) {
@@ -178,7 +178,7 @@ void Engine::VoidLinked(std::uint64_t files, AdviceDone done) {
            .visit =
                [this, &its = *unit](FileId file) {
                  const io::FileStat stat = catalogue_->StatOf(file);
-                 if (stat.nlink < 2 || !S_ISREG(stat.mode)) return false;
+                 if (stat.nlink < 2 || S_ISDIR(stat.mode)) return false;
                  fetcher_->NoteInvalidation(stat.ino);
                  return Apply(its, abi::AdviseOp::kInvalidate, file);
                },
