@@ -7,6 +7,7 @@
 #include <cstring>
 #include <new>
 
+#include "client_lib/abi/time_ns.h"
 #include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/own_words.h"
 #include "client_lib/preload/process.h"
@@ -295,8 +296,7 @@ bool HasGrown(Description& d) {
   }
   struct stat st;
   if (raw::Call(SYS_newfstatat, AT_FDCWD, raw::Address(d.path), raw::Address(&st), 0) != 0 || st.st_ino != d.facts.ino) return false;
-  const std::int64_t mtime_ns = std::int64_t{st.st_mtim.tv_sec} * 1'000'000'000 + st.st_mtim.tv_nsec;
-  return static_cast<std::uint64_t>(st.st_size) != d.facts.size || mtime_ns != d.facts.mtime_ns;
+  return static_cast<std::uint64_t>(st.st_size) != d.facts.size || abi::TimeNs(st.st_mtim) != d.facts.mtime_ns;
 }
 
 // ---- the source behind it --------------------------------------------------------------------------------------------------
@@ -314,8 +314,7 @@ int OpenSourceFile(const char* path) {
 SourceVersion VersionBehind(const client::FileFacts& opened, int source) {
   struct stat st;
   if (raw::Stat(source, st) != 0 || st.st_ino != opened.ino) return SourceVersion::kOtherFile;
-  const auto ns = [](const timespec& t) { return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; };
-  const bool same = static_cast<std::uint64_t>(st.st_size) == opened.size && ns(st.st_mtim) == opened.mtime_ns && ns(st.st_ctim) == opened.ctime_ns;
+  const bool same = static_cast<std::uint64_t>(st.st_size) == opened.size && abi::TimeNs(st.st_mtim) == opened.mtime_ns && abi::TimeNs(st.st_ctim) == opened.ctime_ns;
   return same ? SourceVersion::kOpened : SourceVersion::kLater;
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstring>
 
+#include "client_lib/abi/time_ns.h"
 #include "client_lib/preload/cached_open.h"
 #include "client_lib/preload/directories.h"
 #include "client_lib/preload/mappings.h"
@@ -104,7 +105,7 @@ bool IsCopiedAtFork(Description& d) {
   constexpr std::int64_t kOfLateNs = 3'600'000'000'000;
   timespec now{};
   if (!d.whole || ::clock_gettime(CLOCK_REALTIME_COARSE, &now) != 0) return false;
-  if (std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec - d.facts.mtime_ns < kOfLateNs) return false;
+  if (d.facts.mtime_ns > abi::TimeNs(now) - kOfLateNs) return false;
   bool all_end_with_exec = true;
   TakeNumbers(d, [&](int, bool close_on_exec) {
     all_end_with_exec = all_end_with_exec && close_on_exec;

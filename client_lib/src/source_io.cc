@@ -6,6 +6,8 @@
 
 #include <cstring>
 
+#include "client_lib/abi/time_ns.h"
+
 namespace tierd::client {
 namespace {
 
@@ -16,8 +18,6 @@ bool WaitsFromNow(int fd) {
   const int flags = ::fcntl(fd, F_GETFL);
   return flags >= 0 && (flags & O_NONBLOCK) != 0 && ::fcntl(fd, F_SETFL, flags & ~O_NONBLOCK) == 0;
 }
-
-std::int64_t NsOf(const timespec& t) { return std::int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; }
 
 }  // namespace
 
@@ -33,9 +33,9 @@ void AttrFromStat(const struct stat& st, tier_attr& attr) {
   attr.gid = st.st_gid;
   attr.blksize = static_cast<std::uint64_t>(st.st_blksize);
   attr.blocks = static_cast<std::uint64_t>(st.st_blocks);
-  attr.atime_ns = NsOf(st.st_atim);
-  attr.mtime_ns = NsOf(st.st_mtim);
-  attr.ctime_ns = NsOf(st.st_ctim);
+  attr.atime_ns = abi::TimeNs(st.st_atim);
+  attr.mtime_ns = abi::TimeNs(st.st_mtim);
+  attr.ctime_ns = abi::TimeNs(st.st_ctim);
   attr.origin = TIER_FROM_BYPASS;
 }
 

@@ -210,6 +210,14 @@ class ReadTest(rig.DaemonTest):
         del views[0]
         self.assertEqual(tierd.stats().leases, 1)
 
+    def test_stat_shows_times_that_the_cache_cannot_hold(self):
+        path = self.rig.write("year-2400", 10)
+        os.utime(path, (13_569_465_600, 13_569_465_600))
+        for _ in range(2):
+            self.assertEqual(tierd.stat(path), os.stat(path))
+            self.assertEqual(tierd.stat(path).st_mtime_ns, os.stat(path).st_mtime_ns)
+        self.assertEqual(tierd.read(path), rig.content("year-2400", 10))
+
     def test_stat_and_scandir(self):
         path = self.paths[4096]
         late = 4 * 10**18  # an atime that no read moves (relatime)

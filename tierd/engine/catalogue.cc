@@ -7,6 +7,7 @@
 #include <array>
 
 #include "client_lib/abi/path_hash.h"
+#include "client_lib/abi/time_ns.h"
 #include "tierd/base/check.h"
 #include "tierd/base/prefetch.h"
 #include "tierd/engine/out_of_memory.h"
@@ -44,6 +45,7 @@ abi::FileKey Catalogue::KeyOf(std::uint32_t wire_id, std::string_view relative) 
 }
 
 bool Catalogue::Takes(const io::FileStat& stat, std::uint64_t chunk_bytes) {
+  if (!abi::IsTime(stat.mtime_ns) || !abi::IsTime(stat.ctime_ns) || !abi::IsTime(stat.atime_ns)) return false;
   if (S_ISDIR(stat.mode) || S_ISLNK(stat.mode)) return true;
   return stat.size <= abi::kMaxFileSize && stat.size / chunk_bytes < kMostChunks;
 }

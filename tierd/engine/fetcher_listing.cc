@@ -188,6 +188,7 @@ void Fetcher::PlaceListing(SourceUnit& unit, abi::FileKey key, bool durable) {
     EndListing(key, [this, reason](const Waiter& waiter) { Finish(waiter, BringOutcome::kFailed, reason, kNoFile); });
   };
   if (listing->spoiled) return refuse(abi::Fallback::kChanged);
+  if (!Catalogue::Takes(listing->stat, unit.options.chunk_bytes)) return GiveListingUp(unit, key);
   // What the source has said since it was walked is not taken back.
   const FileId known = listing->waited ? catalogue_.Find(key) : kNoFile;
   if (known != kNoFile && !unit.reader->SameVersion(catalogue_.StatOf(known), listing->stat)) return refuse(abi::Fallback::kChanged);

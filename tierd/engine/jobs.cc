@@ -284,6 +284,7 @@ std::string Jobs::WhyNot(const File& file) {
     case abi::Fallback::kChanged: return what + ": it changes all the time";
     case abi::Fallback::kNotRegular: return what + ": not a regular file";
     case abi::Fallback::kPath: return what + ": it leads out of the source";
+    case abi::Fallback::kTooLarge: return what + ": its size, or one of its times, is beyond what the cache can hold";
     case abi::Fallback::kSourceSlow: return what + ": the source does not answer";
     default: return what + ": " + abi::FallbackName(file.worst.reason);
   }

@@ -13,6 +13,7 @@
 #include <ctime>
 #include <string_view>
 
+#include "client_lib/abi/time_ns.h"
 #include "tierd/base/unique_fd.h"
 
 #ifndef RWF_DONTCACHE
@@ -234,9 +235,9 @@ FileStat ToFileStat(const struct stat& st) {
   out.dev = st.st_dev;
   out.ino = st.st_ino;
   out.size = static_cast<std::uint64_t>(st.st_size);
-  out.mtime_ns = std::int64_t{st.st_mtim.tv_sec} * kNsPerSecond + st.st_mtim.tv_nsec;
-  out.ctime_ns = std::int64_t{st.st_ctim.tv_sec} * kNsPerSecond + st.st_ctim.tv_nsec;
-  out.atime_ns = std::int64_t{st.st_atim.tv_sec} * kNsPerSecond + st.st_atim.tv_nsec;
+  out.mtime_ns = abi::TimeNs(st.st_mtim);
+  out.ctime_ns = abi::TimeNs(st.st_ctim);
+  out.atime_ns = abi::TimeNs(st.st_atim);
   out.mode = st.st_mode;
   out.uid = st.st_uid;
   out.gid = st.st_gid;
@@ -249,9 +250,9 @@ FileStat ToFileStat(const struct statx& st) {
   out.dev = ::makedev(st.stx_dev_major, st.stx_dev_minor);
   out.ino = st.stx_ino;
   out.size = st.stx_size;
-  out.mtime_ns = std::int64_t{st.stx_mtime.tv_sec} * kNsPerSecond + st.stx_mtime.tv_nsec;
-  out.ctime_ns = std::int64_t{st.stx_ctime.tv_sec} * kNsPerSecond + st.stx_ctime.tv_nsec;
-  out.atime_ns = std::int64_t{st.stx_atime.tv_sec} * kNsPerSecond + st.stx_atime.tv_nsec;
+  out.mtime_ns = abi::TimeNs(st.stx_mtime);
+  out.ctime_ns = abi::TimeNs(st.stx_ctime);
+  out.atime_ns = abi::TimeNs(st.stx_atime);
   out.mode = st.stx_mode;
   out.uid = st.stx_uid;
   out.gid = st.stx_gid;

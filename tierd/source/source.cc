@@ -16,6 +16,7 @@
 #include <deque>
 #include <utility>
 
+#include "client_lib/abi/time_ns.h"
 #include "tierd/source/open_beneath.h"
 
 namespace tierd::source {
@@ -29,10 +30,6 @@ constexpr int kDirectProbeEntries = 256;
 constexpr std::uint32_t kMaxDirectAlignment = 64 * 1024;
 // What takes O_DIRECT at all there takes pages.
 constexpr std::uint32_t kNetworkDirectAlignment = 4096;
-
-std::int64_t Nanoseconds(const statx_timestamp& t) {
-  return t.tv_sec * 1'000'000'000 + static_cast<std::int64_t>(t.tv_nsec);
-}
 
 Result<std::string> NameOfFd(int fd) {
   char link[32];
@@ -108,9 +105,9 @@ int StatAt(int fd, const char* path, bool follow_symlinks, io::FileStat* out) {
   out->dev = makedev(st.stx_dev_major, st.stx_dev_minor);
   out->ino = st.stx_ino;
   out->size = st.stx_size;
-  out->mtime_ns = Nanoseconds(st.stx_mtime);
-  out->ctime_ns = Nanoseconds(st.stx_ctime);
-  out->atime_ns = Nanoseconds(st.stx_atime);
+  out->mtime_ns = abi::TimeNs(st.stx_mtime);
+  out->ctime_ns = abi::TimeNs(st.stx_ctime);
+  out->atime_ns = abi::TimeNs(st.stx_atime);
   out->mode = st.stx_mode;
   out->uid = st.stx_uid;
   out->gid = st.stx_gid;

@@ -5,7 +5,7 @@
 namespace tierd::source {
 
 void StampClock::NoteChange(std::int64_t seen_ns, std::int64_t now_ns, std::int64_t ctime_ns) {
-  if (now_ns < seen_ns || now_ns - seen_ns > window_ns_) return;
+  if (now_ns < seen_ns || now_ns - seen_ns > window_ns_ || ctime_ns < -kFarNs || ctime_ns > kFarNs) return;
   const std::int64_t low = ctime_ns - now_ns;
   const std::int64_t high = ctime_ns - seen_ns;
   if (known_ && low <= high_ns_ && high >= low_ns_) {

@@ -27,6 +27,7 @@ class StampClock {
 
  private:
   static constexpr std::int64_t kMakingNs = 2'000'000'000;
+  static constexpr std::int64_t kFarNs = std::int64_t{1} << 62;  // more than a century from now: no clock's time, and its difference to ours might not fit
   bool IsYoung(const io::FileStat& stat, std::int64_t now_ns, std::int64_t window_ns) const;
 
   std::int64_t window_ns_;

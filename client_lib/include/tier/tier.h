@@ -161,7 +161,8 @@ typedef struct tier_attr {
   uint32_t gid;
   uint64_t blksize;
   uint64_t blocks; /* of 512 bytes; from the cache: what `bytes` takes in blocks of 4 KiB */
-  int64_t atime_ns; /* since 1970; from the cache: as the source showed it when it was last asked; hits do not change it */
+  int64_t atime_ns; /* since 1970; from the cache: as the source showed it when it was last asked; hits do not change it.
+                       Any of the three is INT64_MIN or INT64_MAX where the file's own time lies before 1677 or after 2262 */
   int64_t mtime_ns;
   int64_t ctime_ns;
   uint32_t origin; /* TIER_FROM_RAM: the shared index; TIER_FROM_SOURCE: asked tierd; TIER_FROM_BYPASS: stat of the source */

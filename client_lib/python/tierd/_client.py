@@ -274,6 +274,8 @@ class Client:
         attr = _library.Attr(size=ctypes.sizeof(_library.Attr))
         self._call("stat", path, attr, 0 if follow_symlinks else _library.NOFOLLOW)
         times = (attr.atime_ns, attr.mtime_ns, attr.ctime_ns)
+        if not _library.NO_TIMES.isdisjoint(times):
+            return os.stat(path, follow_symlinks=follow_symlinks)
         named = dict(zip(("st_atime_ns", "st_mtime_ns", "st_ctime_ns"), times), st_blksize=attr.blksize, st_blocks=attr.blocks, st_rdev=0)
         # Rounded as os.stat does: t / 1e9 is another float for some.
         named.update(zip(("st_atime", "st_mtime", "st_ctime"), (t // 10**9 + 1e-9 * (t % 10**9) for t in times)))

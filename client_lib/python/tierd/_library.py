@@ -21,6 +21,8 @@ ABI_VERSION = 1  # of tier.h that this package is written for
 CACHED, NOWAIT, NOFOLLOW, COPY, RECURSIVE = 1, 2, 4, 8, 16
 REQUIRE_DAEMON, CHECK_OPEN, POPULATE = 1, 2, 4
 
+NO_TIMES = frozenset((-(2**63), 2**63 - 1))  # instead of a time that lies before 1677 or after 2262
+
 ORIGINS = ("ram", "ssd", "source", "bypass")
 FALLBACKS = 32
 
