@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "tierd/base/printable.h"
+#include "tierd/base/real_path.h"
 
 namespace tierctl {
 namespace {
@@ -46,10 +46,11 @@ std::string AbsolutePath(std::string_view path, const std::string& working_direc
     if (parts[i] == "..") last_up = i + 1;
   }
   std::vector<std::string_view> tail(parts.begin() + static_cast<std::ptrdiff_t>(last_up), parts.end());
-  char resolved[PATH_MAX];
+  std::string resolved;
   if (last_up != 0) {
     const std::string head = Joined({parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(last_up)});
-    if (::realpath(head.c_str(), resolved) != nullptr) {
+    if (const tierd::Result<std::string> real = tierd::RealPath(head); real.ok()) {
+      resolved = *real;
       kept = Parts(resolved);
     } else {
       tail = parts;

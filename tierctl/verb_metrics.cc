@@ -13,6 +13,7 @@
 
 #include "tierctl/metrics_page.h"
 #include "tierctl/verbs.h"
+#include "tierd/base/real_path.h"
 
 namespace tierctl {
 namespace {
@@ -76,11 +77,8 @@ bool IsStdout(const std::string& path) {
 
 // Where a link leads; a link to nothing, and any other name, as it is.
 std::string BehindLinks(const std::string& path) {
-  char* const real = ::realpath(path.c_str(), nullptr);
-  if (real == nullptr) return path;
-  std::string behind(real);
-  std::free(real);
-  return behind;
+  const tierd::Result<std::string> found = tierd::RealPath(path);
+  return found.ok() ? *found : path;
 }
 
 // `flags`: more of open(2).

@@ -101,8 +101,8 @@ class Job {
   // One that another run of this job has started here, or one of our own, beside those that are here.
   bool StartOwn() {
     if (!scratch_) return Without(no_scratch_);
-    const std::string binary = run::FindDaemon(environment_);
-    if (binary.empty()) return Without("there is no tierd beside this tierctl");
+    const auto [binary, why_not] = run::FindDaemon(environment_);
+    if (binary.empty()) return Without(why_not);
     run::DaemonRecord record{run::OwnIdentity(environment_), binary, daemon_options_, options_.keep, true, true, scratch_->path(), scratch_->short_path(), scratch_->socket(),
                              ControlBeside(scratch_->socket()), run::LifelineIn(*scratch_)};
     std::optional<run::Ledger> ledger = run::Ledger::Open(run::LedgerBase(environment_), ::geteuid(), kTurnMs);
@@ -226,10 +226,11 @@ class Job {
   }
 
   // The library by a name that LD_PRELOAD can hold, where blanks and colons part names: a link in the scratch directory, if need be. "": there is none.
-  std::string Preloadable(const std::string& library) {
+  std::string Preloadable(const run::Place& place) {
     constexpr char kParts[] = " :";
+    const std::string& library = place.path;
     if (library.empty()) {
-      Without("there is no libtier_preload.so beside this tierctl");
+      Without(place.why);
       return "";
     }
     if (library.find_first_of(kParts) == std::string::npos) return library;

@@ -2,7 +2,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 
 #include "tierctl/paths.h"
 #include "tierctl/verbs.h"
@@ -98,6 +100,8 @@ int TraceStart(Context& context) {
   const int code = PrintTrace(context, answer.body);
   const std::string path = body["path"];
   if (::access(path.c_str(), F_OK) == 0) return code;
+  if (errno != ENOENT && errno != ENOTDIR)
+    return context.output.Fail(kExitError, "the trace runs, but " + path + " cannot be looked at from here: " + std::strerror(errno) + ". tierctl trace stop ends it");
   return context.output.Fail(kExitError, "the trace runs, but " + path + " is not there for this shell: the daemon sees other files (PrivateTmp of a systemd unit, a container). " +
                                              "tierctl trace stop ends it; name a file that both see, with a system unit one below /var/cache/tierd/USER");
 }

@@ -1,5 +1,7 @@
 // `tierctl run`: the command behaves as without it, the daemon comes and goes with the job, runs do not meet, and nothing is left behind.
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <sstream>
@@ -10,6 +12,16 @@ namespace tierd::e2e {
 namespace {
 
 namespace fs = std::filesystem;
+
+// Becomes the command that follows, under a filter that answers faccessat2 (439) with EPERM as old filters answer what they do not know. 77: there can be none.
+constexpr const char* kRefuseFaccessat2 = R"(
+import ctypes, os, struct, sys
+steps = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in [(0x20, 0, 0, 0), (0x15, 0, 1, 439), (6, 0, 0, 0x50001), (6, 0, 0, 0x7fff0000)]))
+program = ctypes.create_string_buffer(struct.pack("HxxxxxxP", 4, ctypes.addressof(steps)))
+libc = ctypes.CDLL(None)
+if libc.prctl(38, 1, 0, 0, 0) != 0 or libc.prctl(22, 2, program, 0, 0) != 0: sys.exit(77)
+os.execv(sys.argv[1], sys.argv[1:])
+)";
 
 TEST_F(RunTest, ServesACommandAndLeavesNothing) {
   const std::string report = scratch_.path() + "/report.json";
@@ -118,6 +130,58 @@ TEST_F(RunTest, TheLibraryMayLieBelowABlankOrAColon) {
     EXPECT_NE(without.output.find("without a cache: the dynamic linker cannot preload " + library), std::string::npos) << without.output;
     EXPECT_EQ(without.output.find("ERROR: ld.so"), std::string::npos) << without.output;
   }
+}
+
+TEST_F(RunTest, TimesOutsideOfTheCachesRangeAreTheSources) {
+  const std::string far = source_ + "/far", directory = source_ + "/directory";
+  Write(far, Content("far", 5'000));
+  Write(directory + "/name", "x");
+  for (const std::string& path : {far, directory}) {
+    const timespec times[2] = {{13'569'465'600, 0}, {13'569'465'600, 0}};  // the year 2400
+    ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), times, 0), 0);
+    struct stat st;
+    ASSERT_EQ(::stat(path.c_str(), &st), 0);
+    if (st.st_mtim.tv_sec != times[1].tv_sec) GTEST_SKIP() << "no such times on this file system";
+  }
+  const std::string report = scratch_.path() + "/report.json";
+  const std::string script = "for i in 1 2; do TZ=UTC stat -c %y " + far + " " + directory + "; TZ=UTC stat -c %y - < " + far + "; cat " + far + " | cksum; ls " + directory + "; done";
+  const JobResult bare = RunJob({"/bin/sh", "-c", script}, job_), served = RunIt({"--report", report}, {"/bin/sh", "-c", script});
+  EXPECT_NE(bare.output.find("2400-01-01"), std::string::npos) << bare.output;
+  EXPECT_EQ(served.output, bare.output);
+  EXPECT_GT(ReadJson(report)["fallback"].value("too_large", 0), 0) << ReadJson(report)["fallback"];
+}
+
+TEST_F(RunTest, AFifoChangedByOneNameIsAnotherByAllItsNames) {
+  const std::string one = source_ + "/fifo", other = source_ + "/fifo2";
+  ASSERT_EQ(::mkfifo(one.c_str(), 0600), 0);
+  std::filesystem::create_hard_link(one, other);
+  const std::string look = "stat -c '%a %h' " + one + "; stat -c '%a %h' " + other + "; ";
+  const JobResult served = RunIt({"-q"}, {"/bin/sh", "-c", look + "chmod 644 " + one + "; " + look + "ln " + one + " " + source_ + "/third; " + look + "rm " + other + "; stat -c '%a %h' " + one});
+  EXPECT_EQ(served.output, "600 2\n600 2\n644 2\n644 2\n644 3\n644 3\n644 2\n");
+}
+
+TEST_F(RunTest, AFilterThatDoesNotKnowFaccessat2LeavesTheCacheUsable) {
+  const std::string report = scratch_.path() + "/report.json";
+  std::vector<std::string> arguments = Run({"--report", report}, {"/bin/sh", "-c", "cat " + source_ + "/file " + source_ + "/file | wc -c"});
+  arguments.insert(arguments.begin(), {"/usr/bin/python3", "-c", kRefuseFaccessat2});
+  const JobResult result = RunJob(arguments, job_);
+  if (result.code == 77) GTEST_SKIP() << "no filter of system calls can be set here";
+  EXPECT_EQ(result.output, "200000\n");
+  EXPECT_EQ(ReadJson(report)["opened"], 2) << ReadJson(report)["advice"];
+}
+
+TEST_F(RunTest, SaysWhyTheDaemonBesideItCannotBeUsed) {
+  const std::string alone = scratch_.path() + "/bin/tierctl";
+  std::filesystem::create_directories(scratch_.path() + "/bin");
+  std::filesystem::copy_file(TIERCTL_BINARY, alone);
+  const auto run = [&] { return RunJob({alone, "run", "--source", source_, "--", "/bin/true"}, job_).output; };
+  EXPECT_NE(run().find("there is no tierd beside this tierctl: looked for " + scratch_.path() + "/bin/tierd, "), std::string::npos) << run();
+  std::filesystem::create_symlink("tierd", scratch_.path() + "/bin/tierd");
+  EXPECT_NE(run().find(scratch_.path() + "/bin/tierd: Too many levels of symbolic links"), std::string::npos) << run();
+  std::filesystem::remove(scratch_.path() + "/bin/tierd");
+  Write(scratch_.path() + "/bin/tierd", "#!/bin/sh\nkill -SYS $$\n");
+  std::filesystem::permissions(scratch_.path() + "/bin/tierd", std::filesystem::perms::owner_all);
+  EXPECT_NE(run().find("was ended by signal 31 (Bad system call)"), std::string::npos) << run();
 }
 
 TEST_F(RunTest, ADaemonThatDiesUnderTheJobIsSaid) {

@@ -109,6 +109,18 @@ Check Stability(const std::string& path) {
   return check;
 }
 
+// Of a source that cannot be opened.
+std::string RemedyFor(int error) {
+  switch (error) {
+    case EACCES: return "tierd has to read it as the user it runs as: chmod, or another user";
+    case ENOENT:
+    case ENOTDIR: return "mount it, or correct the path";
+    case EPERM:
+    case ENOSYS: return "a filter of system calls (seccomp) or a security module refuses it: see the container's or the job's settings";
+    default: return "is the file system mounted, and its server alive? (mount, dmesg)";
+  }
+}
+
 }  // namespace
 
 std::vector<Check> Source(const std::string& path) {
@@ -116,9 +128,10 @@ std::vector<Check> Source(const std::string& path) {
     Check kind{"source.type", Verdict::kOk, "", ""};
     const tierd::UniqueFd fd(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd.valid()) {
+      const int error = errno;
       kind.verdict = Verdict::kFail;
-      kind.detail = path + ": " + std::strerror(errno);
-      kind.remedy = errno == EACCES ? "tierd has to read it as the user it runs as: chmod, or another user" : "mount it, or correct the path";
+      kind.detail = path + ": " + std::strerror(error);
+      kind.remedy = RemedyFor(error);
       return {kind};
     }
     const tierd::Result<tierd::source::FsKind> fs = tierd::source::FsKindOf(fd.get());

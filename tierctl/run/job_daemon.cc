@@ -64,6 +64,15 @@ bool ItsLifelineHasEnded(const std::string& log) {
   return ended != std::string::npos && (held == std::string::npos || held < ended);
 }
 
+// A signal (of a filter of system calls, for want of memory) leaves no word in the log, and what is there says something else.
+std::string WhyEnded(const std::string& binary, const std::string& said, int status) {
+  std::string how;
+  if (WIFSIGNALED(status)) how = "was ended by signal " + std::to_string(WTERMSIG(status)) + " (" + ::strsignal(WTERMSIG(status)) + ")";
+  else if (said.empty()) how = "ended with " + std::to_string(WEXITSTATUS(status)) + " and said nothing";
+  if (how.empty()) return said;
+  return binary + " " + how + (said.empty() ? "" : "; the last it said: " + said);
+}
+
 // All but the standard ones and `kept` are closed by exec: somebody may wait for the end of what we were given.
 void KeepOnly(const std::vector<int>& kept) {
   if (::close_range(3, ~0u, CLOSE_RANGE_CLOEXEC) != 0) {
@@ -141,7 +150,7 @@ Result<JobDaemon> JobDaemon::Start(const std::string& binary, const DaemonOption
   for (int waited = 0; waited < kReadyMs; waited += kStepMs) {
     if (ReadLog(log).find("tierd ready ") != std::string::npos) return daemon;
     int status = 0;
-    if (::waitpid(daemon.pid_, &status, WNOHANG) == daemon.pid_) return Status(Code::kIo, LastLine(ReadLog(log)));
+    if (::waitpid(daemon.pid_, &status, WNOHANG) == daemon.pid_) return Status(Code::kIo, WhyEnded(binary, LastLine(ReadLog(log)), status));
     ::usleep(kStepMs * 1000);
   }
   ::kill(daemon.pid_, SIGKILL);

@@ -7,8 +7,13 @@
 
 namespace tierctl::run {
 
-// "" if there is none. TIERD_BINARY and TIERD_PRELOAD name others.
-std::string FindDaemon(const tierd::config::GetEnvironment& environment);
-std::string FindPreload(const tierd::config::GetEnvironment& environment);
+struct Place {
+  std::string path;  // "": none
+  std::string why;   // then: where it was looked for, and what could not be looked at
+};
+
+// TIERD_BINARY and TIERD_PRELOAD name others.
+Place FindDaemon(const tierd::config::GetEnvironment& environment);
+Place FindPreload(const tierd::config::GetEnvironment& environment);
 
 }  // namespace tierctl::run

@@ -16,6 +16,7 @@
 #include <span>
 
 #include "tierd/base/directory_identity.h"
+#include "tierd/base/real_path.h"
 #include "tierd/base/unique_fd.h"
 #include "tierd/config/ask_beside.h"
 #include "tierd/config/edit_distance.h"
@@ -35,10 +36,10 @@ std::string Canonical(const std::string& path) {
   std::string head = path;
   std::string tail;
   for (;;) {
-    char resolved[PATH_MAX];
-    if (::realpath(head.c_str(), resolved) != nullptr) return (std::strcmp(resolved, "/") == 0 && !tail.empty() ? "" : resolved) + tail;
+    const Result<std::string> resolved = RealPath(head);
+    if (resolved.ok()) return (*resolved == "/" && !tail.empty() ? "" : *resolved) + tail;
     const std::size_t slash = head.rfind('/');
-    if (errno != ENOENT || slash == std::string::npos || head.size() <= 1) return path;
+    if (resolved.status().sys_errno() != ENOENT || slash == std::string::npos || head.size() <= 1) return path;
     tail = head.substr(slash) + tail;
     head.resize(std::max<std::size_t>(slash, 1));
   }
