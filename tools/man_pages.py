@@ -313,7 +313,7 @@ other nodes are seen within the staleness bound of the data set.""")),
             ("TIERD_DISABLE", "1: the library does nothing at all."),
             ("TIERD_REAL_FDS", "1: every descriptor is a real one (tierctl run --real-fds); what stat, access and opendir answer still comes from the cache."),
             ("TIERD_LOWEST_FD", "1: the same, for programs that rely on open giving the lowest number that is free: descriptors of served files have high numbers otherwise."),
-            ("TIERD_REPORT", "Absolute path of a file to which each process that came near a source appends, when it ends or executes another program, one line of JSON: reads and bytes by tier, fallbacks, conversions, files opened for real and uses of the source by reason."),
+            ("TIERD_REPORT", "Absolute path of a file to which each process that came near a source appends, when it ends or executes another program, one line of JSON: reads and bytes by tier, fallbacks, conversions, files opened for real and uses of the source by reason. A program whose C library is not glibc appends one line when it starts, with other_libc."),
             ("TIERD_LOG", "1: libtier tells on stderr when it finds or loses its daemon."),
         ]) + "\n" + prose("None of them counts in a program that runs with more rights than its caller (set-user-ID, capabilities): there the library does nothing.")),
         ("COVERED", "\n".join(covered)),
@@ -326,6 +326,8 @@ A name that goes through symbolic links is served, too: below a source, and from
 that are opened through it. A link that is changed is seen at once; another one that it leads through, changed by another process, within the staleness bound of the data set. Calls that
 mean the link itself (lstat, readlink, O_NOFOLLOW) are the kernel's. Read from the source are: names with "..", links out of a source, and most of a directory of links to single
 files from outside.
+
+Programs need glibc 2.17 or later, whichever tierd was built with. Under another C library (musl) the library is loaded and does nothing.
 
 Not covered are static programs, Go, and system calls made by hand other than by syscall(2): a name reads the source there, a number of a served file gives EBADF, never other bytes.
 
