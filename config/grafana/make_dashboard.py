@@ -116,6 +116,7 @@ PANELS = {
         ("Sessions", "short", [(s("tierd_sessions"), "{{instance}} {{slot}} connected"), (s("tierd_sessions_lingering"), "{{instance}} {{slot}} lingering")], "Client processes."),
         ("Leases", "short", [(s("tierd_leases"), "{{instance}} {{slot}} held"), (s("tierd_leases_frozen"), "{{instance}} {{slot}} over a fork")], "Frames that programs look at now."),
         ("Refused", "ops", [(rate("tierd_sessions_refused_total"), "{{instance}} {{slot}} sessions"), (rate("tierd_protocol_errors_total"), "{{instance}} {{slot}} messages")], "Other user, groups, namespace or version, a limit, no descriptor or memory; malformed messages."),
+        ("Turned away, by reason", "ops", [(rate("tierd_sessions_turned_away_total", "reason"), "{{instance}} {{slot}} {{reason}}")], "Connections refused, and conversations that tierd ended."),
         ("Accesses reported", "ops", [(rate("tierd_ring_entries_total"), "{{instance}} {{slot}} seen"), (rate("tierd_ring_lost_total"), "{{instance}} {{slot}} lost")], "What policies learn from."),
         ("Loop turns, p99 and mean", "s", [(quantile(0.99, "tierd_loop_lag_seconds"), "{{instance}} {{slot}} p99"), (average("tierd_loop_lag_seconds"), "{{instance}} {{slot}} mean")], "A turn is meant to end within 2 ms."),
         ("Files known", "short", [(s("tierd_files"), "{{instance}} {{slot}}")], "Files, directories and links in the catalogue."),

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "policies/registry.h"
 #include "tests/fuzz/fuzz_input.h"
@@ -46,7 +47,8 @@ enum class SsdTier : std::uint8_t {
 class InProcessDaemon {
  public:
   // `source_io`, if any, hears of each step of reading the source, and outlives the daemon.
-  explicit InProcessDaemon(SsdTier ssd = SsdTier::kOff, io::EngineFaults* source_io = nullptr, std::uint32_t max_sessions = server::SessionOptions().max_sessions) {
+  explicit InProcessDaemon(SsdTier ssd = SsdTier::kOff, io::EngineFaults* source_io = nullptr,
+                           server::SessionOptions sessions = {}) {
     std::filesystem::create_directories(data() + "/b");
     for (const char* file : {"/a", "/b/c", "/b/d"}) std::ofstream(data() + file) << std::string(3000, 'x');
     engine::EngineOptions options;
@@ -68,7 +70,8 @@ class InProcessDaemon {
       options.ssd.engine = engine::EngineChoice::kThreads;
     }
     engine_ = std::make_unique<engine::Engine>(loop_, clock_, policies_, options);
-    hub_ = std::make_unique<server::SessionHub>(loop_, *engine_, clock_, server::SessionOptions{.socket_path = socket(), .max_sessions = max_sessions});
+    sessions.socket_path = socket();
+    hub_ = std::make_unique<server::SessionHub>(loop_, *engine_, clock_, std::move(sessions));
     api_ = std::make_unique<server::ControlApi>(loop_, *engine_, *hub_, clock_, config_);
     metrics_ = std::make_unique<server::Metrics>(loop_, *engine_, *hub_, 0);
     api_->policies = &policies_;

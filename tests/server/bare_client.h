@@ -69,6 +69,7 @@ class BareClient {
     }
   }
   std::uint32_t session() const { return session_; }
+  abi::SessionPage& page() { return *page_; }
 
  private:
   template <typename Entry>

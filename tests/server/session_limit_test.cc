@@ -23,7 +23,7 @@ bool Takes(fuzz::InProcessDaemon& daemon) {
 
 TEST(SessionLimit, SessionsLeftBehindTakeNoPlaceOfThoseConnected) {
   constexpr std::uint32_t kMost = 4;
-  fuzz::InProcessDaemon daemon(fuzz::SsdTier::kOff, nullptr, kMost);
+  fuzz::InProcessDaemon daemon(fuzz::SsdTier::kOff, nullptr, {.socket_path = "", .max_sessions = kMost});
   for (std::uint32_t i = 0; i < 2 * kMost; ++i) {
     BareClient client(daemon);
     ASSERT_FALSE(testing::Test::HasFailure()) << i;

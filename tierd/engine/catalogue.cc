@@ -222,15 +222,45 @@ std::optional<FileId> Catalogue::Add(std::uint16_t source, std::string_view rela
 
 std::optional<FileId> Catalogue::AddAlias(std::uint16_t source, std::string_view relative, abi::FileKey key, abi::FileKey target) {
   const FileId id = NewFile(source, relative, key, kFileUsed | kFileAlias);
+  ++alias_count_;
+  alias_bytes_ += AliasBytes(id);
   ram::SlotValues values;
   values.kind = abi::SlotKind::kAlias;
   values.mtime_ns = static_cast<std::int64_t>(target.lo);
   values.ctime_ns = static_cast<std::int64_t>(target.hi);
-  if (!index_->Insert(key, values, Raw(id))) {
-    Remove(id);
-    return std::nullopt;
-  }
-  return id;
+  bool inserted = false;
+  const bool survived = Survives([&] {
+    inserted = index_->Insert(key, values, Raw(id)).has_value();
+    if (inserted) PutAliasLast(id);
+  });
+  if (survived && inserted) return id;
+  Remove(id);
+  return std::nullopt;
+}
+
+// Record, slot and both strings: the directory's may be the alias's alone.
+std::uint64_t Catalogue::AliasBytes(FileId alias) const {
+  constexpr std::uint64_t kBeside = 256;
+  const FileRecord& record = file(alias);
+  return kBeside + 2 * dirs_[record.dir].path.size() + names_.Get(record.name).size();
+}
+
+bool Catalogue::IsThere(const Alias& alias) const {
+  const FileRecord& record = file(alias.file);
+  return (record.flags & kFileAlias) != 0 && record.key == alias.key;
+}
+
+void Catalogue::PutAliasLast(FileId alias) {
+  constexpr std::size_t kSomeMore = 4096;
+  if (!aliases_.empty() && aliases_.front().file == alias) aliases_.pop_front();
+  if (aliases_.size() > 2 * alias_count_ + kSomeMore)
+    std::erase_if(aliases_, [this](const Alias& known) { return !IsThere(known); });
+  aliases_.push_back({alias, file(alias).key});
+}
+
+FileId Catalogue::OldestAlias() {
+  while (!aliases_.empty() && !IsThere(aliases_.front())) aliases_.pop_front();
+  return aliases_.empty() ? kNoFile : aliases_.front().file;
 }
 
 void Catalogue::Remove(FileId id) {
@@ -243,6 +273,10 @@ void Catalogue::Remove(FileId id) {
   DropObjects(id);
   LeaveInode(id);
   if (const auto found = index_->Find(record.key); found && found->owner == Raw(id)) index_->Erase(found->ordinal);
+  if ((record.flags & kFileAlias) != 0) {
+    --alias_count_;
+    alias_bytes_ -= AliasBytes(id);
+  }
   record.flags = 0;
   --file_count_;
   --files_per_source_[record.source];

@@ -104,6 +104,16 @@ class Catalogue {
   std::optional<FileId> Add(std::uint16_t source, std::string_view relative, abi::FileKey key, const io::FileStat& stat, std::uint64_t chunk_bytes);
   // An alias slot that leads to `target`.
   std::optional<FileId> AddAlias(std::uint16_t source, std::string_view relative, abi::FileKey key, abi::FileKey target);
+  // Aliases may take so much memory beside what the files take: clients make up paths through a
+  // link that leads above itself, and there is no end of such paths.
+  static constexpr std::uint64_t kAliasBytes = std::uint64_t{64} << 20;
+  static constexpr std::uint64_t kAliasBytesOfFile = 512;
+  bool TooManyAliases() const { return alias_bytes_ > kAliasBytes + kAliasBytesOfFile * (file_count_ - alias_count_); }
+  // The one that was added first. kNoFile: there is none.
+  FileId OldestAlias();
+  // It comes after all the others again. May run out of memory.
+  void PutAliasLast(FileId alias);
+  std::uint64_t alias_bytes() const { return alias_bytes_; }
   // Removes record, slots and objects; no object may be in a tier any more.
   void Remove(FileId file);
   // Rewrites the slot for another version of the same path; objects are made anew, unless it becomes kFileBare. What is no file any more is not pinned either. No object may be in a tier any more.
@@ -185,6 +195,12 @@ class Catalogue {
   void RaiseSequence(std::uint64_t at_least) { sequence_ = sequence_ < at_least ? at_least : sequence_; }
 
  private:
+  struct Alias {
+    FileId file;
+    abi::FileKey key;
+  };
+  bool IsThere(const Alias& alias) const;
+  std::uint64_t AliasBytes(FileId alias) const;
   FileId NewFile(std::uint16_t source, std::string_view relative, abi::FileKey key, std::uint16_t flags);
   ObjectId NewObject(FileId file, std::uint32_t chunk, std::uint32_t bytes, std::uint32_t flags);
   void MakeObjects(FileId file, std::uint64_t size, std::uint64_t chunk_bytes);
@@ -215,6 +231,9 @@ class Catalogue {
   std::uint64_t directories_left_ = 0;
   std::unordered_map<std::string_view, std::uint32_t> dir_ids_;
   std::size_t file_count_ = 0;
+  std::deque<Alias> aliases_;  // in the order of AddAlias; some are gone
+  std::size_t alias_count_ = 0;
+  std::uint64_t alias_bytes_ = 0;  // about
   std::vector<std::uint64_t> files_per_source_;
   std::uint64_t sequence_ = 0;
   bool growth_failed_ = false;  // the last time; tried again now and then

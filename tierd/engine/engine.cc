@@ -249,6 +249,17 @@ void Engine::ForgetGone(std::int64_t now_ns) {
   }
 }
 
+// An alias whose time is over is resolved anew by whoever asks for it: it serves nobody.
+void Engine::ForgetExpiredAliases(std::int64_t now_ns) {
+  for (int i = 0; i < kForgottenAtOnce; ++i) {
+    const FileId alias = catalogue_->OldestAlias();
+    if (alias == kNoFile || catalogue_->DeadlineOf(alias) > abi::TicksOf(now_ns)) return;
+    if (fetcher_->Forget(*sources_[catalogue_->file(alias).source], alias)) continue;
+    (void)Survives([&] { catalogue_->PutAliasLast(alias); });  // somebody asks for it just now
+    return;
+  }
+}
+
 void Engine::Sweep(Sweeps::Request request) {
   sweeps_->Start(std::move(request));
   ScheduleTurn();
@@ -349,6 +360,8 @@ void Engine::NoteAccess(SessionId session, ObjectId object, std::uint8_t tier, s
 }
 
 void Engine::CountRingLost(std::uint64_t entries) {
+  constexpr std::uint64_t kMost = std::uint64_t{1} << 62;  // clients say how many: no wrap
+  entries = std::min(entries, kMost - std::min(counters_.ring_lost, kMost));
   counters_.ring_lost += entries;
   for (const auto& unit : sources_) unit->watch->NoteLost(entries);
 }

@@ -103,6 +103,7 @@ class Engine {
   const ram::SharedIndex& index() const { return *index_; }
   ram::RamTier& ram() { return *ram_; }
   std::uint64_t pin_cap_bytes() const { return pin_cap_bytes_; }
+  std::uint64_t ram_capacity() const { return placement_->ram_capacity(); }
 
   // ---- control plane
   SourceTable& sources() { return sources_; }
@@ -236,6 +237,7 @@ class Engine {
   void Forget(FileId file);
   void ForgetLater(FileId file);
   void ForgetGone(std::int64_t now_ns);
+  void ForgetExpiredAliases(std::int64_t now_ns);
   // What the policy was told of the plan, for those that are tried beside it.
   void TellWatch(SourceUnit& unit, std::uint32_t epoch, std::span<const std::uint32_t> ids);
   void Log(std::string line) const {

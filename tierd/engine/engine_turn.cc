@@ -352,6 +352,7 @@ void Engine::OnTimer() {
     for (const auto& forerunner : forerunners_) forerunner->Tick();
     for (const auto& unit : sources_) observers_[unit->index]->Tick(placement_->brought(*unit));
     ForgetGone(now);
+    ForgetExpiredAliases(now);
     TrimAfterWork();
     TellStates(now);
     for (const auto& unit : sources_) {

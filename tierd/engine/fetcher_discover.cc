@@ -383,6 +383,8 @@ void Fetcher::OnResolved(SourceUnit& unit, const DiscoveryPtr& discovery, const 
     if (alias) catalogue_.SetDeadline(*alias, abi::TicksOf(std::min(discovery->asked_ns, resolved->stat_sent_ns) + std::int64_t{unit.options.ttl_ms} * 1'000'000));
   }
   EndDiscovery(discovery);
+  while (found && catalogue_.TooManyAliases() && Forget(unit, catalogue_.OldestAlias())) {
+  }
   Waiters waiters = std::move(discovery->waiters);
   if (!found) {
     const int sys_errno = resolved.ok() ? 0 : resolved.status().sys_errno();

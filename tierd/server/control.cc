@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "tierd/server/seqpacket.h"
+
 namespace tierd::server {
 
 using local = boost::asio::local::stream_protocol;
@@ -39,6 +41,8 @@ Status Control::Listen(const std::string& path) {
     error.clear();
     acceptor.bind(endpoint, error);
   }
+  // No request carries descriptors, and this thread would close them. Older kernels do that.
+  if (!error) (void)RefuseDescriptors(acceptor.native_handle());
   if (!error) error = door_.Open(std::move(acceptor));
   if (error) return Status(Code::kIo, "listen on " + path + ": " + error.message());
   ::chmod(path.c_str(), 0600);

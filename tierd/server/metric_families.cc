@@ -259,6 +259,8 @@ std::vector<prometheus::MetricFamily> CollectFamilies(engine::Engine& engine, Se
   table.Gauge("tierd_sessions", "Connected client processes.").Add(totals.sessions);
   table.Gauge("tierd_sessions_lingering", "Sessions whose socket is closed while the process (or a child with its views) lives.").Add(totals.lingering);
   table.Counter("tierd_sessions_refused_total", "Connections refused: other user, groups or namespace, protocol version, limit, no descriptor or memory.").Add(totals.refused);
+  table.Counter("tierd_sessions_turned_away_total", "Connections refused, and conversations that tierd ended, by reason.");
+  for (std::size_t i = 0; i < kTurnedAways; ++i) table.Add(totals.turned_away[i], {{"reason", kTurnedAwayNames[i]}});
   table.Counter("tierd_protocol_errors_total", "Connections ended because of a malformed message.").Add(totals.protocol_errors);
   table.Gauge("tierd_leases", "Leases that clients hold now.").Add(totals.leases);
   table.Gauge("tierd_leases_frozen", "Of those, held over a fork.").Add(totals.frozen_leases);

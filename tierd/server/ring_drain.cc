@@ -8,6 +8,7 @@ namespace {
 constexpr std::uint32_t kPlaceBits = 24;     // of a key: within a step
 constexpr std::uint32_t kFutureSteps = 255;  // the twelve bits mean 16 s of past and one of future
 static_assert(abi::kRingEntries <= 1u << 12);
+constexpr std::uint64_t kMostLost = std::uint64_t{1} << 24;  // of a ring between two looks
 
 bool Written(std::uint64_t entry, std::uint64_t position) { return static_cast<std::uint8_t>(entry >> 56) == static_cast<std::uint8_t>(position / abi::kRingEntries + 1); }
 std::uint64_t EntryAt(const abi::SessionPage& page, std::uint64_t position) { return page.ring[position % abi::kRingEntries].load(std::memory_order_acquire); }
@@ -18,7 +19,7 @@ void RingDrain::Add(std::uint32_t session, const abi::SessionPage& page, std::ui
   const std::uint64_t head = page.ring_head.load(std::memory_order_acquire);
   if (head == tail) return;
   if (head - tail > abi::kRingEntries) {  // overrun, or a hostile head
-    lost_ += std::min<std::uint64_t>(head - tail - abi::kRingEntries, std::uint64_t{1} << 40);
+    lost_ += std::min(head - tail - abi::kRingEntries, kMostLost);
     tail = head - abi::kRingEntries;
   }
   rings_.push_back({.session = session, .time = 0, .page = &page, .tail = &tail, .head = head, .entry = 0, .key = 0, .run_begin = 0, .run_end = tail, .stride = 0});

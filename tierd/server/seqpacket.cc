@@ -1,6 +1,7 @@
 #include "tierd/server/seqpacket.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -15,6 +16,9 @@
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
+#endif
+#ifndef SO_PASSRIGHTS
+#define SO_PASSRIGHTS 83
 #endif
 #ifndef SO_PEERGROUPS
 #define SO_PEERGROUPS 59
@@ -94,10 +98,12 @@ bool HasOurGroups(int fd, gid_t peer_gid, bool all_mapped) {
 }
 
 // Where not every id is mapped, files' owners and groups, too, are what only a process of this namespace sees.
-const char* WhyAStranger(int fd, const ucred& peer) {
+Stranger WhyAStranger(int fd, const ucred& peer) {
   const bool all_mapped = AllMapped("/proc/self/uid_map") && AllMapped("/proc/self/gid_map");
-  if (!all_mapped && !IsInOurUserNamespace(peer.pid)) return kOtherNamespace;
-  return HasOurGroups(fd, peer.gid, all_mapped) ? nullptr : kLacksAGroup;
+  if (!all_mapped && !IsInOurUserNamespace(peer.pid))
+    return {kOtherNamespace, TurnedAway::kUserNamespace};
+  if (!HasOurGroups(fd, peer.gid, all_mapped)) return {kLacksAGroup, TurnedAway::kGroups};
+  return {};
 }
 
 // Closed to others, a directory that is not (/tmp, /run) breaks what they do there.
@@ -155,32 +161,47 @@ Result<UniqueFd> ListenSeqpacket(const std::string& path, int backlog) {
   return fd;
 }
 
-Result<Datagram> ReceiveDatagram(int fd, std::span<std::byte> buffer) {
+bool RefuseDescriptors(int fd) {
+  const int pass = 0;
+  return ::setsockopt(fd, SOL_SOCKET, SO_PASSRIGHTS, &pass, sizeof pass) == 0;
+}
+
+bool PeerHasClosed(int fd) {
+  pollfd state{fd, 0, 0};
+  return ::poll(&state, 1, 0) == 1 && (state.revents & (POLLHUP | POLLERR | POLLNVAL)) != 0;
+}
+
+namespace {
+
+// There is no room for control messages: the kernel says MSG_CTRUNC where there would be some.
+ssize_t Receive(int fd, std::span<std::byte> buffer, int flags, msghdr* message) {
   iovec iov{buffer.data(), buffer.size()};
-  alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))];
-  msghdr message{};
-  message.msg_iov = &iov;
-  message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof control;
+  *message = {};
+  message->msg_iov = &iov;
+  message->msg_iovlen = 1;
   ssize_t n;
   do {
-    n = ::recvmsg(fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    n = ::recvmsg(fd, message, MSG_DONTWAIT | flags);
   } while (n < 0 && errno == EINTR);
-  if (n < 0) return Status::FromErrno(errno, "receive from a client");
+  return n;
+}
+
+}  // namespace
+
+Result<Datagram> ReceiveDatagram(int fd, std::span<std::byte> buffer, SentDescriptors sent) {
   Datagram datagram;
-  datagram.bytes = static_cast<std::size_t>(n);
-  datagram.truncated = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
-  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
-    if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS) continue;
-    const std::size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int received;
-      std::memcpy(&received, CMSG_DATA(c) + i * sizeof(int), sizeof received);
-      ::close(received);
-      ++datagram.surplus_fds;
-    }
+  msghdr message;
+  if (sent == SentDescriptors::kPossible) {
+    std::byte none[1];
+    const ssize_t n = Receive(fd, none, MSG_PEEK, &message);
+    if (n < 0) return Status::FromErrno(errno, "receive from a client");
+    datagram.carries_descriptors = (message.msg_flags & MSG_CTRUNC) != 0;
+    if (datagram.carries_descriptors) return datagram;
   }
+  const ssize_t n = Receive(fd, buffer, 0, &message);
+  if (n < 0) return Status::FromErrno(errno, "receive from a client");
+  datagram.bytes = static_cast<std::size_t>(n);
+  datagram.truncated = (message.msg_flags & MSG_TRUNC) != 0;
   return datagram;
 }
 

@@ -17,6 +17,12 @@ namespace {
 constexpr std::int64_t kDrainedAMomentAgoNs = 1'000'000;
 constexpr std::int64_t kDrainPerSessionNs = 10'000;         // a hundredth of the time goes into looking at their rings, at most
 constexpr std::size_t kEntriesPerTurn = 8192;               // ~1 ms
+// What a process can do: far more than any does, and far less than would make a total wrap.
+constexpr std::uint64_t kReadsPerNs = 1;
+constexpr std::uint64_t kBytesPerNs = 1000;
+constexpr std::uint64_t kLookSlackNs = 1'000'000'000;
+constexpr std::uint64_t kReadsAtOnce = 4096;                  // threads of a process that read
+constexpr std::uint64_t kMostTotal = std::uint64_t{1} << 62;
 constexpr std::size_t kLooksAhead = 16;                     // each ring is a cache line that the client wrote last: they come side by side, not one after the other
 
 }  // namespace
@@ -80,6 +86,10 @@ void SessionHub::OnTimer() {
   DrainInTurns();
   SendGathered(kept_, &Session::keeps);
   FlushReplies();
+  EndSilent();
+  EndUnread();
+  LookAtUnreadable();
+  AcceptLater();
   TellFallbacks();
 }
 
@@ -107,21 +117,32 @@ void SessionHub::DrainInTurns() {
   drain_posted_ = true;
 }
 
-// Takes over what a page says beyond what was taken before; a client that lowers its counters adds nothing.
+// Takes over what a page says beyond what was taken before. A client that lowers its counters adds
+// nothing; one that raises them adds no more than a process can do in the time. A total never wraps.
 void SessionHub::AddCounters(Session& session, engine::ReadTotals& totals) {
+  const std::int64_t now_ns = clock_.MonotonicNs();
+  const auto since_look_ns = static_cast<std::uint64_t>(now_ns - session.counted_ns);
+  const auto age_ns = static_cast<std::uint64_t>(now_ns - session.begun_ns);
+  session.counted_ns = now_ns;
+  const std::uint64_t most_reads = kReadsPerNs * (since_look_ns + kLookSlackNs);
+  const std::uint64_t most_bytes = kBytesPerNs * (since_look_ns + kLookSlackNs);
   const abi::SessionCounters& counters = session.page.page()->counters;
-  const auto take = [](const std::atomic<std::uint64_t>& word, std::uint64_t& seen, std::uint64_t& total) {
+  const auto take = [](const std::atomic<std::uint64_t>& word, std::uint64_t& seen, std::uint64_t& total, std::uint64_t most) {
     const std::uint64_t now = word.load(std::memory_order_relaxed);
-    if (now > seen) total += now - seen;
+    const std::uint64_t added = now > seen ? std::min(now - seen, most) : 0;
+    total += std::min(added, kMostTotal - std::min(total, kMostTotal));
     seen = std::max(seen, now);
+    return added;
   };
   for (std::uint32_t tier = 0; tier < abi::kTiers; ++tier) {
-    take(counters.reads[tier], session.seen.reads[tier], totals.reads[tier]);
-    take(counters.bytes[tier], session.seen.bytes[tier], totals.bytes[tier]);
-    take(counters.latency_sum_ns[tier], session.seen.latency_sum_ns[tier], totals.latency_sum_ns[tier]);
-    for (std::uint32_t b = 0; b < abi::kLatencyBuckets; ++b) take(counters.latency[tier][b], session.seen.latency[tier][b], totals.latency[tier][b]);
+    const std::uint64_t reads = take(counters.reads[tier], session.seen.reads[tier], totals.reads[tier], most_reads);
+    take(counters.bytes[tier], session.seen.bytes[tier], totals.bytes[tier], most_bytes);
+    // No read took longer than there has been a session. Some of the reads may be counted already.
+    const std::uint64_t waited_most = std::min(reads + kReadsAtOnce, kMostTotal / (age_ns + kLookSlackNs));
+    take(counters.latency_sum_ns[tier], session.seen.latency_sum_ns[tier], totals.latency_sum_ns[tier], waited_most * (age_ns + kLookSlackNs));
+    for (std::uint32_t b = 0; b < abi::kLatencyBuckets; ++b) take(counters.latency[tier][b], session.seen.latency[tier][b], totals.latency[tier][b], most_reads);
   }
-  for (std::uint32_t i = 0; i < abi::kFallbacks; ++i) take(counters.fallback[i], session.seen.fallback[i], totals.fallback[i]);
+  for (std::uint32_t i = 0; i < abi::kFallbacks; ++i) take(counters.fallback[i], session.seen.fallback[i], totals.fallback[i], most_reads);
 }
 
 engine::ReadTotals SessionHub::Totals() {
@@ -132,7 +153,9 @@ engine::ReadTotals SessionHub::Totals() {
 SessionTotals SessionHub::Sessions() const {
   SessionTotals totals;
   totals.refused = refused_;
+  totals.turned_away = turned_away_;
   totals.protocol_errors = protocol_errors_;
+  const std::uint64_t most_leased = engine_.ram_capacity();
   for (const auto& [id, session] : sessions_) {
     if (session->closed) ++totals.lingering;
     else ++totals.sessions;
@@ -140,7 +163,7 @@ SessionTotals SessionHub::Sessions() const {
     const std::uint32_t high = std::min(page->lease_high.load(std::memory_order_relaxed), abi::kLeaseSlots);
     for (std::uint32_t i = 0; i < high; ++i) totals.leases += page->leases[i].load(std::memory_order_relaxed) != 0 ? 1 : 0;
     totals.frozen_leases += std::min(page->frozen_leases.load(std::memory_order_relaxed), abi::kLeaseSlots);
-    totals.pinned_bytes += std::min<std::uint64_t>(page->leased_bytes.load(std::memory_order_relaxed), std::uint64_t{1} << 50);
+    totals.pinned_bytes += std::min(page->leased_bytes.load(std::memory_order_relaxed), most_leased);
   }
   return totals;
 }

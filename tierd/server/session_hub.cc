@@ -46,9 +46,22 @@ SessionHub::~SessionHub() {
   }
 }
 
+void SessionHub::Drop(UniqueFd socket) {
+  if (sent_descriptors_ == SentDescriptors::kRefusedByKernel) socket.Reset();
+  else closer_.Close(std::move(socket));
+}
+
+void SessionHub::CloseSocket(Session& session) {
+  if (!session.socket.is_open()) return;
+  boost::system::error_code ignored;
+  if (session.drained) session.socket.close(ignored);
+  else Drop(UniqueFd(session.socket.release()));
+}
+
 Status SessionHub::Listen() {
   auto fd = ListenSeqpacket(options_.socket_path, kBacklog);
   if (!fd.ok()) return fd.status();
+  if (RefuseDescriptors(fd->get())) sent_descriptors_ = SentDescriptors::kRefusedByKernel;
   spare_fd_.Reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   listener_ = std::make_unique<boost::asio::posix::stream_descriptor>(loop_, fd->Release());
   Accept();
@@ -57,12 +70,12 @@ Status SessionHub::Listen() {
 
 void SessionHub::Close() {
   if (listener_ == nullptr) return;
+  Drop(UniqueFd(listener_->release()));  // with those that were not accepted yet
   listener_.reset();
   ::unlink(options_.socket_path.c_str());
   for (auto& [id, session] : sessions_) {
-    boost::system::error_code ignored;
     LeaveBehind(*session);
-    session->socket.close(ignored);
+    CloseSocket(*session);
   }
 }
 
@@ -72,10 +85,20 @@ void SessionHub::Accept() {
   const auto on_client = [this](const boost::system::error_code& error) {
     if (error) return;
     const auto handler = engine_.CountHandler("accept");
-    if (!Survives([&] { AcceptSome(); })) ++refused_;
-    Accept();
+    if (!Survives([&] { AcceptSome(); })) {
+      ++refused_;
+      Count(TurnedAway::kMemory);
+    }
+    accept_rests_ = closer_.waiting() >= DescriptorCloser::kMostWaiting;
+    if (!accept_rests_) Accept();
   };
   listener_->async_wait(boost::asio::posix::stream_descriptor::wait_read, boost::asio::bind_allocator(accept_memory_.allocator(), on_client));
+}
+
+void SessionHub::AcceptLater() {
+  if (!accept_rests_ || listener_ == nullptr) return;
+  accept_rests_ = closer_.waiting() >= DescriptorCloser::kMostWaiting;
+  if (!accept_rests_) Accept();
 }
 
 void SessionHub::AcceptSome() {
@@ -89,24 +112,61 @@ void SessionHub::AcceptSome() {
       // Without this the client would hang in the backlog and the loop would spin.
       spare_fd_.Reset();
       UniqueFd refused(::accept4(listener_->native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      refused.Reset();
+      if (refused.valid()) TurnAway(std::move(refused), TurnedAway::kMemory);
       spare_fd_.Reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-      ++refused_;
     }
     return;
   }
 }
 
-bool SessionHub::HasRoomFor(std::uint32_t pid) const {
-  if (sessions_.size() - left_behind_ >= options_.max_sessions) return false;
+// Closing says it: the client goes on with the source.
+void SessionHub::TurnAway(UniqueFd fd, TurnedAway why) {
+  ++refused_;
+  Count(why);
+  Drop(std::move(fd));
+}
+
+bool SessionHub::MakeRoomFor(std::uint32_t pid) {
   const auto process = processes_.find(pid);
-  return process == processes_.end() || process->second.left_behind < kMostLeftBehind;
+  const Process its = process == processes_.end() ? Process() : process->second;
+  if (its.left_behind >= kMostLeftBehind) return false;
+  if (left_behind_ >= options_.max_sessions + kMostLeftBehind && its.left_behind != 0) return false;
+  if (its.sessions - its.left_behind >= kMostOfProcess && !EvictSilent(pid)) return false;
+  return connected_ < options_.max_sessions || EvictSilent(0);
+}
+
+bool SessionHub::EvictSilent(std::uint32_t pid) {
+  for (const Silent& silent : silent_) {
+    const auto it = sessions_.find(silent.session);
+    if (it == sessions_.end() || it->second->welcomed || it->second->closed) continue;
+    if (pid != 0 && it->second->pid != pid) continue;
+    ++refused_;
+    Count(TurnedAway::kSilent);
+    HangUp(*it->second);
+    return true;
+  }
+  return false;
+}
+
+void SessionHub::EndSilent() {
+  const std::int64_t before_ns = clock_.MonotonicNs() - options_.hello_ns;
+  while (!silent_.empty()) {
+    const auto it = sessions_.find(silent_.front().session);
+    const bool silent = it != sessions_.end() && !it->second->welcomed && !it->second->closed;
+    if (silent && silent_.front().since_ns > before_ns) return;
+    silent_.pop_front();
+    if (!silent) continue;
+    ++refused_;
+    Count(TurnedAway::kSilent);
+    HangUp(*it->second);
+  }
 }
 
 void SessionHub::LeaveBehind(Session& session) {
   if (std::exchange(session.closed, true)) return;
   ++processes_.find(session.pid)->second.left_behind;
   ++left_behind_;
+  --connected_;
 }
 
 // It has ended.
@@ -119,30 +179,32 @@ void SessionHub::Forget(const Session& session) {
 
 void SessionHub::Welcome(UniqueFd fd) {
   auto peer = PeerOf(fd.get());
-  if (!peer.ok() || peer->uid != ::geteuid() || !HasRoomFor(peer->pid) || DescriptorsRunShort(fd.get())) {
-    ++refused_;
-    return;  // closing says it: the client goes on with the source
-  }
+  if (!peer.ok() || peer->uid != ::geteuid()) return TurnAway(std::move(fd), TurnedAway::kUser);
+  if (!MakeRoomFor(peer->pid)) return TurnAway(std::move(fd), TurnedAway::kLimit);
+  if (DescriptorsRunShort(fd.get())) return TurnAway(std::move(fd), TurnedAway::kMemory);
   const std::uint32_t id = next_id_++;
   ram::SessionPageOptions page_options;
   page_options.session_id = id;
   std::memcpy(page_options.instance, engine_.instance().data(), sizeof page_options.instance);
   page_options.pin_cap_bytes = engine_.pin_cap_bytes();
   auto page = ram::SessionPage::Create(page_options);
-  if (!page.ok()) {
-    ++refused_;
-    return;
-  }
-  Session& session = *sessions_.emplace(id, std::make_unique<Session>(loop_, std::move(fd), std::move(peer).value(), std::move(page).value(), id)).first->second;
+  if (!page.ok()) return TurnAway(std::move(fd), TurnedAway::kMemory);
+  auto made = std::make_unique<Session>(loop_, std::move(fd), std::move(peer).value(), std::move(page).value(), id);
+  Session& session = *sessions_.emplace(id, std::move(made)).first->second;
+  session.begun_ns = session.counted_ns = clock_.MonotonicNs();
   const bool heard = Survives([&] { AddRing(session); });
   const auto count = [&] {
     processes_.try_emplace(session.pid);
+    silent_.push_back({id, session.begun_ns});
     engine_.ram().leases().Add(session.page.page());
     ++processes_.find(session.pid)->second.sessions;
+    ++connected_;
   };
   if (!heard || !Survives(count)) {
     if (heard) RemoveRing(session);
     ++refused_;
+    Count(TurnedAway::kMemory);
+    CloseSocket(session);
     sessions_.erase(id);
     return;
   }
@@ -166,7 +228,7 @@ void SessionHub::WatchSocket(Session& session) {
       CutOff(current);
     }
     FlushReplies();
-    if (!current.hung_up) WatchSocket(current);
+    if (!current.hung_up && !current.unreadable) WatchSocket(current);
   };
   session.socket.async_wait(boost::asio::posix::stream_descriptor::wait_read, boost::asio::bind_allocator(session.read_memory.allocator(), on_datagram));
 }
@@ -186,8 +248,7 @@ void SessionHub::CutOff(Session& session) {
   if (session.closed) return;
   LeaveBehind(session);
   session.page.Revoke();
-  session.queue.clear();
-  session.queued_fds = 0;
+  DropQueue(session);
   if (session.welcomed) ::shutdown(session.socket.native_handle(), SHUT_WR);
   else HangUp(session);  // it never got a page
 }
@@ -196,9 +257,26 @@ void SessionHub::HangUp(Session& session) {
   if (session.hung_up) return;
   session.hung_up = true;
   CutOff(session);
-  boost::system::error_code ignored;
-  session.socket.close(ignored);
+  CloseSocket(session);
   MaybeEnd(session);
+}
+
+void SessionHub::StopReading(Session& session) {
+  if (!session.closed) ++protocol_errors_;
+  unreadable_.push_back(session.id);
+  session.unreadable = true;
+  CutOff(session);
+}
+
+// The socket says no end of file behind a datagram that is not read.
+void SessionHub::LookAtUnreadable() {
+  std::erase_if(unreadable_, [this](std::uint32_t id) {
+    const auto it = sessions_.find(id);
+    if (it == sessions_.end() || it->second->hung_up) return true;
+    if (!PeerHasClosed(it->second->socket.native_handle())) return false;
+    HangUp(*it->second);
+    return true;
+  });
 }
 
 bool SessionHub::ProcessGone(Session& session) const {
@@ -218,6 +296,7 @@ void SessionHub::MaybeEnd(Session& session) {
   (void)Survives([&] { DrainBefore(session); });
   RemoveRing(session);
   AddCounters(session, ended_);
+  asked_bytes_ -= std::exchange(session.asked_bytes, 0);
   engine_.ram().leases().Remove(session.page.page());
   const std::uint32_t id = session.id;
   engine_.OnSessionEnd(static_cast<engine::SessionId>(id));

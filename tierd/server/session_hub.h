@@ -7,6 +7,7 @@
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/stream_descriptor.hpp>
 
+#include <array>
 #include <bitset>
 #include <cstdint>
 #include <deque>
@@ -19,21 +20,26 @@
 #include "tierd/engine/counters.h"
 #include "tierd/engine/engine.h"
 #include "tierd/engine/out_of_memory.h"
+#include "tierd/server/descriptor_closer.h"
 #include "tierd/server/message_reader.h"
 #include "tierd/server/message_writer.h"
 #include "tierd/server/ring_drain.h"
+#include "tierd/server/seqpacket.h"
 
 namespace tierd::server {
 
 struct SessionOptions {
   std::string socket_path;
   std::uint32_t max_sessions = 4096;    // connected; more are refused with EMFILE; 56 KiB of shared memory each
+  std::int64_t hello_ns = 2'000'000'000;    // from connect to hello; our library says hello at once
+  std::int64_t unread_ns = 30'000'000'000;  // replies wait, and the client reads none of them
 };
 
 struct SessionTotals {
   std::uint64_t sessions = 0;           // connected
   std::uint64_t lingering = 0;          // socket gone, process alive: leases still count
   std::uint64_t refused = 0;
+  std::array<std::uint64_t, kTurnedAways> turned_away{};
   std::uint64_t protocol_errors = 0;
   std::uint64_t leases = 0;             // seen in use now
   std::uint64_t frozen_leases = 0;      // held over a fork
@@ -66,6 +72,15 @@ class SessionHub final : public engine::ReplySink {
 
   // Of one process. Its leases may count for as long as it lives (HAZARDS 2.5), so that what it leaves behind is kept; that is nobody else's loss.
   static constexpr std::uint32_t kMostLeftBehind = 64;
+  // Connections of one process. A process needs one; a program that embeds several has a few.
+  static constexpr std::uint32_t kMostOfProcess = 256;
+  // Replies that clients have not read yet. A thread of our library waits for 256 replies at most,
+  // 27 KB. Past the limit of all, the client with the most unread bytes goes.
+  static constexpr std::size_t kMostUnreadBytes = std::size_t{4} << 20;
+  static constexpr std::size_t kMostUnreadBytesInAll = std::size_t{64} << 20;
+  // What unanswered requests take, as estimated. Past it a request is answered `bypass` at once.
+  static constexpr std::size_t kMostAskedBytes = std::size_t{16} << 20;
+  static constexpr std::size_t kMostAskedBytesInAll = std::size_t{128} << 20;
 
  private:
   struct Session;
@@ -76,8 +91,21 @@ class SessionHub final : public engine::ReplySink {
 
   void Accept();
   void AcceptSome();
+  void AcceptLater();
   void Welcome(UniqueFd fd);
-  bool HasRoomFor(std::uint32_t pid) const;
+  // A silent client may go for it. False: there is no room.
+  bool MakeRoomFor(std::uint32_t pid);
+  void TurnAway(UniqueFd fd, TurnedAway why);
+  void Count(TurnedAway why) { ++turned_away_[static_cast<std::size_t>(why)]; }
+  // The oldest connection (of `pid`, if it is not 0) that has said nothing yet goes.
+  bool EvictSilent(std::uint32_t pid);
+  void EndSilent();
+  // Closes a client's socket, whose queue may hold what the client put there.
+  void Drop(UniqueFd socket);
+  void CloseSocket(Session& session);
+  // A datagram with descriptors is at the head of its queue: nothing is read from it any more.
+  void StopReading(Session& session);
+  void LookAtUnreadable();
   void LeaveBehind(Session& session);
   void Forget(const Session& session);
   void WatchSocket(Session& session);
@@ -95,9 +123,16 @@ class SessionHub final : public engine::ReplySink {
   bool OnGetIndex(Session& session, std::span<const std::byte> datagram);
   // The finished message; no entry, nothing to send.
   std::span<const std::byte> WriteSources(MessageWriter& writer);
-  bool Refuse(Session& session, std::uint32_t reason, const char* text);
+  bool Refuse(Session& session, TurnedAway why, std::uint32_t reason, const char* text);
   bool Send(Session& session, std::span<const std::byte> datagram, std::span<const int> fds = {});
   bool Enqueue(Session& session, std::span<const std::byte> datagram, std::span<const int> fds);
+  // Ends conversations with clients that leave too many replies unread.
+  void MakeRoomForReply(Session& session, std::size_t bytes);
+  void EndUnread();
+  void DropQueue(Session& session);
+  // Whether one more request, with a path of so many bytes, may wait for its answer.
+  bool MayAsk(Session& session, std::size_t path_bytes);
+  void NoteAnswered(Session& session);
   template <typename Reply>
   void AddReply(std::uint32_t session_id, MessageWriter Session::* gathered, const Reply& reply);
   void SendReplies(Session& session, MessageWriter Session::* gathered);
@@ -109,6 +144,8 @@ class SessionHub final : public engine::ReplySink {
   void CutOff(Session& session);
   // The other end is closed in every process; the page stays until its process is gone too, or has left it.
   void HangUp(Session& session);
+  // `end_of_file`: nothing more was there to read, else the socket has failed.
+  void HangUpAfter(Session& session, bool end_of_file);
   void MaybeEnd(Session& session);
   bool ProcessGone(Session& session) const;
   void AddRing(Session& session);
@@ -133,10 +170,23 @@ class SessionHub final : public engine::ReplySink {
   const SessionOptions options_;
   // Owned by the loop thread.
   std::unique_ptr<boost::asio::posix::stream_descriptor> listener_;
+  SentDescriptors sent_descriptors_ = SentDescriptors::kPossible;
+  DescriptorCloser closer_;
+  bool accept_rests_ = false;  // until the closer has less to do
   UniqueFd spare_fd_;  // given up for a moment to refuse a client when descriptors have run out (FAULTS F15)
   std::unordered_map<std::uint32_t, std::unique_ptr<Session>> sessions_;
   std::unordered_map<std::uint32_t, Process> processes_;  // by pid; those with sessions
   std::uint32_t left_behind_ = 0;                         // of them all
+  std::uint32_t connected_ = 0;                           // sessions that are not left behind
+  struct Silent {
+    std::uint32_t session;
+    std::int64_t since_ns;
+  };
+  std::deque<Silent> silent_;              // in the order of their accept; some have spoken since
+  std::vector<std::uint32_t> unreadable_;  // sessions: StopReading
+  std::vector<std::uint32_t> behind_;      // sessions with unread replies, some without any by now
+  std::size_t unread_bytes_ = 0;           // of them all
+  std::size_t asked_bytes_ = 0;            // of all sessions
   // Of all that have not ended, side by side: they are looked at far more often than anything else of a session.
   struct Ring {
     std::uint32_t session;
@@ -156,6 +206,7 @@ class SessionHub final : public engine::ReplySink {
   std::int64_t told_ns_ = 0;
   std::uint32_t next_id_ = 1;
   std::uint64_t refused_ = 0;
+  std::array<std::uint64_t, kTurnedAways> turned_away_{};
   std::uint64_t protocol_errors_ = 0;
 };
 

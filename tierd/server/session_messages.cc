@@ -9,17 +9,21 @@ namespace tierd::server {
 namespace {
 
 constexpr int kDatagramsPerTurn = 32;
+constexpr std::int64_t kReceiveNs = 1'000'000;  // in a turn, of one client
 constexpr std::int64_t kMaxClockDifference = 100'000'000;
 
 }  // namespace
 
 void SessionHub::Receive(Session& session) {
   DrainBefore(session);
+  const std::int64_t begin_ns = clock_.PreciseNs();
   for (int i = 0; i < kDatagramsPerTurn && !session.closed; ++i) {
-    const auto datagram = ReceiveDatagram(session.socket.native_handle(), buffer_);
+    if (i != 0 && clock_.PreciseNs() - begin_ns > kReceiveNs) return;
+    const auto datagram = ReceiveDatagram(session.socket.native_handle(), buffer_, sent_descriptors_);
     if (!datagram.ok() && datagram.status().code() == Code::kBusy) return;
-    if (!datagram.ok() || datagram->bytes == 0) return HangUp(session);
-    if (datagram->truncated || datagram->surplus_fds != 0 || !Handle(session, std::span(buffer_).first(datagram->bytes))) {
+    if (datagram.ok() && datagram->carries_descriptors) return StopReading(session);
+    if (!datagram.ok() || datagram->bytes == 0) return HangUpAfter(session, datagram.ok());
+    if (datagram->truncated || !Handle(session, std::span(buffer_).first(datagram->bytes))) {
       if (!session.closed) ++protocol_errors_;
       CutOff(session);
     }
@@ -29,10 +33,17 @@ void SessionHub::Receive(Session& session) {
 
 void SessionHub::Discard(Session& session) {
   for (int i = 0; i < kDatagramsPerTurn; ++i) {
-    const auto datagram = ReceiveDatagram(session.socket.native_handle(), buffer_);
+    const auto datagram = ReceiveDatagram(session.socket.native_handle(), buffer_, sent_descriptors_);
     if (!datagram.ok() && datagram.status().code() == Code::kBusy) return;
-    if (!datagram.ok() || datagram->bytes == 0) return HangUp(session);
+    if (datagram.ok() && datagram->carries_descriptors) return StopReading(session);
+    if (!datagram.ok() || datagram->bytes == 0) return HangUpAfter(session, datagram.ok());
   }
+}
+
+// A datagram of no bytes looks like the end of file, and others may follow it.
+void SessionHub::HangUpAfter(Session& session, bool end_of_file) {
+  session.drained = end_of_file && PeerHasClosed(session.socket.native_handle());
+  HangUp(session);
 }
 
 bool SessionHub::Handle(Session& session, std::span<const std::byte> datagram) {
@@ -50,7 +61,7 @@ bool SessionHub::Handle(Session& session, std::span<const std::byte> datagram) {
   }
 }
 
-bool SessionHub::Refuse(Session& session, std::uint32_t reason, const char* text) {
+bool SessionHub::Refuse(Session& session, TurnedAway why, std::uint32_t reason, const char* text) {
   abi::Refuse refuse{};
   refuse.reason = reason;
   std::strncpy(refuse.text, text, sizeof refuse.text - 1);
@@ -59,6 +70,7 @@ bool SessionHub::Refuse(Session& session, std::uint32_t reason, const char* text
   Send(session, writer.Finish());
   CutOff(session);
   ++refused_;
+  Count(why);
   return false;
 }
 
@@ -67,10 +79,11 @@ bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std
   const auto hello = ReadHello(datagram);
   if (!hello.ok() || session.welcomed) return false;
   if (hello->version_min > abi::kProtocolVersion || hello->version_max < abi::kProtocolVersionMin || hello->layout_version != abi::kLayoutVersion)
-    return Refuse(session, EPROTO, "this tierd speaks another protocol version; use the libtier that came with it");
+    return Refuse(session, TurnedAway::kVersion, EPROTO, "this tierd speaks another protocol version; use the libtier that came with it");
   if (!session.process.is_open())
-    return Refuse(session, EACCES, "no pidfd for this process (foreign pid namespace, or a kernel before 5.3): its leases could not be watched");
-  if (session.stranger != nullptr) return Refuse(session, EACCES, session.stranger);
+    return Refuse(session, TurnedAway::kPidNamespace, EACCES, "no pidfd for this process (foreign pid namespace, or a kernel before 5.3): its leases could not be watched");
+  if (session.stranger.why != nullptr)
+    return Refuse(session, session.stranger.counts_as, EACCES, session.stranger.why);
   const std::int64_t now = clock_.MonotonicNs();
   abi::Welcome welcome{};
   welcome.version = abi::kProtocolVersion;
@@ -128,13 +141,17 @@ bool SessionHub::OnFetch(Session& session, const abi::MessageHeader& header, std
     const auto op = static_cast<abi::FetchOp>(view.entry.op);
     const bool known_op = op == abi::FetchOp::kChunk || op == abi::FetchOp::kStat || op == abi::FetchOp::kList;
     engine::SourceUnit* unit = engine_.FindSource(view.entry.source_id);
-    if (!known_op || unit == nullptr || !IsCanonicalRelative(view.path)) {
+    abi::Fallback reason = abi::Fallback::kNone;
+    if (!known_op) reason = abi::Fallback::kProtocol;
+    else if (unit == nullptr || !IsCanonicalRelative(view.path)) reason = abi::Fallback::kPath;
+    else if (!MayAsk(session, view.path.size())) reason = abi::Fallback::kOverload;
+    if (reason != abi::Fallback::kNone) {
       abi::FetchReply reply{};
       reply.request_id = view.entry.request_id;
       reply.status = static_cast<std::uint8_t>(abi::FetchStatus::kBypass);
-      reply.reason = static_cast<std::uint8_t>(known_op ? abi::Fallback::kPath : abi::Fallback::kProtocol);
+      reply.reason = static_cast<std::uint8_t>(reason);
       reply.ordinal = 0xffffffffu;
-      OnFetchReply(static_cast<engine::SessionId>(session.id), reply);
+      AddReply(session.id, &Session::replies, reply);
       continue;
     }
     engine_.Fetch(*unit, {static_cast<engine::SessionId>(session.id), view.entry, std::string(view.path), view.part});

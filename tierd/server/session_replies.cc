@@ -14,11 +14,35 @@ using engine::Survives;
 namespace {
 
 constexpr std::size_t kMaxQueuedDatagrams = 4096;  // a client that does not read its replies is cut off
+constexpr std::size_t kQueuedBytes = 256;          // of memory, for a datagram beside its bytes
+constexpr std::size_t kRequestBytes = 1024;        // of memory, for a request beside its path
+constexpr std::size_t kPathCopies = 3;
 constexpr std::size_t kMaxQueuedDescriptors = 16;  // on their way to one client
 
 }  // namespace
 
+bool SessionHub::MayAsk(Session& session, std::size_t path_bytes) {
+  const std::size_t bytes = kRequestBytes + kPathCopies * path_bytes;
+  if (session.asked_bytes + bytes > kMostAskedBytes) return false;
+  if (asked_bytes_ + bytes > kMostAskedBytesInAll) return false;
+  ++session.asked;
+  session.asked_bytes += bytes;
+  asked_bytes_ += bytes;
+  return true;
+}
+
+// Which request it was is not kept: each stands for the mean of those that wait.
+void SessionHub::NoteAnswered(Session& session) {
+  if (session.asked == 0) return;
+  const std::size_t bytes = session.asked_bytes / session.asked;
+  --session.asked;
+  session.asked_bytes -= bytes;
+  asked_bytes_ -= bytes;
+}
+
 void SessionHub::OnFetchReply(engine::SessionId session_id, const abi::FetchReply& reply) {
+  if (const auto it = sessions_.find(static_cast<std::uint32_t>(session_id)); it != sessions_.end())
+    NoteAnswered(*it->second);
   AddReply(static_cast<std::uint32_t>(session_id), &Session::replies, reply);
 }
 
@@ -39,6 +63,7 @@ void SessionHub::AddReply(std::uint32_t session_id, MessageWriter Session::* gat
 }
 
 template void SessionHub::AddReply(std::uint32_t session_id, MessageWriter Session::* gathered, const abi::AdviseReply& reply);
+template void SessionHub::AddReply(std::uint32_t session_id, MessageWriter Session::* gathered, const abi::FetchReply& reply);
 
 void SessionHub::SendReplies(Session& session, MessageWriter Session::* gathered) {
   if ((session.*gathered).count() == 0) return;
@@ -78,7 +103,48 @@ bool SessionHub::Send(Session& session, std::span<const std::byte> datagram, std
   return Enqueue(session, datagram, fds);
 }
 
+void SessionHub::MakeRoomForReply(Session& session, std::size_t bytes) {
+  const auto end = [this](Session& slow) {
+    Count(TurnedAway::kUnread);
+    CutOff(slow);
+  };
+  if (session.unread_bytes + bytes > kMostUnreadBytes) end(session);
+  while (!session.closed && unread_bytes_ + bytes > kMostUnreadBytesInAll) {
+    Session* slowest = &session;
+    for (const std::uint32_t id : behind_) {
+      const auto it = sessions_.find(id);
+      if (it != sessions_.end() && it->second->unread_bytes > slowest->unread_bytes) slowest = it->second.get();
+    }
+    end(*slowest);
+  }
+}
+
+// A client that has stopped for good, in a debugger say, holds its replies no longer than this.
+void SessionHub::EndUnread() {
+  const std::int64_t before_ns = clock_.MonotonicNs() - options_.unread_ns;
+  std::erase_if(behind_, [&](std::uint32_t id) {
+    const auto it = sessions_.find(id);
+    if (it == sessions_.end()) return true;
+    Session& session = *it->second;
+    if (!session.queue.empty() && session.unread_since_ns <= before_ns) {
+      Count(TurnedAway::kUnread);
+      CutOff(session);
+    }
+    session.is_behind = !session.queue.empty();
+    return !session.is_behind;
+  });
+}
+
+void SessionHub::DropQueue(Session& session) {
+  session.queue.clear();
+  session.queued_fds = 0;
+  unread_bytes_ -= std::exchange(session.unread_bytes, 0);
+}
+
 bool SessionHub::Enqueue(Session& session, std::span<const std::byte> datagram, std::span<const int> fds) {
+  const std::size_t bytes = datagram.size() + kQueuedBytes;
+  MakeRoomForReply(session, bytes);
+  if (session.closed) return false;
   Session::Queued queued;
   for (const int fd : fds) {
     // A copy: what it stands for may be closed here before the client has read so far.
@@ -87,12 +153,18 @@ bool SessionHub::Enqueue(Session& session, std::span<const std::byte> datagram, 
   }
   const bool copied = queued.fds.empty() || queued.fds.back().valid();
   if (!copied || session.queue.size() >= kMaxQueuedDatagrams || session.queued_fds + fds.size() > kMaxQueuedDescriptors) {
+    Count(TurnedAway::kUnread);
     CutOff(session);
     return false;
   }
   queued.datagram.assign(datagram.begin(), datagram.end());
+  if (!session.is_behind) behind_.push_back(session.id);
+  session.is_behind = true;
+  if (session.queue.empty()) session.unread_since_ns = clock_.MonotonicNs();
   session.queued_fds += fds.size();
   session.queue.push_back(std::move(queued));
+  session.unread_bytes += bytes;
+  unread_bytes_ += bytes;
   if (!session.waiting_to_send) WatchForRoom(session);
   return true;
 }
@@ -120,7 +192,11 @@ void SessionHub::SendQueued(Session& session) {
       else CutOff(session);
       return;
     }
+    const std::size_t bytes = next.datagram.size() + kQueuedBytes;
     session.queued_fds -= fds.size();
+    session.unread_bytes -= bytes;
+    unread_bytes_ -= bytes;
+    session.unread_since_ns = clock_.MonotonicNs();
     session.queue.pop_front();
   }
 }
