@@ -8,9 +8,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <boost/asio/bind_allocator.hpp>
 #include <boost/asio/io_context.hpp>
-#include <boost/asio/signal_set.hpp>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
@@ -36,6 +34,7 @@
 #include "tierd/config/host.h"
 #include "tierd/config/resolve.h"
 #include "tierd/config_service.h"
+#include "tierd/end_guard.h"
 #include "tierd/engine/engine.h"
 #include "tierd/lifeline.h"
 #include "tierd/root_watch.h"
@@ -244,7 +243,7 @@ class Daemon {
         control_(loop_, api_, {.max_connections = resolved_.limits.control_connections}),
         metrics_(loop_, engine_, sessions_, static_cast<double>(clock_.RealtimeNs()) * 1e-9),
         service_manager_(loop_),
-        signals_(loop_, SIGTERM, SIGINT, SIGHUP),
+        guard_(loop_, lifeline),
         lifeline_(loop_, lifeline),
         root_watch_(loop_) {}
 
@@ -262,6 +261,7 @@ class Daemon {
     server::RemoveForgottenLists(resolved_.runtime_dir);
     LoadPolicies();
     if (Status status = config_.Check(policies_); !status.ok()) return status;
+    if (Status status = guard_.Watch([this](int number) { OnSignal(number); }); !status.ok()) return status;
     if (Status status = engine_.Start(sessions_); !status.ok()) return status;
     if (!resolved_.metrics_address.empty()) StartMetrics();
     if (Status status = control_.Listen(resolved_.control_socket); !status.ok()) return status;
@@ -270,7 +270,6 @@ class Daemon {
 
   // Until it is to end; the exit code.
   int Run() {
-    WaitForSignal();
     WatchRoots();
     lifeline_.Watch([this] { return sessions_.Sessions().sessions; }, [this] { loop_.stop(); });
     Announce();
@@ -322,14 +321,9 @@ class Daemon {
       if (!status.ok()) spdlog::warn("policy refused reason=\"{}\"", status.message());
   }
 
-  void WaitForSignal() {
-    const auto on_signal = [this](const boost::system::error_code& error, int signal_number) {
-      if (error) return;
-      if (signal_number != SIGHUP) return loop_.stop();
-      if (!engine::Survives([this] { Reload(); })) std::fputs("tierd: out of memory while reloading\n", stderr);
-      WaitForSignal();
-    };
-    signals_.async_wait(boost::asio::bind_allocator(signal_memory_.allocator(), on_signal));
+  void OnSignal(int signal_number) {
+    if (signal_number != SIGHUP) return loop_.stop();
+    if (!engine::Survives([this] { Reload(); })) std::fputs("tierd: out of memory while reloading\n", stderr);
   }
 
   void Reload() {
@@ -362,11 +356,10 @@ class Daemon {
   server::Control control_;
   server::Metrics metrics_;
   ServiceManager service_manager_;
-  boost::asio::signal_set signals_;
+  EndGuard guard_;
   Lifeline lifeline_;
   RootWatch root_watch_;
   int exit_code_ = 0;
-  engine::HandlerMemory signal_memory_;
 };
 
 int Main(int argc, char** argv) {

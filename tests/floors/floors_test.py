@@ -12,15 +12,15 @@ FLOORS = {  # longest prefix wins
     "tierd/io": 1, "client_lib/abi": 1, "client_lib/include": 1, "policies": 2, "policies/tierd_policy.h": 1,
     "tierd/ram": 2, "tierd/ssd": 2, "tierd/source": 2, "client_lib/src": 2,
     "tierd/engine": 3, "tierd/server": 4, "tierd/config": 4,
-    "tierd/main.cc": 5, "tierd/config_service": 5, "tierd/lifeline": 5, "tierd/root_watch": 5, "tierd/service_manager": 5, "tierctl": 5, "client_lib/preload": 5,
+    "tierd/main.cc": 5, "tierd/config_service": 5, "tierd/end_guard": 5, "tierd/lifeline": 5, "tierd/root_watch": 5, "tierd/service_manager": 5, "tierctl": 5, "client_lib/preload": 5,
 }
 # Files of the one program tierd.
-SAME_FLOOR_OK = {("tierd/main.cc", "tierd/config_service"), ("tierd/main.cc", "tierd/lifeline"), ("tierd/main.cc", "tierd/root_watch"), ("tierd/main.cc", "tierd/service_manager")}
+SAME_FLOOR_OK = {("tierd/main.cc", "tierd/config_service"), ("tierd/main.cc", "tierd/end_guard"), ("tierd/main.cc", "tierd/lifeline"), ("tierd/main.cc", "tierd/root_watch"), ("tierd/main.cc", "tierd/service_manager")}
 ONLY_IN = {
     "leveldb/": ("tierd/ssd",),
     "liburing.h": ("tierd/io",),
     "prometheus/": ("tierd/server",),
-    "boost/": ("tierd/engine", "tierd/server", "tierd/main.cc", "tierd/lifeline", "tierd/root_watch", "tierd/service_manager", "tierctl"),
+    "boost/": ("tierd/engine", "tierd/server", "tierd/main.cc", "tierd/end_guard", "tierd/lifeline", "tierd/root_watch", "tierd/service_manager", "tierctl"),
 }
 # Files of the loop thread: what waits for a file system stands there only in these functions, which a worker runs or which touch nothing that can hang.
 LOOP_FOLDERS = ("tierd/engine", "tierd/server")
