@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +11,7 @@
 #include "client_lib/abi/time_ns.h"
 #include "tierd/base/check.h"
 #include "tierd/base/prefetch.h"
+#include "tierd/base/read_capability.h"
 #include "tierd/engine/out_of_memory.h"
 
 namespace tierd::engine {
@@ -47,7 +49,14 @@ abi::FileKey Catalogue::KeyOf(std::uint32_t wire_id, std::string_view relative) 
 bool Catalogue::Takes(const io::FileStat& stat, std::uint64_t chunk_bytes) {
   if (!abi::IsTime(stat.mtime_ns) || !abi::IsTime(stat.ctime_ns) || !abi::IsTime(stat.atime_ns)) return false;
   if (S_ISDIR(stat.mode) || S_ISLNK(stat.mode)) return true;
+  if (S_ISREG(stat.mode) && DeniesSome(stat)) return false;
   return stat.size <= abi::kMaxFileSize && stat.size / chunk_bytes < kMostChunks;
+}
+
+// Its owner goes by the owner's bits, in whatever groups it is. Clients are of our user.
+bool Catalogue::DeniesSome(const io::FileStat& stat) {
+  const bool group_less = (stat.mode & S_IRGRP) == 0 && (stat.mode & S_IROTH) != 0;
+  return group_less && stat.uid != ::geteuid() && !ReadsDespiteModes(0);
 }
 
 FileId Catalogue::Find(abi::FileKey key) const {

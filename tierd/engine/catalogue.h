@@ -93,7 +93,11 @@ class Catalogue {
   // All objects of a file are made in one turn of the loop, ~40 ns each: of 4 TiB at 4 MiB a chunk that is 40 ms, once in the life of the version.
   static constexpr std::uint64_t kMostChunks = std::uint64_t{1} << 20;
   // Whether a file has few enough chunks, and a size and times that a slot can say. (A sparse file may have 8 EiB, and a time may lie outside 1677 to 2262.)
+  // Nor does it take what DeniesSome().
   static bool Takes(const io::FileStat& stat, std::uint64_t chunk_bytes);
+  // Whether a client that has more groups than this process may be refused the bytes, or names,
+  // that this process may read: the file's group may read less than others may.
+  static bool DeniesSome(const io::FileStat& stat);
 
   const std::uint8_t* hash_secret() const { return index_->hash_secret(); }
 

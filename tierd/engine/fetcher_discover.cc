@@ -122,7 +122,7 @@ void Fetcher::OnDiscoveredStat(SourceUnit& unit, const DiscoveryPtr& discovery, 
   }
   FileId file = catalogue_.Find(discovery->key);
   if (file == kNoFile && !Catalogue::Takes(reply.stat, unit.options.chunk_bytes)) {
-    for (const Waiter& waiter : discovery->waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kTooLarge, kNoFile);
+    for (const Waiter& waiter : discovery->waiters) Finish(waiter, BringOutcome::kFailed, WhyNotTaken(reply.stat), kNoFile);
     return;
   }
   if (file == kNoFile) {
@@ -252,7 +252,7 @@ void Fetcher::Adopt(SourceUnit& unit, const DiscoveryPtr& discovery, const sourc
     Invalidate(unit, file, EvictCause::kChanged);
   }
   if (file == kNoFile || !takes) {
-    const abi::Fallback reason = takes ? abi::Fallback::kNoFrame : abi::Fallback::kTooLarge;
+    const abi::Fallback reason = takes ? abi::Fallback::kNoFrame : WhyNotTaken(result.version);
     EndDiscovery(discovery);
     EndStaging(discovery);
     for (const Waiter& waiter : discovery->waiters) Finish(waiter, BringOutcome::kFailed, reason, kNoFile);

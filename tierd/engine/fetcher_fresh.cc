@@ -142,7 +142,9 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
   } else if ((record.flags & kFileBare) != 0) {
     ApplyVersion(unit, file, reply.stat);
     ConfirmFacts(unit, file, reply.stat_sent_ns, reply.racy);
-  } else if (!unit.reader->SameVersion(catalogue_.StatOf(file), reply.stat)) {
+  } else if (!unit.reader->SameVersion(catalogue_.StatOf(file), reply.stat) ||
+             !Catalogue::Takes(reply.stat, unit.options.chunk_bytes)) {
+    // A record of the SSD does not say the mode: the file may be one that is not taken.
     ++counters_.invalidated_changed;
     ApplyVersion(unit, file, reply.stat);
     ConfirmFacts(unit, file, reply.stat_sent_ns, reply.racy);
@@ -157,7 +159,7 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
     ConfirmFacts(unit, file, reply.stat_sent_ns, reply.racy);
   }
   if ((record.flags & kFileBare) != 0) {
-    for (const Waiter& waiter : waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kTooLarge, kNoFile);
+    for (const Waiter& waiter : waiters) Finish(waiter, BringOutcome::kFailed, WhyNotTaken(reply.stat), kNoFile);
     return;
   }
   Again(unit, file, std::move(waiters));

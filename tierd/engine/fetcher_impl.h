@@ -12,6 +12,11 @@ namespace tierd::engine {
 
 inline constexpr std::uint8_t kMaxAttempts = 5;  // rounds through Serve before a waiter bypasses
 
+// Of what Catalogue::Takes() refuses.
+inline abi::Fallback WhyNotTaken(const io::FileStat& stat) {
+  return Catalogue::DeniesSome(stat) ? abi::Fallback::kPermission : abi::Fallback::kTooLarge;
+}
+
 inline bool AnyAwaited(const Waiters& waiters) {
   return std::any_of(waiters.begin(), waiters.end(), [](const Waiter& waiter) { return waiter->is_awaited(); });
 }

@@ -135,6 +135,11 @@ void Fetcher::OnListed(SourceUnit& unit, abi::FileKey key, const source::WalkTot
       else Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, kNoFile);
     });
   }
+  if (Catalogue::DeniesSome(listing->stat)) {
+    return EndListing(key, [this](const Waiter& waiter) {
+      Finish(waiter, BringOutcome::kFailed, abi::Fallback::kPermission, kNoFile);
+    });
+  }
   if (listing->names.size() <= kSortedHere) return OnEncoded(unit, key, SortAndEncode(std::move(listing->names), &listing->encoded));
   const bool handed = workers_.Run([listing] { return Result<std::vector<std::uint64_t>>(SortAndEncode(std::move(listing->names), &listing->encoded)); },
                                    [this, &unit, key, listing](Result<std::vector<std::uint64_t>> hashes) {

@@ -337,6 +337,15 @@ ControlApi::Response ControlApi::Doctor() {
     add("daemon.source." + unit->options.name, state == source::SourceState::kUp ? "ok" : "warn", unit->reader->Report(),
         state == source::SourceState::kUp ? "" : "check " + unit->options.path + " with stat(1); reads bypass the cache meanwhile");
   }
+  const SessionTotals sessions = sessions_.Sessions();
+  std::string refused;
+  for (std::size_t i = 0; i < kTurnedAways; ++i) {
+    if (sessions.turned_away[i] == 0) continue;
+    refused += (refused.empty() ? "" : ", ") + std::string(kTurnedAwayNames[i]) + " " + std::to_string(sessions.turned_away[i]);
+  }
+  add("daemon.clients", refused.empty() ? "ok" : "warn",
+      std::to_string(sessions.sessions) + " connected, turned away since the start: " + (refused.empty() ? "none" : refused),
+      refused.empty() ? "" : "those programs read the source; docs/metrics.md explains the reasons (tierd_sessions_turned_away_total)");
   return Ok({{"checks", checks}});
 }
 

@@ -14,6 +14,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "tierd/base/read_capability.h"
+
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
 #endif
@@ -44,6 +46,7 @@ bool SomebodyListens(const sockaddr_un& address) {
 }
 
 constexpr char kLacksAGroup[] = "this process lacks a group of tierd's: what it may read is for the source to decide";
+constexpr char kLacksCapabilities[] = "tierd reads what modes forbid (CAP_DAC_OVERRIDE); this process may not";
 constexpr char kOtherNamespace[] = "tierd is in a user namespace that this process is not in, where ids that are not mapped look alike";
 
 // "0 0 4294967295": ids are what they are. A kernel without user namespaces has no such file.
@@ -103,6 +106,9 @@ Stranger WhyAStranger(int fd, const ucred& peer) {
   if (!all_mapped && !IsInOurUserNamespace(peer.pid))
     return {kOtherNamespace, TurnedAway::kUserNamespace};
   if (!HasOurGroups(fd, peer.gid, all_mapped)) return {kLacksAGroup, TurnedAway::kGroups};
+  // Capabilities of another user namespace count for the files of that namespace alone.
+  const bool lacks = ReadsDespiteModes(0) && !(ReadsDespiteModes(peer.pid) && IsInOurUserNamespace(peer.pid));
+  if (lacks) return {kLacksCapabilities, TurnedAway::kCapabilities};
   return {};
 }
 

@@ -41,6 +41,7 @@ Status SendDatagram(int fd, std::span<const std::byte> datagram, std::span<const
 enum class TurnedAway : std::uint8_t {
   kUser,           // another user's process
   kGroups,         // it lacks a group of the daemon's
+  kCapabilities,   // it lacks those by which the daemon reads what modes forbid
   kUserNamespace,  // it is not in the daemon's, where not every id is mapped
   kPidNamespace,   // there is no pidfd of it
   kVersion,        // of the protocol or the layout
@@ -49,9 +50,10 @@ enum class TurnedAway : std::uint8_t {
   kSilent,         // it said no hello in time
   kUnread,         // it did not read its replies
 };
-inline constexpr std::size_t kTurnedAways = 9;
+inline constexpr std::size_t kTurnedAways = 10;
 inline constexpr const char* kTurnedAwayNames[kTurnedAways] = {
-    "user", "groups", "user_namespace", "pid_namespace", "version", "limit", "memory", "silent", "unread"};
+    "user",    "groups", "capabilities", "user_namespace", "pid_namespace",
+    "version", "limit",  "memory",       "silent",         "unread"};
 
 // A client that may not be able to read, or see, what this process does.
 struct Stranger {
@@ -63,7 +65,7 @@ struct Peer {
   std::uint32_t pid = 0;
   std::uint32_t uid = 0;
   std::uint32_t gid = 0;
-  Stranger stranger;  // by its groups when it connected, and its user namespace
+  Stranger stranger;  // by groups, capabilities and user namespace when it connected
   UniqueFd pidfd;  // invalid when the kernel gives none (foreign pid namespace)
 };
 Result<Peer> PeerOf(int fd);
