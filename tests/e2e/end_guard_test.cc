@@ -113,6 +113,8 @@ TEST_F(EndGuardTest, TierctlRunLeavesNoDaemonBehind) {
   EXPECT_EQ(status, 0);
   const bool none = Eventually(15'000, [] { return ::waitpid(-1, nullptr, WNOHANG) < 0 && errno == ECHILD; });
   EXPECT_TRUE(none) << "the daemon is still there";
+  std::ifstream children("/proc/self/task/" + std::to_string(::getpid()) + "/children");
+  for (pid_t left = 0; children >> left;) ::kill(left, SIGKILL);
   ::prctl(PR_SET_CHILD_SUBREAPER, 0);
 }
 
