@@ -8,6 +8,7 @@
 #include "tierctl/job_watch.h"
 #include "tierctl/output.h"
 #include "tierctl/paths.h"
+#include "tierctl/reads.h"
 #include "tierd/config/units.h"
 
 namespace tierctl {
@@ -15,8 +16,6 @@ namespace {
 
 using nlohmann::json;
 using tierd::config::HumanSize;
-
-constexpr const char* kTiers[] = {"ram", "ssd", "source", "bypass"};
 
 std::string Number(double value) {
   char text[32];
@@ -57,13 +56,13 @@ std::string Head(const json& status) {
 
 std::string Reads(const json& before, const json& now, const Rates& rates) {
   double all = 0;
-  for (const char* tier : kTiers) all += rates.Of(PartOf(before, tier), PartOf(now, tier), "count");
+  for (const ReadOrigin& origin : kReadOrigins) all += rates.Of(PartOf(before, origin.name), PartOf(now, origin.name), "count");
   Table table(1);
   table.Row({"READS/S", "FROM", "SHARE", "BYTES/S", "SINCE START"});
-  for (const char* tier : kTiers) {
-    const json &was = PartOf(before, tier), &is = PartOf(now, tier);
+  for (const ReadOrigin& origin : kReadOrigins) {
+    const json &was = PartOf(before, origin.name), &is = PartOf(now, origin.name);
     const double rate = rates.Of(was, is, "count");
-    table.Row({rates.Text(was, is, "count"), tier, all > 0 ? Percent(static_cast<std::uint64_t>(rate * 1000), static_cast<std::uint64_t>(all * 1000)) : "-", rates.Bytes(was, is, "bytes"),
+    table.Row({rates.Text(was, is, "count"), origin.name, all > 0 ? Percent(static_cast<std::uint64_t>(rate * 1000), static_cast<std::uint64_t>(all * 1000)) : "-", rates.Bytes(was, is, "bytes"),
                std::to_string(NumberOf(is, "count")) + ", " + HumanSize(NumberOf(is, "bytes"))});
   }
   return table.Text();
@@ -138,7 +137,7 @@ std::string Cut(const std::string& text, std::size_t columns, std::size_t rows) 
 
 std::string TopScreen(const TopLook& before, const TopLook& now, double seconds, std::size_t columns, std::size_t rows) {
   const Rates rates(seconds);
-  std::string text = Head(now.status) + "\n" + Reads(PartOf(before.status, "reads"), PartOf(now.status, "reads"), rates) + "\n" + Tiers(PartOf(now.status, "tiers")) + "\n" +
+  std::string text = Head(now.status) + "\n" + Reads(PartOf(before.status, "reads"), PartOf(now.status, "reads"), rates) + LeftOut(now.status) + "\n" + Tiers(PartOf(now.status, "tiers")) + "\n" +
                      Sources(ListOf(before.status, "sources"), ListOf(now.status, "sources"), rates);
   if (const std::string jobs = Jobs(before.jobs, now.jobs, rates); !jobs.empty()) text += "\n" + jobs;
   if (const std::string trouble = Trouble(before.status, now.status, rates); !trouble.empty()) text += "\n" + trouble;

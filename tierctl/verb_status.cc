@@ -1,5 +1,6 @@
 // status and version.
 #include "tierctl/paths.h"
+#include "tierctl/reads.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/units.h"
 
@@ -26,27 +27,16 @@ std::vector<std::string> TierRow(const char* name, const json& tier) {
   return {name, state, Size(tier, "used_bytes"), Size(tier, "capacity_bytes"), std::to_string(NumberOf(tier, "objects")), Size(tier, "pinned_bytes"), Escaped(about)};
 }
 
-// A fallback is a read around the cache, which counts among the reads, or an open that became the source's own file, whose reads nobody counts: what is left of the one without the other.
-std::string NotCounted(const json& status, std::uint64_t counted) {
-  std::uint64_t fell_back = 0;
-  for (const auto& [reason, count] : PartOf(status, "fallback").items()) fell_back += NumberOf(PartOf(status, "fallback"), reason.c_str());
-  const std::uint64_t reads = NumberOf(PartOf(PartOf(status, "reads"), "bypass"), "count");
-  if (fell_back <= reads) return "";
-  const std::uint64_t opens = fell_back - reads;
-  return "not among these, nor in REGRET: what was read through " + Plural(opens, "open") + " that fell back to the source, beside " + Plural(counted, "read") + " here\n";
-}
-
 std::string Reads(const json& status) {
   const json& reads = PartOf(status, "reads");
-  std::uint64_t all = 0;
-  for (const char* tier : {"ram", "ssd", "source", "bypass"}) all += NumberOf(PartOf(reads, tier), "count");
+  const std::uint64_t all = AllReads(reads, "count");
   Table table(3);
   table.Row({"READS FROM", "COUNT", "SHARE", "BYTES"});
-  for (const char* tier : {"ram", "ssd", "source", "bypass"}) {
-    const json& row = PartOf(reads, tier);
-    table.Row({tier, std::to_string(NumberOf(row, "count")), Percent(NumberOf(row, "count"), all), Size(row, "bytes")});
+  for (const ReadOrigin& origin : kReadOrigins) {
+    const json& row = PartOf(reads, origin.name);
+    table.Row({origin.name, std::to_string(NumberOf(row, "count")), Percent(NumberOf(row, "count"), all), Size(row, "bytes")});
   }
-  return table.Text() + NotCounted(status, all);
+  return table.Text() + LeftOut(status);
 }
 
 std::string Sources(const Output& output, const json& status) {
@@ -88,6 +78,7 @@ std::string Warnings(const json& status) {
     if (count.is_number()) text += (text.empty() ? "fell back to the source: " : ", ") + reason + " " + count.dump();
   }
   if (!text.empty()) text += "\n";
+  if (const json& opens = PartOf(status, "real_opens"); !opens.empty()) text += "opened as the source's own file, and read around the cache: " + Listed(opens) + "\n";
   if (const auto failures = NumberOf(status, "integrity_failures"); failures != 0) text += "integrity failures (not served): " + std::to_string(failures) + "\n";
   if (const auto frozen = NumberOf(status, "leases_frozen"); frozen != 0) text += Plural(frozen, "lease") + " held over a fork: the memory stays until the children end, too\n";
   return text;

@@ -217,6 +217,19 @@ struct SessionCounters {  // written by the client (relaxed adds), monotone; one
   std::atomic<std::uint64_t> latency_sum_ns[kTiers];
 };
 
+// Why the preload library opened a file below a source as the source's own file. Labels of tierd_real_opens_total{reason}; never renumber; names in RealOpenName().
+enum class RealOpen : std::uint8_t { kFlags = 0, kLowDescriptor = 1, kPath = 2, kMode = 3, kNoDescriptor = 4, kNotCached = 5, kWriter = 6, kStdio = 7, kCount = 8 };
+inline constexpr std::uint32_t kRealOpens = static_cast<std::uint32_t>(RealOpen::kCount);
+inline constexpr const char* kRealOpenNames[kRealOpens] = {"flags", "low_descriptor", "path", "mode", "no_descriptor", "not_cached", "writer", "stdio"};
+
+// What a process read from the source through descriptors that are the source's own. Written by the client (relaxed adds), monotone; 0 from a client that does not know these words.
+struct RealCounters {
+  std::atomic<std::uint64_t> opens[16];  // by RealOpen; the rest is room for more reasons
+  std::atomic<std::uint64_t> reads;      // calls that read through them; SessionCounters::reads[kBypass] includes these
+  std::atomic<std::uint64_t> bytes;      // SessionCounters::bytes[kBypass] includes these
+  std::atomic<std::uint64_t> mappings;   // of a source's own file; no counter has what is read through a mapping
+};
+
 inline constexpr std::uint32_t kLeaseSlots = 2048;
 struct SessionPage {
   // Written by the daemon before it is handed out, and `revoked` later.
@@ -235,11 +248,13 @@ struct SessionPage {
   std::uint32_t reserved1;
   alignas(64) std::atomic<std::uint64_t> ring_head;    // entries ever appended; position p lives at ring[p % kRingEntries]; old ones are overwritten
   alignas(64) SessionCounters counters;
+  alignas(64) RealCounters real;
   alignas(4096) std::atomic<std::uint64_t> leases[kLeaseSlots];
   alignas(4096) std::atomic<std::uint64_t> ring[kRingEntries];
 };
 static_assert(sizeof(SessionPage) == 4096 + 8 * kLeaseSlots + 8 * kRingEntries && sizeof(SessionPage) <= 65536);
 static_assert(offsetof(SessionPage, lease_high) == 64 && offsetof(SessionPage, left) == 80 && offsetof(SessionPage, ring_head) == 128);
-static_assert(offsetof(SessionPage, counters) == 192 && offsetof(SessionPage, leases) == 4096);
+static_assert(offsetof(SessionPage, counters) == 192 && offsetof(SessionPage, real) == 1344 && sizeof(RealCounters) == 152);
+static_assert(offsetof(SessionPage, leases) == 4096);
 
 }  // namespace tierd::abi

@@ -45,8 +45,8 @@ inline auto WithAllNumbers(Make make) {
 // What the exported close does. (By that name this library's own references end in raw system calls, as the core's do.)
 int CloseAny(int fd);
 
-// A descriptor of ours for the path, or -1: it is not served.
-int OpenOurs(const char* path, int flags);
+// A descriptor of ours for the path, or -1: it is not served. `of_source`: then it is a file below a source, and counted as a real open.
+int OpenOurs(const char* path, int flags, bool* of_source);
 
 // True for descriptors that the wrappers emulate. In a vfork child none is: all are real by then.
 inline bool Emulate(int fd) { return IsOurs(fd) && vfork_depth == 0; }

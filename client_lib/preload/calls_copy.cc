@@ -14,6 +14,7 @@
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/real_reads.h"
 #include "client_lib/src/accounting.h"
 #include "tier/tier.h"
 
@@ -126,12 +127,12 @@ std::size_t TakenAtOnce(int fd, std::size_t count) {
 }  // namespace
 
 TIERD_EXPORT(ssize_t, sendfile, int to, int from, off64_t* offset, size_t count) {
-  if (!Emulate(from)) return Next_sendfile()(to, from, offset, count);
+  if (!Emulate(from)) return ReadReal(from, [=] { return Next_sendfile()(to, from, offset, count); });
   if (const int error = CheckReceiver(to); error != 0) return Result(static_cast<ssize_t>(error));
   ssize_t result;
   const auto write = [&](const void* data, std::size_t bytes) { return WriteTo(to, data, bytes); };
   if (WriteFrom(from, offset, TakenAtOnce(to, count), &result, write) == Moved::kDone) return result;
-  return Next_sendfile()(to, from, offset, count);
+  return ReadReal(from, [=] { return Next_sendfile()(to, from, offset, count); });
 }
 TIERD_ALIAS(ssize_t, sendfile64, sendfile, int, int, off64_t*, size_t)
 
@@ -156,7 +157,7 @@ bool EndsBeforeItBegins(const off64_t* offset, std::size_t count) {
 TIERD_EXPORT(ssize_t, copy_file_range, int from, off64_t* from_offset, int to, off64_t* to_offset, size_t count, unsigned flags) {
   if (!Emulate(from)) {
     (void)MakeFile(from);  // memory is another file system
-    return Next_copy_file_range()(from, from_offset, to, to_offset, count, flags);
+    return ReadReal(from, [=] { return Next_copy_file_range()(from, from_offset, to, to_offset, count, flags); });
   }
   CancellationPoint();
   if (flags != 0) return Result(ssize_t{-EINVAL});
@@ -171,7 +172,7 @@ TIERD_EXPORT(ssize_t, copy_file_range, int from, off64_t* from_offset, int to, o
     return sent;
   };
   if (WriteFrom(from, from_offset, count, &result, write) == Moved::kDone) return result;
-  return Next_copy_file_range()(from, from_offset, to, to_offset, count, flags);
+  return ReadReal(from, [=] { return Next_copy_file_range()(from, from_offset, to, to_offset, count, flags); });
 }
 
 // Into a pipe: the kernel may keep pages, so they are the source's own.
@@ -190,11 +191,12 @@ TIERD_EXPORT(ssize_t, splice, int from, off64_t* from_offset, int to, off64_t* t
     auto here = static_cast<off64_t>(OffsetOf(word));
     const long sent = raw::Call(SYS_splice, source, raw::Address(from_offset != nullptr ? from_offset : &here), to, raw::Address(to_offset), static_cast<long>(count),
                                 static_cast<long>(flags));
+    if (sent > 0) CountRealRead(static_cast<std::uint64_t>(sent), -1);
     if (sent > 0 && from_offset == nullptr) Advance(from, *use, static_cast<std::uint64_t>(sent));
     return Result(sent);
   }
   if (Emulate(from)) (void)Materialise(from, Conversion::kAttributes);
-  return Next_splice()(from, from_offset, to, to_offset, count, flags);
+  return ReadReal(from, [=] { return Next_splice()(from, from_offset, to, to_offset, count, flags); });
 }
 
 // ---- advice ----------------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@
 #include "client_lib/preload/mapped_frames.h"
 #include "client_lib/preload/mappings.h"
 #include "client_lib/preload/materialise.h"
+#include "client_lib/preload/real_reads.h"
 
 using namespace tierd::preload;
 
@@ -46,6 +47,7 @@ __attribute__((noinline)) void* MapOurs(void* address, size_t length, int protec
 
 void* Map(void* address, size_t length, int protection, int flags, int fd, off64_t offset) {
   if ((flags & MAP_ANONYMOUS) == 0 && Emulate(fd)) return MapOurs(address, length, protection, flags, fd, offset);
+  if ((flags & MAP_ANONYMOUS) == 0 && ReadsSource(fd)) [[unlikely]] Count(SourceUse::kMmap);
   return Next_mmap()(address, length, protection, flags, fd, offset);
 }
 

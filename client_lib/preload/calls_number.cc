@@ -13,6 +13,7 @@
 #include "client_lib/preload/own_words.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/real_reads.h"
 #include "client_lib/preload/writers.h"
 
 using namespace tierd::preload;
@@ -59,6 +60,7 @@ void tierd::preload::ForgetAll(int fd) {
   ForgetDirectory(fd);
   ForgetCopy(fd);
   ForgetWriter(fd);
+  ForgetSourceFile(fd);
 }
 
 TIERD_EXPORT(int, close, int fd) {
@@ -89,6 +91,7 @@ int CloseRange(unsigned first, unsigned last, unsigned flags) {
     else if (IsWriter(number)) CloseWatched(number);
     ForgetDirectory(number);
     ForgetCopy(number);
+    ForgetSourceFile(number);
   }
   for (int fd = HighestWriterBeyond(); fd >= static_cast<int>(raw::kWatched) && (flags & CLOSE_RANGE_CLOEXEC) == 0; --fd) {
     if (static_cast<unsigned>(fd) >= first && static_cast<unsigned>(fd) <= last && MayBeWriter(fd)) CloseWatched(fd);
@@ -161,6 +164,7 @@ int DupOnto(int from, int to, Dup dup) {
   ForgetCopy(to);
   NoteCopy(from, to);
   CopyToo(from, to);
+  CopySourceMark(from, to);
   return result;
 }
 
@@ -178,6 +182,7 @@ int AfterDup(int from, Dup dup) {
   NewNumber(copy);
   NoteCopy(from, copy);
   CopyToo(from, copy);
+  CopySourceMark(from, copy);
   return copy;
 }
 

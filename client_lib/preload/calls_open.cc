@@ -15,6 +15,7 @@
 #include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/real_reads.h"
 #include "client_lib/preload/reopened.h"
 #include "client_lib/preload/writers.h"
 
@@ -108,11 +109,12 @@ __attribute__((noinline)) int CachedOrNothing(int directory, const char* path, i
 
 }  // namespace
 
-int tierd::preload::OpenOurs(const char* path, int flags) {
+int tierd::preload::OpenOurs(const char* path, int flags, bool* of_source) {
   if (!Active()) return -1;
   NotServed not_served;
   const int fd = CachedOrNothing(AT_FDCWD, path, flags, not_served);
   if (fd < 0) CountNotServed(not_served);
+  *of_source = fd < 0 && not_served.why != RealOpen::kCount;
   return fd;
 }
 
@@ -121,7 +123,10 @@ namespace {
 inline int AfterReal(int fd, int flags, const NotServed& not_served) {
   if (fd < 0) return fd;
   NewNumber(fd);
-  if (not_served.why != RealOpen::kCount) CountNotServed(not_served);
+  if (not_served.why != RealOpen::kCount) {
+    CountNotServed(not_served);
+    MarkSourceFile(fd);
+  }
   if (Writes(flags)) [[unlikely]] {
     const tierd::client::KeepErrno keep;
     NoteWriter(fd);
@@ -139,6 +144,7 @@ __attribute__((noinline)) int TryBehindLink(int directory, const char* path, int
   const int ours = TryCached(AT_FDCWD, found->text, flags, not_served);
   if (ours < 0) {
     CountNotServed(not_served);
+    if (not_served.why != RealOpen::kCount) MarkSourceFile(fd);
     return -1;
   }
   bool same = false;

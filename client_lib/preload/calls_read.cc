@@ -7,6 +7,7 @@
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/own_words.h"
+#include "client_lib/preload/real_reads.h"
 
 using namespace tierd::preload;
 
@@ -79,7 +80,7 @@ ssize_t ReadOurs(int fd, void* buffer, size_t count) {
   CancellationPoint();
   ssize_t result;
   const auto copy = [&](Description& d, std::uint64_t offset) { return ReadCached(d, buffer, count, offset); };
-  if (ReadMoving(fd, &result, copy) == Again::kYes) return Next_read()(fd, buffer, count);
+  if (ReadMoving(fd, &result, copy) == Again::kYes) return ReadReal(fd, [=] { return Next_read()(fd, buffer, count); });
   return Result(result);
 }
 
@@ -91,7 +92,7 @@ ssize_t PreadOurs(int fd, void* buffer, size_t count, off64_t offset) {
   if (EndsNowhere(offset, count)) [[unlikely]] return Result(ssize_t{-EINVAL});
   ssize_t result;
   const auto copy = [&](Description& d, std::uint64_t at) { return ReadCached(d, buffer, count, at); };
-  if (ReadAt(fd, &result, offset, copy) == Again::kYes) return Next_pread()(fd, buffer, count, offset);
+  if (ReadAt(fd, &result, offset, copy) == Again::kYes) return ReadReal(fd, [=] { return Next_pread()(fd, buffer, count, offset); });
   return Result(result);
 }
 
@@ -99,7 +100,7 @@ ssize_t ReadvOurs(int fd, const iovec* parts, int count) {
   CancellationPoint();
   ssize_t result;
   const auto copy = [&](Description& d, std::uint64_t offset) { return CopyParts(d, parts, count, offset); };
-  if (ReadMoving(fd, &result, copy) == Again::kYes) return Next_readv()(fd, parts, count);
+  if (ReadMoving(fd, &result, copy) == Again::kYes) return ReadReal(fd, [=] { return Next_readv()(fd, parts, count); });
   return Result(result);
 }
 
@@ -107,44 +108,44 @@ ssize_t PreadvOurs(int fd, const iovec* parts, int count, off64_t offset) {
   CancellationPoint();
   ssize_t result;
   const auto copy = [&](Description& d, std::uint64_t at) { return CopyParts(d, parts, count, at); };
-  if (ReadAt(fd, &result, offset, copy) == Again::kYes) return Next_preadv()(fd, parts, count, offset);
+  if (ReadAt(fd, &result, offset, copy) == Again::kYes) return ReadReal(fd, [=] { return Next_preadv()(fd, parts, count, offset); });
   return Result(result);
 }
 
 }  // namespace
 
 TIERD_EXPORT(ssize_t, read, int fd, void* buffer, size_t count) {
-  return Emulate(fd) ? ReadOurs(fd, buffer, count) : Next_read()(fd, buffer, count);
+  return Emulate(fd) ? ReadOurs(fd, buffer, count) : ReadReal(fd, [=] { return Next_read()(fd, buffer, count); });
 }
 
 TIERD_EXPORT(ssize_t, pread, int fd, void* buffer, size_t count, off64_t offset) {
-  return Emulate(fd) ? PreadOurs(fd, buffer, count, offset) : Next_pread()(fd, buffer, count, offset);
+  return Emulate(fd) ? PreadOurs(fd, buffer, count, offset) : ReadReal(fd, [=] { return Next_pread()(fd, buffer, count, offset); });
 }
 TIERD_ALIAS(ssize_t, pread64, pread, int, void*, size_t, off64_t)
 
 TIERD_EXPORT(ssize_t, readv, int fd, const iovec* parts, int count) {
-  return Emulate(fd) ? ReadvOurs(fd, parts, count) : Next_readv()(fd, parts, count);
+  return Emulate(fd) ? ReadvOurs(fd, parts, count) : ReadReal(fd, [=] { return Next_readv()(fd, parts, count); });
 }
 
 TIERD_EXPORT(ssize_t, preadv, int fd, const iovec* parts, int count, off64_t offset) {
-  return Emulate(fd) ? PreadvOurs(fd, parts, count, offset) : Next_preadv()(fd, parts, count, offset);
+  return Emulate(fd) ? PreadvOurs(fd, parts, count, offset) : ReadReal(fd, [=] { return Next_preadv()(fd, parts, count, offset); });
 }
 TIERD_ALIAS(ssize_t, preadv64, preadv, int, const iovec*, int, off64_t)
 
 TIERD_EXPORT(ssize_t, preadv2, int fd, const iovec* parts, int count, off64_t offset, int flags) {
-  if (!Emulate(fd)) return Next_preadv2()(fd, parts, count, offset, flags);
+  if (!Emulate(fd)) return ReadReal(fd, [=] { return Next_preadv2()(fd, parts, count, offset, flags); });
   // Memory neither waits nor polls: these two change nothing. Others are the kernel's.
-  if ((flags & ~(RWF_NOWAIT | RWF_HIPRI)) != 0 && Materialise(fd, Conversion::kReadFlags)) return Next_preadv2()(fd, parts, count, offset, flags);
+  if ((flags & ~(RWF_NOWAIT | RWF_HIPRI)) != 0 && Materialise(fd, Conversion::kReadFlags)) return ReadReal(fd, [=] { return Next_preadv2()(fd, parts, count, offset, flags); });
   return offset == -1 ? ReadvOurs(fd, parts, count) : PreadvOurs(fd, parts, count, offset);
 }
 TIERD_ALIAS(ssize_t, preadv64v2, preadv2, int, const iovec*, int, off64_t, int)
 
 // What _FORTIFY_SOURCE makes of read and pread; libc's own check ends the process when the buffer is too small.
 TIERD_EXPORT(ssize_t, __read_chk, int fd, void* buffer, size_t count, size_t room) {
-  return Emulate(fd) && count <= room ? ReadOurs(fd, buffer, count) : Next___read_chk()(fd, buffer, count, room);
+  return Emulate(fd) && count <= room ? ReadOurs(fd, buffer, count) : ReadReal(fd, [=] { return Next___read_chk()(fd, buffer, count, room); });
 }
 
 TIERD_EXPORT(ssize_t, __pread_chk, int fd, void* buffer, size_t count, off64_t offset, size_t room) {
-  return Emulate(fd) && count <= room ? PreadOurs(fd, buffer, count, offset) : Next___pread_chk()(fd, buffer, count, offset, room);
+  return Emulate(fd) && count <= room ? PreadOurs(fd, buffer, count, offset) : ReadReal(fd, [=] { return Next___pread_chk()(fd, buffer, count, offset, room); });
 }
 TIERD_ALIAS(ssize_t, __pread64_chk, __pread_chk, int, void*, size_t, off64_t, size_t)

@@ -12,6 +12,7 @@
 #include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/paths.h"
+#include "client_lib/preload/real_reads.h"
 #include "client_lib/preload/reopened.h"
 #include "client_lib/preload/writers.h"
 
@@ -102,8 +103,9 @@ __attribute__((noinline)) FILE* OpenOther(const char* path, const char* mode) {
   RealIfNamed(path);
   if (ModeTruncates(mode) && Active()) BeforeTruncating(AT_FDCWD, path);
   int flags;
+  bool of_source = false;
   if (ReadsBytes(mode, &flags)) {
-    if (const int fd = OpenOurs(path, flags); fd >= 0) {
+    if (const int fd = OpenOurs(path, flags, &of_source); fd >= 0) {
       if (FILE* const ours = StreamOfOurs(fd, mode); ours != nullptr) {
         if ((flags & O_CLOEXEC) != 0) ours->_flags2 |= kCloseOnExec;
         return ours;
@@ -112,10 +114,13 @@ __attribute__((noinline)) FILE* OpenOther(const char* path, const char* mode) {
     }
   } else if (Active() && path != nullptr && !ModeWrites(mode) && MayBeInside(AT_FDCWD, path)) {
     Count(RealOpen::kStdio);
+    of_source = true;
   }
   FILE* const stream = Active() ? WithAllNumbers([=] { return Next_fopen()(path, mode); }) : Next_fopen()(path, mode);
   if (stream != nullptr && Active() && !ModeWrites(mode) && IsWorthALook(path)) [[unlikely]] LearnLink(path, NumberOf(stream));
-  return AfterOpen(stream, mode);
+  AfterOpen(stream, mode);
+  if (stream != nullptr && of_source) MarkSourceStream(stream->_fileno);
+  return stream;
 }
 
 }  // namespace
@@ -133,6 +138,7 @@ TIERD_EXPORT(FILE*, fdopen, int fd, const char* mode) {
   if (Emulate(fd)) return StreamOfOurs(fd, mode);
   FILE* const stream = Next_fdopen()(fd, mode);
   if (stream != nullptr && ModeWrites(mode)) NoteStream(fd, stream);
+  if (stream != nullptr && ReadsSource(fd)) MarkSourceStream(fd);
   return stream;
 }
 
@@ -145,10 +151,18 @@ TIERD_EXPORT(FILE*, freopen, const char* path, const char* mode, FILE* stream) {
   if (fd >= 0 && IsOurs(fd)) (void)Materialise(fd, Conversion::kStdio);
   ClosingWriter closing(fd);
   EndLocks(fd);
+  CountSourceStream(fd);
+  ForgetSourceFile(fd);
+  const bool of_source = path != nullptr && !ModeWrites(mode) && MayBeInside(AT_FDCWD, path);
   FILE* const reopened = Next_freopen()(path, mode, stream);
   closing.Tell();
   if (fd >= 0 && fd < 3) process.standard_free.store(true, std::memory_order_relaxed);
-  return AfterOpen(reopened, mode);
+  AfterOpen(reopened, mode);
+  if (reopened != nullptr && of_source) {
+    Count(RealOpen::kStdio);
+    MarkSourceStream(reopened->_fileno);
+  }
+  return reopened;
 }
 TIERD_ALIAS(FILE*, freopen64, freopen, const char*, const char*, FILE*)
 
@@ -158,6 +172,8 @@ TIERD_EXPORT(int, fclose, FILE* stream) {
   ClosingWriter closing(fd);
   EndLocks(fd);
   ForgetCopy(fd);
+  CountSourceStream(fd);
+  ForgetSourceFile(fd);
   const int result = Next_fclose()(stream);
   closing.Tell();
   ForgetDirectory(fd);

@@ -7,7 +7,10 @@
 
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/real_reads.h"
 #include "client_lib/preload/room.h"
+#include "client_lib/src/accounting.h"
+#include "client_lib/src/client.h"
 #include "client_lib/src/file_limit.h"
 #include "tier/tier.h"
 
@@ -86,6 +89,18 @@ void AddName(Line& line) {
   line.Add("{\"pid\":%ld,\"command\":\"%s\"", raw::Call(SYS_getpid), name);
 }
 
+void AddRealReads(Line& line) {
+  line.Add(",\"real_reads\":{\"count\":%llu,\"bytes\":%llu}", static_cast<unsigned long long>(counters.real_reads.exchange(0, std::memory_order_relaxed)),
+           static_cast<unsigned long long>(counters.real_bytes.exchange(0, std::memory_order_relaxed)));
+}
+
+// The page of the present session, or null.
+abi::RealCounters* OfSession() {
+  if (process.client == nullptr) return nullptr;
+  client::Session* const session = process.client->session();
+  return session != nullptr && session->serves() ? &session->page->real : nullptr;
+}
+
 void AddPlain(Line& line) {
   const struct {
     const char* name;
@@ -119,6 +134,34 @@ bool AnythingHappened(const tier_statistics& now) {
 
 }  // namespace
 
+void Count(RealOpen why) {
+  Count(counters.real_open[static_cast<std::size_t>(why)]);
+  if (abi::RealCounters* const page = OfSession(); page != nullptr) client::AddOwn(page->opens[static_cast<std::size_t>(why)], 1);
+}
+
+void Count(SourceUse why) {
+  Count(counters.source_use[static_cast<std::size_t>(why)]);
+  if (why != SourceUse::kMmap) return;
+  if (abi::RealCounters* const page = OfSession(); page != nullptr) client::AddOwn(page->mappings, 1);
+}
+
+bool IsTimed() { return OfSession() != nullptr; }
+
+void CountRealRead(std::uint64_t bytes, std::int64_t took_ns) {
+  client::AddOwn(counters.real_reads, 1, counters.real_bytes, bytes);
+  if (process.client == nullptr) return;
+  abi::SessionCounters& all = process.client->Counters(process.client->session());
+  client::CountRead(all, abi::Tier::kBypass, bytes);
+  if (took_ns >= 0) client::CountLatency(all, abi::Tier::kBypass, took_ns);
+  if (abi::RealCounters* const page = OfSession(); page != nullptr) client::AddOwn(page->reads, 1, page->bytes, bytes);
+}
+
+void CountSourceStream(int fd) {
+  if (!raw::HasMark(fd, raw::kStreamOfSource)) return;
+  const long at = raw::Call(SYS_lseek, fd, 0, SEEK_CUR);
+  if (at > 0) CountRealRead(static_cast<std::uint64_t>(at), -1);
+}
+
 void ForgetCounts() {
   auto* const all = reinterpret_cast<std::atomic<std::uint64_t>*>(&counters);
   for (std::size_t i = 0; i < sizeof counters / sizeof *all; ++i) all[i].store(0, std::memory_order_relaxed);
@@ -137,7 +180,8 @@ void WriteReport() {
   AddReads(line, now);
   AddPlain(line);
   line.Names("conversions", kConversionNames, counters.conversion, static_cast<std::size_t>(Conversion::kCount));
-  line.Names("real_opens", kRealOpenNames, counters.real_open, static_cast<std::size_t>(RealOpen::kCount));
+  line.Names("real_opens", abi::kRealOpenNames, counters.real_open, abi::kRealOpens);
+  AddRealReads(line);
   line.Names("source_uses", kSourceUseNames, counters.source_use, static_cast<std::size_t>(SourceUse::kCount));
   line.Add("}\n");
   reported = now;

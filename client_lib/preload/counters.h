@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "client_lib/abi/layout.h"
 #include "client_lib/src/thread_state.h"
 
 namespace tierd::preload {
@@ -17,11 +18,9 @@ inline constexpr const char* kConversionNames[] = {"fork",       "spawn",      "
 static_assert(sizeof kConversionNames / sizeof *kConversionNames == static_cast<std::size_t>(Conversion::kCount));
 
 // Why a file below a source was opened for real from the start.
-enum class RealOpen : std::uint32_t { kFlags, kLowDescriptor, kPath, kMode, kNoDescriptor, kNotCached, kWriter, kStdio, kCount };
-inline constexpr const char* kRealOpenNames[] = {"flags", "low_descriptor", "path", "mode", "no_descriptor", "not_cached", "writer", "stdio"};
-static_assert(sizeof kRealOpenNames / sizeof *kRealOpenNames == static_cast<std::size_t>(RealOpen::kCount));
+using abi::RealOpen;
 
-// What else went to the source although its descriptor is ours.
+// What else went to the source: through descriptors of ours, and mappings of the source's own file.
 enum class SourceUse : std::uint32_t { kLock, kSplice, kMmap, kIoctl, kAttributes, kCount };
 inline constexpr const char* kSourceUseNames[] = {"lock", "splice", "mmap", "ioctl", "attributes"};
 static_assert(sizeof kSourceUseNames / sizeof *kSourceUseNames == static_cast<std::size_t>(SourceUse::kCount));
@@ -34,6 +33,8 @@ struct Counters {
   std::atomic<std::uint64_t> maps;          // mmap answered from the cache
   std::atomic<std::uint64_t> memory_copies; // conversions whose file was gone: a sealed copy in memory
   std::atomic<std::uint64_t> invalidations; // told to the daemon
+  std::atomic<std::uint64_t> real_reads;    // through descriptors that are the source's own (real_reads.h)
+  std::atomic<std::uint64_t> real_bytes;
   std::atomic<std::uint64_t> conversion[static_cast<std::size_t>(Conversion::kCount)];
   std::atomic<std::uint64_t> real_open[static_cast<std::size_t>(RealOpen::kCount)];
   std::atomic<std::uint64_t> source_use[static_cast<std::size_t>(SourceUse::kCount)];
@@ -43,8 +44,9 @@ extern constinit Counters counters;
 
 inline void Count(std::atomic<std::uint64_t>& counter) { client::AddOwn(counter, 1); }
 inline void Count(Conversion why) { Count(counters.conversion[static_cast<std::size_t>(why)]); }
-inline void Count(RealOpen why) { Count(counters.real_open[static_cast<std::size_t>(why)]); }
-inline void Count(SourceUse why) { Count(counters.source_use[static_cast<std::size_t>(why)]); }
+// The session's page hears of these, too.
+void Count(RealOpen why);
+void Count(SourceUse why);
 
 // Appends one line of JSON to the report file and starts counting anew. At exit, before exec, in _exit. In a child of fork: forgets what the parent counted.
 void WriteReport();

@@ -16,6 +16,7 @@
 #include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/real_reads.h"
 #include "client_lib/src/file_limit.h"
 
 namespace tierd::preload {
@@ -141,6 +142,7 @@ bool Convert(Description& d, const char* path, Conversion why, Version version =
     if (raw::Dup3(fd, number, close_on_exec ? O_CLOEXEC : 0) < 0) return false;
     if (locked) raw::Note(number);
     NameCopy(number);
+    if (own || opened >= 0) MarkSourceFile(number);  // else a copy in memory, whose bytes were counted when they were copied
     return true;
   });
   // What the description keeps goes with it.

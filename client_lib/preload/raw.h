@@ -66,11 +66,18 @@ inline constexpr unsigned kWatched = 4096;
 void MarkOwn(int fd, bool own);
 bool IsOwn(int fd);
 
-// Numbers of which something was noted since they were last closed: of the core, open for writing, known as a directory. close asks this alone for all others.
+// Numbers of which something was noted since they were last closed: of the core, open for writing, known as a directory, a source's own file. close asks this alone for all others.
 extern std::atomic<std::uint8_t> noted[kWatched];
-inline void Note(int fd) {
-  if (static_cast<unsigned>(fd) < kWatched) noted[fd].store(1, std::memory_order_relaxed);
+inline constexpr std::uint8_t kNoted = 1, kOfSource = 2, kStreamOfSource = 4;  // the latter two: real_reads.h
+inline void Mark(int fd, std::uint8_t mark) {
+  if (static_cast<unsigned>(fd) < kWatched) noted[fd].fetch_or(mark, std::memory_order_relaxed);
 }
+inline void Unmark(int fd, std::uint8_t marks) {
+  if (static_cast<unsigned>(fd) < kWatched && (noted[fd].load(std::memory_order_relaxed) & marks) != 0)
+    noted[fd].fetch_and(static_cast<std::uint8_t>(~marks), std::memory_order_relaxed);
+}
+inline bool HasMark(int fd, std::uint8_t mark) { return static_cast<unsigned>(fd) < kWatched && (noted[fd].load(std::memory_order_relaxed) & mark) != 0; }
+inline void Note(int fd) { Mark(fd, kNoted); }
 inline bool IsPlain(int fd) {  // and not one of the standard descriptors
   return static_cast<unsigned>(fd) - 3 < kWatched - 3 && noted[fd].load(std::memory_order_relaxed) == 0;
 }

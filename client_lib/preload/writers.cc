@@ -9,6 +9,7 @@
 #include "client_lib/preload/mounts.h"
 #include "client_lib/preload/paths.h"
 #include "client_lib/preload/process.h"
+#include "client_lib/preload/real_reads.h"
 #include "client_lib/preload/root_names.h"
 #include "client_lib/src/process.h"
 
@@ -171,8 +172,12 @@ void AdoptWriters() {
     const long flags = raw::Call(SYS_fcntl, fd, F_GETFL);
     struct stat st;
     Room name;
-    if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY || (flags & O_PATH) != 0 || !IsRegular(fd, st)) continue;
+    if (flags < 0 || (flags & O_PATH) != 0 || !IsRegular(fd, st)) continue;
     if (name.Get() == nullptr || !NameOfDescriptor(fd, *name.Get()) || !BelowPrefixes(name.Get()->text)) continue;
+    if ((flags & O_ACCMODE) == O_RDONLY) {
+      MarkSourceFile(fd);
+      continue;
+    }
     Mark(fd, st.st_ino);
     if (st.st_nlink > 1) NoteOtherNames(st.st_ino);
   }

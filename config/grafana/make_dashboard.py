@@ -30,7 +30,7 @@ def average(name, by=""):
     return f"{rate(name + '_sum', by)} / ({rate(name + '_count', by)} > 0)"
 
 
-# Reads, and opens that found no room, whose reads nobody counts: as tierd:hit_ratio:rate5m has it. Of a node without such a series: reads.
+# Reads, and opens that found no room and were never read: as tierd:hit_ratio:rate5m has it. Of a node without such a series: reads.
 ASKED = (f"({rate('tierd_reads_total')} + clamp_min({rate('tierd_fallback_total', more='reason=' + chr(34) + 'no_frame' + chr(34))}"
          f" - {rate('tierd_reads_total', more='tier=' + chr(34) + 'bypass' + chr(34))}, 0) or {rate('tierd_reads_total')})")
 
@@ -66,6 +66,8 @@ PANELS = {
         ("Read latency, p50 and p99", "s", [(quantile(0.5, "tierd_read_duration_seconds", "tier"), "{{instance}} {{slot}} {{tier}} p50"), (quantile(0.99, "tierd_read_duration_seconds", "tier"), "{{instance}} {{slot}} {{tier}} p99")],
          "Buckets are a factor of 4 apart. Of RAM hits one in 64 is timed."),
         ("Reads and opens past the cache, by reason", "reqps", [(rate("tierd_fallback_total", "reason") + " > 0", "{{instance}} {{slot}} {{reason}}")], "Only reasons that occur; docs/monitoring.md says what each means."),
+        ("Opens of the source's own files, by reason", "reqps", [(rate("tierd_real_opens_total", "reason") + " > 0", "{{instance}} {{slot}} {{reason}}"), (rate("tierd_source_mappings_total") + " > 0", "{{instance}} {{slot}} mapped")],
+         "Programs under the preload library read these around the cache; reads through a mapping are in no counter."),
         ("Tier and source states", "short", [(s("tierd_tier_state") + " == 1", "{{instance}} {{slot}} {{tier}} {{state}}"), (s("tierd_source_states"), "{{instance}} {{slot}} sources {{state}}")], "Healthy is good; off: no such tier."),
     ],
     "Tiers": [

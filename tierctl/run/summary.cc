@@ -7,11 +7,13 @@
 #include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "tierctl/control_client.h"
 #include "tierctl/output.h"
+#include "tierctl/reads.h"
 #include "tierd/base/printable.h"
 #include "tierd/config/units.h"
 
@@ -20,12 +22,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Origin {
-  const char* name;
-  const char* words;
-};
-constexpr Origin kOrigins[] = {{"ram", "ram"}, {"ssd", "ssd"}, {"source", "first read"}, {"bypass", "around the cache"}};
-constexpr std::size_t kMostEpochs = 4;  // said one by one in a line
+constexpr std::size_t kMostEpochs = 12;  // said one by one in a line
 
 void Add(json& sum, const json& line) {
   for (const auto& [name, value] : line.items()) {
@@ -43,18 +40,6 @@ std::uint64_t Sum(const json& object) {
   std::uint64_t sum = 0;
   for (const auto& [name, value] : object.items()) sum += value.is_number() ? NumberOf(object, name.c_str()) : 0;
   return sum;
-}
-
-std::uint64_t SumOf(const json& reads, const char* what) {
-  std::uint64_t sum = 0;
-  for (const Origin& origin : kOrigins) sum += NumberOf(PartOf(reads, origin.name), what);
-  return sum;
-}
-
-std::string Listed(const json& object) {
-  std::string text;
-  for (const auto& [name, value] : object.items()) text += (text.empty() ? "" : ", ") + name + " " + value.dump();
-  return text.empty() ? "none" : text;
 }
 
 // How much a counter of the daemon grew; of one that was started anew meanwhile: what it has counted since.
@@ -87,7 +72,7 @@ bool AsksDaemon(const JobFacts& facts) { return facts.own_daemon || !facts.prelo
 json Reads(const JobFacts& facts) {
   const bool ask_daemon = AsksDaemon(facts);
   json reads = json::object();
-  for (const Origin& origin : kOrigins) {
+  for (const ReadOrigin& origin : kReadOrigins) {
     const json& before = PartOf(PartOf(facts.before, "reads"), origin.name);
     const json& after = PartOf(PartOf(facts.after, "reads"), origin.name);
     const auto most = [&](const char* part, const char* what) {
@@ -98,14 +83,25 @@ json Reads(const JobFacts& facts) {
   return reads;
 }
 
-json Fallbacks(const JobFacts& facts) {
-  json fallback = PartOf(facts.reports, "fallback");
-  if (!AsksDaemon(facts)) return fallback;
-  for (const auto& [reason, count] : PartOf(facts.after, "fallback").items()) {
-    const std::uint64_t grown = Grown(PartOf(facts.before, "fallback"), PartOf(facts.after, "fallback"), reason.c_str());
-    if (grown > NumberOf(fallback, reason.c_str())) fallback[reason] = grown;
+// A part by reason, of the reports or, where more, of the daemon.
+json ByReason(const JobFacts& facts, const char* part) {
+  json counts = PartOf(facts.reports, part);
+  if (!AsksDaemon(facts)) return counts;
+  for (const auto& [reason, count] : PartOf(facts.after, part).items()) {
+    const std::uint64_t grown = Grown(PartOf(facts.before, part), PartOf(facts.after, part), reason.c_str());
+    if (grown > NumberOf(counts, reason.c_str())) counts[reason] = grown;
   }
-  return fallback;
+  return counts;
+}
+
+// What was read through descriptors that are the source's own; the reads around the cache include these.
+json RealReads(const JobFacts& facts) {
+  const json& reported = PartOf(facts.reports, "real_reads");
+  json reads = {{"count", NumberOf(reported, "count")}, {"bytes", NumberOf(reported, "bytes")}};
+  if (!AsksDaemon(facts)) return reads;
+  for (const char* what : {"count", "bytes"})
+    reads[what] = std::max(NumberOf(reads, what), Grown(PartOf(facts.before, "real_reads"), PartOf(facts.after, "real_reads"), what));
+  return reads;
 }
 
 // Epoch by epoch (CONTROL.md says what one is), the sources taken together; only of a daemon of the job's own.
@@ -122,42 +118,73 @@ json Epochs(const JobFacts& facts) {
   return epochs;
 }
 
-// Reads that no reason was counted for: of files below no source, which only the Python package and programs linked with libtier read through the library. Those that had one are as many
-// as fell back, but for the opens among them that found no room.
+// Reads that no reason was counted for: of files below no source, which only the Python package and programs linked with libtier read through the library. Reads through a descriptor of
+// the source's own are below one; the opens among the reasons have no read of libtier's.
 std::uint64_t ReadsOutside(const json& summary) {
-  const std::uint64_t fell_back = Sum(PartOf(summary, "fallback")), reads = NumberOf(PartOf(PartOf(summary, "reads"), "bypass"), "count");
+  const std::uint64_t fell_back = Sum(PartOf(summary, "fallback")), real = NumberOf(PartOf(summary, "real_reads"), "count");
+  std::uint64_t reads = NumberOf(PartOf(PartOf(summary, "reads"), "bypass"), "count");
+  reads -= std::min(reads, real);
   const std::uint64_t with_reason = fell_back - std::min(fell_back, NumberOf(PartOf(summary, "real_opens"), "not_cached"));
   return reads - std::min(reads, with_reason);
 }
 
 std::uint64_t ReadsGrown(const JobFacts& facts) {
   std::uint64_t sum = 0;
-  for (const Origin& origin : kOrigins) sum += Grown(PartOf(PartOf(facts.before, "reads"), origin.name), PartOf(PartOf(facts.after, "reads"), origin.name), "count");
+  for (const ReadOrigin& origin : kReadOrigins) sum += Grown(PartOf(PartOf(facts.before, "reads"), origin.name), PartOf(PartOf(facts.after, "reads"), origin.name), "count");
   return sum;
 }
 
-// Opens that were the source's from the start: what is read through them nobody counts. Of processes that did not report, and where the daemon is asked, as many as fell back beyond the reads that did.
-std::uint64_t RealOpens(const json& summary) {
-  if (NumberOf(summary, "processes") > 0) return Sum(PartOf(summary, "real_opens"));
-  const std::uint64_t fell_back = Sum(PartOf(summary, "fallback")), reads = NumberOf(PartOf(PartOf(summary, "reads"), "bypass"), "count");
-  return fell_back - std::min(fell_back, reads);
+std::string PercentText(double share) { return std::to_string(std::lround(100 * share)) + "%"; }
+
+// How much of what is read over and over the tiers can hold, and what the last whole epoch got from them.
+struct Holding {
+  double held = 1;    // of the bytes of an epoch's files
+  double served = 1;  // of the bytes that the epoch read
+};
+std::optional<Holding> HoldingOf(const JobFacts& facts, const json& summary) {
+  const json& epochs = ListOf(summary, "epochs");
+  if (epochs.size() < 2) return std::nullopt;
+  const auto files_of = [&](std::size_t i) { return NumberOf(epochs[i], "files"); };
+  std::size_t last = epochs.size() - 1;
+  if (2 * files_of(last) < files_of(last - 1)) --last;  // it has only begun
+  if (last == 0) return std::nullopt;
+  const json& bytes = PartOf(epochs[last], "bytes");
+  const std::uint64_t set = NumberOf(epochs[last], "file_bytes"), kept = NumberOf(bytes, "ram") + NumberOf(bytes, "ssd"), all = Sum(bytes);
+  std::uint64_t capacity = 0;
+  for (const char* tier : {"ram", "ssd"}) capacity += NumberOf(PartOf(PartOf(facts.after, "tiers"), tier), "allowed_bytes");
+  if (set == 0 || all == 0 || capacity == 0) return std::nullopt;
+  return Holding{.held = std::min(1.0, static_cast<double>(capacity) / static_cast<double>(set)), .served = static_cast<double>(kept) / static_cast<double>(all)};
 }
 
-// What to do about opens that found no room, if they are many; else "".
-std::string AdviceOnRoom(const JobFacts& facts, const json& summary) {
-  const json& fallback = PartOf(summary, "fallback");
-  const std::uint64_t no_frame = NumberOf(fallback, "no_frame"), others = NumberOf(fallback, "no_daemon") + NumberOf(fallback, "timeout");
-  const bool reported = NumberOf(summary, "processes") > 0;
-  const std::uint64_t refused = std::min(no_frame, reported ? NumberOf(PartOf(summary, "real_opens"), "not_cached") : RealOpens(summary));
-  const json& reads = PartOf(summary, "reads");
-  if (reported && NumberOf(PartOf(reads, "bypass"), "count") >= refused && refused <= SumOf(reads, "count") / 4) return "";  // the library's own opens: each is a read, too
-  const std::uint64_t all = reported ? NumberOf(summary, "opened") + Sum(PartOf(summary, "real_opens")) : SumOf(reads, "count") + refused;
-  if (refused <= all / 4 || refused <= others) return "";
-  const std::string what = (reported ? std::to_string(refused) + " of " + Plural(all, "open") : Plural(refused, "open") + ", beside " + Plural(all - refused, "read") + " that " + (all - refused == 1 ? "was" : "were") + " counted,") +
-                           " found no room in the cache";
-  if (facts.limited_space) return what + ": of an address space that is limited (ulimit -v) an eighth is used for it; a higher limit, or none, holds more";
+std::string MoreRoom(const JobFacts& facts) {
   const bool no_ssd = TextOf(PartOf(PartOf(facts.after, "tiers"), "ssd"), "state") == "off";
-  return what + ": a larger --ram" + (no_ssd ? ", or an SSD tier (--ssd)," : " or --ssd") + " holds more";
+  return std::string("a larger --ram") + (no_ssd ? ", or an SSD tier (--ssd)," : " or --ssd") + " holds more";
+}
+
+// The tiers hold a part, and the policy makes less of it than could be, or as much.
+std::string AdviceOnHolding(const JobFacts& facts, const json& summary) {
+  constexpr double kLittle = .1, kWorthwhile = .7;
+  const std::optional<Holding> holding = HoldingOf(facts, summary);
+  if (!holding || holding->held >= 1 || 1 - holding->served < kLittle || facts.limited_space) return "";
+  const json& sources = ListOf(facts.after, "sources");
+  const std::string policy = sources.size() == 1 ? TextOf(sources[0], "policy") : "";
+  const std::string tiers = TextOf(PartOf(PartOf(facts.after, "tiers"), "ssd"), "state") == "off" ? "RAM holds " : "RAM and SSD hold ";
+  std::string text = tiers + PercentText(holding->held) + " of what an epoch reads";
+  if (holding->served >= kWorthwhile * holding->held) return text + ", and " + PercentText(holding->served) + " came from there: " + MoreRoom(facts);
+  text += (policy.empty() ? ", and " : ", and " + policy + " makes ") + PercentText(holding->served) + (policy.empty() ? " came from there: " : " of it: ");
+  return text + (policy == "auto" || policy.empty() ? "" : "--policy auto keeps a part of it; ") + MoreRoom(facts);
+}
+
+// What to do about reads and opens that found no room, if they are many; else "".
+std::string AdviceOnRoom(const JobFacts& facts, const json& summary) {
+  if (std::string advice = AdviceOnHolding(facts, summary); !advice.empty()) return advice;
+  const json& fallback = PartOf(summary, "fallback");
+  const std::uint64_t refused = NumberOf(fallback, "no_frame"), others = NumberOf(fallback, "no_daemon") + NumberOf(fallback, "timeout");
+  const std::uint64_t all = std::max(AllReads(PartOf(summary, "reads"), "count"), refused);
+  if (refused <= all / 4 || refused <= others) return "";
+  const std::string what = std::to_string(refused) + " of " + Plural(all, "read") + " found no room in the cache";
+  if (facts.limited_space) return what + ": of an address space that is limited (ulimit -v) an eighth is used for it; a higher limit, or none, holds more";
+  return what + ": " + MoreRoom(facts);
 }
 
 // Processes that the library does nothing in.
@@ -193,9 +220,11 @@ constexpr std::uint64_t kLittleMore = 64 << 20;  // what warm-up may have begun
 // was served, since two epochs take half of it and what is brought beside them. In a third epoch (`epochs` counts those that have begun) more has been read before.
 bool IsMostNew(const json& summary) {
   const json& reads = PartOf(summary, "reads");
-  const std::uint64_t served = SumOf(reads, "bytes") - NumberOf(PartOf(reads, "bypass"), "bytes");
+  const json& epochs = ListOf(summary, "epochs");
+  if (epochs.size() > 2 || (epochs.size() == 2 && 2 * NumberOf(epochs[1], "files") >= NumberOf(epochs[0], "files") && !FlagOf(summary, "own_daemon"))) return false;
+  const std::uint64_t served = AllReads(reads, "bytes") - NumberOf(PartOf(reads, "bypass"), "bytes");
   if (NumberOf(PartOf(reads, "source"), "bytes") > served / 2) return true;
-  return served > 0 && FlagOf(summary, "own_daemon") && ListOf(summary, "epochs").size() <= 2 && NumberOf(summary, "source_read_bytes") > served - served / 3;
+  return served > 0 && FlagOf(summary, "own_daemon") && epochs.size() <= 2 && NumberOf(summary, "source_read_bytes") > served - served / 3;
 }
 
 // Of a daemon of the job's own that was killed.
@@ -209,7 +238,7 @@ std::string AdviceOnKilled(const JobFacts& facts) {
 // The one thing most worth doing.
 std::string Advice(const JobFacts& facts, const json& summary) {
   const json& reads = PartOf(summary, "reads");
-  const std::uint64_t all = SumOf(reads, "bytes");
+  const std::uint64_t all = AllReads(reads, "bytes");
   const json& conversions = PartOf(summary, "conversions");
   const auto part = [&reads](const char* origin) { return NumberOf(PartOf(reads, origin), "bytes"); };
   if (!facts.without.empty()) return "without a cache: " + facts.without + "; all was read from the source";
@@ -219,7 +248,7 @@ std::string Advice(const JobFacts& facts, const json& summary) {
   const std::uint64_t missed = NumberOf(fallback, "no_daemon");
   const std::string times = missed > 0 ? " (no_daemon " + std::to_string(missed) + ")" : "";
   const bool nothing = all == 0 && NumberOf(summary, "opened") + NumberOf(summary, "stats") + NumberOf(summary, "listings") == 0;
-  if (NoReport(facts) && !facts.own_daemon && SumOf(reads, "count") + Sum(fallback) > 0)
+  if (NoReport(facts) && !facts.own_daemon && AllReads(reads, "count") + Sum(fallback) > 0)
     return "the job's processes were killed before they could report: all figures are the daemon's, of all jobs that it served meanwhile";
   if (!facts.after.is_null()) {
     if (std::string advice = AdviceOnRoom(facts, summary); !advice.empty()) return advice;
@@ -228,7 +257,7 @@ std::string Advice(const JobFacts& facts, const json& summary) {
   if (nothing) return AdviceOnNothing(facts, summary);
   if (facts.after.is_null() || missed + NumberOf(fallback, "timeout") > 0)
     return "the daemon was not always there" + times + ": see its log" + (facts.own_daemon ? " with --keep" : "");
-  if (Sum(conversions) > SumOf(reads, "count") / 10 && Sum(conversions) > 100)
+  if (Sum(conversions) > AllReads(reads, "count") / 10 && Sum(conversions) > 100)
     return "many descriptors had to become real (" + Listed(conversions) + "): read before forking, or use libtier directly";
   if (const std::uint64_t names = NumberOf(fallback, "path") + NumberOf(PartOf(summary, "real_opens"), "path"); names > 10 && names > NumberOf(summary, "opened") / 4)
     return "many files were named through \"..\", or through links out of a source: name them by the source's own path";
@@ -247,29 +276,6 @@ std::string Advice(const JobFacts& facts, const json& summary) {
   return "nothing to improve here";
 }
 
-// In tenths of a percent, which are 100 % together: the largest part has what the others leave.
-std::string Shares(const json& counts) {
-  std::uint64_t all = 0;
-  const Origin* largest = kOrigins;
-  for (const Origin& origin : kOrigins) {
-    all += NumberOf(counts, origin.name);
-    if (NumberOf(counts, origin.name) > NumberOf(counts, largest->name)) largest = &origin;
-  }
-  const auto tenths = [&](const Origin& origin) {
-    const std::uint64_t part = NumberOf(counts, origin.name);
-    return part == 0 ? 0 : std::max(1L, std::lround(1000.0 * static_cast<double>(part) / static_cast<double>(all)));
-  };
-  long left = 1000;
-  for (const Origin& origin : kOrigins) left -= &origin == largest ? 0 : tenths(origin);
-  std::string text;
-  for (const Origin& origin : kOrigins) {
-    if (NumberOf(counts, origin.name) == 0) continue;
-    const long share = &origin == largest ? left : tenths(origin);
-    text += (text.empty() ? "" : ", ") + std::string(origin.words) + " " + std::to_string(share / 10) + (share == 1000 ? "%" : "." + std::to_string(share % 10) + "%");
-  }
-  return text.empty() ? "nothing" : text;
-}
-
 // Why the source was read, reads of what lies below none among it.
 std::string Around(const json& summary) {
   const std::uint64_t outside = ReadsOutside(summary);
@@ -283,33 +289,57 @@ std::string Readers(const json& summary) {
   const std::uint64_t processes = NumberOf(summary, "processes");
   const bool own = FlagOf(summary, "own_daemon"), killed = IsKilled(NumberOf(summary, "exit_code"));
   if (FlagOf(summary, "all_jobs")) return "all jobs of this daemon";
-  const bool known = SumOf(PartOf(summary, "reads"), "count") + Sum(PartOf(summary, "fallback")) > 0;
+  const bool known = AllReads(PartOf(summary, "reads"), "count") + Sum(PartOf(summary, "fallback")) > 0;
   if (FlagOf(summary, "preload") && processes == 0 && known) return killed ? "processes that were killed before they could report" : "processes that did not report";
   return std::to_string(processes) + (processes == 1 ? " process" : " processes") + (killed && !own && processes > 0 ? " that reported" : "") +
          (NumberOf(summary, "other_libc") > 0 ? " (not served: " + OtherLibc(NumberOf(summary, "other_libc")) + ")" : "");
 }
 
-// "epoch 1: first read 100%; epochs 2-90: ram 100%"
-std::string EpochText(const json& epochs) {
-  std::vector<std::pair<std::string, std::string>> said;  // numbers, what
-  std::size_t first = 1;
-  for (std::size_t i = 1; i <= epochs.size(); ++i) {
-    const std::string what = Shares(PartOf(epochs[i - 1], "reads"));
-    if (said.empty() || said.back().second != what) {
-      first = i;
-      said.emplace_back("epoch " + std::to_string(i), what);
+std::string SecondsText(double least, double most) {
+  const std::string from = Span(least), to = Span(most);
+  return from == to ? from : from + " to " + to;
+}
+
+// Epochs of a line: "epoch 1: 3.1 s, source 100%", "epochs 2-90: 1.0 s to 1.4 s each, ram 100%". Those that got the same from everywhere are one item.
+std::string EpochText(const json& summary) {
+  const json& epochs = ListOf(summary, "epochs");
+  struct Item {
+    std::size_t first, last;
+    double least, most;
+    std::string shares;
+  };
+  std::vector<Item> items;
+  std::uint64_t seen = 0;
+  for (std::size_t i = 0; i < epochs.size(); ++i) {
+    const std::string shares = Shares(PartOf(epochs[i], "bytes"));
+    const double seconds = RealOf(epochs[i], "seconds");
+    seen += Sum(PartOf(epochs[i], "reads"));
+    if (!items.empty() && items.back().shares == shares) {
+      Item& item = items.back();
+      item = {item.first, i + 1, std::min(item.least, seconds), std::max(item.most, seconds), shares};
     } else {
-      said.back().first = "epochs " + std::to_string(first) + "-" + std::to_string(i);
+      items.push_back({i + 1, i + 1, seconds, seconds, shares});
     }
   }
-  if (said.empty()) return "epochs: not known";
+  if (items.empty()) return "epochs: not known";
   std::string text;
-  for (std::size_t i = 0; i < said.size(); ++i) {
-    const bool left_out = said.size() > kMostEpochs && i >= kMostEpochs / 2 && i + kMostEpochs / 2 < said.size();
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const Item& item = items[i];
+    const bool left_out = items.size() > kMostEpochs && i >= kMostEpochs / 2 && i + kMostEpochs / 2 < items.size();
     if (left_out && i > kMostEpochs / 2) continue;
-    text += (text.empty() ? "" : "; ") + (left_out ? std::string("...") : said[i].first + ": " + said[i].second);
+    const bool one = item.first == item.last;
+    const std::string which = one ? "epoch " + std::to_string(item.first) : "epochs " + std::to_string(item.first) + "-" + std::to_string(item.last);
+    text += (text.empty() ? "" : "; ") + (left_out ? std::string("...") : which + ": " + SecondsText(item.least, item.most) + (one ? ", " : " each, ") + item.shares);
   }
+  // What never asked the daemon is in no epoch.
+  const std::uint64_t all = AllReads(PartOf(summary, "reads"), "count");
+  if (seen < all - all / 20) text += " (of " + std::to_string(seen) + " of " + Plural(all, "read") + ")";
   return text;
+}
+
+// Nobody read a file below a source, whatever else was looked at.
+bool NothingRead(const json& summary) {
+  return AllReads(PartOf(summary, "reads"), "count") == 0 && NumberOf(summary, "opened") == 0 && Sum(PartOf(summary, "fallback")) == 0 && Sum(PartOf(summary, "real_opens")) == 0 && NumberOf(summary, "maps") == 0;
 }
 
 }  // namespace
@@ -334,12 +364,13 @@ json Summary(const JobFacts& facts) {
   summary["all_jobs"] = !facts.own_daemon && AsksDaemon(facts) && facts.after.is_object();
   summary["reads"] = Reads(facts);
   summary["epochs"] = Epochs(facts);
-  summary["fallback"] = Fallbacks(facts);
+  for (const char* part : {"fallback", "real_opens"}) summary[part] = ByReason(facts, part);
+  summary["real_reads"] = RealReads(facts);
   for (const char* name : {"processes", "opened", "stats", "listings", "links", "maps", "memory_copies", "invalidations", "other_libc"}) summary[name] = NumberOf(facts.reports, name);
-  for (const char* name : {"conversions", "real_opens", "source_uses"}) summary[name] = PartOf(facts.reports, name);
+  for (const char* name : {"conversions", "source_uses"}) summary[name] = PartOf(facts.reports, name);
   const std::uint64_t earlier = SourceBytes(facts.before), later = SourceBytes(facts.after);
   const std::uint64_t given = later >= earlier ? later - earlier : later;
-  const std::uint64_t served = SumOf(summary["reads"], "bytes") - NumberOf(summary["reads"]["bypass"], "bytes");
+  const std::uint64_t served = AllReads(summary["reads"], "bytes") - NumberOf(summary["reads"]["bypass"], "bytes");
   summary["source_read_bytes"] = IsGone(facts) ? json() : json(given);
   summary["source_saved_bytes"] = IsGone(facts) ? json() : json(served > given ? served - given : 0);
   summary["daemon"] = facts.after;
@@ -350,30 +381,33 @@ json Summary(const JobFacts& facts) {
 std::string SummaryText(const json& summary) {
   using tierd::config::HumanSize;
   const json& reads = PartOf(summary, "reads");
-  const std::uint64_t all = SumOf(reads, "bytes");
-  const std::uint64_t real = RealOpens(summary);
-  const bool most_counted = real <= NumberOf(summary, "opened") / 100;
-  const std::uint64_t saved = NumberOf(summary, "source_saved_bytes");
-  json bytes = json::object();
-  for (const Origin& origin : kOrigins) bytes[origin.name] = NumberOf(PartOf(reads, origin.name), "bytes");
+  const std::uint64_t all = AllReads(reads, "bytes"), saved = NumberOf(summary, "source_saved_bytes");
+  const json bytes = ByOrigin(reads, "bytes");
   std::string text;
   const auto line = [&text](const std::string& words) { text += "tierd: " + tierd::Printable(words) + "\n"; };
   const bool is_known = !summary.at("source_read_bytes").is_null();
   if (!is_known && NumberOf(summary, "processes") == 0) {  // of those who could tell nobody is left
     line("what was read is not known: no process reported, and the daemon is gone; " + Span(RealOf(summary, "seconds")));
-    for (const char* what : {"epochs", "what the source gave tierd", "around the cache", "descriptors made real"}) line(std::string(what) + ": not known");
+    for (const char* what : {"epochs", "read from the source", "around the cache", "descriptors made real"}) line(std::string(what) + ": not known");
     line(TextOf(summary, "advice"));
     return text;
   }
+  if (NothingRead(summary)) {
+    const std::uint64_t stats = NumberOf(summary, "stats"), listings = NumberOf(summary, "listings");
+    line(stats + listings == 0 ? TextOf(summary, "advice") : "no file below a source was read; answered from the index: " + std::to_string(stats) + " stat, " + std::to_string(listings) + " listings");
+    return text;
+  }
   // Where one would take what is in RAM now for what was saved.
-  const std::uint64_t kept = NumberOf(bytes, "ram") + NumberOf(bytes, "ssd");
+  const std::uint64_t kept = NumberOf(bytes, "ram") + NumberOf(bytes, "ssd"), around = NumberOf(bytes, "bypass");
   const bool ahead = kept > NumberOf(bytes, "source") && IsMostNew(summary);
-  line(HumanSize(all) + " in " + Plural(SumOf(reads, "count"), "read") + " of " + Readers(summary) + ", " + Span(RealOf(summary, "seconds")) +
-       "; bytes: " + Shares(bytes) + (ahead ? " (most was brought just ahead of its first read)" : "") + (most_counted ? "" : "; not counted: what was read through " + Plural(real, "open") + " of the source's own files"));
-  line(EpochText(ListOf(summary, "epochs")) + (most_counted || ListOf(summary, "epochs").empty() ? "" : " (of what was counted)"));
-  line("the source gave tierd " + (is_known ? HumanSize(NumberOf(summary, "source_read_bytes")) : "what is not known") + " for " + HumanSize(all - NumberOf(bytes, "bypass")) + " served" +
-       (!is_known ? "" : ": " + (saved > 0 ? HumanSize(saved) + " saved" : std::string("nothing saved yet"))));
-  line("around the cache: " + Around(summary) + "; real from the start: " + Listed(PartOf(summary, "real_opens")) +
+  const std::uint64_t mapped = NumberOf(PartOf(summary, "source_uses"), "mmap");
+  line(HumanSize(all) + " in " + Plural(AllReads(reads, "count"), "read") + " of " + Readers(summary) + ", " + Span(RealOf(summary, "seconds")) + "; bytes: " + Shares(bytes) +
+       (ahead ? " (most was brought just ahead of its first read)" : "") + (mapped == 0 ? "" : "; not counted: what was read through " + Plural(mapped, "mapping") + " of the source's own files"));
+  line(EpochText(summary));
+  line("read from the source: " + (is_known ? HumanSize(NumberOf(summary, "source_read_bytes")) + " by tierd" : "what tierd read is not known") + ", " + HumanSize(around) + " around it; without a cache " + HumanSize(all) +
+       (!is_known ? "" : ": " + (saved > 0 ? HumanSize(saved) + " (" + Percent(saved, all) + ") saved" : std::string("nothing saved yet"))));
+  const std::string real = Listed(PartOf(summary, "real_opens"));
+  line("around the cache: " + (around == 0 && Around(summary) == "none" ? "nothing" : Plural(NumberOf(PartOf(reads, "bypass"), "count"), "read") + ", " + HumanSize(around) + "; why: " + Around(summary)) + "; opened at the source: " + real +
        "; the source's own file used for: " + Listed(PartOf(summary, "source_uses")));
   line("descriptors made real: " + Listed(PartOf(summary, "conversions")) + "; answered from the index: " + std::to_string(NumberOf(summary, "stats")) + " stat, " +
        std::to_string(NumberOf(summary, "listings")) + " listings");

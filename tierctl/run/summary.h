@@ -25,7 +25,7 @@ struct JobFacts {
 };
 
 nlohmann::json Summary(const JobFacts& facts);
-// Six lines, each ended.
+// Six lines, each ended; one where nothing was read.
 std::string SummaryText(const nlohmann::json& summary);
 
 }  // namespace tierctl::run

@@ -13,7 +13,7 @@
 namespace tierd::engine {
 namespace {
 
-constexpr std::uint8_t kFromSource = 2;
+constexpr std::uint8_t kFromSource = 2, kAround = 3;
 
 std::uint64_t ChunkKey(abi::FileKey key, std::uint32_t chunk) { return key.lo ^ abi::Mix64(key.hi + chunk); }
 
@@ -34,12 +34,12 @@ Result<std::unique_ptr<sim::TraceFile>> OpenTrace(const AccessWatch::TraceOrder&
 
 }  // namespace
 
-Regret RegretOf(const EpochCounter::Epoch& epoch, std::uint64_t capacity_bytes) {
+Regret RegretOf(const EpochCounter::Epoch& epoch, std::uint64_t capacity_bytes, std::uint64_t brought_bytes) {
   const std::uint64_t distinct = std::min(epoch.file_bytes, epoch.read_bytes);
-  return {.source_bytes = epoch.source_bytes, .least_bytes = distinct - std::min(distinct, capacity_bytes)};
+  return {.source_bytes = brought_bytes + epoch.bytes[kAround], .least_bytes = distinct - std::min(distinct, capacity_bytes)};
 }
 
-AccessWatch::AccessWatch(Workers& workers, const Tiers& tiers) : workers_(workers), tiers_(tiers) {}
+AccessWatch::AccessWatch(Workers& workers, const Tiers& tiers, std::function<SourceBytes()> source_bytes) : workers_(workers), tiers_(tiers), source_bytes_(std::move(source_bytes)) {}
 
 void AccessWatch::OnRead(const Read& read, const EpochCounter& epochs) {
   Begin(tiers_.resident_bytes);
@@ -49,7 +49,7 @@ void AccessWatch::OnRead(const Read& read, const EpochCounter& epochs) {
     trace_->recorder.Note({.key = ChunkKey(read.key, read.chunk), .file_key = read.key.lo, .chunk = read.chunk, .bytes = read.bytes, .consumer = read.consumer, .time_ns = read.time_ns, .epoch = epoch});
     Pump(false);
   }
-  if (!hindsight_ && ended_ > 0 && read.tier == kFromSource) hindsight_.emplace(tiers_.capacity(), sample_.share());
+  if (!hindsight_ && ended_ > 0 && read.tier >= kFromSource) hindsight_.emplace(tiers_.capacity(), sample_.share());
   if ((hindsight_ || !ghosts_.empty()) && sample_.Takes(read.key.hi)) Compare(read, epoch);
 }
 
@@ -63,7 +63,11 @@ void AccessWatch::Compare(const Read& read, std::uint32_t epoch) {
 
 void AccessWatch::NoteEpoch(const EpochCounter& epochs) {
   const EpochCounter::Epoch& epoch = epochs.last_ended();
-  PastEpoch past{.number = ended_, .regret = RegretOf(epoch, ended_ == 0 ? resident_at_start_ : tiers_.capacity()), .source_reads = epoch.reads[kFromSource]};
+  const SourceBytes bytes = source_bytes_();
+  const std::uint64_t brought = bytes.read - std::min(bytes.read, bytes.unread);
+  const std::uint64_t brought_now = brought - std::min(brought, brought_before_);
+  brought_before_ = std::max(brought, brought_before_);
+  PastEpoch past{.number = ended_, .regret = RegretOf(epoch, ended_ == 0 ? resident_at_start_ : tiers_.capacity(), brought_now), .source_reads = epoch.reads[kFromSource] + epoch.reads[kAround]};
   ended_ = epochs.ended();
   // What is read too much in one epoch cannot be made good for by another.
   regret_.source_bytes += past.regret.source_bytes;

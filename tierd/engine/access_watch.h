@@ -27,14 +27,15 @@
 namespace tierd::engine {
 
 // Bytes read from the source above what any policy has to read: in the first epoch what is not there yet, later what does not fit (ORDER.md 2, Theorem 1). Of
-// epochs that have ended.
+// epochs that have ended. The bytes are all that the daemon read for the set and all that clients read around it. What was brought ahead of use belongs to the
+// epoch that used it, or in which it left unused.
 struct Regret {
   std::uint64_t source_bytes = 0;
   std::uint64_t least_bytes = 0;
   std::uint64_t bytes() const { return source_bytes - std::min(source_bytes, least_bytes); }
 };
-// `capacity_bytes`: of both tiers; in the first epoch what they held when it began.
-Regret RegretOf(const EpochCounter::Epoch& epoch, std::uint64_t capacity_bytes);
+// `capacity_bytes`: of both tiers; in the first epoch what they held when it began. `brought_bytes`: by the daemon.
+Regret RegretOf(const EpochCounter::Epoch& epoch, std::uint64_t capacity_bytes, std::uint64_t brought_bytes);
 
 class AccessWatch {
  public:
@@ -47,7 +48,11 @@ class AccessWatch {
     std::uint64_t resident_bytes = 0;  // in both
     std::uint64_t capacity() const { return capacity_bytes[0] + capacity_bytes[1]; }
   };
-  AccessWatch(Workers& workers, const Tiers& tiers);
+  struct SourceBytes {
+    std::uint64_t read = 0;    // by the daemon since its start
+    std::uint64_t unread = 0;  // of these: brought ahead of use, still there, and not read by anybody yet
+  };
+  AccessWatch(Workers& workers, const Tiers& tiers, std::function<SourceBytes()> source_bytes);
 
   struct Read {
     abi::FileKey key;
@@ -59,7 +64,9 @@ class AccessWatch {
   };
   // Reading begins: what the tiers held before. The first call counts; one for a reader that waits comes before what it waits for is brought.
   void Begin(std::uint64_t resident_bytes) {
-    if (!std::exchange(begun_, true)) resident_at_start_ = resident_bytes;
+    if (std::exchange(begun_, true)) return;
+    resident_at_start_ = resident_bytes;
+    brought_before_ = source_bytes_().read;
   }
   // `epochs` has heard of the read already.
   void OnRead(const Read& read, const EpochCounter& epochs);
@@ -150,6 +157,8 @@ class AccessWatch {
 
   Workers& workers_;
   Tiers tiers_;
+  const std::function<SourceBytes()> source_bytes_;
+  std::uint64_t brought_before_ = 0;  // and used or gone, when the present epoch began
   bool begun_ = false;
   std::uint64_t resident_at_start_ = 0;
   sim::Sample sample_{kSampleObjects};

@@ -15,6 +15,9 @@ struct ReadTotals {
   std::array<std::uint64_t, abi::kFallbacks> fallback{};
   std::array<std::array<std::uint64_t, abi::kLatencyBuckets>, abi::kTiers> latency{};
   std::array<std::uint64_t, abi::kTiers> latency_sum_ns{};
+  // Of the preload library (abi::RealCounters).
+  std::array<std::uint64_t, abi::kRealOpens> real_opens{};
+  std::uint64_t real_reads = 0, real_bytes = 0, source_mappings = 0;
 };
 
 enum class EvictCause : std::uint8_t { kCapacity = 0, kRequest = 1, kChanged = 2, kPressure = 3, kDamaged = 4 };

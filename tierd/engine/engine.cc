@@ -301,17 +301,25 @@ void Engine::OnAccess(const RingAccess& access, std::int64_t now_ns) {
   SourceUnit& unit = *sources_[file.source];
   placement_->NoteRead(object);
   refresher_->OnRead(unit, now_ns);
+  NoteRead(access.session, object, tier, now_ns);
+  if (fetcher_->OnRead(unit, access.session, object)) ScheduleTurn();
+}
+
+// A read, wherever its bytes came from.
+void Engine::NoteRead(SessionId session, ObjectId object, std::uint8_t tier, std::int64_t now_ns) {
+  const ObjectRecord& record = catalogue_->object(object);
+  const FileRecord& file = catalogue_->file(record.file);
+  SourceUnit& unit = *sources_[file.source];
   const std::uint32_t chunks = catalogue_->ChunkCount(record.file);
   if (const ObjectId first = chunks == 1 ? object : catalogue_->ObjectOf(record.file, 0); first != kNoObject) {
     ObjectRecord& of_file = catalogue_->object(first);
     const std::uint64_t ended = unit.epochs.ended();
-    unit.epochs.OnRead(of_file.epoch_mark, tier, {.chunk = record.bytes, .file = std::uint64_t{of_file.bytes} * chunks});
+    unit.epochs.OnRead(of_file.epoch_mark, tier, {.chunk = record.bytes, .file = std::uint64_t{of_file.bytes} * chunks, .now_ns = now_ns});
     if (unit.epochs.ended() != ended) unit.policy.EpochBoundary(TIERD_CONSUMER_ALL, static_cast<std::uint32_t>(unit.epochs.ended()));
   }
-  const AccessWatch::Read read{.key = file.key, .chunk = record.chunk, .bytes = record.bytes, .consumer = static_cast<std::uint32_t>(access.session), .time_ns = now_ns, .tier = tier};
+  const AccessWatch::Read read{.key = file.key, .chunk = record.chunk, .bytes = record.bytes, .consumer = static_cast<std::uint32_t>(session), .time_ns = now_ns, .tier = tier};
   if (!Survives([&] { unit.watch->OnRead(read, unit.epochs); })) unit.watch->GiveUp();
-  NoteAccess(access.session, object, tier, now_ns);
-  if (fetcher_->OnRead(unit, access.session, object)) ScheduleTurn();
+  NoteAccess(session, object, tier, now_ns);
 }
 
 void Engine::TellWatch(SourceUnit& unit, std::uint32_t epoch, std::span<const std::uint32_t> ids) {

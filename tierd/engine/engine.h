@@ -208,6 +208,7 @@ class Engine {
   bool RenewPolicy(SourceUnit& unit);
   void PrefetchFor(std::span<const RingAccess> accesses);
   void OnAccess(const RingAccess& access, std::int64_t now_ns);
+  void NoteRead(SessionId session, ObjectId object, std::uint8_t tier, std::int64_t now_ns);
   void NoteAccess(SessionId session, ObjectId object, std::uint8_t tier, std::int64_t now_ns);
   AccessWatch::Tiers TiersForWatch() const;
   void ScheduleTurn();

@@ -9,29 +9,31 @@ namespace {
 constexpr std::uint64_t kShareAgain = 4;
 
 void AddTo(EpochCounter::Epoch& sum, const EpochCounter::Epoch& part) {
-  for (std::size_t i = 0; i < EpochCounter::kOrigins; ++i) sum.reads[i] += part.reads[i];
+  for (std::size_t i = 0; i < EpochCounter::kOrigins; ++i) sum.reads[i] += part.reads[i], sum.bytes[i] += part.bytes[i];
   sum.read_bytes += part.read_bytes;
-  sum.source_bytes += part.source_bytes;
+  if (sum.first_ns == 0 || (part.first_ns != 0 && part.first_ns < sum.first_ns)) sum.first_ns = part.first_ns;
+  sum.last_ns = std::max(sum.last_ns, part.last_ns);
 }
 
-void Count(EpochCounter::Epoch& epoch, std::size_t origin, std::uint64_t bytes) {
+void Count(EpochCounter::Epoch& epoch, std::size_t origin, const EpochCounter::Sizes& sizes) {
   ++epoch.reads[origin];
-  epoch.read_bytes += bytes;
-  if (origin == EpochCounter::kOrigins - 1) epoch.source_bytes += bytes;
+  epoch.read_bytes += sizes.chunk;
+  epoch.bytes[origin] += sizes.chunk;
+  if (epoch.first_ns == 0) epoch.first_ns = sizes.now_ns;
+  epoch.last_ns = sizes.now_ns;
 }
 
 EpochCounter::Epoch Less(EpochCounter::Epoch epoch, const EpochCounter::Epoch& part) {
-  for (std::size_t i = 0; i < EpochCounter::kOrigins; ++i) epoch.reads[i] -= part.reads[i];
+  for (std::size_t i = 0; i < EpochCounter::kOrigins; ++i) epoch.reads[i] -= part.reads[i], epoch.bytes[i] -= part.bytes[i];
   epoch.files -= part.files;
   epoch.file_bytes -= part.file_bytes;
   epoch.read_bytes -= part.read_bytes;
-  epoch.source_bytes -= part.source_bytes;
   return epoch;
 }
 
 }  // namespace
 
-void EpochCounter::OnRead(std::uint32_t& mark, std::size_t origin, Sizes sizes) {
+void EpochCounter::OnRead(std::uint32_t& mark, std::size_t origin, const Sizes& sizes) {
   if (origin >= kOrigins) return;
   if (used_ == 0) used_ = 1;
   Epoch& now = epochs_[used_ - 1];
@@ -44,10 +46,10 @@ void EpochCounter::OnRead(std::uint32_t& mark, std::size_t origin, Sizes sizes) 
     mark = again_ - 1;
     ++now.files;
     now.file_bytes += sizes.file;
-    Count(now, origin, sizes.chunk);
+    Count(now, origin, sizes);
     return;
   }
-  Count(since_, origin, sizes.chunk);
+  Count(since_, origin, sizes);
   if (mark == again_) return;
   mark = again_;
   ++files_again_;

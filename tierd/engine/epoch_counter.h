@@ -14,22 +14,25 @@ class EpochCounter {
  public:
   static constexpr std::uint64_t kLeastFiles = 32;
   static constexpr std::size_t kMost = 128;  // later epochs are added to the last one
-  static constexpr std::size_t kOrigins = 3;  // abi::Tier without kBypass, which leaves no trace in a ring
+  static constexpr std::size_t kOrigins = 4;  // as abi::Tier
 
   struct Epoch {
     std::uint64_t files = 0;                        // distinct ones
     std::array<std::uint64_t, kOrigins> reads{};
     std::uint64_t file_bytes = 0;                   // of the distinct files
     std::uint64_t read_bytes = 0;                   // of all reads, a chunk at a time
-    std::uint64_t source_bytes = 0;                 // of those from the source
+    std::array<std::uint64_t, kOrigins> bytes{};    // the same by origin
+    std::int64_t first_ns = 0, last_ns = 0;         // its first read and its last; 0: none
   };
 
   struct Sizes {
     std::uint64_t chunk;  // that was read
     std::uint64_t file;   // or a little more
+    std::int64_t now_ns = 0;
   };
   // `mark` belongs to the file; 0 when it is new.
-  void OnRead(std::uint32_t& mark, std::size_t origin, Sizes sizes = {});
+  void OnRead(std::uint32_t& mark, std::size_t origin, const Sizes& sizes);
+  void OnRead(std::uint32_t& mark, std::size_t origin) { OnRead(mark, origin, Sizes{.chunk = 0, .file = 0}); }
 
   // The epochs so far, the present one last; none before the first read.
   std::size_t count() const { return used_; }

@@ -340,6 +340,29 @@ void Placement::Abandon(const Grant& grant) {
   ram_.Retire(grant.frame);
 }
 
+// ---- ahead of use ----------------------------------------------------------------------------------------------------------
+
+void Placement::NotePrefetched(ObjectId object) {
+  ObjectRecord& record = catalogue_.object(object);
+  if ((record.flags & kObjectUnread) != 0) return;
+  record.flags |= kObjectUnread;
+  UnitOf(object).look_ahead.brought += record.bytes;
+}
+
+void Placement::NoteUsed(ObjectId object) {
+  ObjectRecord& record = catalogue_.object(object);
+  record.flags &= ~std::uint32_t{kObjectUnread};
+  UnitOf(object).look_ahead.used += record.bytes;
+}
+
+void Placement::NoteGone(ObjectId object) {
+  ObjectRecord& record = catalogue_.object(object);
+  if ((record.flags & kObjectUnread) == 0) return;
+  record.flags &= ~std::uint32_t{kObjectUnread};
+  counters_.prefetch_unused_bytes += record.bytes;
+  UnitOf(object).look_ahead.unused += record.bytes;
+}
+
 // ---- leaving ---------------------------------------------------------------------------------------------------------------
 
 void Placement::EvictRam(ObjectId object, EvictCause cause) {
@@ -362,14 +385,14 @@ void Placement::EvictRam(ObjectId object, EvictCause cause) {
   --resident_objects_[kTierRam];
   (IsPinned(object) ? pinned_bytes_[kTierRam] : shares_[UnitOf(object).index].bytes) -= record.bytes;
   if (!listing) UnitOf(object).policy.Removed(kTierRam, Raw(object));
-  if ((record.flags & kObjectUnread) != 0 && !OnSsd(object)) counters_.prefetch_unused_bytes += record.bytes;
+  if (!OnSsd(object)) NoteGone(object);
   ++counters_.evictions[kTierRam][static_cast<std::size_t>(cause)];
   counters_.evicted_bytes[kTierRam] += record.bytes;
 }
 
 void Placement::DropSsdFlag(ObjectId object) {
   ObjectRecord& record = catalogue_.object(object);
-  if ((record.flags & kObjectUnread) != 0 && !InRam(object)) counters_.prefetch_unused_bytes += record.bytes;
+  if (!InRam(object)) NoteGone(object);
   record.flags &= ~std::uint32_t{kObjectOnSsd};
   record.ssd = ssd::SsdLocation{};
   resident_bytes_[kTierSsd] -= record.bytes;

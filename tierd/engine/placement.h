@@ -144,8 +144,10 @@ class Placement final : public ssd::SsdOwner {
   // pinned in it (on_pinned_gone).
   void SetPinned(FileId file, bool pinned);
   // An object was read ahead of use; noted so that what leaves unread is counted.
-  void NotePrefetched(ObjectId object) { catalogue_.object(object).flags |= kObjectUnread; }
-  void NoteRead(ObjectId object) { catalogue_.object(object).flags &= ~std::uint32_t{kObjectUnread}; }
+  void NotePrefetched(ObjectId object);
+  void NoteRead(ObjectId object) {
+    if ((catalogue_.object(object).flags & kObjectUnread) != 0) NoteUsed(object);
+  }
 
   // A client has read from the source, from wherever. What is brought for it counts too (Publish).
   void NoteUse(const SourceUnit& unit, std::int64_t now_ns) {
@@ -266,6 +268,8 @@ class Placement final : public ssd::SsdOwner {
   void NotePassed(ObjectId object, ram::FrameId frame, ssd::PayloadRange range);
   std::uint64_t AheadReserve() const;
   void DropSsdFlag(ObjectId object);
+  void NoteUsed(ObjectId object);
+  void NoteGone(ObjectId object);
   bool Backfill();
   void ApplyBudget(std::uint64_t bytes);
   void TellCapacities();

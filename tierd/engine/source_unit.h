@@ -12,6 +12,7 @@
 
 #include "tierd/engine/access_watch.h"
 #include "tierd/engine/epoch_counter.h"
+#include "tierd/engine/look_ahead.h"
 #include "tierd/engine/options.h"
 #include "tierd/engine/policy_seat.h"
 #include "tierd/engine/service_pace.h"
@@ -46,6 +47,7 @@ struct SourceUnit {
   ServicePace pace;
   std::array<SsdAccount, ServicePace::kClasses> ssd_accounts{};
   WarmupTrigger warmup;
+  LookAhead look_ahead;
   EpochCounter epochs;
   std::unique_ptr<AccessWatch> watch;
   WalkedTrees walked;  // MonotonicNs

@@ -41,9 +41,9 @@ nlohmann::json EpochJson(const engine::EpochCounter& epochs) {
   nlohmann::json list = nlohmann::json::array();
   for (std::size_t i = 0; i < epochs.count(); ++i) {
     const engine::EpochCounter::Epoch epoch = epochs.epoch(i);
-    nlohmann::json reads;
-    for (std::size_t origin = 0; origin < engine::EpochCounter::kOrigins; ++origin) reads[kTierNames[origin]] = epoch.reads[origin];
-    list.push_back({{"files", epoch.files}, {"reads", reads}});
+    nlohmann::json reads, bytes;
+    for (std::size_t origin = 0; origin < engine::EpochCounter::kOrigins; ++origin) reads[kTierNames[origin]] = epoch.reads[origin], bytes[kTierNames[origin]] = epoch.bytes[origin];
+    list.push_back({{"files", epoch.files}, {"file_bytes", epoch.file_bytes}, {"reads", reads}, {"bytes", bytes}, {"seconds", Seconds(epoch.last_ns - epoch.first_ns)}});
   }
   return list;
 }
@@ -281,7 +281,10 @@ ControlApi::Json ControlApi::ReadJson() {
   for (std::uint32_t tier = 0; tier < abi::kTiers; ++tier) reads[kTierNames[tier]] = {{"count", totals.reads[tier]}, {"bytes", totals.bytes[tier]}};
   for (std::uint32_t i = 1; i < abi::kFallbacks; ++i)
     if (totals.fallback[i] != 0) fallback[abi::FallbackName(static_cast<abi::Fallback>(i))] = totals.fallback[i];
-  return {{"reads", reads}, {"fallback", fallback}};
+  Json real_opens = Json::object();
+  for (std::uint32_t i = 0; i < abi::kRealOpens; ++i)
+    if (totals.real_opens[i] != 0) real_opens[abi::kRealOpenNames[i]] = totals.real_opens[i];
+  return {{"reads", reads}, {"fallback", fallback}, {"real_opens", real_opens}, {"real_reads", {{"count", totals.real_reads}, {"bytes", totals.real_bytes}}}, {"source_mappings", totals.source_mappings}};
 }
 
 ControlApi::Response ControlApi::Status() {

@@ -66,7 +66,7 @@ class Table {
 double Seconds(std::uint64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
 void AddReads(Table& table, const engine::ReadTotals& totals) {
-  table.Counter("tierd_reads_total", "Reads of applications through libtier, by the tier that served them; bypass: by the client from the source itself.");
+  table.Counter("tierd_reads_total", "Reads of applications through libtier or the preload library, by the tier that served them; bypass: by the client from the source itself.");
   for (std::uint32_t t = 0; t < abi::kTiers; ++t) table.Add(totals.reads[t], {{"tier", kTierNames[t]}, {"result", t == 0 || t == 1 ? "hit" : "miss"}});
   table.Counter("tierd_read_bytes_total", "Bytes those reads delivered.");
   for (std::uint32_t t = 0; t < abi::kTiers; ++t) table.Add(totals.bytes[t], {{"tier", kTierNames[t]}});
@@ -75,6 +75,12 @@ void AddReads(Table& table, const engine::ReadTotals& totals) {
     table.AddHistogram(totals.latency[t], 64e-9, Seconds(totals.latency_sum_ns[t]), {{"tier", kTierNames[t]}}, kReadStride);
   table.Counter("tierd_fallback_total", "Reads that did not come from the cache, and opens of the preload library that became the source's own file, by reason.");
   for (std::uint32_t i = 1; i < abi::kFallbacks; ++i) table.Add(totals.fallback[i], {{"reason", abi::FallbackName(static_cast<abi::Fallback>(i))}});
+}
+
+void AddRealOpens(Table& table, const engine::ReadTotals& totals) {
+  table.Counter("tierd_real_opens_total", "Opens of the preload library that became the source's own file, by reason; tierd_reads_total{tier=\"bypass\"} has what is read through them.");
+  for (std::uint32_t i = 0; i < abi::kRealOpens; ++i) table.Add(totals.real_opens[i], {{"reason", abi::kRealOpenNames[i]}});
+  table.Counter("tierd_source_mappings_total", "Mappings of a source's own file under the preload library; what is read through them is in no counter.").Add(totals.source_mappings);
 }
 
 void AddTiers(Table& table, engine::Engine& engine) {
@@ -239,7 +245,7 @@ void AddRegret(Table& table, engine::Engine& engine) {
     std::array<std::uint64_t, 3> reads{};
     for (std::size_t i = 0; i < unit->epochs.count(); ++i) {
       const engine::EpochCounter::Epoch epoch = unit->epochs.epoch(i);
-      for (std::size_t origin = 0; origin < reads.size(); ++origin) reads[origin] += epoch.reads[origin];
+      for (std::size_t origin = 0; origin < epoch.reads.size(); ++origin) reads[std::min(origin, reads.size() - 1)] += epoch.reads[origin];  // what went around it is the source's
     }
     add(unit->options.policy, "deciding", reads);
     for (const engine::AccessWatch::Tried& tried : unit->watch->tried()) add(tried.policy, "tried", tried.counts.reads);
@@ -250,7 +256,9 @@ void AddRegret(Table& table, engine::Engine& engine) {
 
 std::vector<prometheus::MetricFamily> CollectFamilies(engine::Engine& engine, SessionHub& sessions, double started_s) {
   Table table;
-  AddReads(table, sessions.Totals());
+  const engine::ReadTotals reads = sessions.Totals();
+  AddReads(table, reads);
+  AddRealOpens(table, reads);
   AddTiers(table, engine);
   AddMovement(table, engine);
   AddSources(table, engine);

@@ -143,6 +143,11 @@ void SessionHub::AddCounters(Session& session, engine::ReadTotals& totals) {
     for (std::uint32_t b = 0; b < abi::kLatencyBuckets; ++b) take(counters.latency[tier][b], session.seen.latency[tier][b], totals.latency[tier][b], most_reads);
   }
   for (std::uint32_t i = 0; i < abi::kFallbacks; ++i) take(counters.fallback[i], session.seen.fallback[i], totals.fallback[i], most_reads);
+  const abi::RealCounters& real = session.page.page()->real;
+  for (std::uint32_t i = 0; i < abi::kRealOpens; ++i) take(real.opens[i], session.seen.real_opens[i], totals.real_opens[i], most_reads);
+  take(real.reads, session.seen.real_reads, totals.real_reads, most_reads);
+  take(real.bytes, session.seen.real_bytes, totals.real_bytes, most_bytes);
+  take(real.mappings, session.seen.source_mappings, totals.source_mappings, most_reads);
 }
 
 engine::ReadTotals SessionHub::Totals() {
