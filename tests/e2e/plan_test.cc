@@ -121,6 +121,27 @@ TEST_F(PlanTest, WhatIsOnTheSsdIsInRamWhenItsTurnComes) {
   EXPECT_THAT(metrics, HasSubstr("\ntierd_prefetch_late_total 0\n"));
 }
 
+// Policies that know nothing of the plan let leave what was brought by it.
+TEST_F(PlanTest, LookAheadCostsTheSourceNoMoreThanNoCacheWithAnyPolicy) {
+  constexpr int kEpochs = 6;
+  for (const std::string policy : {"lru", "fifo"}) {
+    SCOPED_TRACE(policy);
+    Start(policy, {"--set", "source.ahead=auto"});
+    ASSERT_EQ(Ctl({"plan", "torch-distributed", "--seed", "3", "--epochs", std::to_string(kEpochs), scratch.path() + "/list"}).exit_code, 0);
+    ASSERT_TRUE(Await("waiting"));
+    {
+      Client client(daemon.socket());
+      (void)HitRate(client, JobOf(1, kEpochs).Orders());
+    }
+    const nlohmann::json status = daemon.Status(), source = status["sources"][0];
+    const double read = 1.0 * kEpochs * kFiles * kBytes;
+    const double given = source["read_bytes"].get<double>() + status["reads"]["bypass"]["bytes"].get<double>();
+    std::printf("%s: the source gave %.3f of what was read; %s\n", policy.c_str(), given / read, source["look_ahead"].dump().c_str());
+    EXPECT_LE(given, 1.02 * read) << source["look_ahead"];
+    daemon.Stop();
+  }
+}
+
 TEST_F(PlanTest, AWrongPlanDoesNoHarm) {
   Start("belady");
   ASSERT_EQ(Ctl({"plan", "torch-distributed", "--seed", "40", "--epochs", "12", scratch.path() + "/list"}).exit_code, 0);

@@ -35,9 +35,11 @@ EpochCounter::Epoch Less(EpochCounter::Epoch epoch, const EpochCounter::Epoch& p
 
 void EpochCounter::OnRead(std::uint32_t& mark, std::size_t origin, const Sizes& sizes) {
   if (origin >= kOrigins) return;
+  bytes_[origin] += sizes.chunk;
   if (used_ == 0) used_ = 1;
   Epoch& now = epochs_[used_ - 1];
-  if (mark < first_ || mark > again_) {
+  last_was_new_ = mark < first_ || mark > again_;
+  if (last_was_new_) {
     // New to this epoch, and so was all that came before it of this epoch.
     AddTo(now, since_);
     since_ = {};

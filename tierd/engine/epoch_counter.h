@@ -40,6 +40,10 @@ class EpochCounter {
   // How many have ended, also beyond kMost, and the last of them.
   std::uint64_t ended() const { return ended_; }
   const Epoch& last_ended() const { return last_ended_; }
+  // The last read was of a file that was new to its epoch.
+  bool last_was_new() const { return last_was_new_; }
+  // Of all reads, by origin.
+  const std::array<std::uint64_t, kOrigins>& bytes() const { return bytes_; }
 
  private:
   void BeginNext();
@@ -52,6 +56,8 @@ class EpochCounter {
   std::uint64_t files_again_ = 0;
   std::uint64_t bytes_again_ = 0;
   std::uint64_t ended_ = 0;
+  bool last_was_new_ = false;
+  std::array<std::uint64_t, kOrigins> bytes_{};
   Epoch last_ended_;
   Epoch before_;  // what epochs_[used_ - 1] held of earlier epochs
   Epoch since_;  // reads since the last new file: of the present epoch or already of the next

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
 namespace tierd::engine {
@@ -29,7 +30,11 @@ void Forerunner::Step() {
   if (!parts_.unit.options.ahead || parts_.foresight.empty()) return;
   const std::int64_t now_ns = parts_.clock.MonotonicNs();
   if (now_ns < again_ns_ || parts_.unit.reader->state() == source::SourceState::kHung) return;
-  most_ = std::clamp<std::size_t>(2 * parts_.unit.reader->counters().window, kLeastUnderWay, kUnderWay);
+  const source::SourceCounters source = parts_.unit.reader->counters();
+  const auto& read = parts_.unit.epochs.bytes();
+  const Traffic traffic{.read = std::accumulate(read.begin(), read.end(), std::uint64_t{0}), .from_source = source.bytes_read + read[static_cast<std::size_t>(abi::Tier::kBypass)]};
+  if (!gate_.MayBring(parts_.unit.look_ahead, traffic)) return;
+  most_ = std::clamp<std::size_t>(2 * source.window, kLeastUnderWay, kUnderWay);
   if (parts_.foresight.declared()) BringWanted(now_ns);
   else BringUndeclared();
 }

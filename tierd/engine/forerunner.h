@@ -23,6 +23,7 @@
 #include "tierd/engine/counters.h"
 #include "tierd/engine/fetcher.h"
 #include "tierd/engine/foresight.h"
+#include "tierd/engine/look_ahead.h"
 #include "tierd/engine/placement.h"
 #include "tierd/engine/source_unit.h"
 
@@ -50,6 +51,9 @@ class Forerunner {
   // A reader has read it, from wherever.
   void OnAccess(ObjectId object);
   bool idle() const { return under_way_ == 0; }
+  // Nothing is brought, as too little of it was read before it had to leave; and the used share that was seen then.
+  bool resting() const { return gate_.resting(); }
+  double used_share() const { return gate_.used_share(); }
 
   // At most so many, and fewer where the source takes fewer at a time: twice its window keeps it busy, and what is more waits in a line that nobody can change.
   static constexpr std::size_t kUnderWay = 512;
@@ -74,6 +78,7 @@ class Forerunner {
   std::int64_t LeadNs() const;
 
   const Parts parts_;
+  LookAheadGate gate_;
   std::size_t under_way_ = 0;
   std::size_t most_ = kLeastUnderWay;                     // of these
   std::uint64_t bytes_under_way_ = 0;
