@@ -95,15 +95,19 @@ int PolicyShow(Context& context) {
   if (!config.ok()) return context.output.Fail(config);
   json sources = SourcesOf(config.body);
   if (!WantedSources(context, &sources)) return kExitError;
+  const Answer status = context.client.Get("/v1/status");
+  for (json& source : sources)
+    for (const json& running : ListOf(status.body, "sources"))
+      if (TextOf(running, "name") == TextOf(source, "source")) source["dropped_answers"] = NumberOf(running, "policy_dropped_answers");
   if (context.output.json()) {
     context.output.PrintJson({{"sources", sources}});
     return kExitOk;
   }
   Table table(0);
-  table.Row({"SOURCE", "POLICY", "PARAMETERS", "ORIGIN"});
+  table.Row({"SOURCE", "POLICY", "PARAMETERS", "WRONG ANSWERS", "ORIGIN"});
   for (const json& source : sources) {
     const std::string parameters = TextOf(source, "parameters");
-    table.Row({Escaped(TextOf(source, "source")), TextOf(source, "policy"), parameters.empty() ? "-" : Escaped(parameters), Escaped(TextOf(source, "origin"))});
+    table.Row({Escaped(TextOf(source, "source")), TextOf(source, "policy"), parameters.empty() ? "-" : Escaped(parameters), std::to_string(NumberOf(source, "dropped_answers")), Escaped(TextOf(source, "origin"))});
   }
   context.output.Print(table.Text());
   return kExitOk;

@@ -67,7 +67,7 @@ void PrintTable(Context& context, const Outcome& outcome) {
   table.Row({"POLICY", "KNOWS", "RAM", "SHARE", "HITS", "IN RAM", "SOURCE/EPOCH", "EPOCH"});
   for (const simulate::Curve& curve : outcome.curves) {
     for (const simulate::Point& point : curve.points) {
-      table.Row({curve.policy, curve.mode, Number("%.3f GB", point.ram_bytes * 1e-9), Number("%.1f%%", 100 * point.ram_bytes / outcome.dataset_bytes), Number("%.4f", point.hit_rate),
+      table.Row({curve.policy, curve.mode, Number("%.3f GB", point.ram_bytes * 1e-9), Number("%.1f%%", 100 * point.ram_bytes / outcome.dataset_bytes), point.is_void() ? "void" : Number("%.4f", point.hit_rate),
                  Number("%.4f", point.ram_rate), Number("%.3f GB", point.source_bytes * 1e-9), Number("%.3f s", point.epoch_seconds)});
     }
   }
@@ -85,7 +85,7 @@ json ToJson(const Outcome& outcome, const SimulateOptions& options) {
     json points = json::array();
     for (const simulate::Point& point : curve.points) {
       points.push_back({{"ram_bytes", bytes(point.ram_bytes)}, {"hit_rate", point.hit_rate}, {"ram_rate", point.ram_rate}, {"source_bytes_per_epoch", bytes(point.source_bytes)},
-                        {"epoch_seconds", point.epoch_seconds}});
+                        {"epoch_seconds", point.epoch_seconds}, {"dropped_answers", point.dropped_answers}, {"void", point.is_void()}});
     }
     curves.push_back({{"policy", curve.policy}, {"mode", curve.mode}, {"points", points}});
   }
@@ -99,7 +99,7 @@ json ToJson(const Outcome& outcome, const SimulateOptions& options) {
                      {"ssd_bytes", bytes(need.ssd_bytes)}});
   }
   return {{"seed", options.seed},         {"objects", outcome.objects}, {"dataset_bytes", bytes(outcome.dataset_bytes)}, {"best_epoch_seconds", outcome.best_epoch_seconds},
-          {"accesses", outcome.accesses}, {"cut", outcome.cut},         {"lost", outcome.lost},                          {"curves", curves},
+          {"accesses", outcome.accesses}, {"cut", outcome.cut},         {"lost", outcome.lost},                          {"seen_ratio", outcome.seen}, {"curves", curves},
           {"bound", bound},               {"goal_seconds", outcome.goal_seconds}, {"needs", needs}};
 }
 
@@ -115,6 +115,22 @@ void PrintNeeds(Context& context, const Study& study, const Outcome& outcome) {
                share(need.ssd_bytes, !need.of_ram)});
   }
   context.output.Print(table.Text());
+}
+
+// What makes the figures worth less than they look. True: less than a result.
+bool Warn(Context& context, const Outcome& outcome) {
+  constexpr double kEnoughSeen = .95;
+  bool warned = false;
+  for (const simulate::Curve& curve : outcome.curves) {
+    std::uint64_t dropped = 0;
+    for (const simulate::Point& point : curve.points) dropped += point.dropped_answers;
+    if (dropped == 0) continue;
+    context.output.Message("the figures of " + curve.policy + " are void: " + Plural(dropped, "answer") + " of it named objects that are unknown, elsewhere or named twice, and the simulator went on without");
+    warned = true;
+  }
+  if (outcome.seen >= kEnoughSeen) return warned;
+  context.output.Message("the trace has " + Percent(static_cast<std::uint64_t>(std::llround(1e6 * outcome.seen)), 1'000'000) + " of what was read: the figures may be those of another dataset");
+  return true;
 }
 
 // "-": stdout.
@@ -149,16 +165,17 @@ int Simulate(Context& context) {
   if (!options.html.empty() && !Write(context, options.html, simulate::Html(*outcome, title))) return context.output.Fail(kExitError, options.html + ": cannot be written");
   if (context.output.json()) {
     context.output.PrintJson(ToJson(*outcome, options));
-    return kExitOk;
+    return Warn(context, *outcome) ? kExitPartial : kExitOk;
   }
   context.output.Message(title + ": " + Number("%.3f GB", outcome->dataset_bytes * 1e-9) + ", an epoch all in RAM takes " + Number("%.3f s", outcome->best_epoch_seconds) + "; simulated at " +
                          Number("%.1f", static_cast<double>(outcome->accesses) / std::max(outcome->seconds, 1e-9) * 1e-6) + " M accesses/s");
   if (outcome->cut || outcome->lost > 0) context.output.Message("the trace " + std::string(outcome->cut ? "is cut short" : "is whole") + " and lacks " + std::to_string(outcome->lost) + " accesses");
   if (study.skip >= outcome->epochs) context.output.Message("--skip " + std::to_string(study.skip) + " would leave none of " + Plural(outcome->epochs, "epoch") + ": all count");
-  if (pictures > 0) return kExitOk;
+  const int code = Warn(context, *outcome) ? kExitPartial : kExitOk;
+  if (pictures > 0) return code;
   PrintTable(context, *outcome);
   if (study.goal > 0) PrintNeeds(context, study, *outcome);
-  return kExitOk;
+  return code;
 }
 
 }  // namespace tierctl

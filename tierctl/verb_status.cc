@@ -79,6 +79,13 @@ std::string Warnings(const json& status) {
   }
   if (!text.empty()) text += "\n";
   if (const json& opens = PartOf(status, "real_opens"); !opens.empty()) text += "opened as the source's own file, and read around the cache: " + Listed(opens) + "\n";
+  for (const json& source : ListOf(status, "sources")) {
+    const json& ahead = PartOf(source, "look_ahead");
+    if (FlagOf(ahead, "resting"))
+      text += "look-ahead of " + Escaped(TextOf(source, "name")) + " rests: of " + Size(ahead, "brought_bytes") + " brought ahead " + Size(ahead, "unused_bytes") + " left unused\n";
+    if (const std::uint64_t dropped = NumberOf(source, "policy_dropped_answers"); dropped != 0)
+      text += "policy " + TextOf(source, "policy") + " of " + Escaped(TextOf(source, "name")) + ": " + Plural(dropped, "answer") + " of it were wrong and not followed\n";
+  }
   if (const auto failures = NumberOf(status, "integrity_failures"); failures != 0) text += "integrity failures (not served): " + std::to_string(failures) + "\n";
   if (const auto frozen = NumberOf(status, "leases_frozen"); frozen != 0) text += Plural(frozen, "lease") + " held over a fork: the memory stays until the children end, too\n";
   return text;

@@ -105,6 +105,8 @@ PANELS = {
         ("Read from the source needlessly", "bytes", [(s("tierd_regret_bytes"), "{{instance}} {{slot}} {{dataset}}")], "Bytes above what any policy has to read, in epochs that have ended."),
         ("Misses above Belady", "percentunit", [(f"{s('tierd_regret_misses')} / {s('tierd_regret_judged_reads')}", "{{instance}} {{slot}} {{dataset}}")], "Share of reads, of a sample of the files."),
         ("Epoch", "short", [(s("tierd_epoch"), "{{instance}} {{slot}} {{dataset}}")], "Number of the epoch that the readers are in."),
+        ("Wrong answers of policies, look-ahead at rest", "short", [(f"increase({s('tierd_policy_dropped_answers_total')}{R})", "{{instance}} {{slot}} {{dataset}} wrong answers"), (s("tierd_look_ahead_resting") + " > 0", "{{instance}} {{slot}} {{dataset}} rests")],
+         "A policy with wrong answers is wrong. At rest: too little of what was brought ahead was read."),
         ("Policies that are tried", "short", [(rate("tierd_policy_reads", "dataset, policy, role, tier"), "{{instance}} {{slot}} {{dataset}} {{policy}} {{role}} {{tier}}")], "Reads by tier: of the policy that decides, and of those that are tried beside it (tierctl policy try)."),
     ],
     "Source": [

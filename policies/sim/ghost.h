@@ -63,6 +63,8 @@ class Ghost {
   bool takes_plans() const { return cache_.policy().takes_plans(); }
   // It was told of some of what is read.
   bool planned() const { return planned_; }
+  // Wrong answers of the policy: with any, the counts are those of the host, not of the policy.
+  std::uint64_t dropped() const { return cache_.policy().counters().dropped(); }
   // Since it began, and in the epoch before the present one (nothing until one has ended).
   const CacheCounts& counts() const { return cache_.counts(); }
   const CacheCounts& last_epoch() const { return last_epoch_; }

@@ -98,6 +98,30 @@ TEST_F(TraceTest, TheSimulatorHitsWhatTheDaemonHitWithEachPolicy) {
   EXPECT_GT(hits["wrong"], hits["lru"] + .1) << "what is wrong is no less so for being better here";
 }
 
+// Its answers are not followed, so that what it hits is what a host hits that nobody helps: as good as the best policy here, and no merit of its own.
+TEST_F(TraceTest, TheScoreOfAPolicyWithWrongAnswersIsVoid) {
+  const std::string wrong = scratch.path() + "/policies/wrong.so";
+  const tierctl::Ran simulated = tierctl::RunTierctl({"simulate", "-n", "1000", "--epochs", "4", "--ram", "25%", "-p", "freeze," + wrong});
+  EXPECT_EQ(simulated.exit_code, 2);
+  EXPECT_THAT(simulated.out, ::testing::ContainsRegex("wrong +blind +[0-9.]+ GB +25.0% +void "));
+  EXPECT_THAT(simulated.out, ::testing::ContainsRegex("freeze +blind +[0-9.]+ GB +25.0% +0\\.2"));
+  EXPECT_THAT(simulated.err, HasSubstr("the figures of wrong are void: "));
+
+  ASSERT_EQ(Ctl({"policy", "try", "wrong"}).exit_code, 0);
+  ASSERT_EQ(Ctl({"policy", "set", "wrong"}).exit_code, 0);
+  for (int i = 0; i < 3; ++i) ReadEpochs();  // it names victims once the tier is full
+  const tierctl::Ran tried = Ctl({"policy", "try"});
+  EXPECT_EQ(tried.exit_code, 2);
+  EXPECT_THAT(tried.out, ::testing::ContainsRegex("wrong +blind +4800 +void "));
+  EXPECT_THAT(tried.err, HasSubstr("its figures are void"));
+  const std::uint64_t dropped = daemon.Status()["sources"][0]["policy_dropped_answers"];
+  EXPECT_GT(dropped, 0u);
+  EXPECT_THAT(Ctl({"policy", "show"}).out, ::testing::ContainsRegex("wrong +- +[1-9][0-9]* "));
+  EXPECT_THAT(Ctl({"status"}).out, HasSubstr(" of it were wrong and not followed"));
+  EXPECT_THAT(daemon.Metrics(), HasSubstr("\ntierd_policy_dropped_answers_total{dataset=\"data\"} "));
+  EXPECT_TRUE(Eventually(5000, [&] { return daemon.output().find("policy source=data state=wrong was=sound policy=wrong dropped_answers=") != std::string::npos; })) << daemon.output();
+}
+
 TEST_F(TraceTest, RegretIsWhatLruReadsNeedlessly) {
   ASSERT_EQ(Ctl({"policy", "set", "lru"}).exit_code, 0);
   for (int i = 0; i < 3; ++i) ReadEpochs();

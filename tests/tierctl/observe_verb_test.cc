@@ -164,9 +164,9 @@ TEST(PolicyVerb, ListsShowsAndSets) {
             "freeze  imagenet  built in    fills once\n"
             "mine    -         /p/mine.so  of my own\n");
   EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "policy", "show"}).out,
-            "SOURCE    POLICY  PARAMETERS  ORIGIN\n"
-            "imagenet  freeze  -           default\n"
-            "coco      lru     k=2         default\n");
+            "SOURCE    POLICY  PARAMETERS  WRONG ANSWERS  ORIGIN\n"
+            "imagenet  freeze  -           0              default\n"
+            "coco      lru     k=2         0              default\n");
   EXPECT_EQ(RunTierctl({"--socket", fake.socket(), "policy", "show", "cocoa"}).err, "tierctl: unknown source cocoa; did you mean coco?\n");
   fake.Reply("PATCH /v1/config", {{"applied", {{{"key", "source.imagenet.policy"}, {"from", "freeze"}, {"to", "lru"}}}}, {"restart", json::array()}});
   fake.Reply("PATCH /v1/config", {{"applied", json::array()}, {"restart", json::array()}});

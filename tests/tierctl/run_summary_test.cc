@@ -22,7 +22,7 @@ json Epoch(std::uint64_t ram, std::uint64_t ssd, std::uint64_t source, std::uint
   const json reads = {{"ram", ram}, {"ssd", ssd}, {"source", source}, {"bypass", bypass}};
   json bytes;
   for (const auto& [origin, count] : reads.items()) bytes[origin] = 1000 * count.get<std::uint64_t>();
-  return {{"files", 100}, {"file_bytes", 100'000}, {"reads", reads}, {"bytes", bytes}, {"seconds", seconds}};
+  return {{"files", 100}, {"file_bytes", std::uint64_t{100'000}}, {"reads", reads}, {"bytes", bytes}, {"seconds", seconds}};
 }
 
 class RunSummaryTest : public testing::Test {

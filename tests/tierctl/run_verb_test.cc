@@ -135,7 +135,7 @@ TEST_F(RunVerb, AReportThatCannotBeWrittenAtTheEndIsSaidInWords) {
   const Ran ran = RunTierctl({"--socket", fake_.socket(), "run", "--no-preload", "--report", "/dev/full", "--", "sh", "-c", "exit 4"});
   EXPECT_EQ(ran.exit_code, 4);
   EXPECT_THAT(ran.err, HasSubstr("run: cannot write /dev/full: No space left on device"));
-  EXPECT_THAT(ran.err, HasSubstr("around the cache: "));
+  EXPECT_THAT(ran.err, HasSubstr("tierd: --no-preload: no program"));
 }
 
 TEST_F(RunVerb, ACommandThatNeverRanIsNoQuestionOfTheSource) {

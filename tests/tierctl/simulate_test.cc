@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "policies/sim/trace.h"
 #include "run_tierctl.h"
 
 namespace tierctl {
@@ -143,6 +144,25 @@ TEST_F(SimulateVerb, DrawsAndReplaysATrace) {
   EXPECT_EQ(svg.find("nan"), std::string::npos);
   EXPECT_EQ(Elements(svg)["polyline.bound"], 2);
   EXPECT_THAT(Slurp(dir_ + "/c.html"), HasSubstr("<td>belady"));
+}
+
+// Half of the reads went around what was watched: what is simulated may be another dataset.
+TEST_F(SimulateVerb, ATraceThatLacksReadsIsNoResult) {
+  for (const std::uint64_t lost : {std::uint64_t{2}, std::uint64_t{100}}) {
+    std::string bytes;
+    tierd::sim::TraceWriter writer(&bytes);
+    writer.Object(0, {.bytes = 10});
+    for (std::uint64_t i = 0; i < 100; ++i) writer.Access({.id = 0, .time_us = i});
+    writer.Lost(lost);
+    writer.Flush();
+    std::ofstream(dir_ + "/t.trc", std::ios::binary) << bytes;
+    const Ran ran = RunTierctl({"simulate", dir_ + "/t.trc", "-p", "lru"});
+    EXPECT_EQ(ran.exit_code, lost == 2 ? 0 : 2) << ran.err;
+    EXPECT_EQ(ran.err.find("the trace has 50.0% of what was read") != std::string::npos, lost == 100) << ran.err;
+    const Ran document = RunTierctl({"--json", "simulate", dir_ + "/t.trc", "-p", "lru"});
+    EXPECT_EQ(document.exit_code, ran.exit_code);
+    EXPECT_NEAR(json::parse(document.out)["seen_ratio"].get<double>(), 100.0 / (100.0 + static_cast<double>(lost)), 1e-9);
+  }
 }
 
 TEST_F(SimulateVerb, APictureOnStdoutIsAllThatIsThere) {

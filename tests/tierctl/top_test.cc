@@ -33,7 +33,7 @@ json StatusAt(std::uint64_t ram, std::uint64_t source, std::uint64_t timeouts) {
            {{"ram", {{"state", "ok"}, {"used_bytes", 6'000'000'000}, {"allowed_bytes", 8'000'000'000}, {"objects", 60'000}, {"pinned_bytes", 0}}},
             {"ssd", {{"state", "off"}}}}},
           {"sources", {{{"name", "imagenet"}, {"state", "up"}, {"policy", "freeze"}, {"requests", source}, {"read_bytes", source * 100'000}, {"in_flight", 12}, {"window", 64}, {"hung", 0}, {"files", 1'281'167}}}},
-          {"fallback", {{"timeout", timeouts}}}, {"integrity_failures", 0}};
+          {"fallback", {{"timeout", timeouts}}}, {"real_reads", {{"count", 0}, {"bytes", 0}}}, {"integrity_failures", 0}};
 }
 
 TEST(TopScreen, ShowsRatesBetweenTwoLooks) {

@@ -112,7 +112,9 @@ json Epochs(const JobFacts& facts) {
     std::size_t i = 0;
     for (const json& epoch : ListOf(source, "epochs")) {
       if (i == epochs.size()) epochs.push_back(json::object());
-      Add(epochs[i++], epoch);
+      Add(epochs[i], epoch);
+      epochs[i]["seconds"] = std::max(RealOf(epochs[i], "seconds"), RealOf(epoch, "seconds"));
+      ++i;
     }
   }
   return epochs;
@@ -400,12 +402,13 @@ std::string SummaryText(const json& summary) {
   // Where one would take what is in RAM now for what was saved.
   const std::uint64_t kept = NumberOf(bytes, "ram") + NumberOf(bytes, "ssd"), around = NumberOf(bytes, "bypass");
   const bool ahead = kept > NumberOf(bytes, "source") && IsMostNew(summary);
+  const std::uint64_t from_source = NumberOf(summary, "source_read_bytes") + around, more = from_source - std::min(from_source, all);
   const std::uint64_t mapped = NumberOf(PartOf(summary, "source_uses"), "mmap");
   line(HumanSize(all) + " in " + Plural(AllReads(reads, "count"), "read") + " of " + Readers(summary) + ", " + Span(RealOf(summary, "seconds")) + "; bytes: " + Shares(bytes) +
        (ahead ? " (most was brought just ahead of its first read)" : "") + (mapped == 0 ? "" : "; not counted: what was read through " + Plural(mapped, "mapping") + " of the source's own files"));
   line(EpochText(summary));
   line("read from the source: " + (is_known ? HumanSize(NumberOf(summary, "source_read_bytes")) + " by tierd" : "what tierd read is not known") + ", " + HumanSize(around) + " around it; without a cache " + HumanSize(all) +
-       (!is_known ? "" : ": " + (saved > 0 ? HumanSize(saved) + " (" + Percent(saved, all) + ") saved" : std::string("nothing saved yet"))));
+       (!is_known ? "" : ": " + (saved > 0 ? HumanSize(saved) + " (" + Percent(saved, all) + ") saved" : more > 0 ? HumanSize(more) + " (" + Percent(more, all) + ") more than without" : std::string("nothing saved yet"))));
   const std::string real = Listed(PartOf(summary, "real_opens"));
   line("around the cache: " + (around == 0 && Around(summary) == "none" ? "nothing" : Plural(NumberOf(PartOf(reads, "bypass"), "count"), "read") + ", " + HumanSize(around) + "; why: " + Around(summary)) + "; opened at the source: " + real +
        "; the source's own file used for: " + Listed(PartOf(summary, "source_uses")));

@@ -92,6 +92,7 @@ Result<Load> MakeLoad(const Study& study, Outcome* outcome) {
   outcome->objects = trace->objects.size();
   outcome->cut = trace->cut;
   outcome->lost = trace->lost;
+  outcome->seen = static_cast<double>(trace->accesses.size()) / static_cast<double>(trace->accesses.size() + trace->lost);
   load.trace = std::move(trace).value();
   return load;
 }
@@ -101,6 +102,7 @@ Point Summarize(const tierd::sim::RunResult& run, double ram_bytes, const Study&
   Point point;
   point.ram_bytes = ram_bytes;
   point.hit_rate = run.hit_rate(skip);
+  point.dropped_answers = run.dropped_answers;
   double reads = 0, from_ram = 0;
   for (std::size_t i = skip; i < run.epochs.size(); ++i) {
     point.source_bytes += static_cast<double>(run.epochs[i].bytes[2]);

@@ -38,6 +38,8 @@ struct Point {
   double ram_rate = 0;         // reads that found their bytes in RAM
   double source_bytes = 0;     // per epoch
   double epoch_seconds = 0;
+  std::uint64_t dropped_answers = 0;  // of the policy, which were wrong: with any, the other figures are the simulator's own doing
+  bool is_void() const { return dropped_answers != 0; }
 };
 struct Curve {
   std::string policy;
@@ -63,6 +65,7 @@ struct Outcome {
   double best_epoch_seconds = 0;  // with everything in RAM
   bool cut = false;            // the trace ended in the middle of a block
   std::uint64_t lost = 0;      // accesses that the trace does not have
+  double seen = 1;             // share of the accesses that it has
   std::vector<Curve> curves;
   // What nobody can do better than, with both tiers as one (policies/sim/bound.h): hit_rate, source_bytes and epoch_seconds of its points are bounds. No points:
   // there are too many reads to work it out.

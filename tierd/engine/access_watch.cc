@@ -43,7 +43,12 @@ AccessWatch::AccessWatch(Workers& workers, const Tiers& tiers, std::function<Sou
 
 void AccessWatch::OnRead(const Read& read, const EpochCounter& epochs) {
   Begin(tiers_.resident_bytes);
+  ++reads_;
   if (epochs.ended() != ended_) NoteEpoch(epochs);
+  if (epochs.last_was_new()) {
+    const SourceBytes bytes = source_bytes_();
+    brought_ = std::max(brought_, bytes.read - std::min(bytes.read, bytes.unread));
+  }
   const auto epoch = static_cast<std::uint32_t>(ended_);
   if (trace_) {
     trace_->recorder.Note({.key = ChunkKey(read.key, read.chunk), .file_key = read.key.lo, .chunk = read.chunk, .bytes = read.bytes, .consumer = read.consumer, .time_ns = read.time_ns, .epoch = epoch});
@@ -63,10 +68,7 @@ void AccessWatch::Compare(const Read& read, std::uint32_t epoch) {
 
 void AccessWatch::NoteEpoch(const EpochCounter& epochs) {
   const EpochCounter::Epoch& epoch = epochs.last_ended();
-  const SourceBytes bytes = source_bytes_();
-  const std::uint64_t brought = bytes.read - std::min(bytes.read, bytes.unread);
-  const std::uint64_t brought_now = brought - std::min(brought, brought_before_);
-  brought_before_ = std::max(brought, brought_before_);
+  const std::uint64_t brought_now = brought_ - std::exchange(brought_before_, brought_);
   PastEpoch past{.number = ended_, .regret = RegretOf(epoch, ended_ == 0 ? resident_at_start_ : tiers_.capacity(), brought_now), .source_reads = epoch.reads[kFromSource] + epoch.reads[kAround]};
   ended_ = epochs.ended();
   // What is read too much in one epoch cannot be made good for by another.
@@ -89,7 +91,7 @@ void AccessWatch::Restart() {
   std::vector<GhostSeat> ghosts;
   for (const GhostSeat& seat : ghosts_) {
     Result<sim::Ghost> ghost = MakeGhost(*seat.policy, seat.parameters);
-    if (ghost.ok()) ghosts.push_back({seat.policy, seat.parameters, std::move(ghost).value()});
+    if (ghost.ok()) ghosts.push_back({seat.policy, seat.parameters, std::move(ghost).value(), reads_, lost_});
   }
   ghosts_ = std::move(ghosts);
 }
@@ -121,7 +123,7 @@ Status AccessWatch::Try(const tierd_policy_ops& policy, const std::string& param
   if (!ghost.ok()) return ghost.status();
   StopTrying(policy.name);
   if (ghosts_.size() == kMostGhosts) return Status(Code::kNoSpace, std::to_string(kMostGhosts) + " policies are tried, no more at a time");
-  ghosts_.push_back({&policy, parameters, std::move(ghost).value()});
+  ghosts_.push_back({&policy, parameters, std::move(ghost).value(), reads_, lost_});
   return Status::Ok();
 }
 
@@ -147,7 +149,7 @@ bool AccessWatch::StopTrying(const std::string& policy) {
 std::vector<AccessWatch::Tried> AccessWatch::tried() const {
   std::vector<Tried> tried;
   for (const GhostSeat& seat : ghosts_) {
-    tried.push_back({.policy = seat.policy->name, .parameters = seat.parameters, .takes_plans = seat.ghost.takes_plans(), .planned = seat.ghost.planned(), .share = sample_.share(), .counts = seat.ghost.counts(), .last_epoch = seat.ghost.last_epoch(),
+    tried.push_back({.policy = seat.policy->name, .parameters = seat.parameters, .takes_plans = seat.ghost.takes_plans(), .planned = seat.ghost.planned(), .share = sample_.share(), .seen = SeenShare(reads_ - seat.reads_before, lost_ - seat.lost_before), .dropped = seat.ghost.dropped(), .counts = seat.ghost.counts(), .last_epoch = seat.ghost.last_epoch(),
                      .missed = seat.ghost.missed(), .last_epoch_missed = seat.ghost.last_epoch_missed()});
   }
   return tried;

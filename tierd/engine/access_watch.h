@@ -37,6 +37,9 @@ struct Regret {
 // `capacity_bytes`: of both tiers; in the first epoch what they held when it began. `brought_bytes`: by the daemon.
 Regret RegretOf(const EpochCounter::Epoch& epoch, std::uint64_t capacity_bytes, std::uint64_t brought_bytes);
 
+// Of the reads that there were; 1 where there were none.
+inline double SeenShare(std::uint64_t seen, std::uint64_t lost) { return seen + lost == 0 ? 1 : static_cast<double>(seen) / static_cast<double>(seen + lost); }
+
 class AccessWatch {
  public:
   static constexpr std::uint32_t kSampleObjects = 1u << 14;
@@ -66,11 +69,13 @@ class AccessWatch {
   void Begin(std::uint64_t resident_bytes) {
     if (std::exchange(begun_, true)) return;
     resident_at_start_ = resident_bytes;
-    brought_before_ = source_bytes_().read;
+    brought_before_ = brought_ = source_bytes_().read;
   }
   // `epochs` has heard of the read already.
   void OnRead(const Read& read, const EpochCounter& epochs);
+  // Reads that nobody could note: overwritten in a ring, or around the cache without a question.
   void NoteLost(std::uint64_t accesses) {
+    lost_ += accesses;
     if (trace_) trace_->recorder.NoteLost(accesses);
   }
   // Memory ran out in one of the above: what costs memory is given up.
@@ -84,6 +89,8 @@ class AccessWatch {
     bool takes_plans = false;
     bool planned = false;          // it was told of some of what is read
     double share = 1;              // of the objects that it is told of
+    double seen = 1;               // of the reads since it began
+    std::uint64_t dropped = 0;     // answers of the policy that were wrong
     sim::CacheCounts counts, last_epoch;
     std::uint64_t missed = 0, last_epoch_missed = 0;  // by the daemon, of the same reads
   };
@@ -119,6 +126,7 @@ class AccessWatch {
     bool running = false;
     std::string error;  // why it ended by itself
     sim::TraceProgress progress;
+    double seen() const { return SeenShare(progress.accesses, progress.lost); }
   };
   struct TraceRoot {
     std::string path;
@@ -140,6 +148,7 @@ class AccessWatch {
     const tierd_policy_ops* policy;
     std::string parameters;
     sim::Ghost ghost;
+    std::uint64_t reads_before = 0, lost_before = 0;  // when it began
   };
   struct Tracing {
     explicit Tracing(std::uint64_t most_bytes) : recorder(most_bytes) {}
@@ -158,10 +167,12 @@ class AccessWatch {
   Workers& workers_;
   Tiers tiers_;
   const std::function<SourceBytes()> source_bytes_;
-  std::uint64_t brought_before_ = 0;  // and used or gone, when the present epoch began
+  // Read by the daemon, and used or gone: when the present epoch began, and at its last new file. (That an epoch has ended is noticed late.)
+  std::uint64_t brought_before_ = 0, brought_ = 0;
   bool begun_ = false;
   std::uint64_t resident_at_start_ = 0;
   sim::Sample sample_{kSampleObjects};
+  std::uint64_t reads_ = 0, lost_ = 0;
   std::vector<GhostSeat> ghosts_;
   std::uint32_t planned_epoch_ = 0;   // that the latest piece of plan was of
   std::uint32_t planned_reads_ = 0;   // of the sample, that earlier pieces of that epoch had

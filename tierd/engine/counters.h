@@ -46,6 +46,8 @@ struct EngineCounters {
   std::uint64_t fetches = 0, fetch_hits = 0, fetch_joined = 0, fetch_bypassed = 0, revalidations = 0;
   std::uint64_t transit_frames = 0;
   std::uint64_t ring_entries = 0, ring_lost = 0, ring_stale = 0;
+  std::uint64_t bypass_seen = 0;             // reads around the cache of which the daemon knows the file
+  std::uint64_t unseen = 0;                  // reads and opens around the cache that it learns of from counters alone
 };
 
 }  // namespace tierd::engine

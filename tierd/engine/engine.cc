@@ -374,6 +374,14 @@ void Engine::CountRingLost(std::uint64_t entries) {
   for (const auto& unit : sources_) unit->watch->NoteLost(entries);
 }
 
+// Of several sources nobody knows which one they were of: each counts them as missing.
+void Engine::NoteAround(std::uint64_t total) {
+  const std::uint64_t unseen = total - std::min(total, counters_.bypass_seen);
+  if (unseen <= counters_.unseen) return;
+  for (const auto& unit : sources_) unit->watch->NoteLost(unseen - counters_.unseen);
+  counters_.unseen = unseen;
+}
+
 AccessWatch::Tiers Engine::TiersForWatch() const {
   return {.capacity_bytes = {placement_->ram_capacity(), ssd_ ? ssd_->status().configured_bytes : 0}, .resident_bytes = placement_->ram_resident_bytes() + placement_->ssd_resident_bytes()};
 }

@@ -92,6 +92,8 @@ class Engine {
   static constexpr std::size_t kAccessesAtOnce = Catalogue::kMostAtOnce;
   void OnAccesses(std::span<const RingAccess> accesses);
   void CountRingLost(std::uint64_t entries);
+  // Reads and opens of all sessions so far that went around the cache. Those that the daemon was not asked about have left no trace: what watches the reads hears how many.
+  void NoteAround(std::uint64_t total);
   void OnSessionEnd(SessionId session);
   // Memory ran out inside one of the above: what it had begun is looked for and dropped (F16).
   void NoteLost();
@@ -142,6 +144,7 @@ class Engine {
   Foresight& foresight(const SourceUnit& unit) { return *foresights_[unit.index]; }
   const Foresight& foresight(const SourceUnit& unit) const { return *foresights_[unit.index]; }
   const Observer& observer(const SourceUnit& unit) const { return *observers_[unit.index]; }
+  const Forerunner& forerunner(const SourceUnit& unit) const { return *forerunners_[unit.index]; }
   // A plan was told. Its list is read by a worker; `done` runs once, with the plan's id. kBusy: the source's mode is not `seeded`.
   struct ToldPlan {
     orders::Plan plan;

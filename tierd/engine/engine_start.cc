@@ -136,7 +136,7 @@ Status Engine::Start(ReplySink& replies) {
     if (!policy.ok()) return policy.status();
     unit->policy.Set(std::move(policy).value());
     unit->watch = std::make_unique<AccessWatch>(workers_, TiersForWatch(), [unit = unit.get()] {
-      return AccessWatch::SourceBytes{.read = unit->reader->counters().bytes_read, .unread = unit->look_ahead.waiting()};
+      return AccessWatch::SourceBytes{.read = unit->reader->bytes_read(), .unread = unit->look_ahead.waiting()};
     });
     unit->policy.on_plan = [this, &source = *unit](std::uint32_t epoch, std::span<const std::uint32_t> ids, std::uint32_t) { TellWatch(source, epoch, ids); };
     Watch(unit->reader->event_fd());
@@ -151,7 +151,10 @@ Status Engine::Start(ReplySink& replies) {
         Forerunner::Parts{*unit, *foresights_.back(), *catalogue_, *placement_, *fetcher_, clock_, counters_, [this] { ScheduleTurn(); }}));
     observers_.push_back(std::make_unique<Observer>(Observer::Parts{*unit, *foresights_.back(), *catalogue_, *fetcher_, workers_, clock_, last_plan_}));
   }
-  fetcher_->on_bypass = [this](SessionId session, ObjectId object) { NoteRead(session, object, static_cast<std::uint8_t>(abi::Tier::kBypass), clock_.MonotonicNs()); };
+  fetcher_->on_bypass = [this](SessionId session, ObjectId object) {
+    ++counters_.bypass_seen;
+    NoteRead(session, object, static_cast<std::uint8_t>(abi::Tier::kBypass), clock_.MonotonicNs());
+  };
   if (ssd_) {
     Watch(ssd_io_->event_fd());
     Watch(ssd_->wake_fd());

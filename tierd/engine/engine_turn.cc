@@ -418,6 +418,14 @@ void Engine::TellStates(std::int64_t now_ns) {
   tell("ram", ram_state(), "ok");
   if (ssd_ != nullptr && !recovering_) tell("ssd", ssd_state(), "ok");
   for (const auto& unit : sources_) tell("source name=" + unit->options.name, source::SourceStateName(unit->reader->counters().state), "up");
+  for (const auto& unit : sources_) {
+    const Forerunner& forerunner = *forerunners_[unit->index];
+    if (const std::string line = state_log_.Look("look_ahead source=" + unit->options.name, forerunner.resting() ? "resting" : "on", "on", now_ns); !line.empty())
+      Log(line + " policy=" + unit->options.policy + " used_share=" + std::to_string(forerunner.used_share()) + " unused_bytes=" + std::to_string(unit->look_ahead.unused));
+    const std::uint64_t dropped = unit->policy.dropped();
+    if (const std::string line = state_log_.Look("policy source=" + unit->options.name, dropped == 0 ? "sound" : "wrong", "sound", now_ns); !line.empty())
+      Log(line + " policy=" + unit->options.policy + " dropped_answers=" + std::to_string(dropped));
+  }
   // What the first look finds, at the start, is taken for granted.
   const auto tell_engine = [&](const std::string& subject, std::string_view engine, const auto& why) {
     if (const std::string line = state_log_.Look(subject, engine, engine, now_ns); !line.empty()) Log(line + " reason=\"" + why() + "\"");

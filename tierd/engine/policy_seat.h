@@ -28,6 +28,7 @@ class PolicySeat {
   // Objects below it have been told.
   std::size_t& told() { return told_; }
   void TakeOver() {
+    dropped_before_ += policy_->counters().dropped();
     policy_ = std::move(next_);
     next_.reset();
     ++incarnation_;
@@ -83,6 +84,10 @@ class PolicySeat {
   }
   bool takes_priorities() const { return policy_->takes_priorities(); }
 
+  // Wrong answers, which were not followed: of the policy that answers, and of all so far.
+  std::uint64_t dropped() const { return policy_->counters().dropped(); }
+  std::uint64_t dropped_by_all() const { return dropped_before_ + dropped(); }
+
   // ---- questions.
   bool takes_plans() const { return policy_->takes_plans(); }
   std::size_t Next(std::uint32_t tier, std::int64_t now_ns, std::span<tierd_candidate> out) { return policy_->Next(tier, now_ns, out); }
@@ -94,6 +99,7 @@ class PolicySeat {
   std::optional<policies::PolicyInstance> policy_;
   std::optional<policies::PolicyInstance> next_;
   std::size_t told_ = 0;
+  std::uint64_t dropped_before_ = 0;
   std::uint32_t incarnation_ = 0;
 };
 

@@ -53,7 +53,7 @@ Json ControlApi::TriedJson(const engine::SourceUnit& unit) {
   Json list = Json::array();
   for (const engine::AccessWatch::Tried& tried : unit.watch->tried()) {
     const char* mode = tried.planned ? engine::kOrderModeNames[static_cast<std::size_t>(unit.options.mode)] : "blind";
-    list.push_back({{"policy", tried.policy}, {"parameters", tried.parameters}, {"takes_plans", tried.takes_plans}, {"mode", mode}, {"share", tried.share}, {"all", CountsJson(tried.counts, tried.missed)},
+    list.push_back({{"policy", tried.policy}, {"parameters", tried.parameters}, {"takes_plans", tried.takes_plans}, {"mode", mode}, {"share", tried.share}, {"seen_ratio", tried.seen}, {"dropped_answers", tried.dropped}, {"all", CountsJson(tried.counts, tried.missed)},
                     {"last_epoch", CountsJson(tried.last_epoch, tried.last_epoch_missed)}});
   }
   return list;
@@ -63,7 +63,7 @@ Json ControlApi::TraceJson(const engine::AccessWatch& watch) {
   const engine::AccessWatch::TraceState trace = watch.trace();
   if (trace.path.empty()) return nullptr;
   return {{"path", trace.path},         {"running", trace.running},         {"error", trace.error},        {"bytes", trace.progress.bytes}, {"objects", trace.progress.objects},
-          {"accesses", trace.progress.accesses}, {"lost", trace.progress.lost}, {"full", trace.progress.full}};
+          {"accesses", trace.progress.accesses}, {"lost", trace.progress.lost}, {"seen_ratio", trace.seen()}, {"full", trace.progress.full}};
 }
 
 engine::SourceUnit* ControlApi::NamedSource(const Json& body, Response* error) {

@@ -237,6 +237,10 @@ void AddRegret(Table& table, engine::Engine& engine) {
     const sim::Hindsight::Epoch judged = unit.watch->judged();
     return judged.missed - std::min(judged.missed, judged.least);
   });
+  table.Counter("tierd_policy_dropped_answers_total", "Answers of a dataset's policy that were wrong and not followed: unknown objects, objects of another tier, duplicates. A policy that has any is wrong.");
+  each([](const engine::SourceUnit& unit) { return unit.policy.dropped_by_all(); });
+  table.Gauge("tierd_look_ahead_resting", "1 while nothing is brought ahead by plan, as too little of it was read before it had to leave.");
+  for (const auto& unit : engine.sources()) table.Add(engine.forerunner(*unit).resting() ? 1.0 : 0.0, {{"dataset", unit->options.name}});
   table.Gauge("tierd_policy_reads", "Reads by the tier that a policy served them from (the deciding one), or would have since it is tried.");
   for (const auto& unit : engine.sources()) {
     const auto add = [&](const std::string& policy, const char* role, const auto& reads) {

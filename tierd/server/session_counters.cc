@@ -70,7 +70,18 @@ bool SessionHub::DrainSome(std::size_t most) {
   return any && ReadRings(most);
 }
 
-void SessionHub::DrainRings() { (void)DrainSome(SIZE_MAX); }
+void SessionHub::DrainRings() {
+  (void)DrainSome(SIZE_MAX);
+  NoteAround(Totals());
+}
+
+// An open for want of room is among the fallbacks already; other opens of the source's own file have no reason there.
+void SessionHub::NoteAround(const engine::ReadTotals& totals) {
+  std::uint64_t around = 0;
+  for (std::uint32_t i = 1; i < abi::kFallbacks; ++i) around += totals.fallback[i];
+  for (std::uint32_t i = 0; i < abi::kRealOpens; ++i) around += i == static_cast<std::uint32_t>(abi::RealOpen::kNotCached) ? 0 : totals.real_opens[i];
+  engine_.NoteAround(around);
+}
 
 // The policy hears of hits before it is asked because of a miss, or told that a reader has left; and of those of other sessions, which came before as well,
 // unless that was a moment ago: with thousands of sessions it costs too much to look at all of them for each miss. What is read in that moment may be heard in
@@ -98,7 +109,9 @@ void SessionHub::TellFallbacks() {
   const std::int64_t now_ns = clock_.MonotonicNs();
   if (now_ns - told_ns_ < kPauseNs) return;
   told_ns_ = now_ns;
-  const auto fallback = Totals().fallback;
+  const engine::ReadTotals totals = Totals();
+  NoteAround(totals);
+  const auto& fallback = totals.fallback;
   for (std::uint32_t i = 1; i < abi::kFallbacks; ++i) {
     if (fallback[i] == 0 || told_.test(i)) continue;
     told_.set(i);

@@ -159,6 +159,7 @@ class SessionHub final : public engine::ReplySink {
   void AddCounters(Session& session, engine::ReadTotals& totals);
   // The log is told of the first fallback of each reason (C4).
   void TellFallbacks();
+  void NoteAround(const engine::ReadTotals& totals);
   void Log(std::string line) const {
     if (log) log(std::move(line));
   }

@@ -230,6 +230,8 @@ class SourceReader {
 
   virtual SourceState state() const = 0;
   virtual SourceCounters counters() const = 0;
+  // SourceCounters::bytes_read alone.
+  virtual std::uint64_t bytes_read() const = 0;
   // One line for `doctor`: engine and why, window, O_DIRECT, clock difference, weak versions.
   virtual std::string Report() const = 0;
 };

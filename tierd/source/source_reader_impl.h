@@ -78,6 +78,7 @@ class SourceReaderImpl final : public SourceReader {
   void NoteChange(std::int64_t seen_ns, const io::FileStat& now_is) override;
   SourceState state() const override;
   SourceCounters counters() const override;
+  std::uint64_t bytes_read() const override { return counters_.bytes_read; }
   std::string Report() const override;
 
  private:
