@@ -14,7 +14,9 @@
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/room.h"
 #include "client_lib/preload/slow_path.h"
+#include "client_lib/src/accounting.h"
 #include "client_lib/src/cached_file.h"
+#include "client_lib/src/clock.h"
 #include "client_lib/src/copy.h"
 #include "client_lib/src/finish.h"
 #include "client_lib/src/hit.h"
@@ -116,6 +118,9 @@ __attribute__((noinline)) int OpenSlow(const char* path, int flags, NotServed& n
   client::Wish wish;
   wish.use = client::LeaseUse::kView;
   client::FindCached(call, wish, cached);
+  // What was brought for this open has been waited for here, and not by its first read.
+  if (cached.outcome == client::Outcome::kPiece && cached.piece.tier != abi::Tier::kRam)
+    client::CountLatency(cached.piece.session->page->counters, cached.piece.tier, client::PreciseNs() - call.start_ns);
   const bool usable = cached.outcome == client::Outcome::kPiece || cached.outcome == client::Outcome::kEmpty || cached.outcome == client::Outcome::kChunked;
   if (usable && cached.facts.has_attrs) {
     if (cached.outcome == client::Outcome::kChunked) return InstallFile(path, flags, call, cached, not_served);
@@ -183,12 +188,26 @@ __attribute__((noinline)) ssize_t ReadElsewhere(Description& d, void* buffer, st
   return done.bytes;
 }
 
+// One read of a leased piece in abi::kLatencySampling.
+__attribute__((noinline)) ssize_t ReadTimed(Description& d, void* buffer, std::size_t count, std::uint64_t offset) {
+  const bool from_ram = d.tier.load(std::memory_order_relaxed) == static_cast<std::uint8_t>(abi::Tier::kRam);
+  const std::int64_t start_ns = client::PreciseNs();
+  client::CopyOut(buffer, d.piece.data + offset, count, count);
+  const std::int64_t took_ns = client::PreciseNs() - start_ns;
+  if (from_ram && d.session->serves()) client::CountLatency(d.session->page->counters, abi::Tier::kRam, took_ns);
+  CountPieceRead(d, count);
+  return static_cast<ssize_t>(count);
+}
+
 ssize_t ReadFile(Description& d, void* buffer, std::size_t count, std::uint64_t offset) {
   std::size_t done = 0;
   while (done < count) {
+    const std::int64_t start_ns = client::SampleThisHit() ? client::PreciseNs() : 0;
     const client::File::Done here = d.file().ReadHere(static_cast<char*>(buffer) + done, count - done, offset + done);
     if (here.bytes == 0) break;
-    client::CountRead(process.client->Counters(process.client->session()), here.tier, static_cast<std::uint64_t>(here.bytes));
+    abi::SessionCounters& all = process.client->Counters(process.client->session());
+    client::CountRead(all, here.tier, static_cast<std::uint64_t>(here.bytes));
+    if (start_ns != 0 && here.tier == abi::Tier::kRam) client::CountLatency(all, here.tier, client::PreciseNs() - start_ns);
     done += static_cast<std::size_t>(here.bytes);
   }
   if (done == count) return static_cast<ssize_t>(done);
@@ -206,6 +225,7 @@ ssize_t ReadCached(Description& d, void* buffer, std::size_t count, std::uint64_
   if (count > kMost) count = kMost;
   if (count == 0) return 0;
   if (!d.whole) return ReadFile(d, buffer, count, offset);
+  if (client::SampleThisHit()) [[unlikely]] return ReadTimed(d, buffer, count, offset);
   client::CopyOut(buffer, d.piece.data + offset, count, count);
   CountPieceRead(d, count);
   return static_cast<ssize_t>(count);

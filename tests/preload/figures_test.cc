@@ -21,10 +21,14 @@ names = sorted(os.path.join(root, name) for name in os.listdir(root))
 def read(name):
     with open(name, 'rb', buffering=0) as file:
         return len(file.readall())
+trace = out + 'trc'
+subprocess.run([tierctl, 'policy', 'try', 'lru'], check=True)
+subprocess.run([tierctl, 'trace', 'start', trace], check=True)
 with concurrent.futures.ThreadPoolExecutor(8) as pool:
     for epoch in range(4):
         random.Random(epoch).shuffle(names)
         assert sum(pool.map(read, names)) == len(names) * 80000
+subprocess.run([tierctl, 'trace', 'stop'], check=True)
 for verb in (['status'], ['status', '--json'], ['top', '--batch', '-n', '1'], ['metrics']):
     with open(out + '.'.join(verb[:2]), 'wb') as file:
         subprocess.run([tierctl] + verb, stdout=file, check=True)
@@ -125,6 +129,19 @@ TEST_F(FiguresTest, EveryFigureCountsAllThatTheReadersDid) {
     EXPECT_EQ(live[4], std::to_string(here) + ",") << top_;
   }
   EXPECT_EQ(report_["real_opens"], status_["real_opens"]);
+  // One RAM hit in 64 of each thread is timed, and everything else that was waited for.
+  EXPECT_GE(page_.Value("tierd_read_duration_seconds_count{tier=\"ram\"}"), std::floor(reads["ram"]["count"].get<double>() / 64) - 8) << reads;
+  EXPECT_GT(page_.Value("tierd_read_duration_seconds_count{tier=\"ram\"}"), 0);
+  EXPECT_EQ(page_.Value("tierd_read_duration_seconds_count{tier=\"source\"}"), reads["source"]["count"].get<double>());
+  EXPECT_EQ(page_.Value("tierd_read_duration_seconds_count{tier=\"bypass\"}"), reads["bypass"]["count"].get<double>());
+  EXPECT_GT(page_.Value("tierd_read_duration_seconds_sum{tier=\"bypass\"}"), .0005 * reads["bypass"]["count"].get<double>()) << "the rig takes half a millisecond for each";
+
+  // Ghosts and traces have what went around the cache, too.
+  const json& source = status_["sources"][0];
+  EXPECT_NEAR(source["tried"][0]["all"]["reads"].get<double>(), static_cast<double>(count), static_cast<double>(count) / 20) << source["tried"];
+  EXPECT_GE(source["tried"][0]["seen_ratio"].get<double>(), .95);
+  EXPECT_EQ(source["trace"]["objects"], kFiles) << source["trace"];
+  EXPECT_GE(source["trace"]["seen_ratio"].get<double>(), .95) << source["trace"];
 
   // tierd:hit_ratio:rate5m and the dashboard's first panel, of the whole run.
   double all = 0, hits = 0;
