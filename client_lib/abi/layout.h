@@ -240,12 +240,14 @@ struct SessionPage {
   std::uint64_t pin_cap_bytes;              // leased bytes past which the library copies instead
   std::atomic<std::uint32_t> revoked;       // HAZARDS 2.5: serve no new request; copying reads test it after the copy
   std::uint32_t reserved0;
+  std::atomic<std::uint64_t> added_limit_bytes;        // what the library may add to the process's memory; 0: a daemon that does not say
   // Written by the client.
   alignas(64) std::atomic<std::uint32_t> lease_high;   // lease slots [0, lease_high) may be in use; raised (seq_cst) before the first use of a slot
   std::atomic<std::uint32_t> frozen_leases;            // held over a fork (HAZARDS 2.6)
   std::atomic<std::uint64_t> leased_bytes;
   std::atomic<std::uint32_t> left;                     // 1: the client has given up the page and reads nothing through it (LAYOUT 4)
   std::uint32_t reserved1;
+  std::atomic<std::uint64_t> added_bytes;              // what it has added, without what it inherited over a fork
   alignas(64) std::atomic<std::uint64_t> ring_head;    // entries ever appended; position p lives at ring[p % kRingEntries]; old ones are overwritten
   alignas(64) SessionCounters counters;
   alignas(64) RealCounters real;
@@ -253,7 +255,8 @@ struct SessionPage {
   alignas(4096) std::atomic<std::uint64_t> ring[kRingEntries];
 };
 static_assert(sizeof(SessionPage) == 4096 + 8 * kLeaseSlots + 8 * kRingEntries && sizeof(SessionPage) <= 65536);
-static_assert(offsetof(SessionPage, lease_high) == 64 && offsetof(SessionPage, left) == 80 && offsetof(SessionPage, ring_head) == 128);
+static_assert(offsetof(SessionPage, lease_high) == 64 && offsetof(SessionPage, left) == 80 && offsetof(SessionPage, added_limit_bytes) == 48 &&
+              offsetof(SessionPage, added_bytes) == 88 && offsetof(SessionPage, ring_head) == 128);
 static_assert(offsetof(SessionPage, counters) == 192 && offsetof(SessionPage, real) == 1344 && sizeof(RealCounters) == 152);
 static_assert(offsetof(SessionPage, leases) == 4096);
 

@@ -102,12 +102,16 @@ TIERD_EXPORT(void*, mremap, void* address, size_t old_length, size_t length, int
   TakenFrames cut(rest.end < old.end && !moves ? AddressRange{rest.end, old.end} : AddressRange{0, 0});
   TakenFrames replaced(place != nullptr ? RangeOf(place, length) : AddressRange{0, 0});
   void* const made = Next_mremap()(address, old_length, length, flags, place);
+  TakenFrames copies(moves || length > old_length ? old : AddressRange{0, 0});
   if (made != MAP_FAILED) {
     cut.Gone();
+    const bool stays = old_length == 0 || (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) != 0;
     replaced.Gone();
   } else {
+    copies.Moved(old, RangeOf(made, length), stays ? TakenFrames::Old::kBoth : TakenFrames::Old::kGone);
     cut.Restore();
     replaced.KeepForGood();
+    copies.Restore();
   }
   return made;
 }

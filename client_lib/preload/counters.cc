@@ -10,6 +10,7 @@
 #include "client_lib/preload/real_reads.h"
 #include "client_lib/preload/room.h"
 #include "client_lib/src/accounting.h"
+#include "client_lib/src/added_memory.h"
 #include "client_lib/src/client.h"
 #include "client_lib/src/file_limit.h"
 #include "tier/tier.h"
@@ -111,6 +112,16 @@ void AddPlain(Line& line) {
     line.Add(",\"%s\":%llu", counter.name, static_cast<unsigned long long>(counter.value.exchange(0, std::memory_order_relaxed)));
 }
 
+void AddMemory(Line& line) {
+  const client::AddedFacts added = client::AddedSoFar();
+  const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
+  line.Add(",\"memory_added\":{\"peak\":%llu", number(added.peak));
+  for (std::size_t i = 0; i < sizeof client::kAddedNames / sizeof *client::kAddedNames; ++i) {
+    if (added.peak_of[i] != 0) line.Add(",\"%s\":%llu", client::kAddedNames[i], number(added.peak_of[i]));
+  }
+  line.Add("},\"memory_refused\":{\"budget\":%llu,\"kernel\":%llu}", number(added.refused_by_budget), number(added.refused_by_kernel));
+}
+
 // One write: lines of several processes do not mix. Under a limit of file sizes a line that does not fit is left out.
 void Append(const Line& line) {
   if (!line.complete()) return;
@@ -166,6 +177,7 @@ void ForgetCounts() {
   auto* const all = reinterpret_cast<std::atomic<std::uint64_t>*>(&counters);
   for (std::size_t i = 0; i < sizeof counters / sizeof *all; ++i) all[i].store(0, std::memory_order_relaxed);
   reported = {};
+  client::ForgetAddedPeaks();
 }
 
 void WriteReport() {
@@ -179,6 +191,7 @@ void WriteReport() {
   AddName(line);
   AddReads(line, now);
   AddPlain(line);
+  AddMemory(line);
   line.Names("conversions", kConversionNames, counters.conversion, static_cast<std::size_t>(Conversion::kCount));
   line.Names("real_opens", abi::kRealOpenNames, counters.real_open, abi::kRealOpens);
   AddRealReads(line);

@@ -11,6 +11,7 @@
 
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/spin_lock.h"
+#include "client_lib/src/added_memory.h"
 
 namespace raw = tierd::preload::raw;
 
@@ -45,7 +46,9 @@ class Lock {
 
 char* Pages(std::size_t bytes) {
   const long address = raw::Call(SYS_mmap, 0, static_cast<long>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  return address < 0 && address > -4096 ? nullptr : reinterpret_cast<char*>(address);
+  if (address < 0 && address > -4096) return nullptr;
+  tierd::client::CountAdded(tierd::client::Added::kHeap, bytes);
+  return reinterpret_cast<char*>(address);
 }
 
 char* TakeBlock(unsigned size_class) {

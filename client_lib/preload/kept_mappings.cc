@@ -5,8 +5,10 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "client_lib/preload/process.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/spin_lock.h"
+#include "client_lib/src/added_memory.h"
 
 namespace tierd::preload {
 namespace {
@@ -54,7 +56,10 @@ class Maps {
 struct Kept {
   AddressRange where;
   const std::byte* first;  // null: free
+  client::AddedBytes added;
 };
+// What a kept mapping takes beside the frames: 8 bytes of page table for each page, and a last page of its own.
+constexpr std::uint64_t AddedBy(std::uint64_t bytes) { return bytes / 512 + 4096; }
 
 constexpr std::uint64_t kLeast = 1 << 20;  // smaller ones are mapped as fast as they are looked at
 constexpr std::uint64_t kMost = 1 << 30;   // of all together
@@ -70,6 +75,7 @@ constinit std::atomic<bool> keeps{false};
 // Under the lock.
 Kept Remove(Kept& kept) {
   const Kept removed = kept;
+  client::GiveAdded(*process.client, kept.added);
   kept.first = nullptr;
   kept_bytes -= removed.where.end - removed.where.begin;
   count.fetch_sub(1, std::memory_order_relaxed);
@@ -135,6 +141,8 @@ bool KeepMapping(AddressRange where, const std::byte* first) {
   constexpr int kGuardRemove = 103;  // of Linux 6.13, of files 6.15: pages that were made to fault
   const long unguarded = raw::Call(SYS_madvise, begin, length, kGuardRemove);
   if ((unguarded != 0 && unguarded != -EINVAL) || raw::Call(SYS_munlock, begin, length) != 0) return false;
+  client::AddedBytes added;
+  if (!client::TakeAdded(*process.client, client::Added::kKeptMappings, AddedBy(bytes), client::AddedUse::kOptional, added)) return false;
   Kept victims[kMappings];
   std::uint32_t gone;
   {
@@ -142,7 +150,7 @@ bool KeepMapping(AddressRange where, const std::byte* first) {
     gone = MakeRoom(bytes, victims);
     for (Kept& kept : table) {
       if (kept.first != nullptr) continue;
-      kept = {where, first};
+      kept = {where, first, added};
       kept_bytes += bytes;
       count.fetch_add(1, std::memory_order_relaxed);
       break;
@@ -161,7 +169,7 @@ std::uint64_t TakeKeptMapping(const std::byte* first, std::uint64_t bytes) {
   return 0;
 }
 
-void GiveUpMapping(AddressRange where, const std::byte* first) { Unmap({where, first}); }
+void GiveUpMapping(AddressRange where, const std::byte* first) { Unmap({where, first, {}}); }
 
 // One question of the kernel is a system call: what it says of a mapping holds for all frames in it.
 bool ShowsExactly(const ShownFrame* frames, std::uint32_t frame_count) {

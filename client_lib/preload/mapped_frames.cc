@@ -1,5 +1,6 @@
 #include "client_lib/preload/mapped_frames.h"
 
+#include "client_lib/preload/process.h"
 #include "client_lib/preload/zero_table.h"
 #include "client_lib/src/views.h"
 
@@ -17,6 +18,7 @@ constexpr std::size_t kMappings = 1024;
 
 constinit ZeroTable<MappedFrames, kMappings> table;
 constinit std::atomic<std::uint32_t> used_count{0};
+constinit std::size_t free_begin = 0;  // before it no entry is free. Guarded by the lock
 constinit std::size_t used_end = 0;  // behind it no entry has been used yet: nobody goes through those. Guarded by the lock
 
 void GiveLeasesBack(MappedFrames& frames) {
@@ -29,7 +31,10 @@ void GiveLeasesBack(MappedFrames& frames) {
 
 // Under the lock.
 void MakeFree(MappedFrames& frames) {
+  client::GiveAdded(*process.client, frames.added);
   frames.used = false;
+  const auto at = static_cast<std::size_t>(&frames - table.begin());
+  if (free_begin > at) free_begin = at;
   used_count.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -48,16 +53,18 @@ bool Overlap(AddressRange a, AddressRange b) { return a.begin < b.end && b.begin
 // Under the lock. Room for one more range, or its addresses are not followed any more.
 void mapped_frames_detail::AddRange(MappedFrames& frames, AddressRange range) {
   if (range.begin >= range.end) return;
-  if (frames.ranges == MappedFrames::kRanges) frames.for_good = frames.for_good || !frames.is_file_copy;
+  if (frames.ranges == MappedFrames::kRanges) frames.for_good = true;
   else frames.range[frames.ranges++] = range;
 }
 
 MappedFrames* NewFrames() {
   const SpinLock lock(lock_word);
-  for (MappedFrames& frames : table) {
+  for (; free_begin < kMappings; ++free_begin) {
+    MappedFrames& frames = table[free_begin];
     if (frames.used) continue;
     frames.used = true;
     frames.for_good = frames.is_snapshot = frames.is_file_copy = false;
+    frames.added = {};
     frames.count = frames.outstanding = frames.ranges = 0;
     frames.whole = {0, 0};
     used_count.fetch_add(1, std::memory_order_relaxed);
@@ -74,6 +81,11 @@ void PublishFrames(MappedFrames& frames, AddressRange where, const std::byte* fi
   const SpinLock lock(lock_word);
   frames.is_file_copy = first == nullptr;
   AddRange(frames, where);
+}
+
+void GiveFramesBack(MappedFrames& frames) {
+  GiveLeasesBack(frames);
+  client::GiveAdded(*process.client, frames.added);
 }
 
 void DiscardFrames(MappedFrames& frames) { Free(frames); }
@@ -96,7 +108,7 @@ MappedFrames* NextFrames(AddressRange where, std::size_t* at, FileCopies copies)
   const SpinLock lock(lock_word);
   while (*at < used_end) {
     MappedFrames& frames = table[(*at)++];
-    if (!frames.used || (frames.is_file_copy ? copies == FileCopies::kNot : frames.count == 0)) continue;
+    if (!frames.used || (frames.is_file_copy ? copies == FileCopies::kNot || frames.is_private || frames.is_snapshot : frames.count == 0)) continue;
     for (std::uint32_t i = 0; i < frames.ranges; ++i) {
       if (!Overlap(frames.range[i], where)) continue;
       ++frames.outstanding;
@@ -110,7 +122,8 @@ MappedFrames* NextFramesOf(std::uint64_t inode, std::size_t* at) {
   const SpinLock lock(lock_word);
   while (*at < used_end) {
     MappedFrames& frames = table[(*at)++];
-    if (!frames.used || frames.ranges == 0 || frames.is_snapshot || (frames.count == 0 && !frames.is_file_copy) || frames.facts.ino != inode) continue;
+    if (!frames.used || frames.ranges == 0 || frames.is_snapshot || frames.facts.ino != inode) continue;
+    if (frames.is_file_copy ? frames.is_private : frames.count == 0) continue;
     ++frames.outstanding;
     return &frames;
   }
@@ -143,7 +156,6 @@ TakenFrames::TakenFrames(AddressRange where) {
 }
 
 void TakenFrames::Cut(MappedFrames& frames, AddressRange where) {
-  bool forgotten = false;
   for (std::uint32_t i = 0; i < frames.ranges;) {
     const AddressRange range = frames.range[i];
     if (!Overlap(range, where)) {
@@ -154,14 +166,12 @@ void TakenFrames::Cut(MappedFrames& frames, AddressRange where) {
     AddRange(frames, {range.begin, where.begin});
     AddRange(frames, {where.end, range.end});
     if (count_ == kParts) {
-      forgotten = frames.is_file_copy;
-      frames.for_good = frames.for_good || !forgotten;
+      frames.for_good = true;
     } else {
       ++frames.outstanding;
       parts_[count_++] = {&frames, {range.begin > where.begin ? range.begin : where.begin, range.end < where.end ? range.end : where.end}};
     }
   }
-  if (forgotten && frames.ranges == 0 && frames.outstanding == 0) MakeFree(frames);
 }
 
 const MappedFrames* TakenFrames::Whole(AddressRange where) const {
@@ -178,6 +188,21 @@ void TakenFrames::Gone() {
   count_ = 0;
 }
 
+void TakenFrames::Moved(AddressRange from, AddressRange to, Old old) {
+  {
+    const SpinLock lock(lock_word);
+    for (std::uint32_t i = 0; i < count_; ++i) {
+      const AddressRange part = parts_[i].where;
+      const std::uint64_t begin = to.begin + (part.begin - from.begin), end = to.begin + (part.end - from.begin);
+      const bool longer = part.end == from.end && to.end > end;
+      parts_[i].frames->is_snapshot = true;  // its addresses tell no place in the file any more
+      AddRange(*parts_[i].frames, {begin, longer || end > to.end ? to.end : end});
+      if (old == Old::kBoth) AddRange(*parts_[i].frames, part);
+    }
+  }
+  Gone();
+}
+
 void TakenFrames::Restore() {
   const SpinLock lock(lock_word);
   for (std::uint32_t i = 0; i < count_; ++i) {
@@ -191,7 +216,7 @@ void TakenFrames::KeepForGood() {
   for (std::uint32_t i = 0; i < count_; ++i) {
     {
       const SpinLock lock(lock_word);
-      parts_[i].frames->for_good = !parts_[i].frames->is_file_copy;
+      parts_[i].frames->for_good = true;
     }
     LeaveFrames(*parts_[i].frames);
   }

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "client_lib/preload/spin_lock.h"
+#include "client_lib/src/added_memory.h"
 #include "client_lib/src/lookup.h"
 
 namespace tierd::preload {
@@ -28,8 +29,8 @@ inline AddressRange RangeOf(const void* address, std::size_t length) {
 }
 
 // One mapping: the frames, one after the other from `address` on, and the addresses that still show them. Without frames (`count` 0): addresses that show a copy of some,
-// behind which there is nothing; or, `is_file_copy`, a shared mapping of a file in memory that has the file's bytes to its end and needs nobody. Those are followed only in order to become
-// the source's before this process writes to the file; what cannot be followed any further is forgotten.
+// behind which there is nothing; or, `is_file_copy`, a mapping of a file in memory that has the file's bytes to its end. Shared ones become the source's before this process
+// writes to the file. Private ones may have been written to and stay: they are followed for the memory that they take.
 struct MappedFrames {
   static constexpr std::uint32_t kMost = 64;
   static constexpr std::uint32_t kRanges = 4;
@@ -52,6 +53,7 @@ struct MappedFrames {
 
   // Guarded by the table's lock.
   bool used;
+  client::AddedBytes added;   // memory of its own: copies and the last page; it lasts until the last address is gone
   bool for_good;              // some of its addresses are not followed any more
   bool is_snapshot;           // of a version that the source does not have any more
   std::uint32_t outstanding;  // ranges that are taken just now
@@ -62,8 +64,11 @@ struct MappedFrames {
 // An entry to be filled; null: the table is full.
 MappedFrames* NewFrames();
 // Its frames are at [begin, end) from now on, the first of them from `first` on (null: a copy of the file).
+// The caller has filled in `added`.
 void PublishFrames(MappedFrames& frames, AddressRange where, const std::byte* first);
-// Gives the leases back and frees an entry that was not published.
+// Gives back what an entry that was not published has so far: leases and its part of the budget.
+void GiveFramesBack(MappedFrames& frames);
+// The same, and frees the entry.
 void DiscardFrames(MappedFrames& frames);
 
 bool AnyMappings();
@@ -115,9 +120,12 @@ class TakenFrames {
 
   // The addresses show the frames no longer.
   void Gone();
+  // The call has moved `from` to `to`, which may be longer or shorter. For copies of files only. kBoth: `from` shows them as well.
+  enum class Old : std::uint8_t { kGone, kBoth };
+  void Moved(AddressRange from, AddressRange to, Old old);
   // The call failed and has changed nothing.
   void Restore();
-  // Who knows: their leases stay.
+  // Who knows: their leases and what they take of the budget stay.
   void KeepForGood();
 
  private:

@@ -16,8 +16,11 @@
 #include "client_lib/preload/room.h"
 #include "client_lib/preload/slow_path.h"
 #include "client_lib/preload/writers.h"
+#include "client_lib/src/added_memory.h"
+#include "client_lib/src/cached_file.h"
 #include "client_lib/src/file_limit.h"
 #include "client_lib/src/finish.h"
+#include "client_lib/src/hit.h"
 #include "client_lib/src/shared_mapping.h"
 #include "client_lib/src/thread_state.h"
 #include "client_lib/src/views.h"
@@ -26,6 +29,7 @@ namespace tierd::preload {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
+constexpr std::uint64_t kLeastFrame = 64 << 10;  // from here on the daemon aligns frames of files of one chunk to pages
 constexpr std::uint64_t kLargestCopy = 4 << 20;   // of a file whose frame cannot be mapped
 constexpr std::uint64_t kSmallCopy = 256 << 10;   // what is copied without asking how much of it is wanted
 
@@ -88,12 +92,16 @@ class Builder {
     frames_.offset = request_.offset;
     frames_.facts = d_.facts;
     std::strcpy(frames_.path, d_.path);
-    if (d_.whole ? Reserve() && Copy() : Show()) return base_;
-    if (base_ != nullptr) raw::Call(SYS_munmap, raw::Address(base_), static_cast<long>(Up(request_.length)));
+    if (MayShow()) {
+      if (Show()) return base_;
+      Undo();
+    }
+    if (d_.whole && MayCopy() && Reserve() && Copy()) return base_;
+    Undo();
     return nullptr;
   }
-  // Where in the arena it begins.
-  const std::byte* first() const { return shown_[0].data; }
+  // Where in the arena it begins; null: it is a copy.
+  const std::byte* first() const { return frames_.count == 0 ? nullptr : shown_[0].data; }
 
  private:
   int sharing() const { return request_.flags & MAP_TYPE; }
@@ -114,13 +122,32 @@ class Builder {
     }
   }
 
-  // To the file's end, which mremap may grow the mapping to. Of a small window into a larger file that would be too much: the source's descriptor, then.
-  bool Copy() {
-    const std::uint64_t wanted = End() - request_.offset, bytes = d_.size() - request_.offset;
+  void Undo() {
+    if (base_ != nullptr) raw::Call(SYS_munmap, raw::Address(base_), static_cast<long>(Up(request_.length)));
+    base_ = nullptr;
+    GiveFramesBack(frames_);
+  }
+
+  // Frames are mapped shared, from a descriptor that is open for reading: what the program may write to needs memory of its own.
+  bool MayShow() const {
+    if ((request_.protection & PROT_WRITE) != 0) return false;
+    return !d_.whole || (d_.size() >= kLeastFrame && reinterpret_cast<std::uintptr_t>(d_.piece.data) % kPage == 0);
+  }
+
+  // A copy goes to the file's end, which mremap may grow the mapping to. For a small window into a larger file that is too much.
+  std::uint64_t CopyBytes() const { return d_.size() - request_.offset; }
+  bool MayCopy() {
+    const std::uint64_t wanted = End() - request_.offset, bytes = CopyBytes();
     if (bytes > kLargestCopy || (bytes > kSmallCopy && wanted < bytes / 4)) return false;
+    return client::TakeAdded(*process.client, client::Added::kMaps, bytes, client::AddedUse::kOptional, frames_.added);
+  }
+  bool Copy() {
+    const std::uint64_t wanted = End() - request_.offset;
     MemoryFile file;
-    if (!file.Append(d_.piece.data + request_.offset, bytes) || !file.Seal()) return false;
-    if (!file.MapAt({base_, Up(wanted)}, request_.protection, sharing())) return false;
+    if (!file.Append(d_.piece.data + request_.offset, CopyBytes()) || !file.Seal() || !file.MapAt({base_, Up(wanted)}, request_.protection, sharing())) {
+      client::CountAddedFailure();
+      return false;
+    }
     CountPieceRead(d_, wanted);
     return true;
   }
@@ -130,7 +157,7 @@ class Builder {
     const SlowPath slow;
     if (!slow.entered()) return false;
     const client::Call call(*process.client, d_.path, 0);
-    if (!Lease(call) || !(TakeKept() || (Reserve() && MapFrames())) || !MapTail()) return false;
+    if (!Lease(call) || !MayHaveTail() || !(TakeKept() || (Reserve() && MapFrames())) || !MapTail()) return false;
     for (std::uint32_t i = 0; i < frames_.count; ++i) client::CountSlowPiece(call, frames_.pieces[i], shown_[i].bytes + (i + 1 == frames_.count ? tail_bytes_ : 0));
     return true;
   }
@@ -142,7 +169,7 @@ class Builder {
       const std::byte* data = nullptr;
       std::size_t bytes = 0;
       if (frames_.count == MappedFrames::kMost) return false;
-      const abi::Fallback reason = d_.file().Pin(call, at, End() - at, piece, &data, &bytes);
+      const abi::Fallback reason = d_.whole ? PinWhole(call, at, End() - at, piece, &data, &bytes) : d_.file().Pin(call, at, End() - at, piece, &data, &bytes);
       if (reason != abi::Fallback::kNone || bytes == 0) return false;
       // The mapping begins in the middle of its first frame, perhaps: what is kept is what is shown.
       if (frames_.count == 0) first_skipped_ = static_cast<std::uint64_t>(data - piece.data);
@@ -153,6 +180,32 @@ class Builder {
       if (reinterpret_cast<std::uintptr_t>(data) % kPage != 0 || (tail_bytes_ != 0 && at < End())) return false;
     }
     return true;
+  }
+
+  // A file of one chunk, under a lease of its own: the mapping outlives the descriptor, whose lease never moves (HAZARDS 2.4).
+  abi::Fallback PinWhole(const client::Call& call, std::uint64_t at, std::size_t count, client::Piece& piece, const std::byte** data, std::size_t* bytes) {
+    client::HitPlace place;
+    client::FileFacts facts;
+    if (!client::Hit<client::LeaseUse::kView>(*process.client, d_.path, piece, place, &facts)) {
+      client::Cached cached;
+      client::Wish wish;
+      wish.use = client::LeaseUse::kView;
+      client::FindCached(call, wish, cached);
+      if (cached.outcome != client::Outcome::kPiece) {
+        cached.piece.Free();
+        return cached.reason != abi::Fallback::kNone ? cached.reason : abi::Fallback::kChanged;
+      }
+      piece = cached.piece;
+      facts = cached.facts;
+    }
+    const bool same = facts.SameVersion(d_.facts) && facts.ino == d_.facts.ino && piece.bytes == d_.size();
+    if (!same || !client::Account(*piece.session, piece.bytes)) {
+      piece.Free();
+      return same ? abi::Fallback::kPinCap : abi::Fallback::kChanged;
+    }
+    *data = piece.data + at;
+    *bytes = piece.bytes - at < count ? static_cast<std::size_t>(piece.bytes - at) : count;
+    return abi::Fallback::kNone;
   }
 
   // What the application has unmapped, if it shows just this.
@@ -182,6 +235,10 @@ class Builder {
     return request_.protection != PROT_NONE || Forbid(mapped);
   }
 
+  // The page that the file ends in.
+  bool MayHaveTail() {
+    return tail_bytes_ == 0 || client::TakeAdded(*process.client, client::Added::kMaps, kPage, client::AddedUse::kOptional, frames_.added);
+  }
   bool MapTail() {
     if (tail_bytes_ == 0) return true;
     const ShownFrame& last = shown_[frames_.count - 1];
@@ -243,11 +300,11 @@ void* MapCached(Description& d, const MapRequest& request) {
   if (frames == nullptr) return nullptr;
   Builder builder(d, request, *frames);
   void* const made = builder.Build();
-  if (made == nullptr || (frames->count == 0 && frames->is_private)) {  // nothing, or a copy that needs nobody
+  if (made == nullptr) {
     DiscardFrames(*frames);
   } else {
     const auto begin = reinterpret_cast<std::uintptr_t>(made);
-    PublishFrames(*frames, {begin, begin + Up(request.length)}, frames->count == 0 ? nullptr : builder.first());
+    PublishFrames(*frames, {begin, begin + Up(request.length)}, builder.first());
     std::atomic_thread_fence(std::memory_order_seq_cst);  // between the entry in the table and the look: whoever opens it for writing does it the other way round
     if (BeingWritten(d.facts.ino)) ReplaceFramesOf(d.facts.ino, -1);
   }
@@ -298,7 +355,8 @@ void BecomesCopy(MappedFrames& frames, AddressRange where) {
   MappedFrames* const copy = NewFrames();
   if (copy == nullptr) return;
   MemoryFile file;
-  if (AppendFrames(frames, where, file) && file.Seal()) {
+  const bool allowed = where.begin < where.end && client::TakeAdded(*process.client, client::Added::kMaps, where.end - where.begin, client::AddedUse::kNeeded, copy->added);
+  if (allowed && AppendFrames(frames, where, file) && file.Seal()) {
     Remap(frames, where, copy, [&](AddressRange part) {
       const MemoryFile::Place place{reinterpret_cast<char*>(part.begin), part.end - part.begin, part.begin - where.begin};
       return file.MapAt(place, frames.protection, SharingOf(frames));
@@ -308,10 +366,10 @@ void BecomesCopy(MappedFrames& frames, AddressRange where) {
   LeaveFrames(*copy);
 }
 
-// A file in memory may be used as it is; only it is not followed then.
+// A file in memory may be used as it is; only it does not become the source's any more.
 void Replace(MappedFrames& frames, AddressRange where) {
   if (BecomesSource(frames)) return;
-  if (frames.is_file_copy) Remap(frames, frames.whole, nullptr, [](AddressRange) { return true; });
+  if (frames.is_file_copy) KeepAsSnapshot(frames);
   else BecomesCopy(frames, where);
 }
 

@@ -16,7 +16,9 @@
 #include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/raw.h"
+#include "client_lib/preload/process.h"
 #include "client_lib/preload/real_reads.h"
+#include "client_lib/src/added_memory.h"
 #include "client_lib/src/file_limit.h"
 
 namespace tierd::preload {
@@ -52,23 +54,38 @@ int OpenSource(const Description& d, const char* path, Version version) {
   return -ESTALE;
 }
 
-// The leased bytes in a file of memory, read-only and sealed; not past a limit of file sizes.
-int CopyToMemory(Description& d, CopyUse use) {
+// All of it to `fd`, which is empty. A file of one chunk goes there from its frame.
+bool WriteBytes(Description& d, int fd) {
+  if (d.whole) {
+    if (d.size() == 0) return true;
+    if (client::WriteWithinLimit(fd, d.piece.data, d.size()) != static_cast<ssize_t>(d.size())) return false;
+    CountPieceRead(d, d.size());
+    return true;
+  }
+  constexpr std::size_t kPiece = 64 << 10;
+  client::AddedBytes added;
+  if (!client::TakeAdded(*process.client, client::Added::kBuffers, kPiece, client::AddedUse::kNeeded, added)) return false;
+  const long buffer = raw::Call(SYS_mmap, 0, kPiece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  const bool mapped = buffer > 0 || buffer < -4095;
+  bool good = mapped;
+  for (std::uint64_t at = 0; good && at < d.size();) {
+    const ssize_t got = ReadCached(d, reinterpret_cast<void*>(buffer), kPiece, at);
+    good = got > 0 && client::WriteWithinLimit(fd, reinterpret_cast<void*>(buffer), static_cast<std::size_t>(got)) == got;
+    at += good ? static_cast<std::uint64_t>(got) : 0;
+  }
+  if (mapped) raw::Call(SYS_munmap, buffer, kPiece);
+  client::GiveAdded(*process.client, added);
+  return good;
+}
+
+// The leased bytes in a file of memory, read-only and sealed; not past a limit of file sizes. `added` is its part of the budget.
+int CopyWithin(Description& d, CopyUse use, client::AddedBytes& added) {
   const int writable = WithReserve([] {
     return static_cast<int>(raw::Call(SYS_memfd_create, raw::Address("tierd-copy"), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   });
   if (writable < 0) return writable;
-  constexpr std::size_t kPiece = 64 << 10;
-  const long buffer = raw::Call(SYS_mmap, 0, kPiece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  bool good = buffer > 0 || buffer < -4095;
-  for (std::uint64_t at = 0; good && at < d.size();) {
-    const ssize_t got = ReadCached(d, reinterpret_cast<void*>(buffer), kPiece, at);
-    good = got > 0 && client::WriteWithinLimit(writable, reinterpret_cast<void*>(buffer), static_cast<std::size_t>(got)) == got;
-    at += good ? static_cast<std::uint64_t>(got) : 0;
-  }
-  if (buffer > 0 || buffer < -4095) raw::Call(SYS_munmap, buffer, kPiece);
   int fd = -EIO;
-  if (good) {
+  if (WriteBytes(d, writable)) {
     raw::Call(SYS_fchmod, writable, 0400);
     raw::Call(SYS_fcntl, writable, F_ADD_SEALS, F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE);
     char path[32];
@@ -79,11 +96,21 @@ int CopyToMemory(Description& d, CopyUse use) {
   }
   raw::Close(writable);
   if (fd < 0) return fd;
-  if (!NoteMemoryCopy(fd, d, use)) {
+  if (!NoteMemoryCopy(fd, d, use, added)) {
     raw::Close(fd);
     return -EMFILE;
   }
   Count(counters.memory_copies);
+  return fd;
+}
+
+int CopyToMemory(Description& d, CopyUse use) {
+  const auto need = use == CopyUse::kShared ? client::AddedUse::kOptional : client::AddedUse::kNeeded;
+  client::AddedBytes added;
+  if (!client::TakeAdded(*process.client, client::Added::kSealedCopies, d.size(), need, added)) return -ENOMEM;
+  const int fd = CopyWithin(d, use, added);
+  if (fd < 0) client::CountAddedFailure();
+  if (fd < 0) client::GiveAdded(*process.client, added);
   return fd;
 }
 

@@ -33,6 +33,7 @@ struct Copy {
   client::FileFacts facts;
   std::uint64_t dev;
   int flags;
+  client::AddedBytes added;
   char path[PATH_MAX];
 };
 constinit ZeroTable<Copy, kCopies> copies;
@@ -93,7 +94,9 @@ void Unname(int fd) {
   if (known == 0) return;
   Copy& copy = copies[known - 1];
   // Nobody here has it any more: what another process leaves in the mailbox is not kept open by us.
-  if (copy.numbers.fetch_sub(1, std::memory_order_relaxed) == 1) CloseMailbox(copy);
+  if (copy.numbers.fetch_sub(1, std::memory_order_relaxed) != 1) return;
+  CloseMailbox(copy);
+  client::GiveAdded(*process.client, copy.added);
 }
 void Name(int fd, const Copy& copy) {
   if (static_cast<unsigned>(fd) >= raw::kWatched) return;
@@ -112,6 +115,7 @@ Copy* FreeCopy(CopyUse use) {
   }
   if (use == CopyUse::kShared) return nullptr;
   Copy& copy = copies[next.fetch_add(1, std::memory_order_relaxed) % kCopies];
+  copy.added = {};  // the memory stays as long as its numbers do, and counts for good
   for (int fd = 0; fd < static_cast<int>(raw::kWatched); ++fd) {
     if (copy_of[fd].load(std::memory_order_relaxed) == &copy - copies.begin() + 1) Unname(fd);
   }
@@ -151,7 +155,7 @@ int ReplaceForChild(const Copy& copy, int fd) {
 
 }  // namespace
 
-bool NoteMemoryCopy(int fd, const Description& d, CopyUse use) {
+bool NoteMemoryCopy(int fd, const Description& d, CopyUse use, client::AddedBytes& added) {
   struct stat st;
   if (raw::Stat(fd, st) != 0) return use == CopyUse::kAlone;
   const int mailbox = use == CopyUse::kShared ? MakeMailbox() : -1;
@@ -164,6 +168,9 @@ bool NoteMemoryCopy(int fd, const Description& d, CopyUse use) {
     if (mailbox >= 0) raw::Close(kept >= 0 ? kept : mailbox);
     return false;
   }
+  client::GiveAdded(*process.client, copy->added);  // of one that nobody names here
+  copy->added = added;
+  added = {};
   copy->inode.store(0, std::memory_order_release);
   copy->device = st.st_dev;
   copy->facts = d.facts;

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "client_lib/preload/descriptors.h"
+#include "client_lib/src/added_memory.h"
 
 namespace tierd::preload {
 
@@ -27,7 +28,8 @@ void Forget(int fd);
 
 // `fd`, whose closing is told by ForgetCopy, is a copy of what `d` is. kShared: a child is about to inherit it, and will want to share its locks; false: that cannot be had.
 enum class CopyUse { kAlone, kShared };
-bool NoteMemoryCopy(int fd, const Description& d, CopyUse use);
+// `added`: its part of the budget, which it has from then on, and gives back with its last number here.
+bool NoteMemoryCopy(int fd, const Description& d, CopyUse use, client::AddedBytes& added);
 
 // The number may be such a copy from now on; it is what `from` is; it is something else. A load for everything else.
 inline bool AnyCopies() { return memory_copies_detail::count.load(std::memory_order_acquire) != 0; }

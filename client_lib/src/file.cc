@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "client_lib/src/accounting.h"
+#include "client_lib/src/added_memory.h"
 #include "client_lib/src/clock.h"
 #include "client_lib/src/copy.h"
 #include "client_lib/src/hit.h"
@@ -40,6 +41,7 @@ void File::Close() {
     std::free(held_);
   }
   std::free(copy_);
+  GiveAdded(client_, added_);
   if (const int fd = descriptor(); fd >= 0) ::close(fd);
 }
 
@@ -72,6 +74,7 @@ int File::Keep(const Call& call) {
   if (mode_ == Mode::kWhole) {
     kept_ = Account(*first_.session, first_.bytes);
     if (kept_) return 0;
+    if (!TakeAdded(client_, Added::kHandles, first_.bytes, call.may_read_source() ? AddedUse::kOptional : AddedUse::kNeeded, added_)) return 1;
     copy_ = std::malloc(first_.bytes);
     if (copy_ == nullptr) return -ENOMEM;
     CopyOut(copy_, first_.data, first_.bytes, first_.bytes);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "client_lib/src/added_memory.h"
 #include "client_lib/src/cached_file.h"
 #include "client_lib/src/source_io.h"
 #include "tier/tier.h"
@@ -22,7 +23,8 @@ class File {
 
   // From an answer of FindCached of kind kPiece, kEmpty or kChunked; takes its piece over.
   void Bind(Cached& cached);
-  // For a file that stays open: holds all its chunks, or a descriptor of the source. 0, -errno, or 1: the source has another version by now.
+  // For a file that stays open: holds all its chunks, or a descriptor of the source. 0, -errno, or 1: open the source, which has another version by now, or the
+  // budget for copies (added_memory.h) is used up.
   int Keep(const Call& call);
   // Gives everything back that is held.
   void Close();
@@ -86,6 +88,7 @@ class File {
   void* copy_ = nullptr;  // of the whole file, when no more memory of the cache may be held
   Piece* held_ = nullptr;  // all chunks, malloc'ed
   std::atomic<int> fd_{-1};
+  AddedBytes added_{};    // for it
   std::atomic<std::uint32_t> links_{0};  // to the file behind fd_ when that was opened
   std::atomic<std::uint32_t> last_chunk_{0xfffffffeu};  // for read-ahead
   std::atomic<abi::Tier> opened_from_{abi::Tier::kRam};  // chunk 0, or the whole file, until it is read

@@ -100,9 +100,9 @@ int OpenCached(Client& client, const char* path, unsigned flags, abi::Fallback* 
     *opened = file;
     return 0;
   }
+  *reason = file->file.whole() != nullptr ? abi::Fallback::kPinCap : abi::Fallback::kChanged;
   file->file.Close();
   std::free(memory);
-  *reason = abi::Fallback::kChanged;
   return error;
 }
 

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <new>
 
+#include "client_lib/src/added_memory.h"
 #include "client_lib/src/clock.h"
 #include "client_lib/src/fork_mark.h"
 #include "client_lib/src/session.h"
@@ -248,6 +249,7 @@ Session* Assemble(const Settings& settings, const Parts& parts, const abi::Welco
   session->index_views = parts.index;
   session->source_tables = parts.sources;
   session->page = parts.page;
+  PublishAdded(*parts.page);
   session->arena = parts.arena;
   session->pin_cap_bytes = parts.page->pin_cap_bytes;
   session->account_from = session->pin_cap_bytes / (2 * abi::kLeaseSlots);

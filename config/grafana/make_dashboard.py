@@ -74,7 +74,7 @@ PANELS = {
         ("Used and capacity", "bytes", [(s("tierd_tier_used_bytes"), "{{instance}} {{slot}} {{tier}} used"), (s("tierd_tier_capacity_bytes"), "{{instance}} {{slot}} {{tier}} capacity"), (s("tierd_tier_allocated_bytes"), "{{instance}} {{slot}} {{tier}} allocated")],
          "Payload, what the tier may hold now, and the memory or disk it holds."),
         ("Objects", "short", [(s("tierd_tier_objects"), "{{instance}} {{slot}} {{tier}}")], "Chunks in each tier."),
-        ("Pinned and held bytes", "bytes", [(s("tierd_tier_pinned_bytes"), "{{instance}} {{slot}} {{tier}} pinned"), (s("tierd_tier_limbo_bytes"), "{{instance}} {{slot}} {{tier}} left, but leased"), (s("tierd_leased_bytes"), "{{instance}} {{slot}} leased")],
+        ("Pinned and held bytes", "bytes", [(s("tierd_tier_pinned_bytes"), "{{instance}} {{slot}} {{tier}} pinned"), (s("tierd_tier_limbo_bytes"), "{{instance}} {{slot}} {{tier}} left, but leased"), (s("tierd_leased_bytes"), "{{instance}} {{slot}} leased"), (s("tierd_added_bytes"), "{{instance}} {{slot}} added to clients"), (s("tierd_added_limit_bytes"), "{{instance}} {{slot}} added at most")],
          "What cannot leave, and what has left while programs still look at it."),
         ("Hung frames, hung SSD reads, bad SSD regions", "short", [(s("tierd_tier_hung_frames"), "{{instance}} {{slot}} frames"), (s("tierd_ssd_hung_reads"), "{{instance}} {{slot}} SSD reads"), (s("tierd_ssd_retired_regions"), "{{instance}} {{slot}} SSD regions")],
          "Above zero: a device or the source does not answer; places of the SSD cannot be written."),

@@ -39,7 +39,7 @@ static int shows_under(rlim_t bytes) {
   return failed;
 }
 static int check_none(void) { return shows_under(0); }          /* all three are the source's */
-static int check_some(void) { return shows_under(8192); }       /* the end of the large one fits */
+static int check_some(void) { return shows_under(1024); }       /* the last page of the large one fits */
 static int check_enough(void) { return shows_under(kBytes); }
 
 /* What a fork leaves to both, and where it has come to. */

@@ -369,7 +369,7 @@ json Summary(const JobFacts& facts) {
   for (const char* part : {"fallback", "real_opens"}) summary[part] = ByReason(facts, part);
   summary["real_reads"] = RealReads(facts);
   for (const char* name : {"processes", "opened", "stats", "listings", "links", "maps", "memory_copies", "invalidations", "other_libc"}) summary[name] = NumberOf(facts.reports, name);
-  for (const char* name : {"conversions", "source_uses"}) summary[name] = PartOf(facts.reports, name);
+  for (const char* name : {"conversions", "source_uses", "memory_added", "memory_refused"}) summary[name] = PartOf(facts.reports, name);
   const std::uint64_t earlier = SourceBytes(facts.before), later = SourceBytes(facts.after);
   const std::uint64_t given = later >= earlier ? later - earlier : later;
   const std::uint64_t served = AllReads(summary["reads"], "bytes") - NumberOf(summary["reads"]["bypass"], "bytes");

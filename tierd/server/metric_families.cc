@@ -277,6 +277,8 @@ std::vector<prometheus::MetricFamily> CollectFamilies(engine::Engine& engine, Se
   table.Gauge("tierd_leases", "Leases that clients hold now.").Add(totals.leases);
   table.Gauge("tierd_leases_frozen", "Of those, held over a fork.").Add(totals.frozen_leases);
   table.Gauge("tierd_leased_bytes", "Bytes that clients have leased, as they tell.").Add(totals.pinned_bytes);
+  table.Gauge("tierd_added_bytes", "Memory that the library has added to client processes, as they tell: copies for mappings and forks, kept handles.").Add(totals.added_bytes);
+  table.Gauge("tierd_added_limit_bytes", "What it may add to all of them together: 1/16 of ram.capacity, at least 64 MiB.").Add(totals.added_budget);
   const engine::EngineCounters& c = engine.counters();
   table.Counter("tierd_ring_entries_total", "Accesses that clients reported.").Add(c.ring_entries);
   table.Counter("tierd_ring_lost_total", "Accesses that were overwritten before the daemon read them.").Add(c.ring_lost);

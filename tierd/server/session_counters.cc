@@ -102,6 +102,35 @@ void SessionHub::OnTimer() {
   LookAtUnreadable();
   AcceptLater();
   TellFallbacks();
+  constexpr std::int64_t kDivideNs = 1'000'000'000;  // a look at each page
+  if (clock_.MonotonicNs() - divided_ns_ >= kDivideNs) DivideAddedMemory();
+}
+
+namespace {
+// A client may say anything.
+std::uint64_t AddedBytesOf(const abi::SessionPage& page) { return std::min<std::uint64_t>(page.added_bytes.load(std::memory_order_relaxed), std::uint64_t{1} << 50); }
+}  // namespace
+
+std::uint64_t SessionHub::AddedBudget() const {
+  constexpr std::uint64_t kLeast = 64 << 20;
+  return std::max<std::uint64_t>(engine_.ram_capacity() / 16, kLeast);
+}
+
+void SessionHub::DivideAddedMemory() {
+  divided_ns_ = clock_.MonotonicNs();
+  const std::uint64_t budget = AddedBudget();
+  std::uint64_t added = 0, open = 0;
+  for (const auto& [id, session] : sessions_) {
+    added += AddedBytesOf(*session->page.page());
+    open += session->closed ? 0 : 1;
+  }
+  const std::uint64_t share = open == 0 || added >= budget ? 0 : (budget - added) / open;
+  for (const auto& [id, session] : sessions_) {
+    abi::SessionPage& page = *session->page.page();
+    // 1 is "nothing"; 0 would be a daemon that does not say.
+    const std::uint64_t limit = std::max<std::uint64_t>(std::min(AddedBytesOf(page) + share, budget / 4), 1);
+    if (page.added_limit_bytes.load(std::memory_order_relaxed) != limit) page.added_limit_bytes.store(limit, std::memory_order_relaxed);
+  }
 }
 
 void SessionHub::TellFallbacks() {
@@ -174,6 +203,7 @@ SessionTotals SessionHub::Sessions() const {
   totals.turned_away = turned_away_;
   totals.protocol_errors = protocol_errors_;
   const std::uint64_t most_leased = engine_.ram_capacity();
+  totals.added_budget = AddedBudget();
   for (const auto& [id, session] : sessions_) {
     if (session->closed) ++totals.lingering;
     else ++totals.sessions;
@@ -181,6 +211,7 @@ SessionTotals SessionHub::Sessions() const {
     const std::uint32_t high = std::min(page->lease_high.load(std::memory_order_relaxed), abi::kLeaseSlots);
     for (std::uint32_t i = 0; i < high; ++i) totals.leases += page->leases[i].load(std::memory_order_relaxed) != 0 ? 1 : 0;
     totals.frozen_leases += std::min(page->frozen_leases.load(std::memory_order_relaxed), abi::kLeaseSlots);
+    totals.added_bytes += AddedBytesOf(*page);
     totals.pinned_bytes += std::min(page->leased_bytes.load(std::memory_order_relaxed), most_leased);
   }
   return totals;

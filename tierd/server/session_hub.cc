@@ -208,6 +208,7 @@ void SessionHub::Welcome(UniqueFd fd) {
     sessions_.erase(id);
     return;
   }
+  DivideAddedMemory();
   WatchSocket(session);
   if (session.process.is_open()) WatchProcess(session);
 }

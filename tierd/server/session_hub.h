@@ -44,6 +44,8 @@ struct SessionTotals {
   std::uint64_t leases = 0;             // seen in use now
   std::uint64_t frozen_leases = 0;      // held over a fork
   std::uint64_t pinned_bytes = 0;       // leased bytes as the clients tell them
+  std::uint64_t added_bytes = 0;        // what the library has added to the clients' own memory, as they tell
+  std::uint64_t added_budget = 0;       // what it may add in all of them together
 };
 
 class SessionHub final : public engine::ReplySink {
@@ -157,6 +159,9 @@ class SessionHub final : public engine::ReplySink {
   void DrainInTurns();
   bool ReadRings(std::size_t most);
   void AddCounters(Session& session, engine::ReadTotals& totals);
+  // Tells each client what the library may add to its memory: what it has added, and its share of what is left of the job's budget.
+  void DivideAddedMemory();
+  std::uint64_t AddedBudget() const;
   // The log is told of the first fallback of each reason (C4).
   void TellFallbacks();
   void NoteAround(const engine::ReadTotals& totals);
@@ -205,6 +210,7 @@ class SessionHub final : public engine::ReplySink {
   engine::ReadTotals ended_;
   std::bitset<abi::kFallbacks> told_;  // the log, of these fallbacks
   std::int64_t told_ns_ = 0;
+  std::int64_t divided_ns_ = 0;  // the budget for added memory
   std::uint32_t next_id_ = 1;
   std::uint64_t refused_ = 0;
   std::array<std::uint64_t, kTurnedAways> turned_away_{};
