@@ -2,6 +2,8 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 
 #include "tierctl/doctor/check.h"
 #include "tierctl/paths.h"
@@ -87,6 +89,7 @@ void CheckMachine(Context& context, const Answer& daemon, std::vector<Check>* ch
   const tierd::config::HostFacts host = tierd::config::CollectHost(config, tierd::config::ProcessEnvironment());
   const tierd::Result<tierd::config::Resolved> resolved = tierd::config::Resolve(config, host);
   if (resolved.ok()) checks->push_back(doctor::MemoryLimit(resolved->engine.ram.capacity_bytes, resolved->engine.ram.min_available_bytes));
+  if (std::optional<Check> slurm = doctor::SlurmAccounting(doctor::SlurmConfigFiles(std::getenv("SLURM_CONF")))) checks->push_back(std::move(*slurm));
   checks->push_back(doctor::TimeNamespace("/proc/self/timens_offsets"));
   if (!resolved.ok()) {
     checks->push_back({"ssd.directory", Verdict::kFail, resolved.status().message(), "name another directory: ssd.directory or tierd --ssd DIR"});

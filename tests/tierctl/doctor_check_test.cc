@@ -29,6 +29,38 @@ TEST(DoctorCheck, TimeNamespaces) {
   EXPECT_EQ(TimeNamespace("/none").verdict, Verdict::kOk);
 }
 
+TEST(DoctorCheck, SlurmThatAddsUpResidentMemoryIsAWarning) {
+  const FakeControl directory;
+  const std::string file = directory.directory() + "/slurm.conf";
+  struct Case {
+    const char* text;
+    Verdict verdict;
+    const char* says;
+  };
+  for (const Case& c : {
+           Case{"JobAcctGatherType=jobacct_gather/linux\n", Verdict::kWarn, "once for each process"},
+           Case{"jobacctgathertype = jobacct_gather/linux # by ps\nJobAcctGatherParams=OverMemoryKill\n", Verdict::kWarn, "OverMemoryKill ends jobs"},
+           Case{"JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=OverMemoryKill,\\\nUsePss\n", Verdict::kOk, "usepss"},
+           Case{"JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=NoShared\n", Verdict::kOk, "noshared"},
+           Case{"JobAcctGatherType=jobacct_gather/linux\nJobAcctGatherParams=NoSharedThings\n", Verdict::kWarn, "once for each process"},
+           Case{"JobAcctGatherType=jobacct_gather/cgroup\n", Verdict::kOk, "jobacct_gather/cgroup"},
+           Case{"#JobAcctGatherType=jobacct_gather/linux\n", Verdict::kOk, "(default)"},
+           Case{"Include more.conf\n", Verdict::kWarn, "once for each process"},
+       }) {
+    SCOPED_TRACE(c.text);
+    std::ofstream(file) << c.text;
+    std::ofstream(directory.directory() + "/more.conf") << "JobAcctGatherType=jobacct_gather/linux\n";
+    const auto check = SlurmAccounting({"/none/slurm.conf", file});
+    ASSERT_TRUE(check.has_value());
+    EXPECT_EQ(check->verdict, c.verdict);
+    EXPECT_NE(check->detail.find(c.says), std::string::npos) << check->detail;
+    EXPECT_EQ(check->remedy.find("UsePss") != std::string::npos, c.verdict == Verdict::kWarn) << check->remedy;
+  }
+  EXPECT_FALSE(SlurmAccounting({"/none/slurm.conf"}).has_value());
+  EXPECT_EQ(SlurmConfigFiles("/my/slurm.conf"), std::vector<std::string>{"/my/slurm.conf"});
+  EXPECT_GE(SlurmConfigFiles("").size(), 4u);
+}
+
 TEST(DoctorCheck, DiskInMemoryOrForeignFails) {
   const auto checks = Disk("/dev/shm/tierd-doctor", true);
   ASSERT_EQ(checks.size(), 1u);

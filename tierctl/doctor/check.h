@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,12 @@ std::vector<Check> HugePages(const std::string& sys_root);  // "/sys"
 Check FileDescriptors();
 Check LockedMemory();
 Check MemoryLimit(std::uint64_t wanted_bytes, std::uint64_t min_available_bytes);
+
+// slurm.cc
+// Where Slurm's configuration may lie; `named` is $SLURM_CONF, or null.
+std::vector<std::string> SlurmConfigFiles(const char* named);
+// By the first of those files that can be read; none, none: this is no node of Slurm's, or it keeps that to itself.
+std::optional<Check> SlurmAccounting(const std::vector<std::string>& files);
 
 // disk.cc: the SSD tier's directory, which need not exist yet.
 std::vector<Check> Disk(const std::string& directory, bool measure);
