@@ -152,6 +152,10 @@ struct IndexHeader {
   std::uint8_t hash_secret[kHashSecretBytes];  // for XXH3_128bits_withSecret
   std::uint64_t atimes_offset;  // std::atomic<std::int64_t>[slot_count + kProbeSlack], of each slot, 8-byte aligned
   alignas(64) std::atomic<std::uint32_t> retired;  // 1: a newer index exists, ask for it
+  std::uint32_t reserved1;
+  // Moves by 2 when a file's slot gets another version, is erased, or expires because somebody told of a change; odd in between. Who keeps bytes of a file looks at its slot
+  // again when this has moved. 0: a daemon that does not say.
+  std::atomic<std::uint64_t> changes;
   alignas(64) std::atomic<std::uint32_t> heartbeat_ticks;
 };
 inline constexpr std::uint64_t kIndexHeaderBytes = 4096;
@@ -159,7 +163,7 @@ inline constexpr std::uint64_t kIndexHeaderBytes = 4096;
 inline constexpr std::uint64_t kProbeSlack = 1024;
 static_assert(sizeof(IndexHeader) <= kIndexHeaderBytes);
 static_assert(offsetof(IndexHeader, hash_secret) == 72 && offsetof(IndexHeader, atimes_offset) == 264 && offsetof(IndexHeader, retired) == 320);
-static_assert(offsetof(IndexHeader, heartbeat_ticks) == 384);
+static_assert(offsetof(IndexHeader, changes) == 328 && offsetof(IndexHeader, heartbeat_ticks) == 384);
 
 // ---- listings -------------------------------------------------------------------------------------------------------------
 // A listing's bytes: ListingEntry records back to back, each followed by its name (not NUL-terminated), padded to 8 bytes; in the source's order.

@@ -25,6 +25,16 @@ int OpenCached(const char* path, int flags, NotServed& not_served);
 // the open: the caller converts the descriptor and lets the kernel read on, as it would have all along.
 ssize_t ReadCached(Description& description, void* buffer, std::size_t count, std::uint64_t offset);
 
+// Whether some file has changed, by what the daemon says, since it was last looked whether this one has. Two loads and a comparison.
+inline bool MayHaveChanged(const Description& description) {
+  return description.changes.load(std::memory_order_relaxed)->load(std::memory_order_acquire) != description.seen_changes.load(std::memory_order_relaxed);
+}
+// Whether the same inode has been written to since the open, so that no more may be read of what was there. The index answers where it can, else the source. False for a file
+// that was replaced or unlinked: its descriptors keep it.
+bool HasChanged(Description& description);
+// The source has just shown that to the application: descriptors of this inode with another version are looked at before their next read.
+void NoteShown(const struct stat& st);
+
 // Whether the file behind a descriptor that has been open for a while has been written to, at the question of who asks for its size or has come to its end (tail -f): then
 // it is converted and shows what there is by now. A look at the source, at most once a second.
 bool HasGrown(Description& description);

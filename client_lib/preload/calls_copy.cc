@@ -94,6 +94,7 @@ Moved WriteFrom(int fd, off64_t* offset, std::size_t count, ssize_t* result, Wri
       *result = Result(ssize_t{-EINVAL});
       return Moved::kDone;
     }
+    if (MayHaveChanged(*use) && HasChanged(*use) && MaterialiseAsIs(fd, Conversion::kChanged)) continue;
     *result = WriteOut(*use, offset != nullptr ? static_cast<std::uint64_t>(*offset) : OffsetOf(word), count, write);
     if (*result == -ESTALE && Materialise(fd, Conversion::kChanged)) continue;
     if (*result == 0 && HasGrown(*use) && MaterialiseAsIs(fd, Conversion::kChanged)) continue;

@@ -31,6 +31,7 @@ __attribute__((noinline)) void* MapOurs(void* address, size_t length, int protec
       int source = -1;
       {
         const tierd::client::KeepErrno keep;
+        if (MayHaveChanged(*use) && HasChanged(*use) && MaterialiseAsIs(fd, Conversion::kChanged)) return Next_mmap()(address, length, protection, flags, fd, offset);
         const MapRequest request{address, length, protection, flags, static_cast<std::uint64_t>(offset)};
         if (offset >= 0) {
           if (void* const made = MapCached(*use, request); made != nullptr) return made;
@@ -101,17 +102,17 @@ TIERD_EXPORT(void*, mremap, void* address, size_t old_length, size_t length, int
   const AddressRange rest = RangeOf(address, length);
   TakenFrames cut(rest.end < old.end && !moves ? AddressRange{rest.end, old.end} : AddressRange{0, 0});
   TakenFrames replaced(place != nullptr ? RangeOf(place, length) : AddressRange{0, 0});
-  void* const made = Next_mremap()(address, old_length, length, flags, place);
   TakenFrames copies(moves || length > old_length ? old : AddressRange{0, 0});
+  void* const made = Next_mremap()(address, old_length, length, flags, place);
   if (made != MAP_FAILED) {
-    cut.Gone();
     const bool stays = old_length == 0 || (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) != 0;
+    cut.Gone();
     replaced.Gone();
-  } else {
     copies.Moved(old, RangeOf(made, length), stays ? TakenFrames::Old::kBoth : TakenFrames::Old::kGone);
+  } else {
     cut.Restore();
-    replaced.KeepForGood();
     copies.Restore();
+    replaced.KeepForGood();
   }
   return made;
 }

@@ -78,7 +78,7 @@ __attribute__((noinline)) int TryCached(int directory, const char* path, int fla
   }
   if (!AnyWriters()) return fd;
   const Using use(fd);
-  if (!use || !BeingWritten(use->facts.ino)) return fd;
+  if (!use || (!BeingWritten(use->facts.ino) && !IsInWatchedDirectory(use->path))) return fd;
   CloseNumber(fd);
   not_served.why = RealOpen::kWriter;
   return -1;

@@ -39,6 +39,9 @@ Again ReadMoving(int fd, ssize_t* result, Copy copy) {
       *result = -EBADF;
       return Again::kNo;
     }
+    if (MayHaveChanged(*use)) [[unlikely]] {
+      if (HasChanged(*use) && Grow(fd)) continue;
+    }
     *result = copy(*use, OffsetOf(word));
     if (*result == -ESTALE && Materialise(fd, Conversion::kChanged)) continue;
     if (*result == 0 && HasGrown(*use) && Grow(fd)) continue;
@@ -52,6 +55,9 @@ template <typename Copy>
 Again ReadAt(int fd, ssize_t* result, std::int64_t offset, Copy copy) {
   const Using use(fd);
   if (!use) return Again::kYes;
+  if (MayHaveChanged(*use)) [[unlikely]] {
+    if (HasChanged(*use) && Grow(fd)) return Again::kYes;
+  }
   *result = offset < 0 ? -EINVAL : copy(*use, static_cast<std::uint64_t>(offset));
   if (*result == -ESTALE && Materialise(fd, Conversion::kChanged)) return Again::kYes;
   return *result == 0 && HasGrown(*use) && Grow(fd) ? Again::kYes : Again::kNo;

@@ -44,7 +44,7 @@ __attribute__((noinline)) bool TryStat(int directory, const char* path, bool fol
   Room room;
   const char* const located = Locate(directory, path, follow, room);
   if (located == nullptr || (AnyUntold() && !TellUntold()) || !StatPath(located, follow, *st)) return false;
-  return !BeingWritten(st->st_ino);
+  return !BeingWritten(st->st_ino) && !IsInWatchedDirectory(located);
 }
 
 inline bool StatFromIndex(int directory, const char* path, bool follow, struct stat* st) {
@@ -61,6 +61,12 @@ inline bool StatAt(int directory, const char* path, struct stat* st, int flags) 
   if (IsSelf(path, flags)) return Emulate(directory) && StatOurs(directory, st);
   if ((flags & ~(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT)) != 0) return false;
   return StatFromIndex(directory, path, (flags & AT_SYMLINK_NOFOLLOW) == 0, st);
+}
+
+// What the source shows of a file may be news to descriptors of it.
+inline int Shown(int directory, const char* path, int result, const struct stat* st) {
+  if (result == 0 && path != nullptr && OpenDescriptions() != 0 && Active() && MayBeInside(directory, path)) [[unlikely]] NoteShown(*st);
+  return result;
 }
 
 // The kernel's answer, but for copies in memory; and numbers of our own, which are sockets, or look like one, are not open.
@@ -95,6 +101,15 @@ void ToStatx(const struct stat& st, struct statx* out) {
   out->stx_dev_minor = minor(st.st_dev);
 }
 
+// What NoteShown looks at.
+void FromStatx(const struct statx& from, struct stat& st) {
+  st = {};
+  st.st_mode = from.stx_mode;
+  st.st_ino = from.stx_ino;
+  st.st_size = static_cast<off_t>(from.stx_size);
+  st.st_mtim = {static_cast<time_t>(from.stx_mtime.tv_sec), static_cast<long>(from.stx_mtime.tv_nsec)};
+}
+
 }  // namespace
 
 // Of most numbers nothing is noted, and then nothing is left to look at behind the call.
@@ -104,14 +119,14 @@ TIERD_EXPORT(int, fstat, int fd, struct stat* st) {
 }
 TIERD_ALIAS(int, fstat64, fstat, int, struct stat*)
 
-TIERD_EXPORT(int, stat, const char* path, struct stat* st) { return StatFromIndex(AT_FDCWD, path, true, st) ? 0 : Next_stat()(path, st); }
+TIERD_EXPORT(int, stat, const char* path, struct stat* st) { return StatFromIndex(AT_FDCWD, path, true, st) ? 0 : Shown(AT_FDCWD, path, Next_stat()(path, st), st); }
 TIERD_ALIAS(int, stat64, stat, const char*, struct stat*)
 
-TIERD_EXPORT(int, lstat, const char* path, struct stat* st) { return StatFromIndex(AT_FDCWD, path, false, st) ? 0 : Next_lstat()(path, st); }
+TIERD_EXPORT(int, lstat, const char* path, struct stat* st) { return StatFromIndex(AT_FDCWD, path, false, st) ? 0 : Shown(AT_FDCWD, path, Next_lstat()(path, st), st); }
 TIERD_ALIAS(int, lstat64, lstat, const char*, struct stat*)
 
 TIERD_EXPORT(int, fstatat, int directory, const char* path, struct stat* st, int flags) {
-  return StatAt(directory, path, st, flags) ? 0 : AfterStat(IsSelf(path, flags) ? directory : -1, Next_fstatat()(directory, path, st, flags), st);
+  return StatAt(directory, path, st, flags) ? 0 : AfterStat(IsSelf(path, flags) ? directory : -1, Shown(directory, path, Next_fstatat()(directory, path, st, flags), st), st);
 }
 TIERD_ALIAS(int, fstatat64, fstatat, int, const char*, struct stat*, int)
 
@@ -128,6 +143,10 @@ TIERD_EXPORT(int, statx, int directory, const char* path, int flags, unsigned ma
     }
   }
   const int result = Next_statx()(directory, path, flags, mask, out);
+  if (result == 0 && !IsSelf(path, flags) && (out->stx_mask & STATX_BASIC_STATS) == STATX_BASIC_STATS && OpenDescriptions() != 0) {
+    FromStatx(*out, st);
+    Shown(directory, path, 0, &st);
+  }
   if (result != 0 || !IsSelf(path, flags)) return result;
   if (S_ISSOCK(out->stx_mode) && Active() && raw::IsOwn(directory)) return Result(-EBADF);
   st.st_dev = makedev(out->stx_dev_major, out->stx_dev_minor);
@@ -138,12 +157,12 @@ TIERD_EXPORT(int, statx, int directory, const char* path, int flags, unsigned ma
 
 // What programs built before glibc 2.33 call. `version` is the layout of the struct: 0 or 1, the same here.
 TIERD_EXPORT(int, __xstat, int version, const char* path, struct stat* st) {
-  return StatFromIndex(AT_FDCWD, path, true, st) ? 0 : Next___xstat()(version, path, st);
+  return StatFromIndex(AT_FDCWD, path, true, st) ? 0 : Shown(AT_FDCWD, path, Next___xstat()(version, path, st), st);
 }
 TIERD_ALIAS(int, __xstat64, __xstat, int, const char*, struct stat*)
 
 TIERD_EXPORT(int, __lxstat, int version, const char* path, struct stat* st) {
-  return StatFromIndex(AT_FDCWD, path, false, st) ? 0 : Next___lxstat()(version, path, st);
+  return StatFromIndex(AT_FDCWD, path, false, st) ? 0 : Shown(AT_FDCWD, path, Next___lxstat()(version, path, st), st);
 }
 TIERD_ALIAS(int, __lxstat64, __lxstat, int, const char*, struct stat*)
 
@@ -151,7 +170,7 @@ TIERD_EXPORT(int, __fxstat, int version, int fd, struct stat* st) { return Emula
 TIERD_ALIAS(int, __fxstat64, __fxstat, int, int, struct stat*)
 
 TIERD_EXPORT(int, __fxstatat, int version, int directory, const char* path, struct stat* st, int flags) {
-  return StatAt(directory, path, st, flags) ? 0 : AfterStat(IsSelf(path, flags) ? directory : -1, Next___fxstatat()(version, directory, path, st, flags), st);
+  return StatAt(directory, path, st, flags) ? 0 : AfterStat(IsSelf(path, flags) ? directory : -1, Shown(directory, path, Next___fxstatat()(version, directory, path, st, flags), st), st);
 }
 TIERD_ALIAS(int, __fxstatat64, __fxstatat, int, int, const char*, struct stat*, int)
 

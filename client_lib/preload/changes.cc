@@ -241,9 +241,14 @@ void ReadFromSource(NameAt file, Changes what) {
   const client::KeepErrno keep;
   const ChangedName name(file.directory, file.path, what);
   struct stat st;
-  if (!name.inside() || !StatAt(file.directory, file.path, what, st) || !S_ISREG(st.st_mode)) return;
-  NoteOtherNames(st.st_ino);
-  MaterialiseFile(st.st_ino);
+  if (!name.inside() || !StatAt(file.directory, file.path, what, st)) return;
+  if (S_ISREG(st.st_mode)) {
+    NoteOtherNames(st.st_ino);
+    MaterialiseFile(st.st_ino);
+  } else if (S_ISDIR(st.st_mode) && name.text()[0] != '\0') {
+    NoteWatchedDirectory(name.text());
+    MaterialiseBelow(name.text());
+  }
 }
 
 }  // namespace tierd::preload

@@ -83,7 +83,8 @@ class ChangedFile {
   bool was_link_ = false;
 };
 
-// The regular file at `path`, if it is one and below a source, is read from there from now on, by what is open of it and by what this process opens (NoteOtherNames).
+// The regular file at `path`, if it is one and below a source, is read from there from now on, by what is open of it and by what this process opens (NoteOtherNames). So is
+// what lies directly in a directory.
 void ReadFromSource(NameAt name, Changes what);
 
 }  // namespace tierd::preload

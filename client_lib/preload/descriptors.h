@@ -62,10 +62,13 @@ struct Description {
   std::atomic<std::uint32_t> noted;         // 1: in the access ring
   std::atomic<bool> advised;                // all of it was asked for ahead
   std::atomic<std::int64_t> looked_ns;      // when it was last known that the file is still of this version
+  std::atomic<const std::atomic<std::uint64_t>*> changes;  // the word of the index (abi::IndexHeader) that moves when some file has changed
+  std::atomic<std::uint64_t> seen_changes;  // what it was when it was last known that this file had not; kLookAtSource: look, whatever it is
   std::atomic<int> source;                  // descriptor of the source, for what only that can do; -1
   alignas(client::File) unsigned char file_memory[sizeof(client::File)];
   char path[PATH_MAX];                      // canonical, absolute
 
+  static constexpr std::uint64_t kLookAtSource = 1;  // never what a word rests at
   client::File& file() { return *reinterpret_cast<client::File*>(file_memory); }
   std::uint64_t size() const { return facts.size; }
 };

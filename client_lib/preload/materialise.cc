@@ -144,6 +144,7 @@ bool IsCopiedAtFork(Description& d) {
 
 bool Convert(Description& d, const char* path, Conversion why, Version version = Version::kOpened, bool may_copy = true) {
   KeepReserve();
+  if (version == Version::kOpened && MayHaveChanged(d) && HasChanged(d) && Convert(d, path, why, Version::kAny)) return true;
   // The source may take its time: until it has answered the file is read from the cache, and signals come through.
   const bool own = (!d.whole && d.file().descriptor() >= 0) || d.source.load(std::memory_order_acquire) >= 0;
   const bool copies = !own && may_copy && why == Conversion::kFork && IsCopiedAtFork(d);

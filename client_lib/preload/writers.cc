@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <sys/stat.h>
 
+#include <cstring>
+
 #include "client_lib/preload/changes.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/mounts.h"
@@ -30,6 +32,17 @@ constinit std::atomic<int> highest_beyond{0};
 constexpr std::uint32_t kManyNamed = 64;
 constinit std::atomic<std::uint64_t> many_named[kManyNamed] = {};
 constinit std::atomic<std::uint32_t> many_named_count{0};
+
+// Directories that are watched, by the hash of their names: two of one hash are both read from the source.
+constexpr std::uint32_t kWatched = 1024;
+constinit std::atomic<std::uint64_t> watched[kWatched] = {};
+constinit std::atomic<std::uint32_t> watched_count{0};
+
+std::uint64_t HashOf(const char* path, std::size_t bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325u;
+  for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ static_cast<unsigned char>(path[i])) * 0x100000001b3u;
+  return hash != 0 ? hash : 1;
+}
 
 void Mark(int fd, std::uint64_t inode) {
   if (fd >= kNumbers) {
@@ -124,6 +137,31 @@ void NoteOtherNames(std::uint64_t inode) {
   const std::uint32_t at = many_named_count.fetch_add(1, std::memory_order_acq_rel);
   many_named[at % kManyNamed].store(inode, std::memory_order_release);
   if (at == 0) writer_count.fetch_add(1, std::memory_order_acq_rel);  // from now on there is something to look at
+}
+
+void NoteWatchedDirectory(const char* path) {
+  const std::uint64_t hash = HashOf(path, std::strlen(path));
+  for (const auto& one : watched) {
+    const std::uint64_t known = one.load(std::memory_order_acquire);
+    if (known == hash) return;
+    if (known == 0) break;
+  }
+  const std::uint32_t at = watched_count.fetch_add(1, std::memory_order_acq_rel);
+  watched[at % kWatched].store(hash, std::memory_order_release);
+  if (at == 0) writer_count.fetch_add(1, std::memory_order_acq_rel);  // from now on there is something to look at
+}
+
+bool IsInWatchedDirectory(const char* path) {
+  if (watched_count.load(std::memory_order_acquire) == 0) return false;
+  const char* const end = std::strrchr(path, '/');
+  if (end == nullptr) return false;
+  const std::uint64_t hash = HashOf(path, static_cast<std::size_t>(end - path));
+  for (const auto& one : watched) {
+    const std::uint64_t known = one.load(std::memory_order_acquire);
+    if (known == hash) return true;
+    if (known == 0) return false;
+  }
+  return false;
 }
 
 bool AnyWriters() { return writer_count.load(std::memory_order_relaxed) != 0; }

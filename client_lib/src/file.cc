@@ -205,6 +205,19 @@ File::Done File::ReadHere(void* buffer, std::size_t count, std::uint64_t offset)
   return done;
 }
 
+bool File::Peek(void* buffer, std::size_t count) {
+  Piece piece;
+  const Piece* bytes = size() < count ? nullptr : Held(0);
+  if (bytes == nullptr) {
+    if (size() < count || !ChunkHere(0, piece)) return false;
+    bytes = &piece;
+  }
+  std::memcpy(buffer, bytes->data, count);
+  const bool revoked = piece.held() && piece.session->page->revoked.load(std::memory_order_acquire) != 0;  // HAZARDS 2.5
+  piece.Free();
+  return !revoked;
+}
+
 File::Done File::Read(Call call, void* buffer, std::size_t count, std::uint64_t offset, bool any_age) {
   Done done;
   if (offset >= size()) return done;

@@ -46,6 +46,8 @@ class File {
   // The same of an open file, from what is held or in shared memory alone: no lock, no question, no source; for signal handlers too. Fewer bytes than wanted, all of one
   // tier; none: the rest is for Read.
   Done ReadHere(void* buffer, std::size_t count, std::uint64_t offset);
+  // The first bytes, if they are held or in shared memory. It counts as no reading.
+  bool Peek(void* buffer, std::size_t count);
   // A counted view piece with the bytes at `offset`, or the reason why there is none (then Read may still serve them). `*data`, `*bytes`: cut at the
   // end of the chunk.
   abi::Fallback Pin(const Call& call, std::uint64_t offset, std::size_t count, Piece& piece, const std::byte** data, std::size_t* bytes);
@@ -86,9 +88,9 @@ class File {
   Piece first_;        // chunk 0, or the whole file
   bool kept_ = false;  // first_ was counted as held
   void* copy_ = nullptr;  // of the whole file, when no more memory of the cache may be held
+  AddedBytes added_{};    // for it
   Piece* held_ = nullptr;  // all chunks, malloc'ed
   std::atomic<int> fd_{-1};
-  AddedBytes added_{};    // for it
   std::atomic<std::uint32_t> links_{0};  // to the file behind fd_ when that was opened
   std::atomic<std::uint32_t> last_chunk_{0xfffffffeu};  // for read-ahead
   std::atomic<abi::Tier> opened_from_{abi::Tier::kRam};  // chunk 0, or the whole file, until it is read

@@ -60,6 +60,7 @@ class IndexTable {
 
   SlotValues Read(std::uint32_t ordinal) const;
   std::uint32_t Deadline(std::uint32_t ordinal) const { return slots_[ordinal].deadline.load(std::memory_order_relaxed); }
+  abi::SlotKind Kind(std::uint32_t ordinal) const { return abi::KindOf(slots_[ordinal].size_attr.load(std::memory_order_relaxed)); }
   std::uint64_t Size(std::uint32_t ordinal) const { return abi::SizeOf(slots_[ordinal].size_attr.load(std::memory_order_relaxed)); }
   abi::FileKey KeyAt(std::uint32_t ordinal) const;
   bool Occupied(std::uint32_t ordinal) const;  // neither empty nor tombstone

@@ -41,6 +41,10 @@ Result<std::unique_ptr<SharedIndex>> SharedIndex::Create(const IndexOptions& opt
   Result<std::unique_ptr<IndexTable>> table = IndexTable::Create(TableOptions(options, slots, 1));
   if (!table.ok()) return table.status();
   index->current_ = std::move(*table);
+  // Begins where no other daemon's does, so that a reader which has met two of them notices.
+  std::uint64_t begin;
+  std::memcpy(&begin, options.instance, sizeof begin);
+  index->current_->header()->changes.store((begin & ~std::uint64_t{1}) | 2, std::memory_order_relaxed);
   return index;
 }
 
@@ -75,7 +79,36 @@ std::optional<std::uint32_t> SharedIndex::Insert(abi::FileKey key, const SlotVal
   return ordinal;
 }
 
+// Around a change that readers must hear of: `changes` is odd meanwhile, so that a reader which has seen the slot as it was before does not take that for the last word.
+class SharedIndex::Changing {
+ public:
+  explicit Changing(std::atomic<std::uint64_t>* word) : word_(word) {
+    if (word_ != nullptr) word_->fetch_add(1, std::memory_order_seq_cst);
+  }
+  ~Changing() {
+    if (word_ != nullptr) word_->fetch_add(1, std::memory_order_seq_cst);
+  }
+  Changing(const Changing&) = delete;
+  Changing& operator=(const Changing&) = delete;
+
+ private:
+  std::atomic<std::uint64_t>* const word_;
+};
+
+bool SharedIndex::OfFile(std::uint32_t ordinal) const {
+  const abi::SlotKind kind = current_->Kind(ordinal);
+  return kind == abi::SlotKind::kFile || kind == abi::SlotKind::kChunked || kind == abi::SlotKind::kAlias;
+}
+
+namespace {
+bool SameVersion(const SlotValues& a, const SlotValues& b) {
+  return a.kind == b.kind && a.size == b.size && a.ino == b.ino && a.mtime_ns == b.mtime_ns && a.ctime_ns == b.ctime_ns;
+}
+}  // namespace
+
 void SharedIndex::Update(std::uint32_t ordinal, const SlotValues& values) {
+  const bool changes = OfFile(ordinal) && !SameVersion(current_->Read(ordinal), values);
+  const Changing changing(changes ? &current_->header()->changes : nullptr);
   current_->Update(ordinal, values);
   if (const auto twin = Twin(ordinal)) next_->Update(*twin, values);
 }
@@ -86,6 +119,7 @@ void SharedIndex::SetLocation(std::uint32_t ordinal, std::uint64_t location) {
 }
 
 void SharedIndex::SetDeadline(std::uint32_t ordinal, std::uint32_t deadline) {
+  const Changing changing(deadline == abi::kDeadlineExpired && OfFile(ordinal) ? &current_->header()->changes : nullptr);
   current_->SetDeadline(ordinal, deadline);
   if (const auto twin = Twin(ordinal)) next_->SetDeadline(*twin, deadline);
 }
@@ -96,6 +130,7 @@ void SharedIndex::SetOwner(std::uint32_t ordinal, OwnerId owner) {
 }
 
 void SharedIndex::Erase(std::uint32_t ordinal) {
+  const Changing changing(OfFile(ordinal) ? &current_->header()->changes : nullptr);
   if (const auto twin = Twin(ordinal)) next_->Erase(*twin);
   current_->Erase(ordinal);
 }
@@ -137,7 +172,10 @@ void SharedIndex::Heartbeat(std::int64_t monotonic_coarse_ns) {
   if (next_ != nullptr) next_->header()->heartbeat_ticks.store(ticks, std::memory_order_relaxed);
 }
 
-void SharedIndex::Retire() { current_->header()->retired.store(1, std::memory_order_seq_cst); }
+void SharedIndex::Retire() {
+  current_->header()->retired.store(1, std::memory_order_seq_cst);
+  current_->header()->changes.fetch_add(2, std::memory_order_seq_cst);
+}
 
 // ---- growth -------------------------------------------------------------------------------------------------------------------
 
@@ -195,7 +233,9 @@ void SharedIndex::Abandon() {
 
 // The new table is complete. Readers of the old one must know before the first change that only the new one sees (M8, M9, M9b).
 void SharedIndex::Publish() {
+  next_->header()->changes.store(current_->header()->changes.load(std::memory_order_relaxed) + 2, std::memory_order_relaxed);
   current_->header()->retired.store(1, std::memory_order_seq_cst);
+  current_->header()->changes.fetch_add(2, std::memory_order_seq_cst);
   retired_ = std::move(current_);
   current_ = std::move(next_);
   cursor_ = 0;

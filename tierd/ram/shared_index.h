@@ -114,6 +114,9 @@ class SharedIndex {
   std::optional<std::uint32_t> Twin(std::uint32_t ordinal) const;
   void Abandon();
   void Publish();
+  class Changing;
+  // Whether the slot is one of a file's bytes, which readers may keep.
+  bool OfFile(std::uint32_t ordinal) const;
 
   struct AttrHash {
     std::size_t operator()(const abi::AttrClass& a) const;
