@@ -57,13 +57,12 @@ const std::atomic<std::uint64_t>& ChangesNow() {
 
 // As it was before what is being opened was looked up. A change under way is none that was seen.
 struct Changes {
-  const std::atomic<std::uint64_t>* word = &ChangesNow();
-  std::uint64_t seen = word->load(std::memory_order_acquire);
+  const std::atomic<std::uint64_t>* word;
+  std::uint64_t seen;
 
   void Put(Description& d) const {
-    const std::atomic<std::uint64_t>* const now = &ChangesNow();
-    d.changes.store(now, std::memory_order_relaxed);
-    d.seen_changes.store(now == word ? seen & ~std::uint64_t{1} : ~std::uint64_t{0}, std::memory_order_relaxed);
+    d.changes.store(word, std::memory_order_relaxed);
+    d.seen_changes.store(seen & ~std::uint64_t{1}, std::memory_order_relaxed);
   }
 };
 
@@ -147,7 +146,7 @@ int InstallFile(const char* path, int flags, const client::Call& call, client::C
   return fd;
 }
 
-__attribute__((noinline)) int OpenSlow(const char* path, int flags, const Changes& changes, NotServed& not_served) {
+__attribute__((noinline)) int OpenSlow(const char* path, int flags, NotServed& not_served) {
   LookAtLibraries();
   if (!MayMakeDescriptors()) {
     not_served.why = RealOpen::kMode;
@@ -160,6 +159,8 @@ __attribute__((noinline)) int OpenSlow(const char* path, int flags, const Change
   }
   const SlowPath slow;
   if (!slow.entered()) return -1;
+  const std::atomic<std::uint64_t>* const before = &ChangesNow();
+  Changes changes{before, before->load(std::memory_order_acquire)};
   const client::Call call(*process.client, path, 0);
   client::Cached cached;
   client::Wish wish;
@@ -168,6 +169,7 @@ __attribute__((noinline)) int OpenSlow(const char* path, int flags, const Change
   // What was brought for this open has been waited for here, and not by its first read.
   if (cached.outcome == client::Outcome::kPiece && cached.piece.tier != abi::Tier::kRam)
     client::CountLatency(cached.piece.session->page->counters, cached.piece.tier, client::PreciseNs() - call.start_ns);
+  if (&ChangesNow() != before) changes = {&ChangesNow(), ~std::uint64_t{0}};  // of another index than the one before: it is looked at the first read
   const bool usable = cached.outcome == client::Outcome::kPiece || cached.outcome == client::Outcome::kEmpty || cached.outcome == client::Outcome::kChunked;
   if (usable && cached.facts.has_attrs) {
     if (cached.outcome == client::Outcome::kChunked) return InstallFile(path, flags, call, cached, changes, not_served);
@@ -194,12 +196,11 @@ int OpenCached(const char* path, int flags, NotServed& not_served) {
   Piece piece;
   client::HitPlace place;
   client::FileFacts facts;
-  const Changes changes;
   if (client::Hit<client::LeaseUse::kView>(*process.client, path, piece, place, &facts)) {
-    if (facts.has_attrs && client::Account(*piece.session, piece.bytes)) [[likely]] return InstallPiece(path, flags, piece, facts, place.source->dev, changes, not_served);
+    if (facts.has_attrs && client::Account(*piece.session, piece.bytes)) [[likely]] return InstallPiece(path, flags, piece, facts, place.source->dev, {&place.index->header->changes, place.changes}, not_served);
     piece.Free();
   }
-  return OpenSlow(path, flags, changes, not_served);
+  return OpenSlow(path, flags, not_served);
 }
 
 // ---- reading ---------------------------------------------------------------------------------------------------------------

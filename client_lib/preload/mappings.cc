@@ -131,7 +131,13 @@ class Builder {
   // Frames are mapped shared, from a descriptor that is open for reading: what the program may write to needs memory of its own.
   bool MayShow() const {
     if ((request_.protection & PROT_WRITE) != 0) return false;
-    return !d_.whole || (d_.size() >= kLeastFrame && reinterpret_cast<std::uintptr_t>(d_.piece.data) % kPage == 0);
+    if (!d_.whole) return true;
+    return d_.size() >= kLeastFrame && reinterpret_cast<std::uintptr_t>(d_.piece.data) % kPage == 0 && LeavesRoomForOpens();
+  }
+  // Mappings of small files may be many, and stay: they take half of the pin cap, so that descriptors have the other half.
+  bool LeavesRoomForOpens() const {
+    const client::Session* const session = process.client->session();
+    return session == nullptr || session->page->leased_bytes.load(std::memory_order_relaxed) + d_.size() <= session->pin_cap_bytes / 2;
   }
 
   // A copy goes to the file's end, which mremap may grow the mapping to. For a small window into a larger file that is too much.

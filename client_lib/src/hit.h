@@ -20,6 +20,7 @@ struct HitPlace {
   const IndexView* index = nullptr;
   abi::FileKey key;
   std::int64_t now_ns = 0;
+  std::uint64_t changes = 0;  // of the index header, before anything of a slot is read
 };
 
 // `path` is absolute. False as well when it is time to look whether the daemon is still there, unless that does not matter (`whoever`).
@@ -34,6 +35,7 @@ struct HitPlace {
   place.index = session->index.load(std::memory_order_acquire);
   place.key = place.index->KeyOf(source->id, relative, relative_bytes);
   PrefetchSlot(*place.index, place.key);
+  place.changes = place.index->header->changes.load(std::memory_order_acquire);
   // While the slot comes from memory: the root is canonical and was matched byte by byte, so the '/' behind it and the rest are what is left to look at.
   if (!IsCanonical(path + source->root_bytes, bytes - source->root_bytes)) [[unlikely]] return false;
   place.now_ns = CoarseNs();

@@ -101,13 +101,16 @@ bool SharedIndex::OfFile(std::uint32_t ordinal) const {
 }
 
 namespace {
+// Nobody keeps bytes of a file that only a walk has seen so far: it has no times yet.
+bool HasVersion(const SlotValues& a) { return a.mtime_ns != 0 || a.ctime_ns != 0; }
 bool SameVersion(const SlotValues& a, const SlotValues& b) {
   return a.kind == b.kind && a.size == b.size && a.ino == b.ino && a.mtime_ns == b.mtime_ns && a.ctime_ns == b.ctime_ns;
 }
 }  // namespace
 
 void SharedIndex::Update(std::uint32_t ordinal, const SlotValues& values) {
-  const bool changes = OfFile(ordinal) && !SameVersion(current_->Read(ordinal), values);
+  const SlotValues before = current_->Read(ordinal);
+  const bool changes = OfFile(ordinal) && HasVersion(before) && !SameVersion(before, values);
   const Changing changing(changes ? &current_->header()->changes : nullptr);
   current_->Update(ordinal, values);
   if (const auto twin = Twin(ordinal)) next_->Update(*twin, values);
