@@ -59,6 +59,38 @@ TEST_F(PreloadRewrittenTest, AWatcherOfADirectoryReadsWhatItWasToldOf) {
   EXPECT_GE(served.Of("real_opens", "writer"), 1u) << served.report.dump();
 }
 
+// The file was read by others before, so that it is in the cache while it is being written to.
+TEST_F(PreloadRewrittenTest, AnHdf5ReaderSeesWhatItsSwmrWriterAppends) {
+  if (RunJob({"/usr/bin/python3", "-c", "import h5py"}, bare_).code != 0) GTEST_SKIP() << "no h5py";
+  const char* const program =
+      "import h5py, subprocess, sys\n"
+      "path = sys.argv[1]\n"
+      "writer = '''\n"
+      "import h5py, sys\n"
+      "f = h5py.File(sys.argv[1], 'w', libver='latest')\n"
+      "d = f.create_dataset('d', (0,), maxshape=(None,), chunks=(1000,), dtype='i4')\n"
+      "f.swmr_mode = True\n"
+      "for line in sys.stdin:\n"
+      "    d.resize((int(line),)); d[:] = range(int(line)); d.flush(); print('ok', flush=True)\n"
+      "'''\n"
+      "w = subprocess.Popen([sys.executable, '-c', writer, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)\n"
+      "def write(n):\n"
+      "    w.stdin.write('%d\\n' % n); w.stdin.flush(); w.stdout.readline()\n"
+      "write(1000)\n"
+      "subprocess.run([sys.executable, '-c', 'import sys; open(sys.argv[1], \"rb\").read()', path], check=True)\n"
+      "d = h5py.File(path, 'r', libver='latest', swmr=True)['d']\n"
+      "print(len(d))\n"
+      "for n in (2000, 5000, 20000):\n"
+      "    write(n); d.id.refresh(); print(len(d), list(d[:]) == list(range(len(d))))\n"
+      "w.stdin.close(); w.wait()\n";
+  Both("swmr.h5", "");
+  StartDaemon();
+  const JobResult bare = RunJob({"/usr/bin/python3", "-c", program, Twin("swmr.h5")}, bare_);
+  ASSERT_EQ(bare.output, "1000\n2000 True\n5000 True\n20000 True\n");
+  const JobResult served = RunJob({"/usr/bin/python3", "-c", program, Of("swmr.h5")}, job_);
+  EXPECT_EQ(served.output, bare.output) << served.report.dump();
+}
+
 // Superblock version 3: the flags are its byte 11.
 TEST_F(PreloadRewrittenTest, AFileThatIsOpenToAnHdf5WriterIsTheSources) {
   const std::string signature("\x89HDF\r\n\x1a\n\x03\x08\x08", 11);

@@ -10,6 +10,7 @@
 #include <map>
 #include <random>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace tierd::ram {
@@ -118,6 +119,60 @@ TEST(SharedIndex, SequenceMovesWithEverythingButTheLocation) {
   index->Retire();
   EXPECT_EQ(header->retired.load(), 1u);
   ::munmap(view, static_cast<std::size_t>(st.st_size));
+}
+
+// Whoever keeps bytes of a file looks at its slot again when this word has moved (LAYOUT 1).
+TEST(SharedIndex, ChangesOfFilesMoveTheWordThatReadersCompare) {
+  auto index = Make(256);
+  const auto moved = [&, last = index->header()->changes.load()]() mutable {
+    const std::uint64_t before = std::exchange(last, index->header()->changes.load());
+    EXPECT_EQ(last % 2, 0u);
+    EXPECT_NE(last, 0u);
+    return last - before;
+  };
+  SlotValues unread = ValuesOf(1);
+  unread.mtime_ns = unread.ctime_ns = 0;
+  const std::uint32_t ordinal = *index->Insert(KeyOf(1), unread, 0);
+  EXPECT_EQ(moved(), 0u);
+  index->Update(ordinal, ValuesOf(1));
+  EXPECT_EQ(moved(), 0u) << "a walk had seen its name alone";
+  SlotValues later = ValuesOf(1);
+  later.deadline += 100;
+  later.location = 0;
+  later.atime_ns += 1;
+  index->Update(ordinal, later);
+  index->SetLocation(ordinal, 77);
+  index->SetDeadline(ordinal, 1000);
+  EXPECT_EQ(moved(), 0u) << "the same version";
+  index->Update(ordinal, ValuesOf(2));
+  EXPECT_EQ(moved(), 2u);
+  index->SetDeadline(ordinal, abi::kDeadlineExpired);
+  EXPECT_EQ(moved(), 2u);
+  index->SetDeadline(ordinal, abi::kDeadlineExpired);
+  EXPECT_EQ(moved(), 2u) << "told once more";
+  index->NoteChange();
+  EXPECT_EQ(moved(), 2u);
+  index->Erase(ordinal);
+  EXPECT_EQ(moved(), 2u);
+  SlotValues directory = ValuesOf(3);
+  directory.kind = abi::SlotKind::kDirectory;
+  const std::uint32_t other = *index->Insert(KeyOf(2), directory, 0);
+  directory.mtime_ns += 1;
+  index->Update(other, directory);
+  index->Erase(other);
+  EXPECT_EQ(moved(), 0u) << "nobody keeps bytes of it";
+  index->Retire();
+  EXPECT_EQ(moved(), 2u);
+}
+
+TEST(SharedIndex, ChangesGoOnInTheNextTable) {
+  auto index = Make(256);
+  const abi::IndexHeader* const old = index->header();
+  const std::uint64_t before = old->changes.load();
+  GrowNow(*index);
+  EXPECT_NE(old, index->header());
+  EXPECT_EQ(old->changes.load(), before + 2) << "who reads by the old one alone notices";
+  EXPECT_NE(index->header()->changes.load(), before);
 }
 
 TEST(SharedIndex, ClientDescriptorIsSealed) {

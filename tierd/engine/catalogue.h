@@ -132,6 +132,8 @@ class Catalogue {
   std::uint32_t DeadlineAt(std::uint32_t ordinal) const { return index_->Deadline(ordinal); }
   std::uint64_t index_slots() const { return index_->total_slots(); }
   void SetDeadline(FileId file, std::uint32_t ticks);
+  // Somebody told of a change of files that may not be known.
+  void NoteChange() { index_->NoteChange(); }
   std::uint64_t SizeOf(FileId file) const;
   // Ordinal of the slot that locates the object's bytes, for the access ring.
   std::uint32_t OrdinalOf(ObjectId object) const;

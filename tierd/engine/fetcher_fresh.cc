@@ -272,9 +272,13 @@ bool Fetcher::IsFilling(FileId file) const {
 
 void Fetcher::NoteInvalidation(const SourceUnit& unit, std::string_view path, bool recursive) {
   invalidations_.Add(unit.index, path, recursive, clock_.PreciseNs());
+  catalogue_.NoteChange();
 }
 
-void Fetcher::NoteInvalidation(std::uint64_t inode) { invalidations_.AddInode(inode, clock_.PreciseNs()); }
+void Fetcher::NoteInvalidation(std::uint64_t inode) {
+  invalidations_.AddInode(inode, clock_.PreciseNs());
+  catalogue_.NoteChange();
+}
 
 bool Fetcher::Invalidate(SourceUnit& unit, FileId file, EvictCause cause) {
   Waiters orphans;

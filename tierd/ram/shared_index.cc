@@ -138,6 +138,8 @@ void SharedIndex::Erase(std::uint32_t ordinal) {
   current_->Erase(ordinal);
 }
 
+void SharedIndex::NoteChange() { current_->header()->changes.fetch_add(2, std::memory_order_seq_cst); }
+
 std::optional<OwnerId> SharedIndex::OwnerAt(std::uint8_t generation_low, std::uint32_t ordinal) const {
   for (const IndexTable* table : {current_.get(), retired_.get()}) {
     if (table == nullptr || (table->header()->generation & 0xffu) != generation_low) continue;

@@ -48,6 +48,8 @@ class SharedIndex {
   void SetDeadline(std::uint32_t ordinal, std::uint32_t deadline);
   void SetOwner(std::uint32_t ordinal, OwnerId owner);
   void Erase(std::uint32_t ordinal);
+  // Somebody told of a change of files that may have no slot: readers look at what they keep (IndexHeader::changes).
+  void NoteChange();
 
   SlotValues Read(std::uint32_t ordinal) const { return current_->Read(ordinal); }
   // Of these the slot alone is looked at.
