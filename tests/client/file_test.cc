@@ -106,19 +106,19 @@ TEST_F(FileTest, LargeViewPastTheCapIsPartlyACopy) {
 // Past the pin cap a handle keeps a copy; past the budget for those (16 MiB where the daemon says none, a quarter of it kept back) it has a descriptor of the source.
 TEST_F(FileTest, HandlesPastTheBudgetForCopiesReadTheSource) {
   options_.pin_cap_bytes = 1 << 20;
-  Write("f", ContentOf("f", 100'000));
+  Write("f", ContentOf("f", 50'000));
   StartDaemon();
   Client();
   Get(Path("f"));
   const std::size_t before = Descriptors();
   for (int round = 0; round < 2; ++round) {
     std::vector<tier_file*> files;
-    for (int i = 0; i < 300; ++i) files.push_back(Open(Path("f")));
+    for (int i = 0; i < 500; ++i) files.push_back(Open(Path("f")));
     if (Disturbed()) GTEST_SKIP();
-    const std::size_t leased = daemon_->Leases(), of_source = Descriptors() - before, copies = 300 - leased - of_source;
-    EXPECT_EQ(copies, (12u << 20) / 102'400) << leased << " leased, " << of_source << " of the source";
+    const std::size_t leased = daemon_->Leases(), of_source = Descriptors() - before, copies = 500 - leased - of_source;
+    EXPECT_EQ(copies, (12u << 20) / 53'248) << leased << " leased, " << of_source << " of the source";
     EXPECT_GT(of_source, 100u);
-    for (tier_file* file : {files.front(), files[150], files.back()}) EXPECT_EQ(ContentOf("f", 100'000), ReadAll(file, 7'777, 200'000));
+    for (tier_file* file : {files.front(), files[250], files.back()}) EXPECT_EQ(ContentOf("f", 50'000), ReadAll(file, 7'777, 60'000));
     for (tier_file* file : files) tier_close(file);
     EXPECT_EQ(before, Descriptors());
   }
