@@ -12,6 +12,7 @@
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/room.h"
 #include "client_lib/preload/slow_path.h"
+#include "client_lib/preload/writers.h"
 #include "client_lib/preload/zero_table.h"
 #include "client_lib/src/clock.h"
 #include "client_lib/src/thread_state.h"
@@ -135,6 +136,7 @@ int OpenItself(CachedDirectory& directory) {
 }  // namespace
 
 CachedDirectory* OpenDirectory(const char* path, int fd) {
+  if (IsWatchedDirectory(path)) return nullptr;
   CachedDirectory* const directory = TakePlace();
   if (directory == nullptr) return nullptr;
   struct stat st;

@@ -151,17 +151,28 @@ void NoteWatchedDirectory(const char* path) {
   if (at == 0) writer_count.fetch_add(1, std::memory_order_acq_rel);  // from now on there is something to look at
 }
 
-bool IsInWatchedDirectory(const char* path) {
-  if (watched_count.load(std::memory_order_acquire) == 0) return false;
-  const char* const end = std::strrchr(path, '/');
-  if (end == nullptr) return false;
-  const std::uint64_t hash = HashOf(path, static_cast<std::size_t>(end - path));
+namespace {
+
+bool IsWatched(const char* path, std::size_t bytes) {
+  const std::uint64_t hash = HashOf(path, bytes);
   for (const auto& one : watched) {
     const std::uint64_t known = one.load(std::memory_order_acquire);
     if (known == hash) return true;
     if (known == 0) return false;
   }
   return false;
+}
+
+bool AnyWatched() { return watched_count.load(std::memory_order_acquire) != 0; }
+
+}  // namespace
+
+bool IsWatchedDirectory(const char* path) { return AnyWatched() && IsWatched(path, std::strlen(path)); }
+
+bool IsInWatchedDirectory(const char* path) {
+  if (!AnyWatched()) return false;
+  const char* const end = std::strrchr(path, '/');
+  return end != nullptr && IsWatched(path, static_cast<std::size_t>(end - path));
 }
 
 bool AnyWriters() { return writer_count.load(std::memory_order_relaxed) != 0; }

@@ -52,8 +52,10 @@ class ClosingWriter {
 // are read from the source from now on. So is a file that it watches.
 void NoteOtherNames(std::uint64_t inode);
 
-// This process watches a directory (inotify): what lies directly in it is read from the source from now on, so that whoever is told of a change sees it. The latest 1,024.
+// This process watches a directory (inotify): its listing, and what lies directly in it, are read from the source from now on, so that whoever is told of a change sees it.
+// The latest 1,024.
 void NoteWatchedDirectory(const char* path);
+bool IsWatchedDirectory(const char* path);
 bool IsInWatchedDirectory(const char* path);
 
 // Whether that file may be open for writing in this process, or changed under another name. Almost always one load.

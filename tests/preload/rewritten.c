@@ -1,7 +1,8 @@
 /* A file is written to in place by another process while this one has it open: once its new size or time was seen, descriptors show its new bytes. A file that was replaced or
  * unlinked stays what it was to those who have it open. usage: rewritten DIRECTORY [check...]: the directory holds, for each check, a file of its name (100,000 bytes of 'a'; for
- * `chunked` 9,000,000), and for `watched` a directory with `file`. `rewritten write FILE OFFSET BYTES CHARACTER CUT` is that other process: CUT is the new size, or -1. */
+ * `chunked` 9,000,000), and for `watched` and `created` a directory with `file`. `rewritten write FILE OFFSET BYTES CHARACTER CUT` is that other process: CUT is the new size, or -1. */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
@@ -28,7 +29,7 @@ static const char *path_of(const char *name) {
 }
 
 static int write_file(const char *path, long offset, long bytes, char character, long cut) {
-  int fd = open(path, O_WRONLY);
+  int fd = open(path, O_WRONLY | O_CREAT, 0600);
   CHECK(fd >= 0);
   memset(buffer, character, bytes);
   CHECK(pwrite(fd, buffer, bytes, offset) == bytes);
@@ -218,6 +219,31 @@ static int check_watched(void) {
   }
   return close(watch);
 }
+/* Who is told of a new name finds it in the directory. */
+static int lists(const char *path, const char *name) {
+  DIR *listed = opendir(path);
+  int found = 0;
+  for (struct dirent *entry; listed != NULL && (entry = readdir(listed)) != NULL;) found |= strcmp(entry->d_name, name) == 0;
+  if (listed != NULL) closedir(listed);
+  return found;
+}
+static int check_created(void) {
+  int watch = inotify_init1(IN_CLOEXEC);
+  char events[4096], created[4096], name[32];
+  const char *path = path_of("created");
+  CHECK(lists(path, "file") && inotify_add_watch(watch, path, IN_CREATE) >= 0);
+  for (int i = 0; i < 20; ++i) {
+    snprintf(name, sizeof name, "new%d", i);
+    snprintf(created, sizeof created, "%s/%s", path, name);
+    char *arguments[] = {(char *)self, "write", created, "0", "10", "b", "-1", NULL};
+    pid_t child;
+    int status;
+    CHECK(posix_spawn(&child, self, NULL, NULL, arguments, environ) == 0);
+    CHECK(read(watch, events, sizeof events) > 0 && lists(path, name));
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+  }
+  return close(watch);
+}
 /* The flags of HDF5's superblock: open for writing, and to readers meanwhile. */
 static int check_hdf5(void) {
   int fd = open(path_of("hdf5"), O_RDONLY | O_CLOEXEC);
@@ -228,7 +254,7 @@ static int check_hdf5(void) {
 int main(int argc, char **argv) {
   static const struct check checks[] = {{"same_size", check_same_size}, {"longer", check_longer}, {"shorter", check_shorter}, {"offset", check_offset}, {"chunked", check_chunked},
                                         {"mapped", check_mapped}, {"forked", check_forked}, {"told", check_told}, {"replaced", check_replaced}, {"unlinked", check_unlinked},
-                                        {"beside", check_beside}, {"watched", check_watched}, {"hdf5", check_hdf5}};
+                                        {"beside", check_beside}, {"watched", check_watched}, {"created", check_created}, {"hdf5", check_hdf5}};
   if (argc == 7 && strcmp(argv[1], "write") == 0) return write_file(argv[2], atol(argv[3]), atol(argv[4]), argv[5][0], atol(argv[6]));
   if (argc < 2) return 64;
   self = argv[0];

@@ -52,11 +52,15 @@ TEST_F(PreloadRewrittenTest, DescriptorsOfOtherFilesStayTheCaches) {
 }
 
 TEST_F(PreloadRewrittenTest, AWatcherOfADirectoryReadsWhatItWasToldOf) {
-  for (const std::string& directory : {source_, plain_}) std::filesystem::create_directories(directory + "/watched");
-  Both("watched/file", As());
+  for (const char* check : {"watched", "created"}) {
+    for (const std::string& root : {source_, plain_}) std::filesystem::create_directories(root + "/" + check);
+    Both(std::string(check) + "/file", As());
+  }
   StartDaemon();
   const JobResult served = BareThenServedOnItsOwn("watched");
   EXPECT_GE(served.Of("real_opens", "writer"), 1u) << served.report.dump();
+  const JobResult listed = BareThenServedOnItsOwn("created");
+  EXPECT_EQ(listed.report.value("listings", 0u), 1u) << "the one before the watch: " << listed.report.dump();
 }
 
 // The file was read by others before, so that it is in the cache while it is being written to.
@@ -78,10 +82,11 @@ TEST_F(PreloadRewrittenTest, AnHdf5ReaderSeesWhatItsSwmrWriterAppends) {
       "    w.stdin.write('%d\\n' % n); w.stdin.flush(); w.stdout.readline()\n"
       "write(1000)\n"
       "subprocess.run([sys.executable, '-c', 'import sys; open(sys.argv[1], \"rb\").read()', path], check=True)\n"
-      "d = h5py.File(path, 'r', libver='latest', swmr=True)['d']\n"
+      "f = h5py.File(path, 'r', libver='latest', swmr=True)\n"
+      "d = f['d']\n"
       "print(len(d))\n"
       "for n in (2000, 5000, 20000):\n"
-      "    write(n); d.id.refresh(); print(len(d), list(d[:]) == list(range(len(d))))\n"
+      "    write(n); d.refresh(); print(len(d), list(d[:]) == list(range(len(d))))\n"
       "w.stdin.close(); w.wait()\n";
   Both("swmr.h5", "");
   StartDaemon();

@@ -124,7 +124,8 @@ TEST(SharedIndex, SequenceMovesWithEverythingButTheLocation) {
 // Whoever keeps bytes of a file looks at its slot again when this word has moved (LAYOUT 1).
 TEST(SharedIndex, ChangesOfFilesMoveTheWordThatReadersCompare) {
   auto index = Make(256);
-  const auto moved = [&, last = index->header()->changes.load()]() mutable {
+  std::uint64_t last = index->header()->changes.load();
+  const auto moved = [&] {
     const std::uint64_t before = std::exchange(last, index->header()->changes.load());
     EXPECT_EQ(last % 2, 0u);
     EXPECT_NE(last, 0u);
