@@ -39,6 +39,7 @@
 #include "tierd/lifeline.h"
 #include "tierd/root_watch.h"
 #include "tierd/engine/out_of_memory.h"
+#include "tierd/ram/private_tmpfs.h"
 #include "tierd/ram/segment.h"
 #include "tierd/server/control.h"
 #include "tierd/server/metrics.h"
@@ -362,6 +363,21 @@ class Daemon {
   int exit_code_ = 0;
 };
 
+// Where a service manager has mounted the private tmpfs: a unit that may not make namespaces.
+constexpr const char* kTmpfsVariable = "TIERD_PRIVATE_TMPFS";
+
+// The memory that clients map. Without it segments are sealed memfds (HAZARDS 2.8).
+Result<ram::PrivateTmpfs> MakePrivateTmpfs(const Result<UniqueFd>& user_namespace) {
+  if (const char* directories = std::getenv(kTmpfsVariable)) {
+    Result<ram::PrivateTmpfs> tmpfs = ram::PrivateTmpfs::Adopt(directories);
+    if (tmpfs.ok()) return tmpfs;
+    return Status(tmpfs.status().code(), std::string(kTmpfsVariable) + ": " + tmpfs.status().message());
+  }
+  Result<ram::PrivateTmpfs> tmpfs = ram::PrivateTmpfs::Create(user_namespace.ok() ? user_namespace->get() : -1);
+  // Without privilege the mount fails because of the namespace that is missing.
+  return tmpfs.ok() || user_namespace.ok() ? std::move(tmpfs) : user_namespace.status();
+}
+
 int Main(int argc, char** argv) {
   TuneAllocator();  // before there is a second thread
   CommandLine line;
@@ -377,8 +393,11 @@ int Main(int argc, char** argv) {
   if (!resolved.ok()) return Complain(resolved.status());
   if (Status status = config::CheckRuntimePlace(*config, *resolved); !status.ok()) return Complain(status);
   if (line.check_config) return CheckStart(*config, *resolved);
-  GoFirstWhenMemoryIsOut();     // while the files of /proc/self are still ours
-  ::prctl(PR_SET_DUMPABLE, 0);  // segments must not be reopened through /proc by another process of the user (HAZARDS 2.8)
+  GoFirstWhenMemoryIsOut();  // while the files of /proc/self are still ours
+  const Result<UniqueFd> user_namespace = ram::MakeUserNamespace();
+  // From here on no other process of the user may take a descriptor or touch the memory of this one
+  // (HAZARDS 2.8). Before, there is nothing to take.
+  ::prctl(PR_SET_DUMPABLE, 0);
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // under a limit of file sizes (ulimit -f) a region that does not fit is an error, not the end
   RaiseFileLimit();
@@ -390,6 +409,13 @@ int Main(int argc, char** argv) {
   spdlog::set_formatter(std::move(lines));
   spdlog::set_level(SpdlogLevel(resolved->log_level));
   for (const std::string& note : resolved->notes) spdlog::log(resolved->ssd_taken ? spdlog::level::warn : spdlog::level::info, "{}", note);
+  const Result<ram::PrivateTmpfs> tmpfs = MakePrivateTmpfs(user_namespace);
+  if (tmpfs.ok()) {
+    resolved->engine.ram.tmpfs = &*tmpfs;
+  } else {
+    resolved->engine.ram.no_tmpfs_reason = "no private tmpfs: " + tmpfs.status().message();
+    spdlog::log(tmpfs.status().code() == Code::kUnsupported ? spdlog::level::info : spdlog::level::warn, "{}; memory returns by whole segments", resolved->engine.ram.no_tmpfs_reason);
+  }
   ConfigService::Inputs inputs{*std::move(config), line.overrides, std::filesystem::current_path().string(), host, *resolved};
   auto daemon = std::make_unique<Daemon>(std::move(inputs), line.lifeline);
   if (Status status = daemon->Start(); !status.ok()) return Complain(status);

@@ -112,6 +112,7 @@ refused with its line and a suggestion, at the start and at a reload; a refused 
         ("SIGNALS", ".TP\n.B SIGTERM, SIGINT\nEnds: what is on its way to the SSD is written, within 1.5 s.\n.TP\n.B SIGHUP\nReads the configuration again, as tierctl config reload."),
         ("ENVIRONMENT", "\n".join(tagged(*row) for row in [
             ("TIERD_SOCKET", "Path of the socket, as --socket."),
+            ("TIERD_PRIVATE_TMPFS", "WRITABLE:READ_ONLY, two mounts of one tmpfs that no other process may reach: the memory that clients map. The system units set it. Without it tierd mounts one in a user namespace."),
             ("XDG_RUNTIME_DIR", "Sockets are in its directory tierd, else in /tmp/tierd-UID."),
             ("XDG_CONFIG_HOME", "In place of ~/.config: tierd/tierd.toml and tierd/policies are looked for in it, if it is an absolute path."),
             ("CACHE_DIRECTORY, XDG_CACHE_HOME, HOME", "Where a place for the SSD tier is looked for, in this order, then /var/tmp/tierd-UID."),

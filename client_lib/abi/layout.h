@@ -138,6 +138,7 @@ constexpr std::uint64_t HomeSlot(FileKey key, std::uint64_t slot_count) {
 }
 
 inline constexpr std::size_t kHashSecretBytes = 192;
+inline constexpr std::uint32_t kGoneSegments = 512;
 struct IndexHeader {
   std::uint64_t magic;
   std::uint32_t layout_version;
@@ -157,13 +158,21 @@ struct IndexHeader {
   // again when this has moved. 0: a daemon that does not say.
   std::atomic<std::uint64_t> changes;
   alignas(64) std::atomic<std::uint32_t> heartbeat_ticks;
+  // Segments that have left the tier and whose memory returns only when nobody maps them (LAYOUT 4):
+  // how many there have been, and the serials of the last ones; that of entry n is at
+  // [n % kGoneSegments], stored before the count. 0 in an index of an older daemon.
+  alignas(64) std::atomic<std::uint32_t> segments_gone;
+  std::atomic<std::uint32_t> oldest_segment;  // serials below have all left; at the last change of the count
+  std::atomic<std::uint32_t> gone_segments[kGoneSegments];
 };
 inline constexpr std::uint64_t kIndexHeaderBytes = 4096;
 // Linear probing at load 3/4 has clusters of ~430 slots in 10 M (ln n / (a - 1 - ln a)): 128 would force growth at load .58 and miss the memory bar.
 inline constexpr std::uint64_t kProbeSlack = 1024;
 static_assert(sizeof(IndexHeader) <= kIndexHeaderBytes);
 static_assert(offsetof(IndexHeader, hash_secret) == 72 && offsetof(IndexHeader, atimes_offset) == 264 && offsetof(IndexHeader, retired) == 320);
-static_assert(offsetof(IndexHeader, changes) == 328 && offsetof(IndexHeader, heartbeat_ticks) == 384);
+static_assert(offsetof(IndexHeader, changes) == 328);
+static_assert(offsetof(IndexHeader, heartbeat_ticks) == 384 && offsetof(IndexHeader, segments_gone) == 448);
+static_assert(offsetof(IndexHeader, oldest_segment) == 452 && offsetof(IndexHeader, gone_segments) == 456);
 
 // ---- listings -------------------------------------------------------------------------------------------------------------
 // A listing's bytes: ListingEntry records back to back, each followed by its name (not NUL-terminated), padded to 8 bytes; in the source's order.
@@ -250,7 +259,7 @@ struct SessionPage {
   std::atomic<std::uint32_t> frozen_leases;            // held over a fork (HAZARDS 2.6)
   std::atomic<std::uint64_t> leased_bytes;
   std::atomic<std::uint32_t> left;                     // 1: the client has given up the page and reads nothing through it (LAYOUT 4)
-  std::uint32_t reserved1;
+  std::atomic<std::uint32_t> gone_seen;                // IndexHeader::segments_gone up to which the client has unmapped what left
   std::atomic<std::uint64_t> added_bytes;              // what it has added, without what it inherited over a fork
   alignas(64) std::atomic<std::uint64_t> ring_head;    // entries ever appended; position p lives at ring[p % kRingEntries]; old ones are overwritten
   alignas(64) SessionCounters counters;
@@ -259,8 +268,8 @@ struct SessionPage {
   alignas(4096) std::atomic<std::uint64_t> ring[kRingEntries];
 };
 static_assert(sizeof(SessionPage) == 4096 + 8 * kLeaseSlots + 8 * kRingEntries && sizeof(SessionPage) <= 65536);
-static_assert(offsetof(SessionPage, lease_high) == 64 && offsetof(SessionPage, left) == 80 && offsetof(SessionPage, added_limit_bytes) == 48 &&
-              offsetof(SessionPage, added_bytes) == 88 && offsetof(SessionPage, ring_head) == 128);
+static_assert(offsetof(SessionPage, lease_high) == 64 && offsetof(SessionPage, left) == 80 && offsetof(SessionPage, gone_seen) == 84 &&
+              offsetof(SessionPage, added_limit_bytes) == 48 && offsetof(SessionPage, added_bytes) == 88 && offsetof(SessionPage, ring_head) == 128);
 static_assert(offsetof(SessionPage, counters) == 192 && offsetof(SessionPage, real) == 1344 && sizeof(RealCounters) == 152);
 static_assert(offsetof(SessionPage, leases) == 4096);
 

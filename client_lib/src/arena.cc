@@ -50,10 +50,37 @@ bool Arena::Add(std::uint32_t serial, Mapping mapping) {
   return false;
 }
 
+void Arena::GiveBack(Entry& entry) {
+  if (entry.given_back) return;
+  entry.given_back = true;
+  OverlayWithZeros(entry.data, entry.bytes, false);
+}
+
+std::uint32_t Arena::GiveBackGone(const abi::IndexHeader& index) {
+  const std::uint32_t count = index.segments_gone.load(std::memory_order_acquire);
+  if (count == gone_seen_ || retired_) return count;
+  if (before_retiring != nullptr) before_retiring();
+  const std::uint32_t oldest = index.oldest_segment.load(std::memory_order_relaxed);
+  const std::uint32_t news = count - gone_seen_ < abi::kGoneSegments ? count - gone_seen_ : abi::kGoneSegments;
+  for (Entry& entry : entries_) {
+    const std::uint32_t serial = entry.serial.load(std::memory_order_relaxed);
+    if (serial != 0 && serial < oldest) GiveBack(entry);
+  }
+  // An entry that the daemon has overwritten since names another segment that has left.
+  for (std::uint32_t n = count - news; n != count; ++n) {
+    const std::uint32_t serial = index.gone_segments[n % abi::kGoneSegments].load(std::memory_order_acquire);
+    for (std::uint32_t i = serial % kEntries, tries = 0; serial != 0 && tries < kMaxProbe; ++tries, i = (i + 1) % kEntries) {
+      if (entries_[i].serial.load(std::memory_order_relaxed) == serial) GiveBack(entries_[i]);
+    }
+  }
+  gone_seen_ = count;
+  return count;
+}
+
 void Arena::Retire() {
   if (before_retiring != nullptr) before_retiring();
   for (Entry& entry : entries_) {
-    if (entry.serial.load(std::memory_order_relaxed) != 0) OverlayWithZeros(entry.data, entry.bytes, false);
+    if (entry.serial.load(std::memory_order_relaxed) != 0) GiveBack(entry);
   }
   mapped_bytes_.store(0, std::memory_order_relaxed);
   retired_ = true;

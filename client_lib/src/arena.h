@@ -51,6 +51,9 @@ class Arena {
   std::uint64_t mapped_bytes() const { return mapped_bytes_.load(std::memory_order_relaxed); }
   // Who keeps further mappings of the segments is told before they are given back. Once, before the first arena; `call` takes no lock of the client's.
   static void CallBeforeRetiring(void (*call)());
+  // Gives back the segments that the daemon says have left (IndexHeader::segments_gone): no lease
+  // covers a frame of them, so that no reader looks there. Returns the count up to which it did.
+  std::uint32_t GiveBackGone(const abi::IndexHeader& index);
   // Nobody holds a lease any more: gives all segments back. Addresses stay reserved, so that a late reader faults on nothing.
   void Retire();
   // Of a retired one that no reader can be on its way to: gives the addresses back, too.
@@ -66,13 +69,16 @@ class Arena {
   struct Entry {
     std::atomic<std::uint32_t> serial;  // 0: free; stored last
     bool hugetlb;
+    bool given_back;             // overlaid; the address stays taken
     const std::byte* data;
     std::uint64_t bytes;
   };
+  void GiveBack(Entry& entry);
 
   std::uint8_t instance_[16];
   std::atomic<std::uint64_t> mapped_bytes_;
   bool retired_;
+  std::uint32_t gone_seen_;
   std::atomic<bool> full_;
   Entry entries_[kEntries];
 };

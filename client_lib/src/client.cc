@@ -157,6 +157,17 @@ void Client::LookAtDaemon(Session& session, std::int64_t now_ns) {
   std::int64_t due_ns = session.look_at_ns.load(std::memory_order_relaxed);
   if (now_ns < due_ns || !session.look_at_ns.compare_exchange_strong(due_ns, now_ns + kLookEveryNs, std::memory_order_relaxed)) return;
   if (!session.channel.dead() && session.Hung(now_ns) && session.channel.PeerGone()) NoteDead(session, now_ns);
+  GiveBackGone(session);
+}
+
+// Memory that the daemon cannot take back comes back when it is unmapped.
+void Client::GiveBackGone(Session& session) {
+  const abi::IndexHeader& index = *session.index.load(std::memory_order_acquire)->header;
+  const std::uint32_t count = index.segments_gone.load(std::memory_order_relaxed);
+  if (session.page->gone_seen.load(std::memory_order_relaxed) == count) return;
+  if (::pthread_mutex_trylock(&mutex_) != 0) return;  // the next look finds it again
+  if (session.serves() && !session.inherited) session.page->gone_seen.store(session.arena->GiveBackGone(index), std::memory_order_release);
+  ::pthread_mutex_unlock(&mutex_);
 }
 
 int Client::ConnectNow() {

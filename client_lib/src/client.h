@@ -165,6 +165,7 @@ class Client {
   std::uint32_t GreetingMs(bool patient) const;
   std::int64_t ProbePauseNs(int error);  // after a Connect that ended so
   void LookAtDaemon(Session& session, std::int64_t now_ns);
+  void GiveBackGone(Session& session);
   void NoteOutcome(Session& session, abi::Fallback outcome, bool fair);
   void EndAll();
   void Add(Session& session);

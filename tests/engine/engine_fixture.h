@@ -95,6 +95,7 @@ class EngineTest : public testing::Test, private ReplySink {
     options_.ram.capacity_bytes = 64 << 20;
     options_.ram.segment_bytes = 16 << 20;
     options_.ram.pages = PagesChoice::k4KiB;
+    options_.ram.seal = ram::SegmentSeal::kShrink;  // memfds that can be punched
     options_.ram.min_available_bytes = 0;
     options_.ssd.engine = EngineChoice::kThreads;
     options_.ssd.capacity_bytes = 128 << 20;

@@ -116,7 +116,7 @@ TEST_F(GrowthTest, ASegmentThatCannotBeMadeIsTriedAgain) {
 
 // HAZARDS 2.8: what is sealed against writing cannot be punched; as long as a client may map it, nothing takes its place.
 TEST_F(GrowthTest, WithSealedSegmentsTheTierGrowsAgainWhenClientsHaveGone) {
-  options_.ram.seal_write = true;
+  options_.ram.seal = ram::SegmentSeal::kWrite;
   options_.ram.capacity_bytes = 48 << 20;
   source_options().policy = "lru";
   const auto names = MakeFiles(450, 100'000);
@@ -134,6 +134,33 @@ TEST_F(GrowthTest, WithSealedSegmentsTheTierGrowsAgainWhenClientsHaveGone) {
   ASSERT_TRUE(RunUntil([&] { return engine().ram().lingering_bytes() == 0; }));
   for (const std::string& name : names) Fetch(name);
   ASSERT_TRUE(RunUntil([&] { return engine().ram().segment_bytes() == 48u << 20; }));
+}
+
+// The same with a client that stays: it unmaps what it is told has left, and says so.
+TEST_F(GrowthTest, WithSealedSegmentsTheTierGrowsAgainWhenClientsHaveUnmappedThem) {
+  options_.ram.seal = ram::SegmentSeal::kWrite;
+  options_.ram.capacity_bytes = 48 << 20;
+  source_options().policy = "lru";
+  const auto names = MakeFiles(450, 100'000);
+  StartEngine();
+  for (const std::string& name : names) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+  ASSERT_TRUE(RunUntil([&] { return engine().ram().segment_bytes() == 48u << 20; }));
+  auto page = std::make_unique<abi::SessionPage>();
+  AddSession(page.get());
+  engine().placement().SetRamCapacity(16 << 20);
+  ASSERT_TRUE(RunUntil([&] { return engine().ram().lingering_bytes() == 32u << 20; }));
+  const abi::IndexHeader& header = *engine().index().header();
+  ASSERT_EQ(header.segments_gone.load(), 2u);
+  EXPECT_NE(header.gone_segments[0].load(), header.gone_segments[1].load());
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(engine().ram().FindSegment(header.gone_segments[i].load()), nullptr);
+  page->gone_seen.store(1);
+  EXPECT_TRUE(RunUntil([&] { return engine().ram().lingering_bytes() == 16u << 20; }));
+  page->gone_seen.store(2);
+  EXPECT_TRUE(RunUntil([&] { return engine().ram().lingering_bytes() == 0; }));
+  engine().placement().SetRamCapacity(48 << 20);
+  for (const std::string& name : names) Fetch(name);
+  EXPECT_TRUE(RunUntil([&] { return engine().ram().segment_bytes() == 48u << 20; }));
+  RemoveSession(page.get());
 }
 
 TEST_F(GrowthTest, ReadersWithoutAStagingBufferReadIntoAFrame) {

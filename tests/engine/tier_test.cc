@@ -73,6 +73,30 @@ TEST_F(TierTest, RamShrinksByEvictingAndTheSsdServes) {
   EXPECT_LE(engine().ram().segment_bytes(), 16u << 20);
 }
 
+// HAZARDS 2.8: a sound checksum of forged bytes would last.
+TEST_F(TierTest, BytesThatChangedInRamDoNotReachTheSsd) {
+  UseSsd();
+  const auto names = MakeFiles(2, kBytes);
+  StartEngine();
+  ReadAll(names);
+  const ObjectId forged = ObjectOf(names[0]);
+  const ObjectId sound = ObjectOf(names[1]);
+  for (const ObjectId object : {forged, sound}) {
+    ASSERT_TRUE(engine().placement().InRam(object));
+    engine().placement().EvictSsd(object, EvictCause::kRequest);
+    ASSERT_FALSE(engine().placement().OnSsd(object));
+  }
+  engine().ram().Data(engine().catalogue().object(forged).frame)[kBytes / 2] ^= std::byte{1};
+  for (const ObjectId object : {forged, sound}) engine().placement().EvictRam(object, EvictCause::kCapacity);
+  EXPECT_TRUE(engine().placement().OnSsd(sound));
+  EXPECT_FALSE(engine().placement().OnSsd(forged));
+  EXPECT_FALSE(engine().placement().InRam(forged));
+  EXPECT_EQ(engine().counters().integrity_ram, 1u);
+  const std::uint64_t opens = source_io_.count(io::Step::kOpen);
+  ReadAll(names);
+  EXPECT_GT(source_io_.count(io::Step::kOpen), opens) << "the source has the right bytes";
+}
+
 // HAZARDS 2.8: a few views that somebody keeps for hours, one in each segment, are no reason to keep the segments from whoever is short of memory.
 TEST_F(TierTest, ViewsThatAreKeptKeepTheirOwnMemoryAlone) {
   options_.ram.capacity_bytes = 64 << 20;

@@ -21,6 +21,7 @@ abi::FileKey KeyOf(std::uint64_t n) { return {abi::Mix64(n + 1), abi::Mix64(n + 
 SegmentOptions SmallPages() {
   SegmentOptions options;
   options.force_kind = abi::PageKind::k4KiB;
+  options.seal = SegmentSeal::kShrink;  // can be punched
   return options;
 }
 

@@ -3,9 +3,12 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +34,7 @@ int AsNobody(Body body) {
   const pid_t child = ::fork();
   if (child == 0) {
     if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(kMayNotBecomeNobody);
+    ::prctl(PR_SET_DUMPABLE, 1);  // as after an exec
     ::_exit(body());
   }
   int status = 0;
@@ -39,22 +43,48 @@ int AsNobody(Body body) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-class SegmentOfKind : public testing::TestWithParam<abi::PageKind> {
+Result<PrivateTmpfs> MakeTmpfs() {
+  const Result<UniqueFd> user_namespace = MakeUserNamespace();
+  return PrivateTmpfs::Create(user_namespace.ok() ? user_namespace->get() : -1);
+}
+
+struct Kind {
+  abi::PageKind pages;
+  SegmentSeal seal;
+  bool in_tmpfs;
+};
+
+std::string NameOf(const Kind& kind) {
+  const std::string pages = kind.pages == abi::PageKind::k4KiB ? "small" : PageKindName(kind.pages);
+  if (kind.in_tmpfs) return pages + "_private";
+  return pages + (kind.seal == SegmentSeal::kShrink ? "_memfd_unsealed" : "_memfd");
+}
+
+class SegmentOfKind : public testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    SegmentOptions options;
-    options.force_kind = GetParam();
-    SegmentFactory factory(options);
+    if (GetParam().in_tmpfs && !tmpfs.ok()) GTEST_SKIP() << tmpfs.status().message();
+    SegmentFactory factory(Options(tmpfs));
     Result<Segment> made = factory.Create(kBytes);
-    if (!made.ok() && GetParam() != abi::PageKind::k4KiB) GTEST_SKIP() << made.status().message();
+    if (!made.ok() && GetParam().pages != abi::PageKind::k4KiB) GTEST_SKIP() << made.status().message();
     ASSERT_TRUE(made.ok()) << made.status().message();
     segment = std::move(*made);
   }
+  static SegmentOptions Options(const Result<PrivateTmpfs>& tmpfs) {
+    SegmentOptions options;
+    options.force_kind = GetParam().pages;
+    options.seal = GetParam().seal;
+    if (GetParam().in_tmpfs) options.tmpfs = &*tmpfs;
+    return options;
+  }
+  bool MayBePunched() const { return GetParam().in_tmpfs || GetParam().seal == SegmentSeal::kShrink; }
+
+  Result<PrivateTmpfs> tmpfs = MakeTmpfs();
   Segment segment;
 };
 
 TEST_P(SegmentOfKind, IsMappedWholeAndWritable) {
-  EXPECT_EQ(segment.page_kind(), GetParam());
+  EXPECT_EQ(segment.page_kind(), GetParam().pages);
   EXPECT_EQ(segment.bytes(), kBytes);
   EXPECT_EQ(segment.serial(), 1u);
   EXPECT_FALSE(segment.reason().empty());
@@ -62,7 +92,7 @@ TEST_P(SegmentOfKind, IsMappedWholeAndWritable) {
   struct stat st {};
   ASSERT_EQ(::fstat(segment.client_fd(), &st), 0);
   EXPECT_EQ(static_cast<std::uint64_t>(st.st_size), kBytes);
-  EXPECT_GE(static_cast<std::uint64_t>(st.st_blocks) * 512, GetParam() == abi::PageKind::kHugetlb ? 0 : kBytes);
+  EXPECT_GE(static_cast<std::uint64_t>(st.st_blocks) * 512, GetParam().pages == abi::PageKind::kHugetlb ? 0 : kBytes);
   EXPECT_EQ(st.st_mode & 0777u, 0400u);
   std::memset(segment.data(), 0x5a, kBytes);
 }
@@ -82,7 +112,7 @@ TEST_P(SegmentOfKind, ClientDescriptorCannotWriteOrResize) {
   EXPECT_NE(::ftruncate(segment.client_fd(), 0), 0);
   EXPECT_NE(::fallocate(segment.client_fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 2 << 20), 0);
   EXPECT_LT(::write(segment.client_fd(), "x", 1), 0);
-  if (GetParam() == abi::PageKind::kTmpfsHuge) {
+  if (GetParam().in_tmpfs) {
     // No seals there: the read-only mount refuses even the owner.
     EXPECT_LT(::open(SelfFd(segment.client_fd()).c_str(), O_RDWR), 0);
     EXPECT_EQ(errno, EROFS);
@@ -105,7 +135,52 @@ TEST_P(SegmentOfKind, AnotherUserCannotReopenItWritable) {
   EXPECT_EQ(outcome, 0);
 }
 
+// What a client can do with its descriptor and the same uid: change the mode of the file and open
+// it again. 0, or the number of the door that was open.
+int DoorThatIsOpen(int client_fd) {
+  (void)::fchmod(client_fd, 0600);
+  const int fd = ::open(SelfFd(client_fd).c_str(), O_RDWR);
+  if (fd >= 0) {
+    if (::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) != MAP_FAILED) return 1;
+    if (::pwrite(fd, "x", 1, 0) >= 0) return 2;
+    if (::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 2 << 20) == 0) return 3;
+    if (::ftruncate(fd, 0) == 0) return 4;
+  }
+  void* const view = ::mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, client_fd, 0);
+  if (view == MAP_FAILED) return 5;
+  if (::madvise(view, kBytes, MADV_REMOVE) == 0) return 6;
+  const int memory = ::open("/proc/self/mem", O_RDWR);
+  if (memory >= 0 && ::pwrite(memory, "x", 1, reinterpret_cast<off_t>(view)) >= 0) return 7;
+  // A mount that nobody else has can be copied and made writable by the owner of its namespace.
+  if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return 0;
+  constexpr long kOpenTree = 428, kMountSetattr = 442;
+  if (::syscall(kOpenTree, client_fd, "", AT_EMPTY_PATH | 1) >= 0) return 8;
+  struct {
+    std::uint64_t set = 0, clear = 1, propagation = 0, user_namespace = 0;  // clear MOUNT_ATTR_RDONLY
+  } attributes;
+  if (::syscall(kMountSetattr, client_fd, "", AT_EMPTY_PATH, &attributes, sizeof attributes) == 0) return 9;
+  if (::mount(nullptr, SelfFd(client_fd).c_str(), nullptr, MS_REMOUNT | MS_BIND, nullptr) == 0) return 10;
+  return 0;
+}
+
+TEST_P(SegmentOfKind, TheSameUserCannotWriteIntoIt) {
+  if (GetParam().seal == SegmentSeal::kShrink) GTEST_SKIP() << "does not promise it";
+  const int outcome = AsNobody([] {
+    const Result<PrivateTmpfs> own = MakeTmpfs();
+    if (GetParam().in_tmpfs && !own.ok()) return 100;
+    SegmentFactory factory(Options(own));
+    const Result<Segment> made = factory.Create(kBytes);
+    return made.ok() ? DoorThatIsOpen(made->client_fd()) : 101;
+  });
+  if (outcome == kMayNotBecomeNobody) GTEST_SKIP() << "may not become another user";
+  EXPECT_EQ(outcome, 0);
+}
+
 TEST_P(SegmentOfKind, PunchGivesMemoryBackAndReadsAsZero) {
+  if (!MayBePunched()) {
+    EXPECT_EQ(segment.Punch(0, segment.PunchUnit()).code(), Code::kPermission);
+    return;
+  }
   const std::uint64_t unit = segment.PunchUnit();
   std::memset(segment.data(), 1, kBytes);
   void* view = ::mmap(nullptr, kBytes, PROT_READ, MAP_SHARED, segment.client_fd(), 0);
@@ -123,8 +198,14 @@ TEST_P(SegmentOfKind, PunchGivesMemoryBackAndReadsAsZero) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, SegmentOfKind,
-                         testing::Values(abi::PageKind::k4KiB, abi::PageKind::kHugetlb, abi::PageKind::kShmemHuge, abi::PageKind::kTmpfsHuge),
-                         [](const auto& param) { return PageKindName(param.param)[0] == '4' ? std::string("small") : PageKindName(param.param); });
+                         testing::Values(Kind{abi::PageKind::k4KiB, SegmentSeal::kAuto, true},
+                                         Kind{abi::PageKind::kTmpfsHuge, SegmentSeal::kAuto, true},
+                                         Kind{abi::PageKind::k4KiB, SegmentSeal::kAuto, false},
+                                         Kind{abi::PageKind::kShmemHuge, SegmentSeal::kAuto, false},
+                                         Kind{abi::PageKind::kHugetlb, SegmentSeal::kAuto, false},
+                                         Kind{abi::PageKind::k4KiB, SegmentSeal::kShrink, false},
+                                         Kind{abi::PageKind::kShmemHuge, SegmentSeal::kShrink, false}),
+                         [](const auto& param) { return NameOf(param.param); });
 
 TEST(SegmentFactory, ChoosesTheBestKindAndSaysWhy) {
   SegmentFactory factory{SegmentOptions{}};
@@ -185,10 +266,13 @@ TEST(SegmentFactory, OddSizesGetSmallPages) {
   EXPECT_EQ(segment->page_kind(), abi::PageKind::k4KiB);
 }
 
-TEST(SegmentFactory, WriteSealForbidsPunching) {
+// Whoever asks for seals gets no file that has none.
+TEST(SegmentFactory, WriteSealForbidsPunchingAlsoWhereThereIsATmpfs) {
+  const Result<PrivateTmpfs> tmpfs = MakeTmpfs();
   SegmentOptions options;
   options.force_kind = abi::PageKind::k4KiB;
-  options.seal_write = true;
+  options.seal = SegmentSeal::kWrite;
+  if (tmpfs.ok()) options.tmpfs = &*tmpfs;
   SegmentFactory factory(options);
   Result<Segment> segment = factory.Create(64 << 10);
   ASSERT_TRUE(segment.ok());
@@ -213,9 +297,12 @@ TEST(SegmentFactory, UnprivilegedUserGetsSegmentsToo) {
     SegmentFactory factory{SegmentOptions{}};
     Result<Segment> segment = factory.Create(kBytes);
     if (!segment.ok()) return 1;
-    SegmentOptions tmpfs;
-    tmpfs.force_kind = abi::PageKind::kTmpfsHuge;
-    SegmentFactory namespaced(tmpfs);
+    const Result<PrivateTmpfs> tmpfs = MakeTmpfs();
+    if (!tmpfs.ok()) return tmpfs.status().code() == Code::kUnsupported ? 0 : 3;
+    SegmentOptions in_tmpfs;
+    in_tmpfs.force_kind = abi::PageKind::kTmpfsHuge;
+    in_tmpfs.tmpfs = &*tmpfs;
+    SegmentFactory namespaced(in_tmpfs);
     Result<Segment> huge = namespaced.Create(kBytes);
     if (huge.ok()) return 0;
     return huge.status().code() == Code::kUnsupported ? 0 : 2;

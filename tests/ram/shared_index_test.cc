@@ -32,8 +32,9 @@ SlotValues ValuesOf(std::uint64_t n) {
   return values;
 }
 
-std::unique_ptr<SharedIndex> Make(std::uint64_t slots, std::uint64_t max_slots = std::uint64_t{64} << 20) {
+std::unique_ptr<SharedIndex> Make(std::uint64_t slots, std::uint64_t max_slots = std::uint64_t{64} << 20, const PrivateTmpfs* tmpfs = nullptr) {
   IndexOptions options;
+  options.tmpfs = tmpfs;
   options.initial_slots = slots;
   options.max_slots = max_slots;
   for (std::size_t i = 0; i < sizeof options.hash_secret; ++i) options.hash_secret[i] = static_cast<std::uint8_t>(i);
@@ -196,7 +197,9 @@ TEST(SharedIndex, ClientDescriptorIsSealed) {
 // A large index has 2 MiB pages where the machine gives them: by a memfd that is sealed, or by a tmpfs file whose only descriptor is behind a read-only mount.
 TEST(SharedIndex, LargeIndexHasHugePagesAndCannotBeWrittenByClients) {
   constexpr std::uint64_t kSlots = 200'000;
-  auto index = Make(kSlots);
+  const Result<UniqueFd> user_namespace = MakeUserNamespace();
+  const auto tmpfs = PrivateTmpfs::Create(user_namespace.ok() ? user_namespace->get() : -1);
+  auto index = Make(kSlots, kSlots, tmpfs.ok() ? &*tmpfs : nullptr);
   if (!index->huge_pages()) GTEST_SKIP() << "no 2 MiB pages for shared memory here";
   EXPECT_GE(index->shared_bytes(), kSlots * sizeof(abi::Slot));
   EXPECT_EQ(index->header()->total_bytes, index->shared_bytes());
@@ -214,6 +217,21 @@ TEST(SharedIndex, LargeIndexHasHugePagesAndCannotBeWrittenByClients) {
     EXPECT_NE(::fallocate(again, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 2 << 20), 0);
     ::close(again);
   }
+}
+
+TEST(SharedIndex, GrowthKeepsTheNoticesOfSegmentsThatHaveLeft) {
+  auto index = Make(64);
+  EXPECT_EQ(index->NoteSegmentGone(7, 3), 1u);
+  Adopt(*index);
+  EXPECT_EQ(index->NoteSegmentGone(9, 4), 2u);
+  while (!index->GrowStep(100)) {
+  }
+  const abi::IndexHeader& header = *index->header();
+  EXPECT_EQ(header.generation, 2u);
+  EXPECT_EQ(header.segments_gone.load(), 2u);
+  EXPECT_EQ(header.oldest_segment.load(), 4u);
+  EXPECT_EQ(header.gone_segments[0].load(), 7u);
+  EXPECT_EQ(header.gone_segments[1].load(), 9u);
 }
 
 TEST(SharedIndex, ErasedSlotsAreUsedAgain) {

@@ -19,10 +19,10 @@ abi::FileKey KeyOf(std::uint64_t n) { return {abi::Mix64(n + 1), abi::Mix64(n + 
 
 class UnleasedMemoryTest : public testing::Test {
  protected:
-  void Start(bool seal_write) {
+  void Start(SegmentSeal seal) {
     SegmentOptions options;
     options.force_kind = abi::PageKind::k4KiB;
-    options.seal_write = seal_write;
+    options.seal = seal;
     SegmentFactory factory(options);
     for (SegmentTicket ticket = tier.ReserveSegment(); ticket.bytes != 0; ticket = tier.ReserveSegment()) {
       tier.AddSegment(ticket, std::move(factory.Create(ticket.bytes)).value());
@@ -60,7 +60,7 @@ class UnleasedMemoryTest : public testing::Test {
 };
 
 TEST_F(UnleasedMemoryTest, GoesBackAndLeasedFramesStay) {
-  Start(false);
+  Start(SegmentSeal::kShrink);
   EXPECT_EQ(Allocated(), 8 * kMiB);
   Lease(1, 3, FillOf(3));
   Lease(2, 41, 0);                                                        // any fill: the reader waits for an answer
@@ -76,13 +76,13 @@ TEST_F(UnleasedMemoryTest, GoesBackAndLeasedFramesStay) {
 }
 
 TEST_F(UnleasedMemoryTest, EndsWhenItIsTold) {
-  Start(false);
+  Start(SegmentSeal::kShrink);
   EXPECT_EQ(GiveBackUnleased(tier, [] { return false; }), 0u);
   EXPECT_EQ(Allocated(), 8 * kMiB);
 }
 
 TEST_F(UnleasedMemoryTest, NothingComesBackUnderASealAgainstWriting) {
-  Start(true);
+  Start(SegmentSeal::kWrite);
   EXPECT_EQ(GiveBackUnleased(tier, [] { return true; }), 0u);
   EXPECT_TRUE(All(5, 6));
 }

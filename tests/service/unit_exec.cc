@@ -1,10 +1,12 @@
 // unit_exec UNIT COMMAND...: runs a command with what a systemd unit takes away from it: the system-call filter (its sets as systemd-analyze expands them), address families,
-// namespaces, writable code, set-uid modes, personality, capabilities, limits and umask. Not: what the unit mounts (Protect*, Private*), which takes a service manager.
+// namespaces, writable code, set-uid modes, personality, capabilities, limits and umask; where it may, with the private tmpfs of its companion unit, mounted
+// as BindPaths and BindReadOnlyPaths say. Not: what else the unit mounts (Protect*, Private*), which takes a service manager.
 // What the unit says that this program does not know is an error, so that a new line of the unit is not left out by accident. Exit: the command's; 125 when it cannot.
 #include <linux/capability.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -47,6 +49,7 @@ std::vector<std::pair<std::string, std::string>> ServiceOf(const std::string& un
   std::string section;
   for (std::string line; std::getline(in, line);) {
     if (line.empty() || line[0] == '#') continue;
+    for (std::string more; line.back() == '\\' && std::getline(in, more);) line = line.substr(0, line.size() - 1) + more;
     if (line[0] == '[') section = line;
     else if (section == "[Service]") lines.emplace_back(line.substr(0, line.find('=')), line.substr(line.find('=') + 1));
   }
@@ -163,10 +166,38 @@ void Limit(int resource, const std::string& value) {
   ::setrlimit(static_cast<__rlimit_resource_t>(resource), &limit);
 }
 
+// What the companion unit mounts and this unit binds, in a mount namespace of this process: /run is
+// an empty directory there, so that nothing is left behind. Without privilege there is no such
+// memory, as where the companion unit failed.
+void MountFrames(const std::string& unit) {
+  std::vector<std::pair<std::string, std::string>> lines = ServiceOf(unit);
+  const std::string companion = unit.substr(0, unit.rfind('/') + 1) + "tierd-frames@.service";
+  std::string command;
+  for (const auto& [key, value] : ServiceOf(companion))
+    if (key == "ExecStart") command = value;
+  const auto named = [](std::string text) {
+    for (std::size_t at; (at = text.find("%i")) != std::string::npos;) text.replace(at, 2, "unit");
+    return text;
+  };
+  if (::unshare(CLONE_NEWNS) != 0) return;
+  if (::mount(nullptr, "/", nullptr, MS_REC | MS_SLAVE, nullptr) != 0 || ::mount("run", "/run", "tmpfs", 0, "mode=0755") != 0) return;
+  if (std::system(named(command).c_str()) != 0) Give(companion + ": " + named(command));
+  for (const auto& [key, value] : lines) {
+    if (key != "BindPaths" && key != "BindReadOnlyPaths") continue;
+    const std::string paths = named(value);  // -FROM:TO
+    const std::string from = paths.substr(1, paths.find(':') - 1), to = paths.substr(paths.find(':') + 1);
+    if (::mkdir(to.c_str(), 0755) != 0 || ::mount(from.c_str(), to.c_str(), nullptr, MS_BIND, nullptr) != 0) Give(to + ": " + std::strerror(errno));
+    const unsigned long flags = MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC;
+    if (key == "BindReadOnlyPaths" && ::mount(nullptr, to.c_str(), nullptr, flags, nullptr) != 0) Give(to + ": " + std::strerror(errno));
+  }
+  for (const auto& [key, value] : lines)
+    if (key == "Environment" && value.starts_with("TIERD_PRIVATE_TMPFS=")) ::setenv("TIERD_PRIVATE_TMPFS", value.substr(value.find('=') + 1).c_str(), 1);
+}
+
 bool IsForAManager(const std::string& key) {
   static const std::set<std::string> kKeys{
       "Type", "NotifyAccess", "User", "ExecStart", "ExecReload", "Environment", "RuntimeDirectory", "RuntimeDirectoryMode", "CacheDirectory", "CacheDirectoryMode", "WatchdogSec",
-      "Restart", "RestartSec", "TimeoutStartSec", "TimeoutStopSec", "OOMScoreAdjust", "CPUWeight", "TasksMax", "ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices",
+      "BindPaths", "BindReadOnlyPaths", "Restart", "RestartSec", "TimeoutStartSec", "TimeoutStopSec", "OOMScoreAdjust", "CPUWeight", "TasksMax", "ProtectSystem", "ProtectHome", "PrivateTmp", "PrivateDevices",
       "ProtectKernelTunables", "ProtectKernelModules", "ProtectKernelLogs", "ProtectControlGroups", "ProtectClock", "ProtectHostname", "ProtectProc", "IPAddressDeny",
       "IPAddressAllow", "AmbientCapabilities", "KeyringMode", "SystemCallErrorNumber", "SystemCallArchitectures", "RestrictRealtime", "NoNewPrivileges"};
   return kKeys.contains(key);
@@ -174,6 +205,7 @@ bool IsForAManager(const std::string& key) {
 
 // The filter on calls comes last: it refuses what the others need to be made.
 void Apply(const std::string& unit) {
+  MountFrames(unit);
   const std::map<std::string, Words> sets = CallSets();
   std::set<std::string> allowed;
   Expand(sets, "@default", [&](const std::string& call) { allowed.insert(call); });

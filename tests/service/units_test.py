@@ -57,6 +57,16 @@ class Units(unittest.TestCase):
         unit = self.copy("user/tierd.service", "tierd.service")
         self.verify(unit, scope=["--user"])
 
+    def test_the_unit_that_mounts_the_memory(self):
+        self.verify(self.copy("tierd-frames@.service", "tierd-frames@alice.service"))
+
+    def test_the_unit_that_mounts_the_memory_has_no_mount_namespace(self):
+        """The mount would stay in it, and tierd would not see it."""
+        keys = {line.split("=")[0] for line in (UNITS / "tierd-frames@.service").read_text().splitlines()}
+        own = {"ProtectSystem", "ProtectHome", "ProtectKernelTunables", "ProtectKernelModules", "ProtectKernelLogs", "ProtectControlGroups", "ProtectProc", "PrivateTmp",
+               "PrivateDevices", "PrivateMounts", "ReadOnlyPaths", "ReadWritePaths", "InaccessiblePaths", "TemporaryFileSystem", "BindPaths", "BindReadOnlyPaths"}
+        self.assertEqual(keys & own, set())
+
     def test_the_textfile_units(self):
         unit = self.copy("tierd-textfile@.service", "tierd-textfile@alice.service")
         self.verify(unit, self.copy("tierd-textfile@.timer", "tierd-textfile@alice.timer"))
@@ -87,7 +97,7 @@ class Units(unittest.TestCase):
         def lines(name):
             return [line for line in (UNITS / name).read_text().splitlines() if line and line[0] != "#" and not line.startswith(("Description", "Conflicts"))]
 
-        self.assertEqual(lines("tierd.service"), [line.replace("tierd/%i", "tierd/tierd").replace("%i", "tierd") for line in lines("tierd@.service")])
+        self.assertEqual(lines("tierd.service"), [line.replace("%i", "tierd") for line in lines("tierd@.service")])
 
     def test_what_no_unit_may_say(self):
         """A user namespace of the unit's makes all foreign groups one (a client without a group would pass for one with it); RemoveIPC takes a job's shared memory away when the daemon ends."""

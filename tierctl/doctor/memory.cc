@@ -21,10 +21,12 @@ using tierd::ram::kHugePage;
 std::string LimitText(rlim_t limit) { return limit == RLIM_INFINITY ? "unlimited" : std::to_string(limit); }
 
 // A segment of one huge page of that kind: "" if it can be had, else why not.
-std::string WhyNot(PageKind kind, const std::string& sys_root) {
+std::string WhyNot(PageKind kind, const std::string& sys_root, const tierd::Result<tierd::ram::PrivateTmpfs>& tmpfs) {
   tierd::ram::SegmentOptions options;
   options.force_kind = kind;
   options.shmem_enabled_path = sys_root + "/kernel/mm/transparent_hugepage/shmem_enabled";
+  if (tmpfs.ok()) options.tmpfs = &*tmpfs;
+  else options.no_tmpfs_reason = tmpfs.status().message();
   tierd::ram::SegmentFactory factory(options);
   const tierd::Result<tierd::ram::Segment> segment = factory.Create(kHugePage);
   return segment.ok() ? "" : segment.status().message();
@@ -41,8 +43,10 @@ std::vector<Check> HugePages(const std::string& sys_root) {
   const std::string facts = "hugetlb pool " + (total.empty() ? "none" : free + " of " + total + " free") + ", shmem_enabled " + (shmem.empty() ? "unknown" : shmem);
   Check pages{"memory.pages", Verdict::kOk, "", ""};
   std::string reasons;
-  for (const auto& [kind, name] : {std::pair{PageKind::kHugetlb, "hugetlb"}, {PageKind::kShmemHuge, "shmem"}, {PageKind::kTmpfsHuge, "tmpfs huge=always in a user namespace"}}) {
-    const std::string why = WhyNot(kind, sys_root);
+  const tierd::Result<tierd::UniqueFd> user_namespace = tierd::ram::MakeUserNamespace();
+  const auto tmpfs = tierd::ram::PrivateTmpfs::Create(user_namespace.ok() ? user_namespace->get() : -1);
+  for (const auto& [kind, name] : {std::pair{PageKind::kHugetlb, "hugetlb"}, {PageKind::kTmpfsHuge, "a private tmpfs"}, {PageKind::kShmemHuge, "shmem"}}) {
+    const std::string why = WhyNot(kind, sys_root, tmpfs);
     if (why.empty()) {
       pages.detail = std::string("2 MiB pages by ") + name + " (" + facts + ")";
       break;

@@ -292,8 +292,9 @@ void AddRam(std::vector<Entry>& entries) {
             "Kind of memory pages. auto: the first of these that works. 2 MiB pages make the first touch in each process three times faster.");
   table.Add("segment_size", &R::segment_size, AmountOf("a size of 2 MiB to 256 MiB, or \"auto\"", 2 * kMiB, 256 * kMiB, false), kRestart,
             "Memory comes and goes in these steps. auto: a sixteenth of the capacity, 16 to 256 MiB. At least what a chunk needs. Larger: fewer mappings, memory returns later.");
-  table.Add("seal", &R::seal_write, Choice<bool>("\"shrink\" or \"write\"", {"shrink", "write"}), kRestart,
-            "write: not even tierd itself can change segments through a new descriptor; memory then returns only by whole segments.");
+  table.Add("seal", &R::seal, Choice<ram::SegmentSeal>("\"auto\", \"write\" or \"shrink\"", {"auto", "write", "shrink"}), kRestart,
+            "What keeps processes of the user from writing into the cache. auto: a private tmpfs, else sealed memory, which returns only by whole segments that no client maps. "
+            "write: sealed memory always. shrink: as auto, but without a private tmpfs memory returns at once and any process of the user can write into the cache.");
   table.Add("pin_cap", &R::pin_cap, AmountOf("a size of 1 MiB or more, a share of the capacity such as \"25%\", or \"auto\"", kMiB, kHuge, true), kRestart,
             "Memory that one client's open views may hold; past it the client gets copies. auto: a quarter of the capacity.");
   table.Add("min_available", &R::min_available, AmountOf("a size with a unit such as \"512 MiB\", or \"auto\"", 0, kHuge, false), kRestart,

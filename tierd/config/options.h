@@ -33,7 +33,7 @@ struct RamSettings {
   Amount capacity;
   engine::PagesChoice pages = engine::PagesChoice::kAuto;
   Amount segment_size;
-  bool seal_write = false;
+  ram::SegmentSeal seal = ram::SegmentSeal::kAuto;
   Amount pin_cap;
   Amount min_available;  // no share
 };

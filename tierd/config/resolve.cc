@@ -64,7 +64,7 @@ void ResolveRamParts(const Settings& settings, Resolved& out) {
 void ResolveRam(const RamSettings& ram, const HostFacts& host, Resolved& out) {
   engine::RamOptions& options = out.engine.ram;
   options.pages = ram.pages;
-  options.seal_write = ram.seal_write;
+  options.seal = ram.seal;
   options.min_available_bytes = ram.min_available.kind == Amount::Kind::kBytes ? ram.min_available.bytes : AutoMinAvailableBytes(host.memory_bytes);
   switch (ram.capacity.kind) {
     case Amount::Kind::kBytes: options.capacity_bytes = ram.capacity.bytes; break;

@@ -87,6 +87,9 @@ class Catalogue {
   // `index` is filled in before the first call and outlives the catalogue.
   explicit Catalogue(const std::unique_ptr<ram::SharedIndex>& index) : index_(index) {}
 
+  // SharedIndex::NoteSegmentGone.
+  std::uint32_t NoteSegmentGone(std::uint32_t serial, std::uint32_t oldest) { return index_->NoteSegmentGone(serial, oldest); }
+
   // The key of a path of a source, with the index's secret.
   abi::FileKey KeyOf(std::uint32_t wire_id, std::string_view relative) const;
 

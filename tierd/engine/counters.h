@@ -40,6 +40,7 @@ struct EngineCounters {
   std::uint64_t reader_wait_ns = 0;          // that clients waited for bytes that were not in RAM, summed
   std::uint64_t invalidated_changed = 0, invalidated_request = 0, invalidated_racy = 0;
   std::uint64_t integrity_ssd = 0;           // records that did not verify
+  std::uint64_t integrity_ram = 0;           // frames that were not what had been read into them
   std::uint64_t integrity_source = 0;        // chunks of which two reads of one version differed
   std::uint64_t ssd_read_errors = 0, ssd_slow_bypass = 0;
   std::uint64_t ssd_not_admitted = 0;        // the policy, told what is free, did not want them on the SSD

@@ -91,7 +91,11 @@ Status Engine::Start(ReplySink& replies) {
     placement_->OnFrameMoved(static_cast<ObjectId>(owner), from, to);
   });
   segments_ = std::make_unique<ram::SegmentFactory>(
-      ram::SegmentOptions{.force_kind = ForcedKind(options_.ram.pages), .seal_write = options_.ram.seal_write, .shmem_enabled_path = ram::SegmentOptions{}.shmem_enabled_path});
+      ram::SegmentOptions{.force_kind = ForcedKind(options_.ram.pages),
+                          .seal = options_.ram.seal,
+                          .tmpfs = options_.ram.tmpfs,
+                          .no_tmpfs_reason = options_.ram.no_tmpfs_reason,
+                          .shmem_enabled_path = ram::kShmemEnabledPath});
   // The catalogue needs the index, the index the hash key of the SSD directory, the SSD tier an owner: placement, which takes its index through
   // the catalogue only when it is called, that is after this function.
   catalogue_ = std::make_unique<Catalogue>(index_);
@@ -239,6 +243,7 @@ Status Engine::CreateIndex() {
     return Status::FromErrno(errno, "getrandom");
   }
   abi::DeriveHashSecret(key.data(), index_options.hash_secret);
+  index_options.tmpfs = options_.ram.tmpfs;
   auto index = ram::SharedIndex::Create(index_options);
   if (!index.ok()) return index.status();
   index_ = std::move(index).value();
@@ -360,6 +365,7 @@ void Engine::AdoptRecord(SourceUnit& unit, const ssd::RecoveredRecord& record) {
   // Filled by ourselves since the start, or a leftover of another version: the record is not needed.
   if (version != record.identity.version || object == kNoObject || placement_->HasSsdRecord(object) || record.location.stored_bytes != catalogue_->object(object).bytes)
     return ssd_->Forget(record.location);
+  placement_->ForgetSourceBytes(object);
   placement_->AdoptSsd(object, record.location);
   fetcher_->OnRecovered(file);
 }

@@ -31,6 +31,9 @@ void Fetcher::Keep(SourceUnit& unit, const FillPtr& fill) {
   const std::uint32_t every = unit.options.check_reads;
   const ObjectRecord& record = catalogue_.object(fill->object);
   fill->landed = true;
+  const bool framed = fill->grant.outcome == Placement::Outcome::kGranted;
+  const std::byte* const bytes = framed ? placement_.FrameSpan(fill->grant.frame).data() : fill->staging.data();
+  placement_.NoteSourceBytes(fill->object, {bytes, record.bytes});
   const bool check = every != 0 && unit.chunks_read++ % every == 0;
   auto again = std::make_shared<io::AlignedBuffer>(check ? staging_->Take(record.bytes) : io::AlignedBuffer());  // shared with the read
   if (again->empty()) return CompleteFromSource(unit, fill);

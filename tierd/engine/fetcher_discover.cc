@@ -322,7 +322,10 @@ void Fetcher::PlaceStaged(SourceUnit& unit, const DiscoveryPtr& discovery) {
     EndDiscovery(discovery);
     AddFill(fill);
     const std::uint32_t why = fill->is_awaited() ? TIERD_FOR_READER : TIERD_AHEAD;
-    if (discovery->bytes == bytes && JoinStaged(discovery)) placement_.CopyToSsd(object, {discovery->staging.data(), bytes}, {.generation = discovery->generation, .why = why});
+    if (discovery->bytes == bytes && JoinStaged(discovery)) {
+      placement_.NoteSourceBytes(object, {discovery->staging.data(), bytes});
+      (void)placement_.CopyToSsd(object, {discovery->staging.data(), bytes}, {.generation = discovery->generation, .why = why});
+    }
     EndStaging(discovery);
     return Fail(fill, abi::Fallback::kNoFrame, placement_.OnSsd(object) ? BringOutcome::kCached : BringOutcome::kNoRoom);
   }

@@ -279,7 +279,7 @@ void Fetcher::Again(SourceUnit& unit, FileId file, Waiters waiters) {
 void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bool copy_to_ssd) {
   const ObjectId object = fill->object;
   const std::uint32_t bytes = catalogue_.object(object).bytes;
-  const bool framed = fill->grant.outcome == Placement::Outcome::kGranted;
+  bool framed = fill->grant.outcome == Placement::Outcome::kGranted;
   const bool part = fill->part.bytes != 0;
   if (framed && !part && !fill->has_client() && catalogue_.SlotWaits(object)) {  // nobody waits for the bytes alone: without a slot they would be lost
     stalled_.Add([this, &unit, fill, tier, copy_to_ssd] {
@@ -301,6 +301,10 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
     }
   }
   RemoveFill(*fill);
+  if (copied == Placement::Copied::kChanged) {
+    ReleaseMemory(fill);
+    framed = false;
+  }
   if (!part && !fill->is_awaited()) {
     ++counters_.prefetch_files;
     counters_.prefetch_bytes += bytes;
@@ -320,6 +324,8 @@ void Fetcher::Complete(SourceUnit& unit, const FillPtr& fill, abi::Tier tier, bo
     if (!waiter->is_client()) {
       const bool kept = on_ssd || (in_ram && !waiter->ssd_only);
       Answer(waiter, kept ? BringResult{.outcome = BringOutcome::kCached, .file = fill->file} : none);
+    } else if (copied == Placement::Copied::kChanged) {
+      ReplyBypass(waiter, abi::Fallback::kChanged, fill->file);
     } else if (framed) {
       const bool covered = !part || (waiter->part.bytes != 0 && fill->part.Covers(waiter->part));
       if (covered) ReplyFrame(waiter, object, word, tier, fill->part);

@@ -8,6 +8,7 @@
 #include "client_lib/abi/messages.h"
 #include "tierd/io/engine_faults.h"
 #include "tierd/ram/memory_pressure.h"
+#include "tierd/ram/segment.h"
 
 namespace tierd::engine {
 
@@ -43,7 +44,9 @@ struct RamOptions {
   std::uint64_t capacity_bytes = std::uint64_t{1} << 30;  // of all segments together
   std::uint64_t segment_bytes = 0;     // 0: capacity / 16 within 16..256 MiB; in any case enough for the largest chunk
   PagesChoice pages = PagesChoice::kAuto;
-  bool seal_write = false;
+  ram::SegmentSeal seal = ram::SegmentSeal::kAuto;
+  const ram::PrivateTmpfs* tmpfs = nullptr;  // for segments and large indexes; outlives the engine
+  std::string no_tmpfs_reason = "there is no private tmpfs";
   std::uint64_t pin_cap_bytes = 0;     // leased bytes per client; 0: a quarter of the capacity
   std::uint64_t min_available_bytes = std::uint64_t{512} << 20;  // memory left to everybody else; below it the tier shrinks
   ram::MemoryRoots memory_roots;       // where the kernel says what memory there is

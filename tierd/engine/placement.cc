@@ -376,6 +376,7 @@ void Placement::EvictRam(ObjectId object, EvictCause cause) {
     const auto* data = ram_.Data(record.frame);
     const SourceUnit& unit = UnitOf(object);
     CopyToSsd(object, {data, record.bytes}, {.generation = ssd_->DatasetGeneration(unit.dataset_id), .why = TIERD_DEMOTION});
+    if (record.frame == ram::kNoFrame) return;  // it was not what had been read, and is gone
   }
   const ram::FrameId frame = record.frame;
   catalogue_.SetLocation(object, 0);

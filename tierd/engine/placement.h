@@ -30,6 +30,7 @@
 #include "tierd/engine/catalogue.h"
 #include "tierd/engine/counters.h"
 #include "tierd/engine/options.h"
+#include "tierd/engine/paged_vector.h"
 #include "tierd/engine/segment_size.h"
 #include "tierd/engine/source_unit.h"
 #include "tierd/engine/workers.h"
@@ -121,7 +122,12 @@ class Placement final : public ssd::SsdOwner {
     kStored,  // or there already
     kBusy,    // the device is behind: there will be room again as it writes
     kRefused,
+    kChanged,  // they are not what was read: the object has left RAM
   };
+  // The checksum of bytes that the source gave, when the read completed. CopyToSsd compares with it.
+  void NoteSourceBytes(ObjectId object, std::span<const std::byte> bytes);
+  // What is known of an earlier object with that id is not about this one.
+  void ForgetSourceBytes(ObjectId object);
   // A copy for the SSD tier of bytes just read from the source (or being demoted), if there is a tier, the policy agrees and there is room.
   struct CopyOptions {
     std::uint64_t generation = 0;     // of the dataset, when the bytes were asked for
@@ -271,6 +277,7 @@ class Placement final : public ssd::SsdOwner {
   void NoteUsed(ObjectId object);
   void NoteGone(ObjectId object);
   bool Backfill();
+  std::uint32_t SourceCrc(ObjectId object) const { return Raw(object) < source_crcs_.size() ? source_crcs_[Raw(object)] : 0; }
   void ApplyBudget(std::uint64_t bytes);
   void TellCapacities();
   void GiveBack(ram::Segment segment);
@@ -319,6 +326,7 @@ class Placement final : public ssd::SsdOwner {
   ObjectId had_room_ = kNoObject;          // for it there was a place at the last look
   std::int64_t pinned_wait_until_ns_ = 0;  // for what readers hold
   bool pinned_gone_ = false;
+  PagedVector<std::uint32_t> source_crcs_;  // by object, 0: not known; empty without an SSD tier
   std::uint32_t transit_under_way_ = 0;  // frames that pass through, with I/O under way
   // By object: where its bytes have passed through, as long as that frame is retired and has the same lease word; of parts the latest few. Ends with EvictRam, Publish and
   // Abandon of the object.

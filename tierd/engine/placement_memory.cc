@@ -127,6 +127,7 @@ bool Placement::LeaveClosedSegments(std::span<const ram::OwnerId> owners) {
       left = true;
       continue;
     }
+    if (!InRam(object)) continue;  // it was not what had been read, and is gone
     if (first == kNoObject) first = object;
     bytes += ram_.Capacity(catalogue_.object(object).frame);
   }
@@ -199,10 +200,11 @@ std::uint64_t Placement::EvictForPinned(std::uint64_t bytes) {
 
 void Placement::GiveBack(ram::Segment segment) {
   const std::uint64_t bytes = segment.bytes();
-  const auto gone = [this, bytes](bool punched) {
+  const auto gone = [this, bytes, serial = segment.serial()](bool punched) {
     --segments_leaving_;
+    // No lease covers anything of it: clients may unmap it as soon as they hear of this.
     if (punched) ram_.SegmentDestroyed(bytes);
-    else ram_.SegmentLingers(bytes);
+    else ram_.SegmentLingers(bytes, catalogue_.NoteSegmentGone(serial, ram_.OldestSerial()));
     if (on_space) on_space();
   };
   const auto give = [](ram::Segment& what) {

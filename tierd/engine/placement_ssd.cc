@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tierd/base/crc32c.h"
 #include "tierd/engine/placement.h"
 
 namespace tierd::engine {
@@ -30,6 +31,16 @@ ssd::RecordIdentity Placement::IdentityOf(ObjectId object, std::uint64_t generat
   return identity;
 }
 
+void Placement::NoteSourceBytes(ObjectId object, std::span<const std::byte> bytes) {
+  if (ssd_ == nullptr || (catalogue_.object(object).flags & kObjectListing) != 0) return;
+  while (source_crcs_.size() <= Raw(object)) source_crcs_.PushBack(0);
+  source_crcs_[Raw(object)] = Crc32c(bytes.data(), bytes.size());
+}
+
+void Placement::ForgetSourceBytes(ObjectId object) {
+  if (Raw(object) < source_crcs_.size()) source_crcs_[Raw(object)] = 0;
+}
+
 Placement::Copied Placement::CopyToSsd(ObjectId object, std::span<const std::byte> payload, CopyOptions options) {
   if (ssd_ == nullptr) return Copied::kRefused;
   if (OnSsd(object)) return Copied::kStored;
@@ -45,7 +56,12 @@ Placement::Copied Placement::CopyToSsd(ObjectId object, std::span<const std::byt
   }
   ssd::RecordIdentity identity = IdentityOf(object, options.generation);
   identity.fill_sequence = ssd_->NextFillSequence();
-  const auto appended = ssd_->Append(identity, catalogue_.PathOf(record.file), payload);
+  const auto appended = ssd_->Append(identity, catalogue_.PathOf(record.file), payload, SourceCrc(object));
+  if (appended.status().code() == Code::kCorrupt) {
+    ++counters_.integrity_ram;
+    EvictRam(object, EvictCause::kDamaged);
+    return Copied::kChanged;
+  }
   if (!appended.ok()) {  // counted by the tier; the object stays where it is
     if (appended.status().code() != Code::kBusy) return Copied::kRefused;
     backfill_wanted_ = true;

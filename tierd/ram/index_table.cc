@@ -7,7 +7,6 @@
 #include "tierd/base/check.h"
 #include "tierd/base/prefetch.h"
 #include "tierd/ram/shared_file.h"
-#include "tierd/ram/tmpfs_helper.h"
 
 namespace tierd::ram {
 namespace {
@@ -48,7 +47,7 @@ Result<std::unique_ptr<IndexTable>> IndexTable::Create(const IndexTableOptions& 
   table->slot_count_ = options.slot_count;
   const std::uint64_t atimes_offset = kSlotsOffset + table->total_slots() * sizeof(abi::Slot);
   const std::uint64_t wanted = atimes_offset + table->total_slots() * sizeof(std::int64_t);
-  if (wanted < kHugeFrom || !table->MakeTmpfsMemory((wanted + kHugePage - 1) / kHugePage * kHugePage).ok()) {
+  if (wanted < kHugeFrom || !table->MakeTmpfsMemory(options.tmpfs, (wanted + kHugePage - 1) / kHugePage * kHugePage).ok()) {
     if (Status status = table->MakeMemfdMemory((wanted + 4095) / 4096 * 4096); !status.ok()) return status;
   }
   auto* const header = reinterpret_cast<abi::IndexHeader*>(table->data_);
@@ -92,16 +91,18 @@ Status IndexTable::MakeMemfdMemory(std::uint64_t bytes) {
 }
 
 // 2 MiB pages where memfds have none: with 4 KiB pages a look into a table of a million files costs a walk of the page tables beside the line itself,
-// 210 ns against 115 (measured). A tmpfs file takes no seals; what they forbid is impossible here because the only descriptor that is kept was opened
-// through a read-only mount (tmpfs_helper.h), and the writable one is closed at the end of this function.
-Status IndexTable::MakeTmpfsMemory(std::uint64_t bytes) {
+// 210 ns against 115 (measured). A tmpfs file takes no seals; what they forbid is impossible here
+// because the only descriptor that is kept was opened through a read-only mount (private_tmpfs.h).
+// The writable one is closed at the end of this function.
+Status IndexTable::MakeTmpfsMemory(const PrivateTmpfs* tmpfs, std::uint64_t bytes) {
+  if (tmpfs == nullptr) return Status(Code::kUnsupported, "there is no private tmpfs");
   if (GivesHugePages(ChosenWord(kShmemEnabledPath))) return Status(Code::kUnsupported, "memfds have huge pages");
-  Result<TmpfsFile> file = MakeTmpfsFile("index", bytes);
+  Result<PrivateTmpfs::File> file = tmpfs->MakeFile("tierd-index", bytes);
   if (!file.ok()) return file.status();
-  if (Status status = AllocateFile(file->writable.get(), bytes); !status.ok()) return status;
   Result<std::byte*> data = MapShared(file->writable.get(), bytes);
   if (!data.ok()) return data.status();
-  if (!TouchPages(*data, bytes).ok() || HugeMappedBytes(*data, bytes) * 2 < bytes) {
+  (void)::madvise(*data, bytes, MADV_HUGEPAGE);
+  if (!TouchPages(*data, bytes).ok() || !AllocateFile(file->writable.get(), bytes).ok() || HugeMappedBytes(*data, bytes) * 2 < bytes) {
     ::munmap(*data, bytes);
     return Status(Code::kUnsupported, "tmpfs gave no 2 MiB pages");
   }

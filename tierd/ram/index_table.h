@@ -15,6 +15,7 @@
 #include "tierd/base/status.h"
 #include "tierd/base/unique_fd.h"
 #include "tierd/ram/frame_id.h"
+#include "tierd/ram/private_tmpfs.h"
 
 namespace tierd::ram {
 
@@ -37,12 +38,14 @@ struct IndexTableOptions {
   std::uint32_t generation = 1;
   std::uint8_t instance[16] = {};
   std::uint8_t hash_secret[abi::kHashSecretBytes] = {};
+  const PrivateTmpfs* tmpfs = nullptr;  // for large tables; outlives the call
 };
 
 class IndexTable {
  public:
-  // Allocates and touches. A memfd, sealed SHRINK|GROW|FUTURE_WRITE|SEAL; large tables, where memfds have no huge pages, a tmpfs file with 2 MiB pages of
-  // which only a descriptor behind a read-only mount is left. Blocking, pure; any thread.
+  // Allocates and touches. A memfd, sealed SHRINK|GROW|FUTURE_WRITE|SEAL; large tables, where memfds
+  // have no huge pages, a file of the private tmpfs with 2 MiB pages, of which only a read-only
+  // descriptor is left. Blocking, pure; any thread.
   static Result<std::unique_ptr<IndexTable>> Create(const IndexTableOptions& options);
   ~IndexTable();
   IndexTable(const IndexTable&) = delete;
@@ -86,7 +89,7 @@ class IndexTable {
 
   // Each allocates, maps and touches the memory and makes the read-only descriptor; nothing changes when it fails.
   Status MakeMemfdMemory(std::uint64_t bytes);
-  Status MakeTmpfsMemory(std::uint64_t bytes);
+  Status MakeTmpfsMemory(const PrivateTmpfs* tmpfs, std::uint64_t bytes);
 
   // Constant after Create.
   UniqueFd client_fd_;

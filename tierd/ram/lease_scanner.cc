@@ -21,6 +21,13 @@ void LeaseScanner::Remove(const abi::SessionPage* page) {
   std::erase_if(pages_, [page](const Page& one) { return one.page == page; });
 }
 
+bool LeaseScanner::HaveUnmapped(std::uint64_t below, std::uint32_t notices) const {
+  return std::all_of(pages_.begin(), pages_.end(), [&](const Page& page) {
+    const std::uint32_t seen = page.page->gone_seen.load(std::memory_order_relaxed);
+    return page.serial >= below || seen - notices < 0x80000000u;  // the count wraps
+  });
+}
+
 std::uint64_t LeaseScanner::accesses_told() const {
   constexpr std::size_t kLooksAhead = 16;  // each is a cache line that the client wrote last: they come side by side, not one after the other
   std::uint64_t sum = 0;

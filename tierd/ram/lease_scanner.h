@@ -35,6 +35,10 @@ class LeaseScanner {
   std::uint64_t next_serial() const { return next_serial_; }
   std::uint64_t oldest_serial() const { return pages_.empty() ? next_serial_ : pages_.front().serial; }
 
+  // Whether every session with a number below has ended, or says that it maps no segment of the
+  // first `notices` that were announced as gone (SharedIndex::NoteSegmentGone).
+  bool HaveUnmapped(std::uint64_t below, std::uint32_t notices) const;
+
   // A sum over how many accesses each session has ever told in its ring: another value than before says that somebody has read, or come or gone (two that read as much as
   // two before them make another one).
   std::uint64_t accesses_told() const;

@@ -365,15 +365,23 @@ void RamTier::SegmentDestroyed(std::uint64_t bytes) {
   leaving_bytes_ -= bytes;
 }
 
-void RamTier::SegmentLingers(std::uint64_t bytes) {
+std::uint32_t RamTier::OldestSerial() const {
+  std::uint32_t oldest = 0;
+  for (const Segment& segment : segments_) {
+    if (segment.data() != nullptr && (oldest == 0 || segment.serial() < oldest)) oldest = segment.serial();
+  }
+  return oldest;
+}
+
+void RamTier::SegmentLingers(std::uint64_t bytes, std::uint32_t notice) {
   SegmentDestroyed(bytes);
-  lingering_.push_back({bytes, scanner_.next_serial()});
+  lingering_.push_back({bytes, scanner_.next_serial(), notice});
   lingering_bytes_ += bytes;
   ReclaimLingering();
 }
 
 void RamTier::ReclaimLingering() {
-  while (!lingering_.empty() && scanner_.oldest_serial() >= lingering_.front().until_serial) {
+  while (!lingering_.empty() && scanner_.HaveUnmapped(lingering_.front().until_serial, lingering_.front().notice)) {
     lingering_bytes_ -= lingering_.front().bytes;
     lingering_.pop_front();
   }

@@ -141,9 +141,12 @@ class RamTier final : private FrameMover {
   // destroys it; then SegmentDestroyed(bytes).
   std::optional<Segment> TakeEmptySegment();
   void SegmentDestroyed(std::uint64_t bytes);
-  // Instead, when it could not be punched (FUTURE_WRITE): the memory comes back when the sessions of today have ended, whose processes may map it. Until then
-  // nothing is made in its place.
-  void SegmentLingers(std::uint64_t bytes);
+  // Instead, when it could not be punched (FUTURE_WRITE): the memory comes back when the sessions of
+  // today, whose processes may map it, have ended or have unmapped it. They were told by the given
+  // notice (SharedIndex::NoteSegmentGone). Until then nothing is made in its place.
+  void SegmentLingers(std::uint64_t bytes, std::uint32_t notice);
+  // The lowest serial of a segment of the tier; 0: there is none.
+  std::uint32_t OldestSerial() const;
   // Forgets those whose memory has come back. Call once a second.
   void ReclaimLingering();
   // What lies between the frames of a closed segment in which somebody leases all that is left (HAZARDS 2.8: a view that is kept for hours must not keep 256 MiB). The segment
@@ -206,7 +209,8 @@ class RamTier final : private FrameMover {
   std::uint64_t leaving_bytes_ = 0;   // of those taken out, until they are destroyed
   struct Lingering {
     std::uint64_t bytes;
-    std::uint64_t until_serial;  // of the oldest session
+    std::uint64_t until_serial;  // sessions with a lower number may map it
+    std::uint32_t notice;
   };
   std::deque<Lingering> lingering_;  // oldest first
   std::uint64_t lingering_bytes_ = 0;

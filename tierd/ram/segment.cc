@@ -10,7 +10,6 @@
 
 #include "client_lib/abi/layout.h"
 #include "tierd/ram/shared_file.h"
-#include "tierd/ram/tmpfs_helper.h"
 
 namespace tierd::ram {
 namespace {
@@ -85,7 +84,37 @@ Status SegmentFactory::FillHugetlb(Segment& segment) const {
   return TouchPages(segment.data_, segment.bytes_);
 }
 
-// A memfd whose mapping is advised before its pages exist: fallocate would make small ones.
+// A file of the private tmpfs, else a memfd.
+Status SegmentFactory::MakeFile(Segment& segment) const {
+  if (Tmpfs() == nullptr) {
+    Result<UniqueFd> fd = MakeMemfd("tierd-segment", segment.bytes_);
+    if (!fd.ok()) return fd.status();
+    segment.fd_ = std::move(*fd);
+    return Status::Ok();
+  }
+  Result<PrivateTmpfs::File> file = Tmpfs()->MakeFile("tierd-segment", segment.bytes_);
+  if (!file.ok()) return file.status();
+  segment.fd_ = std::move(file->writable);
+  segment.client_fd_ = std::move(file->read_only);
+  return Status::Ok();
+}
+
+// The mapping is advised before its pages exist: fallocate would make small ones.
+Status SegmentFactory::FillAdvised(Segment& segment) const {
+  Result<std::byte*> data = MapShared(segment.fd_.get(), segment.bytes_);
+  if (!data.ok()) return data.status();
+  segment.data_ = *data;
+  if (::madvise(segment.data_, segment.bytes_, MADV_HUGEPAGE) != 0) {
+    return Status(Code::kUnsupported, "MADV_HUGEPAGE refused", errno);
+  }
+  if (Status status = TouchPages(segment.data_, segment.bytes_); !status.ok()) return status;
+  if (Status status = AllocateFile(segment.fd_.get(), segment.bytes_); !status.ok()) return status;
+  Result<std::string> seen = CheckHuge(segment.data_, segment.bytes_);
+  if (!seen.ok()) return seen.status();
+  segment.reason_ = std::move(*seen);
+  return Status::Ok();
+}
+
 Status SegmentFactory::FillShmemHuge(Segment& segment) const {
   const std::string knob = ChosenWord(options_.shmem_enabled_path);
   if (!GivesHugePages(knob)) {
@@ -94,43 +123,29 @@ Status SegmentFactory::FillShmemHuge(Segment& segment) const {
   Result<UniqueFd> fd = MakeMemfd("tierd-segment", segment.bytes_);
   if (!fd.ok()) return fd.status();
   segment.fd_ = std::move(*fd);
-  Result<std::byte*> data = MapShared(segment.fd_.get(), segment.bytes_);
-  if (!data.ok()) return data.status();
-  segment.data_ = *data;
-  if (::madvise(segment.data_, segment.bytes_, MADV_HUGEPAGE) != 0) return Status(Code::kUnsupported, "MADV_HUGEPAGE refused", errno);
-  if (Status status = TouchPages(segment.data_, segment.bytes_); !status.ok()) return status;
-  if (Status status = AllocateFile(segment.fd_.get(), segment.bytes_); !status.ok()) return status;
-  Result<std::string> seen = CheckHuge(segment.data_, segment.bytes_);
-  if (!seen.ok()) return seen.status();
-  segment.reason_ = "memfd, shmem_enabled=" + knob + ", " + *seen;
+  if (Status status = FillAdvised(segment); !status.ok()) return status;
+  segment.reason_ = "memfd, shmem_enabled=" + knob + ", " + segment.reason_;
   return Status::Ok();
 }
 
 Status SegmentFactory::FillTmpfsHuge(Segment& segment) const {
-  Result<TmpfsFile> file = MakeTmpfsFile("segment", segment.bytes_);
-  if (!file.ok()) return file.status();
-  segment.fd_ = std::move(file->writable);
-  segment.client_fd_ = std::move(file->read_only);
-  if (Status status = AllocateFile(segment.fd_.get(), segment.bytes_); !status.ok()) return status;
-  Result<std::byte*> data = MapShared(segment.fd_.get(), segment.bytes_);
-  if (!data.ok()) return data.status();
-  segment.data_ = *data;
-  if (Status status = TouchPages(segment.data_, segment.bytes_); !status.ok()) return status;
-  Result<std::string> seen = CheckHuge(segment.data_, segment.bytes_);
-  if (!seen.ok()) return seen.status();
-  segment.reason_ = "tmpfs huge=always in a namespace, " + *seen;
+  if (Tmpfs() == nullptr) {
+    const bool refused = options_.seal == SegmentSeal::kWrite;
+    return Status(Code::kUnsupported, refused ? "ram.seal = \"write\" uses memfds" : options_.no_tmpfs_reason);
+  }
+  if (Status status = MakeFile(segment); !status.ok()) return status;
+  if (Status status = FillAdvised(segment); !status.ok()) return status;
+  segment.reason_ = "private tmpfs, " + segment.reason_;
   return Status::Ok();
 }
 
 Status SegmentFactory::FillSmall(Segment& segment) const {
-  Result<UniqueFd> fd = MakeMemfd("tierd-segment", segment.bytes_);
-  if (!fd.ok()) return fd.status();
-  segment.fd_ = std::move(*fd);
+  if (Status status = MakeFile(segment); !status.ok()) return status;
   if (Status status = AllocateFile(segment.fd_.get(), segment.bytes_); !status.ok()) return status;
   Result<std::byte*> data = MapShared(segment.fd_.get(), segment.bytes_);
   if (!data.ok()) return data.status();
   segment.data_ = *data;
-  segment.reason_ = "4 KiB pages";
+  segment.reason_ = Tmpfs() != nullptr ? "4 KiB pages of the private tmpfs" : "4 KiB pages of a memfd";
   return TouchPages(segment.data_, segment.bytes_);
 }
 
@@ -147,9 +162,9 @@ Result<Segment> SegmentFactory::CreateKind(abi::PageKind kind, std::uint64_t byt
     case abi::PageKind::k4KiB: filled = FillSmall(segment); break;
   }
   if (!filled.ok()) return filled;
-  // The file of a tmpfs takes no seals; it was made with mode 0400 and is handed out through the read-only mount.
-  if (kind != abi::PageKind::kTmpfsHuge) {
-    if (Status status = SealFile(segment.fd_.get(), options_.seal_write); !status.ok()) return status;
+  // A file of the tmpfs takes no seals, and its client descriptor is there already.
+  if (!segment.client_fd_.valid()) {
+    if (Status status = SealFile(segment.fd_.get(), options_.seal != SegmentSeal::kShrink); !status.ok()) return status;
     Result<UniqueFd> client = OpenReadOnly(segment.fd_.get());
     if (!client.ok()) return client.status();
     segment.client_fd_ = std::move(*client);
@@ -168,7 +183,9 @@ Result<Segment> SegmentFactory::Create(std::uint64_t bytes) {
     return Status(segment.status().code(), std::string(PageKindName(*options_.force_kind)) + ": " + segment.status().message(), segment.status().sys_errno());
   }
   std::string why;
-  for (const abi::PageKind kind : {abi::PageKind::kHugetlb, abi::PageKind::kShmemHuge, abi::PageKind::kTmpfsHuge}) {
+  for (const abi::PageKind kind : {abi::PageKind::kHugetlb, abi::PageKind::kTmpfsHuge, abi::PageKind::kShmemHuge}) {
+    // A file of the tmpfs has the same pages and can be punched.
+    if (kind == abi::PageKind::kShmemHuge && Tmpfs() != nullptr) continue;
     Result<Segment> segment = CreateKind(kind, bytes);
     if (segment.ok()) {
       if (!why.empty()) segment->reason_ += " (not " + why + ")";

@@ -14,6 +14,7 @@
 #include "client_lib/abi/messages.h"
 #include "tierd/base/status.h"
 #include "tierd/base/unique_fd.h"
+#include "tierd/ram/private_tmpfs.h"
 #include "tierd/ram/shared_file.h"
 
 namespace tierd::ram {
@@ -39,6 +40,7 @@ class Segment {
   // Gives the memory of [offset, offset + bytes) back to the system although clients may still map the segment; both multiples of
   // the page size of page_kind() (PunchUnit). Readers of a punched range see zeros, so no frame in it may be live or leased. Blocking.
   // kPermission under FUTURE_WRITE (HAZARDS 2.8): memory then returns when the last mapping goes.
+  // Segments of a private tmpfs can be punched, and so can memfds of SegmentSeal::kShrink.
   Status Punch(std::uint64_t offset, std::uint64_t bytes);
   std::uint64_t PunchUnit() const;
   // The file once more, for a worker that punches it while the segment stays where it is.
@@ -56,12 +58,22 @@ class Segment {
   std::string reason_;
 };
 
+// How clients are kept from writing into segments (HAZARDS 2.8).
+enum class SegmentSeal : std::uint8_t {
+  kAuto,    // files of the private tmpfs; memfds, where they must be used, get FUTURE_WRITE
+  kWrite,   // memfds with FUTURE_WRITE only: nobody, tierd included, can punch or map writable again
+  kShrink,  // as kAuto, but memfds lack FUTURE_WRITE: tierd can punch them, and a client can write
+};
+
 struct SegmentOptions {
-  // Only this kind of pages, or Create fails with kUnsupported and the reason. Empty: the best that works, in the order hugetlb pool,
-  // memfd with MADV_HUGEPAGE, tmpfs huge=always in a user+mount namespace, 4 KiB. Not reloadable (applies to segments made later).
+  // Only this kind of pages, or Create fails with kUnsupported and the reason. Empty: the best that
+  // works, in the order hugetlb pool, private tmpfs (else memfd) with MADV_HUGEPAGE, 4 KiB. Not
+  // reloadable (applies to segments made later).
   std::optional<abi::PageKind> force_kind;
-  // Adds F_SEAL_FUTURE_WRITE: nobody, tierd included, can punch or map writable again. Default off (HAZARDS 2.8).
-  bool seal_write = false;
+  SegmentSeal seal = SegmentSeal::kAuto;
+  // Outlives the factory. Null: there is none, for the reason given.
+  const PrivateTmpfs* tmpfs = nullptr;
+  std::string no_tmpfs_reason = "there is no private tmpfs";
   // Knob of shmem huge pages; a path only so that tests can point it at a file of theirs.
   std::string shmem_enabled_path = kShmemEnabledPath;
 };
@@ -71,8 +83,9 @@ class SegmentFactory {
   explicit SegmentFactory(SegmentOptions options) : options_(std::move(options)) {}
 
   // A segment of `bytes`: a multiple of 4 KiB, 64 KiB..256 MiB (kInvalid otherwise). Huge pages need a multiple of 2 MiB: other sizes get 4 KiB
-  // pages. Every page touched, sealed SHRINK|GROW|SEAL (a tmpfs file cannot be sealed: its client descriptor is open through a read-only
-  // mount instead), inode mode 0400. kNoSpace when the memory is not there. Blocking; any thread, several at a time.
+  // pages. Every page touched, inode mode 0400. A memfd is sealed; a tmpfs file cannot be sealed, and
+  // its client descriptor is open through a read-only mount instead. kNoSpace when the memory is not
+  // there. Blocking; any thread, several at a time.
   Result<Segment> Create(std::uint64_t bytes);
 
  private:
@@ -82,6 +95,9 @@ class SegmentFactory {
   Status FillShmemHuge(Segment& segment) const;
   Status FillTmpfsHuge(Segment& segment) const;
   Status FillSmall(Segment& segment) const;
+  Status MakeFile(Segment& segment) const;
+  Status FillAdvised(Segment& segment) const;
+  const PrivateTmpfs* Tmpfs() const { return options_.seal == SegmentSeal::kWrite ? nullptr : options_.tmpfs; }
 
   // Constant after construction.
   const SegmentOptions options_;

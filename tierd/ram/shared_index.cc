@@ -19,6 +19,7 @@ IndexTableOptions TableOptions(const IndexOptions& options, std::uint64_t slots,
   table.generation = generation;
   std::memcpy(table.instance, options.instance, sizeof table.instance);
   std::memcpy(table.hash_secret, options.hash_secret, sizeof table.hash_secret);
+  table.tmpfs = options.tmpfs;
   return table;
 }
 
@@ -177,6 +178,18 @@ void SharedIndex::Heartbeat(std::int64_t monotonic_coarse_ns) {
   if (next_ != nullptr) next_->header()->heartbeat_ticks.store(ticks, std::memory_order_relaxed);
 }
 
+std::uint32_t SharedIndex::NoteSegmentGone(std::uint32_t serial, std::uint32_t oldest) {
+  const std::uint32_t before = current_->header()->segments_gone.load(std::memory_order_relaxed);
+  for (IndexTable* table : {current_.get(), next_.get()}) {
+    if (table == nullptr) continue;
+    abi::IndexHeader& header = *table->header();
+    header.gone_segments[before % abi::kGoneSegments].store(serial, std::memory_order_relaxed);
+    header.oldest_segment.store(oldest, std::memory_order_relaxed);
+    header.segments_gone.store(before + 1, std::memory_order_release);
+  }
+  return before + 1;
+}
+
 void SharedIndex::Retire() {
   current_->header()->retired.store(1, std::memory_order_seq_cst);
   current_->header()->changes.fetch_add(2, std::memory_order_seq_cst);
@@ -209,7 +222,14 @@ Status SharedIndex::AdoptTable(std::unique_ptr<IndexTable> table) {
   cursor_ = 0;
   insert_failed_ = false;
   std::copy(current_->attrs().begin(), current_->attrs().end(), next_->attrs().begin());
-  next_->header()->heartbeat_ticks.store(current_->header()->heartbeat_ticks.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  const abi::IndexHeader& now = *current_->header();
+  abi::IndexHeader& next = *next_->header();
+  next.heartbeat_ticks.store(now.heartbeat_ticks.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  for (std::uint32_t i = 0; i < abi::kGoneSegments; ++i) {
+    next.gone_segments[i].store(now.gone_segments[i].load(std::memory_order_relaxed), std::memory_order_relaxed);
+  }
+  next.oldest_segment.store(now.oldest_segment.load(std::memory_order_relaxed), std::memory_order_relaxed);
+  next.segments_gone.store(now.segments_gone.load(std::memory_order_relaxed), std::memory_order_relaxed);
   return Status::Ok();
 }
 

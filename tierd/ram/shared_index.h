@@ -25,6 +25,7 @@ struct IndexOptions {
   std::uint64_t max_slots = std::uint64_t{64} << 20;  // hard limit (5.1 GB); Insert fails beyond it
   std::uint8_t instance[16] = {};      // random, per daemon life
   std::uint8_t hash_secret[abi::kHashSecretBytes] = {};  // abi::DeriveHashSecret
+  const PrivateTmpfs* tmpfs = nullptr;  // for large tables; outlives the index
 };
 
 class SharedIndex {
@@ -92,6 +93,10 @@ class SharedIndex {
   // The table that was replaced last, kept to answer OwnerAt; null if none. Destroy it on a worker, after the rings were drained, before the next
   // growth ends (else that frees it on the loop thread).
   std::unique_ptr<IndexTable> TakeRetired() { return std::move(retired_); }
+
+  // Tells clients that a segment has left and is to be unmapped; `oldest`: every serial below has left.
+  // Returns the number of this notice, which clients store as SessionPage::gone_seen.
+  std::uint32_t NoteSegmentGone(std::uint32_t serial, std::uint32_t oldest);
 
   // The published table as this process maps it, for readers in this process (tests); clients map client_fd().
   const abi::IndexHeader* header() const { return current_->header(); }

@@ -307,7 +307,7 @@ ControlApi::Response ControlApi::Status() {
   const SessionTotals sessions = sessions_.Sessions();
   std::size_t running = 0;
   for (const engine::JobStatus& job : engine_.jobs().List()) running += job.ended_ns == 0 ? 1 : 0;
-  status["integrity_failures"] = engine_.counters().integrity_ssd + engine_.counters().integrity_source;
+  status["integrity_failures"] = engine_.counters().integrity_ssd + engine_.counters().integrity_ram + engine_.counters().integrity_source;
   status.update({{"sessions", sessions.sessions}, {"leases", sessions.leases}, {"leases_frozen", sessions.frozen_leases}});
   status["jobs_running"] = running;
   status["ring_lost"] = engine_.counters().ring_lost;

@@ -155,8 +155,8 @@ void AddMovement(Table& table, engine::Engine& engine) {
   table.Counter("tierd_reader_wait_seconds_total", "How long clients waited for bytes that were not in RAM, summed.").Add(Seconds(c.reader_wait_ns));
   table.Counter("tierd_invalidations_total", "Files whose cached bytes were given up, by reason.");
   table.Add(c.invalidated_changed, {{"reason", "changed"}}).Add(c.invalidated_request, {{"reason", "request"}}).Add(c.invalidated_racy, {{"reason", "racy"}});
-  table.Counter("tierd_integrity_failures_total", "Bytes that did not verify, from the SSD or by two reads of the source; each such read was completed from the source.");
-  table.Add(c.integrity_ssd, {{"kind", "ssd"}}).Add(c.integrity_source, {{"kind", "source"}});
+  table.Counter("tierd_integrity_failures_total", "Bytes that did not verify, from the SSD, in RAM or by two reads of the source; each such read was completed from the source.");
+  table.Add(c.integrity_ssd, {{"kind", "ssd"}}).Add(c.integrity_ram, {{"kind", "ram"}}).Add(c.integrity_source, {{"kind", "source"}});
   table.Counter("tierd_fetch_total", "Requests of clients for what they did not find themselves, by how they went.");
   table.Add(c.fetches - c.fetch_hits - c.fetch_joined - c.fetch_bypassed, {{"result", "filled"}})
       .Add(c.fetch_hits, {{"result", "hit"}})

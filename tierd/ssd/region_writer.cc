@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tierd/base/check.h"
+#include "tierd/base/crc32c.h"
 #include "tierd/base/kill_point.h"
 
 namespace tierd::ssd {
@@ -52,7 +53,7 @@ bool RegionWriter::Fits(const Buffer& buffer, std::uint32_t payload_bytes, std::
   return end + buffer.toc.BytesWith(path_bytes, context_.format.alignment) <= context_.format.region_bytes;
 }
 
-Result<SsdLocation> RegionWriter::Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload, Use use) {
+Result<SsdLocation> RegionWriter::Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload, Use use, std::uint32_t crc) {
   const auto bytes = static_cast<std::uint32_t>(payload.size());
   if (!writable_) return Status(Code::kBusy, "SSD tier is read-only");
   if (use == Use::kNew && IsMovers()) return NoRoomForNew();
@@ -61,7 +62,7 @@ Result<SsdLocation> RegionWriter::Append(const RecordIdentity& identity, std::st
     if (current_ != nullptr) CloseBuffer(*current_);
     if (Status taken = TakeRegion(use); !taken.ok()) return taken;
   }
-  return Place(*current_, identity, path, payload);
+  return Place(*current_, identity, path, payload, crc);
 }
 
 // The last region is the mover's; another may be on its way.
@@ -112,7 +113,7 @@ void RegionWriter::Prepare() {
   preparing_ = true;
 }
 
-Result<SsdLocation> RegionWriter::Place(Buffer& buffer, const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload) {
+Result<SsdLocation> RegionWriter::Place(Buffer& buffer, const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload, std::uint32_t wanted_crc) {
   TIERD_KILL_POINT("ssd.append.before_copy");
   const auto bytes = static_cast<std::uint32_t>(payload.size());
   const std::uint32_t start = StartOf(context_, buffer, bytes);
@@ -120,14 +121,19 @@ Result<SsdLocation> RegionWriter::Place(Buffer& buffer, const RecordIdentity& id
   const std::uint32_t end = start + RecordBytes(context_.geometry, bytes, path.size());
   const std::uint64_t epoch = buffer.toc.epoch();
   const SsdLocation location{identity.fill_sequence, buffer.region, static_cast<std::uint32_t>(epoch), EncodePlace(start, header_bytes), bytes};
+  std::byte* const base = buffer.memory.data();
+  std::byte* const to = base + start + header_bytes;
+  std::memcpy(to, payload.data(), bytes);
+  // The payload may lie in memory that others map. Only the copy is ours, so the copy is compared.
+  if (wanted_crc != 0 && Crc32c(to, bytes) != wanted_crc) {
+    std::memset(base + buffer.fill, 0, start + header_bytes + bytes - buffer.fill);
+    return Status(Code::kCorrupt, "bytes of " + std::string(path) + " differ from what was read");
+  }
   if (!buffer.toc.Add(identity, location, path)) {
     CloseBuffer(buffer);
     return Status(Code::kBusy, "the region's table of contents is full");
   }
-  std::byte* const base = buffer.memory.data();
   std::memset(base + buffer.fill, 0, start - buffer.fill);
-  std::byte* const to = base + start + header_bytes;
-  std::memcpy(to, payload.data(), bytes);
   std::memset(to + bytes, 0, end - (start + header_bytes + bytes));
   // From the copy, which is in the cache by now.
   std::array<std::uint32_t, kMostSums> sums;

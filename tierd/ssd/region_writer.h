@@ -30,7 +30,8 @@ class RegionWriter {
 
   enum class Use : std::uint8_t { kNew, kMove };
   // kMove may take the last region, which is kept for the mover: while there is none behind it, nothing else goes there.
-  Result<SsdLocation> Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload, Use use);
+  // `crc`: Crc32c of the payload as it was read, 0 if not known. kCorrupt: the copy differs from it.
+  Result<SsdLocation> Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload, Use use, std::uint32_t crc = 0);
   // The record (header first) if its region still has a buffer, else empty. Valid until the next call of any method.
   std::span<const std::byte> RecordInBuffer(const SsdLocation& location) const;
 
@@ -99,7 +100,7 @@ class RegionWriter {
   bool IsMovers() const { return current_ != nullptr && current_->movers && !has_spare(); }
   Status NoRoomForNew() const;
   Status TakeRegion(Use use);
-  Result<SsdLocation> Place(Buffer& buffer, const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload);
+  Result<SsdLocation> Place(Buffer& buffer, const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload, std::uint32_t crc);
   static std::uint32_t StartOf(const TierContext& context, const Buffer& buffer, std::uint32_t payload_bytes);
   bool Fits(const Buffer& buffer, std::uint32_t payload_bytes, std::size_t path_bytes) const;
   void SubmitUnits(Buffer& buffer);

@@ -73,7 +73,7 @@ class SsdTier::Impl {
 
   void Recover(std::function<void(std::span<const RecoveredRecord>)> batch, std::function<void(const RecoveryReport&)> done,
                std::function<void(std::uint64_t)> expect);
-  Result<SsdLocation> Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload);
+  Result<SsdLocation> Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload, std::uint32_t crc);
   void Forget(const SsdLocation& location);
   std::uint64_t FreeBytes() const;
   void InvalidateDataset(std::uint64_t dataset_id, std::function<void(Status)> done);
@@ -191,7 +191,7 @@ void SsdTier::Impl::FinishRecovery() {
   done(report_);
 }
 
-Result<SsdLocation> SsdTier::Impl::Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload) {
+Result<SsdLocation> SsdTier::Impl::Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload, std::uint32_t crc) {
   if (payload.empty() || payload.size() > kMaxPayloadBytes || path.size() > kMaxPathBytes) {
     return Status(Code::kInvalid, "record of " + std::to_string(payload.size()) + " bytes with a path of " + std::to_string(path.size()));
   }
@@ -209,7 +209,7 @@ Result<SsdLocation> SsdTier::Impl::Append(const RecordIdentity& identity, std::s
   }
   // While space is being given back even the open region takes nothing new.
   Result<SsdLocation> placed = space_.must_shrink() ? Result<SsdLocation>(Status(Code::kNoSpace, "SSD tier is giving space back"))
-                                                    : writer_.Append(identity, path, payload, RegionWriter::Use::kNew);
+                                                    : writer_.Append(identity, path, payload, RegionWriter::Use::kNew, crc);
   if (placed.ok()) {
     ++counters_.appends;
     counters_.append_payload_bytes += payload.size();
@@ -401,8 +401,8 @@ void SsdTier::Recover(std::function<void(std::span<const RecoveredRecord>)> batc
   impl_->Recover(std::move(batch), std::move(done), std::move(expect));
 }
 std::uint64_t SsdTier::NextFillSequence() { return impl_->next_fill_++; }
-Result<SsdLocation> SsdTier::Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload) {
-  return impl_->Append(identity, path, payload);
+Result<SsdLocation> SsdTier::Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload, std::uint32_t crc) {
+  return impl_->Append(identity, path, payload, crc);
 }
 FrameNeeds SsdTier::NeedsOf(std::uint32_t payload_bytes) const { return impl_->reader_.NeedsOf(payload_bytes); }
 Status SsdTier::Read(const SsdLocation& location, const RecordIdentity& expected, std::span<std::byte> dest, ReadDone done, ReadClass read_class,

@@ -229,8 +229,9 @@ class SsdTier {
   // reused when this returns. identity.dataset_generation must be the current one (else kNotFound: the dataset was invalidated
   // while its bytes were on their way). Errors drop the record, nothing else: kBusy (buffers full, recovering, degraded), kNoSpace
   // (no free region: Forget() something, or let it be), kInvalid (path or payload out of range).
+  // `crc`: Crc32c of the payload as it was read, 0 if not known; kCorrupt when the copy differs.
   // One call copies and checksums the payload: 4 MiB cost about 0.5 ms of the loop thread.
-  Result<SsdLocation> Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload);
+  Result<SsdLocation> Append(const RecordIdentity& identity, std::string_view path, std::span<const std::byte> payload, std::uint32_t crc = 0);
 
   FrameNeeds NeedsOf(std::uint32_t payload_bytes) const;
   // Reads the payload into `dest` (at least location.stored_bytes long), in one device read, everything compared with `expected`
