@@ -104,7 +104,7 @@ bool HasOurGroups(int fd, gid_t peer_gid, bool all_mapped) {
 Stranger WhyAStranger(int fd, const ucred& peer) {
   const bool all_mapped = AllMapped("/proc/self/uid_map") && AllMapped("/proc/self/gid_map");
   if (!all_mapped && !IsInOurUserNamespace(peer.pid))
-    return {kOtherNamespace, TurnedAway::kUserNamespace};
+    return {kOtherNamespace, TurnedAway::kNamespace};
   if (!HasOurGroups(fd, peer.gid, all_mapped)) return {kLacksAGroup, TurnedAway::kGroups};
   // Capabilities of another user namespace count for the files of that namespace alone.
   const bool lacks = ReadsDespiteModes(0) && !(ReadsDespiteModes(peer.pid) && IsInOurUserNamespace(peer.pid));

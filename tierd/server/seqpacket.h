@@ -42,18 +42,16 @@ enum class TurnedAway : std::uint8_t {
   kUser,           // another user's process
   kGroups,         // it lacks a group of the daemon's
   kCapabilities,   // it lacks those by which the daemon reads what modes forbid
-  kUserNamespace,  // it is not in the daemon's, where not every id is mapped
-  kPidNamespace,   // there is no pidfd of it
+  kNamespace,      // it is not in the daemon's user namespace, which counts; or there is no pidfd of it
   kVersion,        // of the protocol or the layout
   kLimit,          // sessions in all, or of its process
   kMemory,         // no memory or no descriptor is left
   kSilent,         // it said no hello in time
   kUnread,         // it did not read its replies
 };
-inline constexpr std::size_t kTurnedAways = 10;
+inline constexpr std::size_t kTurnedAways = 9;
 inline constexpr const char* kTurnedAwayNames[kTurnedAways] = {
-    "user",    "groups", "capabilities", "user_namespace", "pid_namespace",
-    "version", "limit",  "memory",       "silent",         "unread"};
+    "user", "groups", "capabilities", "namespace", "version", "limit", "memory", "silent", "unread"};
 
 // A client that may not be able to read, or see, what this process does.
 struct Stranger {

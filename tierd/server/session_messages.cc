@@ -81,7 +81,7 @@ bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std
   if (hello->version_min > abi::kProtocolVersion || hello->version_max < abi::kProtocolVersionMin || hello->layout_version != abi::kLayoutVersion)
     return Refuse(session, TurnedAway::kVersion, EPROTO, "this tierd speaks another protocol version; use the libtier that came with it");
   if (!session.process.is_open())
-    return Refuse(session, TurnedAway::kPidNamespace, EACCES, "no pidfd for this process (foreign pid namespace, or a kernel before 5.3): its leases could not be watched");
+    return Refuse(session, TurnedAway::kNamespace, EACCES, "no pidfd for this process (foreign pid namespace, or a kernel before 5.3): its leases could not be watched");
   if (session.stranger.why != nullptr)
     return Refuse(session, session.stranger.counts_as, EACCES, session.stranger.why);
   const std::int64_t now = clock_.MonotonicNs();
