@@ -116,7 +116,7 @@ tierctl::Ran RunUnprivileged(const std::vector<std::string>& command, const std:
 
 TEST_F(StartTest, SaysInOneLineWhatItMayNot) {
   namespace fs = std::filesystem;
-  fs::permissions(scratch.path(), fs::perms::all);  // for nobody's sake
+  fs::permissions(scratch.path(), fs::perms::all | fs::perms::sticky_bit);  // for nobody's sake
   if (RunUnprivileged({TIERD_BINARY, "--version"}).exit_code != 0) GTEST_SKIP() << "this build cannot be run by other users";
   const std::string shut = scratch.path() + "/shut";
   fs::create_directories(shut + "/below");
@@ -288,7 +288,7 @@ TEST_F(StartTest, WhereTheDefaultPortIsTakenMetricsHaveAnother) {
 
 // Its descriptors are its own: another process of the user would write into the segments that readers map (HAZARDS 2.8).
 TEST_F(StartTest, AnotherProcessOfTheUserCannotOpenItsDescriptors) {
-  std::filesystem::permissions(scratch.path(), std::filesystem::perms::all);
+  std::filesystem::permissions(scratch.path(), std::filesystem::perms::all | std::filesystem::perms::sticky_bit);
   if (RunUnprivileged({TIERD_BINARY, "--version"}).exit_code != 0) GTEST_SKIP() << "this build cannot be run by other users";
   // What cannot be opened of a process beside it, as a check of this check, and of the daemon.
   const std::string script = R"(
@@ -503,7 +503,7 @@ TEST_F(StartTest, LeavesOutMountsThatWillNotDo) {
   const ExitedDaemon checked = DaemonProcess::Run(Arguments({"--ssd", "off", "--check-config"}), scratch.path());
   EXPECT_EQ(checked.code, 0) << checked.output;
   EXPECT_NE(checked.output.find("tierd: " + twice), std::string::npos) << checked.output;
-  std::filesystem::permissions(scratch.path(), std::filesystem::perms::all);
+  std::filesystem::permissions(scratch.path(), std::filesystem::perms::all | std::filesystem::perms::sticky_bit);
   if (::geteuid() == 0 && RunUnprivileged({TIERD_BINARY, "--version"}).exit_code == 0) {
     const tierctl::Ran ran = RunUnprivileged({TIERD_BINARY, "--config", "none", "--ssd", "off", "--socket", scratch.path() + "/run-n/tierd.sock", "--check-config"});
     EXPECT_EQ(ran.exit_code, 0) << ran.err;

@@ -332,7 +332,7 @@ TEST_F(RunTest, WhereThereMayBeNoSecondProcessTheCommandStillRuns) {
   const std::string as_other = "setpriv --reuid=65531 --clear-groups prlimit --nproc=";
   if (RunShell(as_other + "64 test -x " + TIERCTL_BINARY, job_).code != 0) GTEST_SKIP() << "the build is not open to other users";
   std::filesystem::permissions(scratch_.path(), std::filesystem::perms(0755));
-  std::filesystem::permissions(base_, std::filesystem::perms(0777));
+  std::filesystem::permissions(base_, std::filesystem::perms(01777));
   for (const int most : {3, 4, 6, 8, 9, 10, 11}) {
     const JobResult result = RunShell(as_other + std::to_string(most) + " " + TIERCTL_BINARY + " run -q --source " + source_ + " -- echo done", job_);
     EXPECT_EQ(result.code, 0) << most << result.output;
