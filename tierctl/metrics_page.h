@@ -1,5 +1,6 @@
-// A page of metrics that a process with fewer rights has left, for one that may write where a node exporter reads
-// (systemd/tierd-textfile@.service). Whoever wrote the page may have written anything.
+// A page of metrics that a process with fewer rights has left, for one that may write where a node
+// exporter reads (systemd/tierd-textfile@.service). Whoever wrote the page may have written
+// anything.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,8 @@ struct OwnPage {
   std::string text;          // with our own HELP and TYPE lines
   std::size_t left_out = 0;  // samples that are none of ours, or malformed, or there twice
 };
-// The samples of tierd's own families, in the order of the families. What follows the last newline was
-// cut off and is not looked at.
+// The samples of tierd's own families, in the order of the families. What follows the last newline
+// was cut off and is not looked at.
 OwnPage OwnFamilies(std::string_view page);
 
 }  // namespace tierctl

@@ -1,8 +1,10 @@
-// What the runs of one user on one node know of each other: which daemons `tierctl run` has started here, for
-// which job, with which options. Runs of one job join; others divide what is free (share.h).
+// What the runs of one user on one node know of each other: which daemons `tierctl run` has started
+// here, for which job, with which options. Runs of one job join; others divide what is free
+// (share.h).
 //
-// It is a directory in /tmp (LedgerBase), the user's alone, with a record per daemon. A daemon holds the lock of its record
-// as long as it lives, however it ends. Who looks or writes holds the door: one run at a time starts a daemon.
+// It is a directory in /tmp (LedgerBase), the user's alone, with a record per daemon. A daemon
+// holds the lock of its record as long as it lives, however it ends. Who looks or writes holds the
+// door: one run at a time starts a daemon.
 #pragma once
 
 #include <sys/types.h>
@@ -25,7 +27,8 @@ struct JobIdentity {
   std::uint64_t mounts = 0;  // the mount namespace
   bool operator==(const JobIdentity&) const = default;
 };
-// By SLURM_JOB_ID, PBS_JOBID, or LSB_JOBID and LSB_JOBINDEX. `cgroups`: the text of /proc/self/cgroup.
+// By SLURM_JOB_ID, PBS_JOBID, or LSB_JOBID and LSB_JOBINDEX. `cgroups`: the text of
+// /proc/self/cgroup.
 JobIdentity IdentityOfJob(const tierd::config::GetEnvironment& environment, const std::string& cgroups, std::uint64_t mounts);
 JobIdentity OwnIdentity(const tierd::config::GetEnvironment& environment);
 
@@ -43,7 +46,8 @@ struct DaemonRecord {
 // Why a run cannot use the daemon of the same job: "--ram is 4GB there"; "": it can.
 std::string Difference(const DaemonRecord& there, const DaemonRecord& wanted);
 
-// The directory that the ledger is in: $TIERD_LEDGER, else /tmp, which all see that see the same mounts.
+// The directory that the ledger is in: $TIERD_LEDGER, else /tmp, which all see that see the same
+// mounts.
 std::string LedgerBase(const tierd::config::GetEnvironment& environment);
 
 class Ledger {
@@ -57,8 +61,8 @@ class Ledger {
   };
   // Of the daemons that live. Records of others are removed.
   std::vector<Entry> Live() const;
-  // Adds a record. The descriptor is for the daemon to inherit, and for nobody else to keep; close-on-exec.
-  // Not valid: it could not be written.
+  // Adds a record. The descriptor is for the daemon to inherit, and for nobody else to keep;
+  // close-on-exec. Not valid: it could not be written.
   tierd::UniqueFd Add(const std::string& name, const DaemonRecord& record) const;
   void Remove(const std::string& name) const;
   // Another run uses it from now on.
