@@ -165,9 +165,9 @@ void Client::GiveBackGone(Session& session) {
   const abi::IndexHeader& index = *session.index.load(std::memory_order_acquire)->header;
   const std::uint32_t count = index.segments_gone.load(std::memory_order_relaxed);
   if (session.page->gone_seen.load(std::memory_order_relaxed) == count) return;
-  if (::pthread_mutex_trylock(&mutex_) != 0) return;  // the next look finds it again
+  if (!mutex_.TryLock()) return;  // the next look finds it again
   if (session.serves() && !session.inherited) session.page->gone_seen.store(session.arena->GiveBackGone(index), std::memory_order_release);
-  ::pthread_mutex_unlock(&mutex_);
+  mutex_.Unlock();
 }
 
 int Client::ConnectNow() {
