@@ -53,6 +53,7 @@ bool Arena::Add(std::uint32_t serial, Mapping mapping) {
 void Arena::GiveBack(Entry& entry) {
   if (entry.given_back) return;
   entry.given_back = true;
+  mapped_bytes_.fetch_sub(entry.bytes, std::memory_order_relaxed);
   OverlayWithZeros(entry.data, entry.bytes, false);
 }
 

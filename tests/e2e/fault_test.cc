@@ -136,7 +136,7 @@ std::uint64_t MappedSegmentBytes() {
   std::uint64_t sum = 0;
   for (std::string line; std::getline(maps, line);) {
     unsigned long from = 0, to = 0;
-    if (line.find("memfd:tierd-segment") != std::string::npos && std::sscanf(line.c_str(), "%lx-%lx", &from, &to) == 2) sum += to - from;
+    if (line.find("tierd-segment") != std::string::npos && std::sscanf(line.c_str(), "%lx-%lx", &from, &to) == 2) sum += to - from;
   }
   return sum;
 }
