@@ -287,7 +287,7 @@ TEST_F(RunTest, SaysThatFilesFoundNoRoom) {
   const auto document = ReadJson(report);
   EXPECT_TRUE(IsAsTheSchemaSays(report));
   const std::string advice = document["advice"];
-  EXPECT_NE(advice.find(" reads found no room in the cache: "), std::string::npos) << advice;
+  EXPECT_NE(advice.find(" opens found no room in the cache: "), std::string::npos) << advice;
   std::uint64_t bytes = 0;
   for (const auto& [origin, read] : document["reads"].items()) bytes += read["bytes"].get<std::uint64_t>();
   EXPECT_EQ(bytes, 24'000'000u + 2 * 60 * 20'000) << document["reads"];

@@ -73,7 +73,7 @@ TEST_F(RunSummaryTest, OfHalfTheDataInRamAllLinesAgree) {
             "tierd: 391 KiB in 400 reads of 1 process, 24.0 s; bytes: ram 20.3%, source 29.8%, around the cache 49.9%\n"
             "tierd: epoch 1: 9.0 s, ram 10.0%, source 40.0%, around the cache 50.0%; epoch 2: 5.0 s, ram 47.0%, source 3.0%, around the cache 50.0%; "
             "epochs 3-4: 4.0 s to 6.0 s each, ram 12.0%, source 38.0%, around the cache 50.0%\n"
-            "tierd: read from the source: 116 KiB by tierd, 195 KiB around it; without a cache 391 KiB: 79.1 KiB (20.2%) saved\n"
+            "tierd: the source gave 116 KiB to tierd and 195 KiB around it, for 391 KiB read: 79.1 KiB (20.2%) saved\n"
             "tierd: around the cache: 200 reads, 195 KiB; why: no_frame 200; opened at the source: not_cached 200; the source's own file used for: none\n"
             "tierd: descriptors made real: none; answered from the index: 0 stat, 0 listings\n"
             "tierd: RAM holds 53% of what an epoch reads, and lru makes 12% of it: --policy auto keeps a part of it; a larger --ram, or an SSD tier (--ssd), holds more\n");
@@ -285,7 +285,7 @@ TEST_F(RunSummaryTest, SaysThatFilesFoundNoRoom) {
 TEST_F(RunSummaryTest, NothingServedIsNoWrongSource) {
   facts_.before = facts_.after = StatusOf(0, 0, 0);
   facts_.reports = {{"processes", 1}, {"fallback", {{"no_frame", 8000}}}, {"real_opens", {{"not_cached", 8000}}}};
-  EXPECT_NE(Line(5).find("8000 of 8000 reads found no room in the cache"), std::string::npos) << Line(5);
+  EXPECT_NE(Line(5).find("8000 of 8000 opens found no room in the cache"), std::string::npos) << Line(5);
   facts_.reports = {{"processes", 1}, {"real_opens", {{"flags", 7}}}};
   EXPECT_EQ(Line(5), "tierd: nothing was served: what was opened below a source was opened for real (flags 7)");
   facts_.reports = {{"processes", 1}, {"fallback", {{"hung", 7}}}};
@@ -344,7 +344,7 @@ TEST_F(RunSummaryTest, SaysThatTheJobDidNotFindTheDaemon) {
 TEST_F(RunSummaryTest, SaysThatTheDaemonWasKilled) {
   facts_.after = nullptr;
   facts_.daemon_signal = SIGKILL;
-  EXPECT_EQ(Line(2), "tierd: read from the source: what tierd read is not known, 0 B around it; without a cache 293 KiB");
+  EXPECT_EQ(Line(2), "tierd: the source gave tierd what is not known and 0 B around it, for 293 KiB read");
   EXPECT_TRUE(Summary(facts_)["source_read_bytes"].is_null());
   EXPECT_TRUE(Summary(facts_)["source_saved_bytes"].is_null());
   EXPECT_EQ(Line(5), "tierd: the daemon was killed while the job ran (signal 9): what was read later is the source's; where memory runs out the kernel ends the daemon first: a smaller --ram, or more memory for the job");

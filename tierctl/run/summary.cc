@@ -181,10 +181,12 @@ std::string AdviceOnHolding(const JobFacts& facts, const json& summary) {
 std::string AdviceOnRoom(const JobFacts& facts, const json& summary) {
   if (std::string advice = AdviceOnHolding(facts, summary); !advice.empty()) return advice;
   const json& fallback = PartOf(summary, "fallback");
-  const std::uint64_t refused = NumberOf(fallback, "no_frame"), others = NumberOf(fallback, "no_daemon") + NumberOf(fallback, "timeout");
-  const std::uint64_t all = std::max(AllReads(PartOf(summary, "reads"), "count"), refused);
+  const std::uint64_t no_frame = NumberOf(fallback, "no_frame"), others = NumberOf(fallback, "no_daemon") + NumberOf(fallback, "timeout");
+  // Under the preload library a file that finds no room is one open, in however many pieces it is read.
+  const std::uint64_t not_cached = NumberOf(PartOf(summary, "real_opens"), "not_cached"), refused = not_cached > 0 ? std::min(no_frame, not_cached) : no_frame;
+  const std::uint64_t all = not_cached > 0 ? NumberOf(summary, "opened") + Sum(PartOf(summary, "real_opens")) : std::max(AllReads(PartOf(summary, "reads"), "count"), refused);
   if (refused <= all / 4 || refused <= others) return "";
-  const std::string what = std::to_string(refused) + " of " + Plural(all, "read") + " found no room in the cache";
+  const std::string what = std::to_string(refused) + " of " + Plural(all, not_cached > 0 ? "open" : "read") + " found no room in the cache";
   if (facts.limited_space) return what + ": of an address space that is limited (ulimit -v) an eighth is used for it; a higher limit, or none, holds more";
   return what + ": " + MoreRoom(facts);
 }
@@ -390,7 +392,7 @@ std::string SummaryText(const json& summary) {
   const bool is_known = !summary.at("source_read_bytes").is_null();
   if (!is_known && NumberOf(summary, "processes") == 0) {  // of those who could tell nobody is left
     line("what was read is not known: no process reported, and the daemon is gone; " + Span(RealOf(summary, "seconds")));
-    for (const char* what : {"epochs", "read from the source", "around the cache", "descriptors made real"}) line(std::string(what) + ": not known");
+    for (const char* what : {"epochs", "what the source gave", "around the cache", "descriptors made real"}) line(std::string(what) + ": not known");
     line(TextOf(summary, "advice"));
     return text;
   }
@@ -407,8 +409,8 @@ std::string SummaryText(const json& summary) {
   line(HumanSize(all) + " in " + Plural(AllReads(reads, "count"), "read") + " of " + Readers(summary) + ", " + Span(RealOf(summary, "seconds")) + "; bytes: " + Shares(bytes) +
        (ahead ? " (most was brought just ahead of its first read)" : "") + (mapped == 0 ? "" : "; not counted: what was read through " + Plural(mapped, "mapping") + " of the source's own files"));
   line(EpochText(summary));
-  line("read from the source: " + (is_known ? HumanSize(NumberOf(summary, "source_read_bytes")) + " by tierd" : "what tierd read is not known") + ", " + HumanSize(around) + " around it; without a cache " + HumanSize(all) +
-       (!is_known ? "" : ": " + (saved > 0 ? HumanSize(saved) + " (" + Percent(saved, all) + ") saved" : more > 0 ? HumanSize(more) + " (" + Percent(more, all) + ") more than without" : std::string("nothing saved yet"))));
+  line("the source gave " + (is_known ? HumanSize(NumberOf(summary, "source_read_bytes")) + " to tierd" : "tierd what is not known") + " and " + HumanSize(around) + " around it, for " + HumanSize(all) + " read" +
+       (!is_known ? "" : ": " + (saved > 0 ? HumanSize(saved) + " (" + Percent(saved, all) + ") saved" : more > 0 ? HumanSize(more) + " (" + Percent(more, all) + ") more than was read" : std::string("nothing saved yet"))));
   const std::string real = Listed(PartOf(summary, "real_opens"));
   line("around the cache: " + (around == 0 && Around(summary) == "none" ? "nothing" : Plural(NumberOf(PartOf(reads, "bypass"), "count"), "read") + ", " + HumanSize(around) + "; why: " + Around(summary)) + "; opened at the source: " + real +
        "; the source's own file used for: " + Listed(PartOf(summary, "source_uses")));
