@@ -79,7 +79,14 @@ void AddReads(Table& table, const engine::ReadTotals& totals) {
 
 void AddRealOpens(Table& table, const engine::ReadTotals& totals) {
   table.Counter("tierd_real_opens_total", "Opens of the preload library that became the source's own file, by reason; tierd_reads_total{tier=\"bypass\"} has what is read through them.");
-  for (std::uint32_t i = 0; i < abi::kRealOpens; ++i) table.Add(totals.real_opens[i], {{"reason", abi::kRealOpenNames[i]}});
+  // A series for each of the frequent reasons; status has all of them by name.
+  std::uint64_t others = 0;
+  for (std::uint32_t i = 0; i < abi::kRealOpens; ++i) {
+    const auto reason = static_cast<abi::RealOpen>(i);
+    if (reason == abi::RealOpen::kNotCached || reason == abi::RealOpen::kFlags || reason == abi::RealOpen::kPath) table.Add(totals.real_opens[i], {{"reason", abi::kRealOpenNames[i]}});
+    else others += totals.real_opens[i];
+  }
+  table.Add(others, {{"reason", "other"}});
   table.Counter("tierd_source_mappings_total", "Mappings of a source's own file under the preload library; what is read through them is in no counter.").Add(totals.source_mappings);
 }
 
