@@ -1,8 +1,11 @@
-// The memory that the library adds to a process: copies of cached bytes and what they need. A process without the library would not have it, so it has one budget
-// per process and one per job. The daemon divides the job's budget among the processes (SessionPage::added_limit_bytes); each process keeps its own sum.
+// The memory that the library adds to a process: copies of cached bytes and what they need. A
+// process without the library would not have it, so it has one budget per process and one per job.
+// The daemon divides the job's budget among the processes (SessionPage::added_limit_bytes); each
+// process keeps its own sum.
 //
-// Memory that a child inherits over a fork counts in its process sum, since the child may keep it alive. It does not count in the job's sum, where the parent has it.
-// Any thread, signal handlers too. It does not: allocate, or know what the memory is.
+// Memory that a child inherits over a fork counts in its process sum, since the child may keep it
+// alive. It does not count in the job's sum, where the parent has it. Any thread, signal handlers
+// too. It does not: allocate, or know what the memory is.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +23,12 @@ enum class Added : std::uint32_t {
   kHeap,          // of the preload library; counted, never refused
   kCount
 };
-inline constexpr const char* kAddedNames[] = {"maps", "sealed_copies", "kept_mappings", "handles", "buffers", "heap"};
+inline constexpr const char* kAddedNames[] = {"maps",    "sealed_copies", "kept_mappings",
+                                              "handles", "buffers",       "heap"};
 static_assert(sizeof kAddedNames / sizeof *kAddedNames == static_cast<std::size_t>(Added::kCount));
 
-// kOptional: there is another way, such as the source's own file. kNeeded: there is none. The last quarter of a budget is for those.
+// kOptional: there is another way, such as the source's own file. kNeeded: there is none. The last
+// quarter of a budget is for those.
 enum class AddedUse : std::uint8_t { kOptional, kNeeded };
 
 // One piece of added memory. A plain struct: tables of it begin as zero pages.
@@ -33,7 +38,8 @@ struct AddedBytes {
   Added kind;
 };
 
-// Counts `bytes`, rounded up to pages, against the budget. False: they do not fit, and nothing is counted but the refusal.
+// Counts `bytes`, rounded up to pages, against the budget. False: they do not fit, and nothing is
+// counted but the refusal.
 bool TakeAdded(Client& client, Added kind, std::uint64_t bytes, AddedUse use, AddedBytes& taken);
 // The memory is gone. Nothing for a piece of 0 bytes; the piece is one afterwards.
 void GiveAdded(Client& client, AddedBytes& taken);

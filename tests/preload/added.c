@@ -1,6 +1,8 @@
-/* What the library adds to a process's memory stays within its budget, and comes back. The files hold 32-bit words: the file's number in bits 24-31, the word's place in
- * the others. usage: added DIRECTORY [check...]: the directory holds `file0` ... `file7` (numbers 0-7, 1,000,000 bytes), `small` (8, 60,000 bytes), `large` (9, 10,000,000
- * bytes) and `old0` ... `old31` (10-41, 1,000,000 bytes, not written to for an hour). */
+/* What the library adds to a process's memory stays within its budget, and comes back. The files
+ * hold 32-bit words: the file's number in bits 24-31, the word's place in the others. usage: added
+ * DIRECTORY [check...]: the directory holds `file0` ... `file7` (numbers 0-7, 1,000,000 bytes),
+ * `small` (8, 60,000 bytes), `large` (9, 10,000,000 bytes) and `old0` ... `old31` (10-41, 1,000,000
+ * bytes, not written to for an hour). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdint.h>
@@ -16,7 +18,9 @@ enum { kMaps = 600, kFiles = 8, kSmall = 8, kLarge = 9, kOld = 10, kOldFiles = 3
 static const char *directory;
 static const size_t page = 4096, file_bytes = 1000000, small_bytes = 60000, large_bytes = 10000000;
 
-static size_t bytes_of(int number) { return number == kSmall ? small_bytes : number == kLarge ? large_bytes : file_bytes; }
+static size_t bytes_of(int number) {
+  return number == kSmall ? small_bytes : number == kLarge ? large_bytes : file_bytes;
+}
 
 static int open_file(int number) {
   char name[4096];
@@ -66,11 +70,14 @@ static int many(int first, int files, int maps, int protection, int sharing) {
 }
 static int check_private(void) { return many(0, kFiles, kMaps, PROT_READ, MAP_PRIVATE); }
 static int check_shared(void) { return many(0, kFiles, kMaps, PROT_READ, MAP_SHARED); }
-static int check_writable(void) { return many(0, kFiles, kMaps, PROT_READ | PROT_WRITE, MAP_PRIVATE); }
+static int check_writable(void) {
+  return many(0, kFiles, kMaps, PROT_READ | PROT_WRITE, MAP_PRIVATE);
+}
 static int check_small(void) { return many(kSmall, 1, kMaps * 5, PROT_READ, MAP_PRIVATE); }
 static int check_few(void) { return many(0, kFiles, 40, PROT_READ | PROT_WRITE, MAP_PRIVATE); }
 
-/* One after the other, and in parts: each time all of it comes back. More than the budget would be needed if anything stayed. */
+/* One after the other, and in parts: each time all of it comes back. More than the budget would be
+ * needed if anything stayed. */
 static int in_parts(int number, int protection, int sharing) {
   char *map = map_file(number, protection, sharing);
   const size_t whole = (bytes_of(number) + page - 1) / page * page;
@@ -128,13 +135,16 @@ static int fork_with(int files) {
   pid_t child = fork();
   if (child == 0) {
     for (int i = 0; i < files; ++i) {
-      if (pread(fd[i], bytes, file_bytes, 0) != (ssize_t)file_bytes || !shows(bytes, kOld + i, 0, file_bytes)) _exit(1);
+      if (pread(fd[i], bytes, file_bytes, 0) != (ssize_t)file_bytes ||
+          !shows(bytes, kOld + i, 0, file_bytes))
+        _exit(1);
     }
     exit(0);
   }
   CHECK(waitpid(child, &status, 0) == child && status == 0);
   for (int i = 0; i < files; ++i) {
-    CHECK(pread(fd[i], bytes, file_bytes, 0) == (ssize_t)file_bytes && shows(bytes, kOld + i, 0, file_bytes));
+    CHECK(pread(fd[i], bytes, file_bytes, 0) == (ssize_t)file_bytes &&
+          shows(bytes, kOld + i, 0, file_bytes));
     CHECK(close(fd[i]) == 0);
   }
   free(bytes);
@@ -151,7 +161,8 @@ static int check_kept(void) {
   for (int i = 0; i < 50; ++i) {
     char *map = map_file(i % 2 == 0 ? kLarge : i % kFiles, PROT_READ, MAP_SHARED);
     const int number = i % 2 == 0 ? kLarge : i % kFiles;
-    CHECK(map != MAP_FAILED && shows(map, number, 0, bytes_of(number)) && munmap(map, bytes_of(number)) == 0);
+    CHECK(map != MAP_FAILED && shows(map, number, 0, bytes_of(number)) &&
+          munmap(map, bytes_of(number)) == 0);
   }
   return 0;
 }
@@ -172,9 +183,12 @@ static int check_inherited(void) {
 }
 
 int main(int argc, char **argv) {
-  static const struct check checks[] = {{"private", check_private}, {"shared", check_shared}, {"writable", check_writable}, {"small", check_small}, {"few", check_few},
-                                        {"given_back", check_given_back}, {"forks", check_forks}, {"forks_again", check_forks_again}, {"kept", check_kept},
-                                        {"inherited", check_inherited}};
+  static const struct check checks[] = {
+      {"private", check_private},   {"shared", check_shared},
+      {"writable", check_writable}, {"small", check_small},
+      {"few", check_few},           {"given_back", check_given_back},
+      {"forks", check_forks},       {"forks_again", check_forks_again},
+      {"kept", check_kept},         {"inherited", check_inherited}};
   if (argc < 2) return 64;
   directory = argv[1];
   return RUN_CHECKS(checks, argc, argv, 2);

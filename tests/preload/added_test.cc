@@ -1,4 +1,5 @@
-// The memory that the library adds to processes has a budget per process and per job (added.c). Those in a memory cgroup need root.
+// The memory that the library adds to processes has a budget per process and per job (added.c).
+// Those in a memory cgroup need root.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -16,15 +17,17 @@ namespace tierd::e2e {
 namespace {
 
 constexpr std::uint64_t kMiB = 1 << 20;
-constexpr std::uint64_t kJobBudget = 64 * kMiB;              // of a tier of 1 GiB or less
-constexpr std::uint64_t kProcessLimit = kJobBudget / 4;      // of one process, whoever else there is
-constexpr std::uint64_t kOptional = kProcessLimit / 4 * 3;   // for what could be the source's as well
+constexpr std::uint64_t kJobBudget = 64 * kMiB;          // of a tier of 1 GiB or less
+constexpr std::uint64_t kProcessLimit = kJobBudget / 4;  // of one process, whoever else there is
+constexpr std::uint64_t kOptional =
+    kProcessLimit / 4 * 3;  // for what could be the source's as well
 
 class PreloadAddedTest : public PreloadTest {
  protected:
   void SetUp() override {
     PreloadTest::SetUp();
-    for (std::uint32_t i = 0; i < 8; ++i) Write(Of("file" + std::to_string(i)), Words(i, 1'000'000));
+    for (std::uint32_t i = 0; i < 8; ++i)
+      Write(Of("file" + std::to_string(i)), Words(i, 1'000'000));
     Write(Of("small"), Words(8, 60'000));
     Write(Of("large"), Words(9, 10'000'000));
     const timespec long_ago[2] = {{1'500'000'000, 0}, {1'500'000'000, 0}};
@@ -39,9 +42,13 @@ class PreloadAddedTest : public PreloadTest {
     EXPECT_EQ(served.code, 0) << served.output;
     return served;
   }
-  // In a cgroup of so much memory, which is less than a copy each would take. The daemon is outside.
+  // In a cgroup of so much memory, which is less than a copy each would take. The daemon is
+  // outside.
   JobResult ServedWithin(const MemoryCgroup& cgroup, const std::string& check) {
-    const JobResult served = RunShell("echo $$ > " + cgroup.path() + "/cgroup.procs && exec " PRELOAD_ADDED " " + source_ + " " + check, job_);
+    const JobResult served =
+        RunShell("echo $$ > " + cgroup.path() + "/cgroup.procs && exec " PRELOAD_ADDED " " +
+                     source_ + " " + check,
+                 job_);
     EXPECT_EQ(served.code, 0) << served.output;
     EXPECT_EQ(cgroup.oom_kills(), 0u);
     return served;
@@ -56,7 +63,8 @@ TEST_F(PreloadAddedTest, ReadOnlyMappingsFitIntoAJobOf160MB) {
     SCOPED_TRACE(check);
     const JobResult served = ServedWithin(cgroup, check);
     EXPECT_GT(served.report.value("maps", 0u), 30u) << served.report.dump();
-    EXPECT_EQ(served.Of("real_opens", "not_cached"), 0u) << "mappings leave nothing of the pin cap: " << served.report.dump();
+    EXPECT_EQ(served.Of("real_opens", "not_cached"), 0u)
+        << "mappings leave nothing of the pin cap: " << served.report.dump();
     EXPECT_LE(served.Of("memory_added", "peak"), kOptional + kMiB) << served.report.dump();
   }
 }
@@ -109,7 +117,9 @@ TEST_F(PreloadAddedTest, KeptMappingsAddTheirPageTables) {
   int major = 0, minor = 0;
   ASSERT_EQ(::uname(&kernel), 0);
   ASSERT_EQ(std::sscanf(kernel.release, "%d.%d", &major, &minor), 2);
-  if (major > 6 || (major == 6 && minor >= 11)) {  // older ones cannot be asked what a mapping shows, and nothing is kept
+  if (major > 6 ||
+      (major == 6 &&
+       minor >= 11)) {  // older ones cannot be asked what a mapping shows, and nothing is kept
     EXPECT_GE(served.Of("memory_added", "kept_mappings"), 20'000u) << served.report.dump();
   }
 }
@@ -123,7 +133,9 @@ TEST_F(PreloadAddedTest, AChildHasTheWholeBudgetForItself) {
 TEST_F(PreloadAddedTest, ProcessesOfAJobShareItsBudget) {
   JobOptions options = job_;
   options.environment.emplace_back("ADDED_HOLD", "1500");
-  const JobResult served = RunShell("for i in 0 1 2 3 4 5 6 7 8 9; do " PRELOAD_ADDED " " + source_ + " few & done; wait", options);
+  const JobResult served = RunShell(
+      "for i in 0 1 2 3 4 5 6 7 8 9; do " PRELOAD_ADDED " " + source_ + " few & done; wait",
+      options);
   EXPECT_EQ(served.code, 0) << served.output;
   EXPECT_EQ(served.report.value("opened", 0u), 400u) << served.report.dump();
   EXPECT_LE(served.Of("memory_added", "maps"), kJobBudget) << served.report.dump();
@@ -133,7 +145,9 @@ TEST_F(PreloadAddedTest, ProcessesOfAJobShareItsBudget) {
 TEST_F(PreloadAddedTest, TheDaemonTellsWhatClientsHaveAdded) {
   JobOptions options = job_;
   options.environment.emplace_back("ADDED_HOLD", "4000");
-  const auto added = [this] { return ParseExposition(daemon_.Metrics()).Value("tierd_added_bytes"); };
+  const auto added = [this] {
+    return ParseExposition(daemon_.Metrics()).Value("tierd_added_bytes");
+  };
   EXPECT_EQ(added(), 0);
   const pid_t job = ::fork();
   if (job == 0) {
@@ -141,7 +155,8 @@ TEST_F(PreloadAddedTest, TheDaemonTellsWhatClientsHaveAdded) {
     ::_exit(0);
   }
   EXPECT_TRUE(Eventually(15'000, [&] { return added() > 8.0 * kMiB; })) << added();
-  EXPECT_EQ(ParseExposition(daemon_.Metrics()).Value("tierd_added_limit_bytes"), static_cast<double>(kJobBudget));
+  EXPECT_EQ(ParseExposition(daemon_.Metrics()).Value("tierd_added_limit_bytes"),
+            static_cast<double>(kJobBudget));
   ::waitpid(job, nullptr, 0);
   EXPECT_TRUE(Eventually(5'000, [&] { return added() == 0; })) << added();
 }

@@ -1,6 +1,9 @@
-/* A file is written to in place by another process while this one has it open: once its new size or time was seen, descriptors show its new bytes. A file that was replaced or
- * unlinked stays what it was to those who have it open. usage: rewritten DIRECTORY [check...]: the directory holds, for each check, a file of its name (100,000 bytes of 'a'; for
- * `chunked` 9,000,000), and for `watched` and `created` a directory with `file`. `rewritten write FILE OFFSET BYTES CHARACTER CUT` is that other process: CUT is the new size, or -1. */
+/* A file is written to in place by another process while this one has it open: once its new size or
+ * time was seen, descriptors show its new bytes. A file that was replaced or unlinked stays what it
+ * was to those who have it open. usage: rewritten DIRECTORY [check...]: the directory holds, for
+ * each check, a file of its name (100,000 bytes of 'a'; for `chunked` 9,000,000), and for `watched`
+ * and `created` a directory with `file`. `rewritten write FILE OFFSET BYTES CHARACTER CUT` is that
+ * other process: CUT is the new size, or -1. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -42,7 +45,8 @@ static int other_writes(const char *path, long offset, long bytes, char characte
   snprintf(numbers[0], 32, "%ld", offset);
   snprintf(numbers[1], 32, "%ld", bytes);
   snprintf(numbers[2], 32, "%ld", cut);
-  char *arguments[] = {(char *)self, "write", (char *)path, numbers[0], numbers[1], text, numbers[2], NULL};
+  char *arguments[] = {(char *)self, "write", (char *)path, numbers[0],
+                       numbers[1],   text,    numbers[2],   NULL};
   pid_t child;
   int status;
   CHECK(posix_spawn(&child, self, NULL, NULL, arguments, environ) == 0);
@@ -61,23 +65,27 @@ static int reads(int fd, char character, long bytes) {
   return pread(fd, buffer, bytes + 1, 0) == bytes && all_are(character, bytes);
 }
 
-/* The same size: only the time tells. Each way of reading by a descriptor of its own, and two numbers of one. */
+/* The same size: only the time tells. Each way of reading by a descriptor of its own, and two
+ * numbers of one. */
 static int check_same_size(void) {
   int fd[6];
   const char *path = path_of("same_size");
-  for (int i = 0; i < 5; ++i) CHECK((fd[i] = open(path, O_RDONLY | O_CLOEXEC)) >= 0 && reads(fd[i], 'a', kBytes));
+  for (int i = 0; i < 5; ++i)
+    CHECK((fd[i] = open(path, O_RDONLY | O_CLOEXEC)) >= 0 && reads(fd[i], 'a', kBytes));
   fd[5] = fcntl(fd[4], F_DUPFD_CLOEXEC, 3);
   struct stat before, after;
   CHECK(fstat(fd[0], &before) == 0);
   CHECK(other_writes(path, 0, kBytes, 'b', -1) == 0);
   CHECK(stat(path, &after) == 0 && after.st_ino == before.st_ino && after.st_size == kBytes);
-  CHECK(after.st_mtim.tv_sec != before.st_mtim.tv_sec || after.st_mtim.tv_nsec != before.st_mtim.tv_nsec);
+  CHECK(after.st_mtim.tv_sec != before.st_mtim.tv_sec ||
+        after.st_mtim.tv_nsec != before.st_mtim.tv_nsec);
   CHECK(reads(fd[0], 'b', kBytes));
   CHECK(read(fd[1], buffer, kBytes) == kBytes && all_are('b', kBytes));
   struct iovec parts[2] = {{buffer, 10}, {buffer + 10, kBytes - 10}};
   CHECK(readv(fd[2], parts, 2) == kBytes && all_are('b', kBytes));
   int pipes[2];
-  CHECK(pipe2(pipes, O_CLOEXEC) == 0 && sendfile(pipes[1], fd[3], NULL, 4096) == 4096 && read(pipes[0], buffer, 4096) == 4096 && all_are('b', 4096));
+  CHECK(pipe2(pipes, O_CLOEXEC) == 0 && sendfile(pipes[1], fd[3], NULL, 4096) == 4096 &&
+        read(pipes[0], buffer, 4096) == 4096 && all_are('b', 4096));
   CHECK(reads(fd[5], 'b', kBytes) && reads(fd[4], 'b', kBytes));
   struct stat shown;
   CHECK(fstat(fd[0], &shown) == 0 && shown.st_mtim.tv_nsec == after.st_mtim.tv_nsec);
@@ -152,7 +160,9 @@ static int check_told(void) {
   pid_t child = fork();
   if (child == 0) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || !reads(fd, 'a', kBytes) || write(answer[1], "r", 1) != 1 || read(ask[0], &byte, 1) != 1) _exit(1);
+    if (fd < 0 || !reads(fd, 'a', kBytes) || write(answer[1], "r", 1) != 1 ||
+        read(ask[0], &byte, 1) != 1)
+      _exit(1);
     exit(!reads(fd, 'b', 2 * kBytes));
   }
   CHECK(read(answer[0], &byte, 1) == 1);
@@ -170,7 +180,8 @@ static int check_replaced(void) {
   int fd = open(path, O_RDONLY | O_CLOEXEC);
   CHECK(fd >= 0 && reads(fd, 'a', kBytes));
   int made = open(next, O_WRONLY | O_CREAT, 0600);
-  CHECK(made >= 0 && close(made) == 0 && other_writes(next, 0, 2 * kBytes, 'b', -1) == 0 && rename(next, path) == 0);
+  CHECK(made >= 0 && close(made) == 0 && other_writes(next, 0, 2 * kBytes, 'b', -1) == 0 &&
+        rename(next, path) == 0);
   struct stat st;
   CHECK(stat(path, &st) == 0 && st.st_size == 2 * kBytes);
   CHECK(reads(fd, 'a', kBytes));
@@ -203,14 +214,16 @@ static int check_watched(void) {
     const char *path = path_of("watched/file");
     char numbers[3][32] = {"0", "", "-1"}, text[2] = {(char)('b' + i), 0};
     snprintf(numbers[1], 32, "%d", kBytes);
-    char *arguments[] = {(char *)self, "write", (char *)path, numbers[0], numbers[1], text, numbers[2], NULL};
+    char *arguments[] = {(char *)self, "write", (char *)path, numbers[0],
+                         numbers[1],   text,    numbers[2],   NULL};
     pid_t child;
     int status, closed = 0;
     CHECK(posix_spawn(&child, self, NULL, NULL, arguments, environ) == 0);
     while (!closed) {
       const ssize_t got = read(watch, events, sizeof events);
       CHECK(got > 0);
-      for (ssize_t at = 0; at < got; at += (ssize_t)(sizeof(struct inotify_event) + ((struct inotify_event *)(events + at))->len))
+      for (ssize_t at = 0; at < got; at += (ssize_t)(sizeof(struct inotify_event) +
+                                                     ((struct inotify_event *)(events + at))->len))
         closed |= (((struct inotify_event *)(events + at))->mask & IN_CLOSE_WRITE) != 0;
       int fd = open(path, O_RDONLY | O_CLOEXEC);
       CHECK(fd >= 0 && reads(fd, text[0], kBytes) && close(fd) == 0);
@@ -223,7 +236,8 @@ static int check_watched(void) {
 static int lists(const char *path, const char *name) {
   DIR *listed = opendir(path);
   int found = 0;
-  for (struct dirent *entry; listed != NULL && (entry = readdir(listed)) != NULL;) found |= strcmp(entry->d_name, name) == 0;
+  for (struct dirent *entry; listed != NULL && (entry = readdir(listed)) != NULL;)
+    found |= strcmp(entry->d_name, name) == 0;
   if (listed != NULL) closedir(listed);
   return found;
 }
@@ -252,10 +266,14 @@ static int check_hdf5(void) {
 }
 
 int main(int argc, char **argv) {
-  static const struct check checks[] = {{"same_size", check_same_size}, {"longer", check_longer}, {"shorter", check_shorter}, {"offset", check_offset}, {"chunked", check_chunked},
-                                        {"mapped", check_mapped}, {"forked", check_forked}, {"told", check_told}, {"replaced", check_replaced}, {"unlinked", check_unlinked},
-                                        {"beside", check_beside}, {"watched", check_watched}, {"created", check_created}, {"hdf5", check_hdf5}};
-  if (argc == 7 && strcmp(argv[1], "write") == 0) return write_file(argv[2], atol(argv[3]), atol(argv[4]), argv[5][0], atol(argv[6]));
+  static const struct check checks[] = {
+      {"same_size", check_same_size}, {"longer", check_longer},   {"shorter", check_shorter},
+      {"offset", check_offset},       {"chunked", check_chunked}, {"mapped", check_mapped},
+      {"forked", check_forked},       {"told", check_told},       {"replaced", check_replaced},
+      {"unlinked", check_unlinked},   {"beside", check_beside},   {"watched", check_watched},
+      {"created", check_created},     {"hdf5", check_hdf5}};
+  if (argc == 7 && strcmp(argv[1], "write") == 0)
+    return write_file(argv[2], atol(argv[3]), atol(argv[4]), argv[5][0], atol(argv[6]));
   if (argc < 2) return 64;
   self = argv[0];
   directory = argv[1];

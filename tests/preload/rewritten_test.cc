@@ -1,4 +1,5 @@
-// Descriptors of a file that another process of the job writes to in place (rewritten.c), and of files that are watched or open to an HDF5 writer.
+// Descriptors of a file that another process of the job writes to in place (rewritten.c), and of
+// files that are watched or open to an HDF5 writer.
 #include <gtest/gtest.h>
 
 #include "tests/preload/preload_fixture.h"
@@ -8,11 +9,13 @@ namespace {
 
 class PreloadRewrittenTest : public PreloadTest {
  protected:
-  // Bare on its own copy of the files; then on the source, where they have been in RAM since before.
+  // Bare on its own copy of the files; then on the source, where they have been in RAM since
+  // before.
   JobResult BareThenServedOnItsOwn(const std::string& check, const std::string& directory = ".") {
     const JobResult bare = RunJob({PRELOAD_REWRITTEN, Twin(directory), check}, bare_);
     EXPECT_EQ(bare.code, 0) << "bare: " << bare.output;
-    const JobResult served = RunJob({PRELOAD_REWRITTEN, directory == "." ? source_ : Of(directory), check}, job_);
+    const JobResult served =
+        RunJob({PRELOAD_REWRITTEN, directory == "." ? source_ : Of(directory), check}, job_);
     EXPECT_EQ(served.code, 0) << served.output << served.report.dump();
     return served;
   }
@@ -20,8 +23,10 @@ class PreloadRewrittenTest : public PreloadTest {
 };
 
 TEST_F(PreloadRewrittenTest, DescriptorsShowTheNewBytesOnceTheNewTimeWasSeen) {
-  const char* const checks[] = {"same_size", "longer", "shorter", "offset", "chunked", "mapped", "forked", "told"};
-  for (const char* check : checks) Both(check, As(std::string(check) == "chunked" ? 9'000'000 : 100'000));
+  const char* const checks[] = {"same_size", "longer", "shorter", "offset",
+                                "chunked",   "mapped", "forked",  "told"};
+  for (const char* check : checks)
+    Both(check, As(std::string(check) == "chunked" ? 9'000'000 : 100'000));
   StartDaemon();
   for (const char* check : checks) {
     SCOPED_TRACE(check);
@@ -53,14 +58,16 @@ TEST_F(PreloadRewrittenTest, DescriptorsOfOtherFilesStayTheCaches) {
 
 TEST_F(PreloadRewrittenTest, AWatcherOfADirectoryReadsWhatItWasToldOf) {
   for (const char* check : {"watched", "created"}) {
-    for (const std::string& root : {source_, plain_}) std::filesystem::create_directories(root + "/" + check);
+    for (const std::string& root : {source_, plain_})
+      std::filesystem::create_directories(root + "/" + check);
     Both(std::string(check) + "/file", As());
   }
   StartDaemon();
   const JobResult served = BareThenServedOnItsOwn("watched");
   EXPECT_GE(served.Of("real_opens", "writer"), 1u) << served.report.dump();
   const JobResult listed = BareThenServedOnItsOwn("created");
-  EXPECT_EQ(listed.report.value("listings", 0u), 1u) << "the one before the watch: " << listed.report.dump();
+  EXPECT_EQ(listed.report.value("listings", 0u), 1u)
+      << "the one before the watch: " << listed.report.dump();
 }
 
 // The file was read by others before, so that it is in the cache while it is being written to.
@@ -77,11 +84,13 @@ TEST_F(PreloadRewrittenTest, AnHdf5ReaderSeesWhatItsSwmrWriterAppends) {
       "for line in sys.stdin:\n"
       "    d.resize((int(line),)); d[:] = range(int(line)); d.flush(); print('ok', flush=True)\n"
       "'''\n"
-      "w = subprocess.Popen([sys.executable, '-c', writer, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)\n"
+      "w = subprocess.Popen([sys.executable, '-c', writer, path], stdin=subprocess.PIPE, "
+      "stdout=subprocess.PIPE, text=True)\n"
       "def write(n):\n"
       "    w.stdin.write('%d\\n' % n); w.stdin.flush(); w.stdout.readline()\n"
       "write(1000)\n"
-      "subprocess.run([sys.executable, '-c', 'import sys; open(sys.argv[1], \"rb\").read()', path], check=True)\n"
+      "subprocess.run([sys.executable, '-c', 'import sys; open(sys.argv[1], \"rb\").read()', "
+      "path], check=True)\n"
       "f = h5py.File(path, 'r', libver='latest', swmr=True)\n"
       "d = f['d']\n"
       "print(len(d))\n"
@@ -104,10 +113,12 @@ TEST_F(PreloadRewrittenTest, AFileThatIsOpenToAnHdf5WriterIsTheSources) {
     unsigned opened;
     std::size_t bytes;
   };
-  const Case cases[] = {{0, 1, 50'000}, {1, 0, 50'000}, {5, 0, 50'000}, {5, 0, 9'000'000}, {0, 1, 9'000'000}};
+  const Case cases[] = {
+      {0, 1, 50'000}, {1, 0, 50'000}, {5, 0, 50'000}, {5, 0, 9'000'000}, {0, 1, 9'000'000}};
   const auto directory_of = [&](const Case& c) { return std::to_string(&c - cases); };
   for (const Case& c : cases) {
-    for (const std::string& root : {source_, plain_}) std::filesystem::create_directories(root + "/" + directory_of(c));
+    for (const std::string& root : {source_, plain_})
+      std::filesystem::create_directories(root + "/" + directory_of(c));
     Both(directory_of(c) + "/hdf5", signature + c.flags + std::string(c.bytes, 'x'));
   }
   StartDaemon();

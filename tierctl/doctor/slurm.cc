@@ -1,4 +1,5 @@
-// How Slurm counts the memory of a job. Resident memory (RSS) added up over processes has the RAM tier in it once for each process that maps it.
+// How Slurm counts the memory of a job. Resident memory (RSS) added up over processes has the RAM
+// tier in it once for each process that maps it.
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
@@ -13,7 +14,8 @@ namespace {
 constexpr int kMostIncludes = 16;  // files within files
 
 std::string Lower(std::string text) {
-  std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
 }
 
@@ -34,7 +36,8 @@ bool NextLine(std::ifstream& in, std::string* line) {
 }
 
 // Names in lower case; the last value of a name counts. False: the file cannot be read.
-bool ReadConfig(const std::filesystem::path& path, int depth, std::map<std::string, std::string>* values) {
+bool ReadConfig(const std::filesystem::path& path, int depth,
+                std::map<std::string, std::string>* values) {
   std::ifstream in(path);
   if (!in.is_open() || depth > kMostIncludes) return false;
   for (std::string line; NextLine(in, &line);) {
@@ -52,28 +55,41 @@ bool ReadConfig(const std::filesystem::path& path, int depth, std::map<std::stri
 
 std::vector<std::string> SlurmConfigFiles(const char* named) {
   if (named != nullptr && named[0] != '\0') return {named};
-  return {"/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf", "/var/spool/slurmd/conf-cache/slurm.conf", "/var/spool/slurm/conf-cache/slurm.conf"};
+  return {"/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/run/slurm/conf/slurm.conf",
+          "/var/spool/slurmd/conf-cache/slurm.conf", "/var/spool/slurm/conf-cache/slurm.conf"};
 }
 
 std::optional<Check> SlurmAccounting(const std::vector<std::string>& files) {
   std::map<std::string, std::string> values;
-  const auto file = std::find_if(files.begin(), files.end(), [&](const std::string& path) { return ReadConfig(path, 0, &values); });
+  const auto file = std::find_if(files.begin(), files.end(), [&](const std::string& path) {
+    return ReadConfig(path, 0, &values);
+  });
   if (file == files.end()) return std::nullopt;
   const std::string type = values["jobacctgathertype"], parameters = values["jobacctgatherparams"];
-  const auto has = [&](const char* word) { return ("," + parameters + ",").find(std::string(",") + word + ",") != std::string::npos; };
+  const auto has = [&](const char* word) {
+    return ("," + parameters + ",").find(std::string(",") + word + ",") != std::string::npos;
+  };
   Check check{"slurm.memory", Verdict::kOk, "", ""};
   if (type != "jobacct_gather/linux") {
-    check.detail = *file + ": JobAcctGatherType=" + (type.empty() ? "(default)" : type) + " does not add up the resident memory of processes";
+    check.detail = *file + ": JobAcctGatherType=" + (type.empty() ? "(default)" : type) +
+                   " does not add up the resident memory of processes";
     return check;
   }
   if (has("usepss") || has("noshared")) {
-    check.detail = *file + ": JobAcctGatherParams=" + parameters + " counts shared memory once or not at all";
+    check.detail =
+        *file + ": JobAcctGatherParams=" + parameters + " counts shared memory once or not at all";
     return check;
   }
   check.verdict = Verdict::kWarn;
-  check.detail = *file + ": JobAcctGatherType=" + type + " adds up the resident memory (RSS) of processes, which has the RAM tier in it once for each process";
-  if (has("overmemorykill")) check.detail += "; OverMemoryKill ends jobs by that sum, though the memory exists once";
-  check.remedy = "JobAcctGatherParams=UsePss (or NoShared) in slurm.conf, or JobAcctGatherType=jobacct_gather/cgroup; until then tierctl run --ram SIZE, small enough for SIZE x processes";
+  check.detail = *file + ": JobAcctGatherType=" + type +
+                 " adds up the resident memory (RSS) of processes, which has the RAM tier in it "
+                 "once for each process";
+  if (has("overmemorykill"))
+    check.detail += "; OverMemoryKill ends jobs by that sum, though the memory exists once";
+  check.remedy =
+      "JobAcctGatherParams=UsePss (or NoShared) in slurm.conf, or "
+      "JobAcctGatherType=jobacct_gather/cgroup; until then tierctl run --ram SIZE, small enough "
+      "for SIZE x processes";
   return check;
 }
 
