@@ -74,7 +74,6 @@ void FindFinders() {
 }
 
 void* Find(const char* name) {
-  if (find == nullptr && libc_alone == nullptr) FindFinders();
   void* found = Newest(LookUp(RTLD_NEXT, name), name);
   // __xstat and its like are there for old programs only.
   if (found == nullptr && find_version != nullptr) found = find_version(RTLD_NEXT, name, TIERD_FIRST_GLIBC);
@@ -84,6 +83,7 @@ void* Find(const char* name) {
 }  // namespace
 
 void* LookUp(void* handle, const char* name) {
+  if (find == nullptr && libc_alone == nullptr) FindFinders();
   if (find != nullptr) return find(handle, name);
   return libc_alone != nullptr ? __libc_dlsym(libc_alone, name) : nullptr;
 }

@@ -19,7 +19,7 @@ struct alignas(16) NextSymbol {
 void* ResolveNext(NextSymbol& symbol);
 // All of them; a name that this libc does not have stays unresolved.
 void ResolveAllNext();
-// dlsym, also in a program that does not have it. Null where the name is not found. After the first Next_name().
+// dlsym, also in a program that does not have it. Null where the name is not found.
 void* LookUp(void* handle, const char* name);
 // What stands in for a function that this libc does not have (older_libc.cc); null: nothing.
 void* InsteadOfNext(const char* name);
