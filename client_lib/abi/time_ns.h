@@ -1,6 +1,7 @@
-// Times of files as slots, records and messages hold them: int64 nanoseconds since 1970, from 1677-09-21 to
-// 2262-04-11. File systems know earlier and later ones. These become one of two values that stand for no time, and a
-// file with such a time is not served: its stat is the source's.
+// Times of files as slots, records and messages hold them: int64 nanoseconds since 1970, from
+// 1677-09-21 to 2262-04-11. File systems know earlier and later ones. These become one of two
+// values that stand for no time, and a file with such a time is not served: its stat is the
+// source's.
 #pragma once
 
 #include <cstdint>

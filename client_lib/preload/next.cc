@@ -27,8 +27,9 @@ using OpenFunction = void* (*)(const char*, int);
 constinit FindFunction find = nullptr;
 constinit FindVersionFunction find_version = nullptr;
 constinit void* libc_alone = nullptr;  // where there is no libdl at all: libc's own symbols, whoever comes before it
-// glibc before 2.36 gives a name's oldest version to RTLD_NEXT, hidden ones too (realpath that takes no null pointer, calls of libattr that
-// are for old programs): these say which library it is from, and that one is asked for the newest.
+// glibc before 2.36 gives a name's oldest version to RTLD_NEXT, hidden ones too (realpath that
+// takes no null pointer, calls of libattr that are for old programs): these say which library it is
+// from, and that one is asked for the newest.
 constinit AddressFunction address_of = nullptr;
 constinit OpenFunction open_library = nullptr;
 

@@ -1,5 +1,6 @@
-// Calls that a libc older than the one that this library was built with does not have: the kernel's own calls
-// stand in for them. A program that looks such a function up finds ours, and must be able to call it.
+// Calls that a libc older than the one that this library was built with does not have: the kernel's
+// own calls stand in for them. A program that looks such a function up finds ours, and must be able
+// to call it.
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

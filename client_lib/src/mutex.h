@@ -1,7 +1,8 @@
-// Locks and once-only calls made of one futex word. They need nothing of libpthread, which is a library of its
-// own before glibc 2.34 and is not loaded into every program there.
+// Locks and once-only calls made of one futex word. They need nothing of libpthread, which is a
+// library of its own before glibc 2.34 and is not loaded into every program there.
 //
-// Any thread. A child of fork initialises each lock again: the thread that held it is not in the child.
+// Any thread. A child of fork initialises each lock again: the thread that held it is not in the
+// child.
 #pragma once
 
 #include <errno.h>
@@ -61,8 +62,8 @@ class MutexLock {
   Mutex& mutex_;
 };
 
-// `made` is 0 before, -1 after, and in between the process that makes the call. Others wait for it. A child of
-// fork whose parent was in the middle makes the call itself.
+// `made` is 0 before, -1 after, and in between the process that makes the call. Others wait for it.
+// A child of fork whose parent was in the middle makes the call itself.
 inline void CallOnce(std::atomic<int>& made, void (*call)()) {
   constexpr int kDone = -1;
   for (;;) {

@@ -1,6 +1,7 @@
-// What this library refers to by its oldest name, so that it loads into programs whose glibc is older than the
-// one it was built with (2.17 and later: tests/preload/versions_test.py), and what such a glibc, or another
-// libc, may not have at all. The latter are weak: null where they are missing.
+// What this library refers to by its oldest name, so that it loads into programs whose glibc is
+// older than the one it was built with (2.17 and later: tests/preload/versions_test.py), and what
+// such a glibc, or another libc, may not have at all. The latter are weak: null where they are
+// missing.
 //
 // Included before the first use in every file that refers to one of them.
 #pragma once
@@ -40,8 +41,8 @@ inline void CallAtFork(void (*before)(), void (*in_parent)(), void (*in_child)()
   if (&__register_atfork != nullptr) (void)__register_atfork(before, in_parent, in_child, &__dso_handle);
 }
 
-// pthread_testcancel. Where libpthread is not loaded from the start, a change of the kind of cancellation, which
-// libc itself passes on, acts on one that is pending, too.
+// pthread_testcancel. Where libpthread is not loaded from the start, a change of the kind of
+// cancellation, which libc itself passes on, acts on one that is pending, too.
 inline void TestCancel() {
   if (&::pthread_testcancel != nullptr) [[likely]] return ::pthread_testcancel();
   int kind;

@@ -1,5 +1,6 @@
-// What libtier.so calls instead of libc's functions whose names are younger than glibc 2.17 (the linker sends the
-// references here, CMakeLists.txt). The preload library has its own: client_lib/preload/core_calls.cc.
+// What libtier.so calls instead of libc's functions whose names are younger than glibc 2.17 (the
+// linker sends the references here, CMakeLists.txt). The preload library has its own:
+// client_lib/preload/core_calls.cc.
 #include <stdarg.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>

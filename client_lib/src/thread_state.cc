@@ -14,8 +14,9 @@ constinit std::atomic<bool> foreign_threads{false};
 constinit std::atomic<const char*> single_threaded{&kUnknown};
 
 void FindSingleThreaded() {
-  const void* const found = &::dlsym != nullptr ? ::dlsym(RTLD_DEFAULT, "__libc_single_threaded") : nullptr;
-  if (found != nullptr) single_threaded.store(static_cast<const char*>(found), std::memory_order_relaxed);
+  if (&::dlsym == nullptr) return;
+  const auto* const found = static_cast<const char*>(::dlsym(RTLD_DEFAULT, "__libc_single_threaded"));
+  if (found != nullptr) single_threaded.store(found, std::memory_order_relaxed);
 }
 
 }  // namespace tierd::client

@@ -29,7 +29,8 @@ class RealPathTest : public testing::Test {
   }
   ~RealPathTest() override { std::filesystem::remove_all(directory_); }
 
-  // In a child whose filter refuses faccessat2 as filters do that do not know it. -1: there can be no such filter.
+  // In a child whose filter refuses faccessat2 as filters do that do not know it. -1: there can be
+  // no such filter.
   static int UnderOldFilter(const std::function<int()>& body) {
     const pid_t child = ::fork();
     if (child == 0) {

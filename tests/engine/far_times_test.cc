@@ -1,4 +1,5 @@
-// Times that int64 nanoseconds cannot say (before 1677, after 2262): what has one is not served, by no kind of question (client_lib/abi/time_ns.h).
+// Times that int64 nanoseconds cannot say (before 1677, after 2262): what has one is not served, by
+// no kind of question (client_lib/abi/time_ns.h).
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

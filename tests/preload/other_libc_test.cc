@@ -1,4 +1,5 @@
-// Programs whose C library is not glibc: the preload library loads into them and does nothing but say so.
+// Programs whose C library is not glibc: the preload library loads into them and does nothing but
+// say so.
 #include "tests/preload/run_fixture.h"
 
 namespace tierd::e2e {

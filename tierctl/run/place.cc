@@ -14,7 +14,8 @@ namespace {
 namespace fs = std::filesystem;
 
 // The kernel's name of this program has no links in it, so ".." is where it says.
-Place FirstOf(const std::string& what, const std::optional<std::string>& named, std::initializer_list<const char*> places) {
+Place FirstOf(const std::string& what, const std::optional<std::string>& named,
+              std::initializer_list<const char*> places) {
   std::error_code error;
   if (named) {  // the daemon starts in "/", and the command's processes go where they like
     const fs::path absolute = named->empty() ? fs::path() : fs::absolute(*named, error);
@@ -41,11 +42,14 @@ Place FirstOf(const std::string& what, const std::optional<std::string>& named, 
 
 }  // namespace
 
-Place FindDaemon(const tierd::config::GetEnvironment& environment) { return FirstOf("tierd", environment("TIERD_BINARY"), {"tierd", "../tierd/tierd"}); }
+Place FindDaemon(const tierd::config::GetEnvironment& environment) {
+  return FirstOf("tierd", environment("TIERD_BINARY"), {"tierd", "../tierd/tierd"});
+}
 
 Place FindPreload(const tierd::config::GetEnvironment& environment) {
   return FirstOf("libtier_preload.so", environment("TIERD_PRELOAD"),
-                 {"../" TIERD_LIBDIR "/libtier_preload.so", "../lib/libtier_preload.so", "../client_lib/preload/libtier_preload.so"});
+                 {"../" TIERD_LIBDIR "/libtier_preload.so", "../lib/libtier_preload.so",
+                  "../client_lib/preload/libtier_preload.so"});
 }
 
 }  // namespace tierctl::run

@@ -21,7 +21,8 @@ Result<std::string> RealPath(const std::string& path) {
   if (!place.valid()) return Status::FromErrno(errno, path);
   const std::string link = "/proc/self/fd/" + std::to_string(place.get());
   const ssize_t length = ::readlink(link.c_str(), name, sizeof name);
-  if (length <= 0 || static_cast<std::size_t>(length) == sizeof name || name[0] != '/') return Status::FromErrno(refused, path);
+  const bool whole = length > 0 && static_cast<std::size_t>(length) < sizeof name && name[0] == '/';
+  if (!whole) return Status::FromErrno(refused, path);
   return std::string(name, static_cast<std::size_t>(length));
 }
 

@@ -1,5 +1,6 @@
-// A path without links and "..", as the kernel names what it leads to. realpath(3) asks by faccessat2 whether a
-// directory may be entered, which old filters of system calls refuse, and then fails for what is there.
+// A path without links and "..", as the kernel names what it leads to. realpath(3) asks by
+// faccessat2 whether a directory may be entered, which old filters of system calls refuse, and then
+// fails for what is there.
 #pragma once
 
 #include <string>
