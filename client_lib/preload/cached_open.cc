@@ -45,14 +45,15 @@ inline void AskAhead(const Piece& piece, unsigned part) {
   for (std::uint64_t at = from; at < piece.bytes && at < end; at += kLine) __builtin_prefetch(piece.data + at);
 }
 
-// ---- what has changed ------------------------------------------------------------------------------------------------------
+// ---- what has changed --------------------------------------------------------------------------
 
 constinit std::atomic<std::uint64_t> no_daemon{0};
 
 // Where the index of the daemon that there is says that some file has changed.
 const std::atomic<std::uint64_t>& ChangesNow() {
   const client::Session* const session = process.client->session();
-  return session == nullptr ? no_daemon : session->index.load(std::memory_order_acquire)->header->changes;
+  return session == nullptr ? no_daemon
+                            : session->index.load(std::memory_order_acquire)->header->changes;
 }
 
 // As it was before what is being opened was looked up. A change under way is none that was seen.
@@ -66,18 +67,21 @@ struct Changes {
   }
 };
 
-// HDF5's superblock (versions 2 and 3) says whether the file is open for writing, bit 0, or to one who writes while others read (SWMR), bit 2. Its readers look at the same
-// bytes again and want them as they are by then.
+// HDF5's superblock (versions 2 and 3) says whether the file is open for writing, bit 0, or to one
+// who writes while others read (SWMR), bit 2. Its readers look at the same bytes again and want
+// them as they are by then.
 constexpr std::uint64_t kHdf5Head = 12;
 bool IsOpenHdf5(const std::byte* data, std::uint64_t bytes) {
   constexpr unsigned char kSignature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
   constexpr std::uint64_t kFlags = 11;
-  return bytes >= kHdf5Head && std::memcmp(data, kSignature, sizeof kSignature) == 0 && (static_cast<unsigned char>(data[8]) >= 2) &&
+  return bytes >= kHdf5Head && std::memcmp(data, kSignature, sizeof kSignature) == 0 &&
+         (static_cast<unsigned char>(data[8]) >= 2) &&
          (static_cast<unsigned char>(data[kFlags]) & 5) != 0;
 }
 
 // Makes a descriptor of a leased piece; gives the lease back when it cannot.
-int InstallPiece(const char* path, int flags, Piece& piece, const client::FileFacts& facts, std::uint64_t dev, const Changes& changes, NotServed& not_served) {
+int InstallPiece(const char* path, int flags, Piece& piece, const client::FileFacts& facts,
+                 std::uint64_t dev, const Changes& changes, NotServed& not_served) {
   int fd = -1;
   AskAhead(piece, 0);
   Description* const d = NewDescription(&fd);
@@ -110,7 +114,8 @@ int InstallPiece(const char* path, int flags, Piece& piece, const client::FileFa
   return fd;
 }
 
-int InstallFile(const char* path, int flags, const client::Call& call, client::Cached& cached, const Changes& changes, NotServed& not_served) {
+int InstallFile(const char* path, int flags, const client::Call& call, client::Cached& cached,
+                const Changes& changes, NotServed& not_served) {
   int fd = -1;
   Description* const d = NewDescription(&fd);
   if (d == nullptr) {
@@ -169,13 +174,16 @@ __attribute__((noinline)) int OpenSlow(const char* path, int flags, NotServed& n
   // What was brought for this open has been waited for here, and not by its first read.
   if (cached.outcome == client::Outcome::kPiece && cached.piece.tier != abi::Tier::kRam)
     client::CountLatency(cached.piece.session->page->counters, cached.piece.tier, client::PreciseNs() - call.start_ns);
-  if (&ChangesNow() != before) changes = {&ChangesNow(), ~std::uint64_t{0}};  // of another index than the one before: it is looked at the first read
+  // By another index than before: the first read looks at the file.
+  if (&ChangesNow() != before) changes = {&ChangesNow(), ~std::uint64_t{0}};
   const bool usable = cached.outcome == client::Outcome::kPiece || cached.outcome == client::Outcome::kEmpty || cached.outcome == client::Outcome::kChunked;
   if (usable && cached.facts.has_attrs) {
-    if (cached.outcome == client::Outcome::kChunked) return InstallFile(path, flags, call, cached, changes, not_served);
+    if (cached.outcome == client::Outcome::kChunked)
+      return InstallFile(path, flags, call, cached, changes, not_served);
     if (cached.outcome == client::Outcome::kEmpty || client::Account(*cached.piece.session, cached.piece.bytes)) {
       if (cached.outcome == client::Outcome::kEmpty) cached.piece = {};
-      return InstallPiece(path, flags, cached.piece, cached.facts, cached.target.source->dev, changes, not_served);
+      return InstallPiece(path, flags, cached.piece, cached.facts, cached.target.source->dev,
+                          changes, not_served);
     }
     cached.reason = abi::Fallback::kPinCap;
   }
@@ -197,7 +205,9 @@ int OpenCached(const char* path, int flags, NotServed& not_served) {
   client::HitPlace place;
   client::FileFacts facts;
   if (client::Hit<client::LeaseUse::kView>(*process.client, path, piece, place, &facts)) {
-    if (facts.has_attrs && client::Account(*piece.session, piece.bytes)) [[likely]] return InstallPiece(path, flags, piece, facts, place.source->dev, {&place.index->header->changes, place.changes}, not_served);
+    if (facts.has_attrs && client::Account(*piece.session, piece.bytes)) [[likely]]
+      return InstallPiece(path, flags, piece, facts, place.source->dev,
+                          {&place.index->header->changes, place.changes}, not_served);
     piece.Free();
   }
   return OpenSlow(path, flags, not_served);
@@ -210,7 +220,8 @@ namespace {
 // The daemon that it was opened of is gone: what changes, its successor says.
 __attribute__((noinline)) void FollowAnother(Description& d) {
   const std::atomic<std::uint64_t>* const now = &ChangesNow();
-  if (d.changes.exchange(now, std::memory_order_relaxed) != now) d.seen_changes.store(~std::uint64_t{0}, std::memory_order_relaxed);
+  if (d.changes.exchange(now, std::memory_order_relaxed) != now)
+    d.seen_changes.store(~std::uint64_t{0}, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -258,7 +269,8 @@ __attribute__((noinline)) ssize_t ReadTimed(Description& d, void* buffer, std::s
   return static_cast<ssize_t>(count);
 }
 
-ssize_t ReadFile(Description& d, void* buffer, std::size_t count, std::uint64_t offset) {
+__attribute__((noinline)) ssize_t ReadFile(Description& d, void* buffer, std::size_t count,
+                                           std::uint64_t offset) {
   std::size_t done = 0;
   while (done < count) {
     const std::int64_t start_ns = client::SampleThisHit() ? client::PreciseNs() : 0;
@@ -271,7 +283,8 @@ ssize_t ReadFile(Description& d, void* buffer, std::size_t count, std::uint64_t 
   }
   // What was not here at the open is looked at now: such a file is the source's, as it is by now.
   const auto checked = [&](std::size_t bytes) -> ssize_t {
-    if (offset != 0 || !IsOpenHdf5(static_cast<const std::byte*>(buffer), bytes)) return static_cast<ssize_t>(bytes);
+    if (offset != 0 || !IsOpenHdf5(static_cast<const std::byte*>(buffer), bytes))
+      return static_cast<ssize_t>(bytes);
     d.seen_changes.store(Description::kLookAtSource, std::memory_order_relaxed);
     return -ESTALE;
   };
@@ -366,19 +379,25 @@ bool StatPath(const char* path, bool follow, struct stat& st) {
 namespace {
 
 
-// Whether the source's file by its path is the one that was opened, with other bytes by its size or times.
+// Whether the source's file by its path is the one that was opened, with other bytes by its size or
+// times.
 bool SourceSaysChanged(const Description& d) {
   struct stat st;
-  if (raw::Call(SYS_newfstatat, AT_FDCWD, raw::Address(d.path), raw::Address(&st), 0) != 0 || st.st_ino != d.facts.ino) return false;
-  return static_cast<std::uint64_t>(st.st_size) != d.facts.size || abi::TimeNs(st.st_mtim) != d.facts.mtime_ns || abi::TimeNs(st.st_ctim) != d.facts.ctime_ns;
+  if (raw::Call(SYS_newfstatat, AT_FDCWD, raw::Address(d.path), raw::Address(&st), 0) != 0 ||
+      st.st_ino != d.facts.ino)
+    return false;
+  return static_cast<std::uint64_t>(st.st_size) != d.facts.size ||
+         abi::TimeNs(st.st_mtim) != d.facts.mtime_ns || abi::TimeNs(st.st_ctim) != d.facts.ctime_ns;
 }
 
 // The index that the description goes by, and what it says of the file.
 bool IndexSaysUnchanged(const Description& d) {
   client::HitPlace place;
   client::FileFacts facts;
-  if (!client::FindHitPlace(*process.client, d.path, place, true) || place.index->Retired()) return false;
-  return !client::SaysChanged({*place.session, *place.index, place.now_ns, false, &facts}, place.key, d.facts);
+  if (!client::FindHitPlace(*process.client, d.path, place, true) || place.index->Retired())
+    return false;
+  return !client::SaysChanged({*place.session, *place.index, place.now_ns, false, &facts},
+                              place.key, d.facts);
 }
 
 }  // namespace
@@ -388,12 +407,15 @@ __attribute__((noinline)) bool HasChanged(Description& d) {
   const bool look = d.seen_changes.load(std::memory_order_relaxed) == Description::kLookAtSource;
   struct stat st;
   // A retired index says nothing more: a stat through the cache fetches the one that came after it.
-  if (const client::Session* const session = process.client->session(); session != nullptr && session->index.load(std::memory_order_acquire)->Retired()) (void)StatPath(d.path, true, st);
+  if (const client::Session* const session = process.client->session();
+      session != nullptr && session->index.load(std::memory_order_acquire)->Retired())
+    (void)StatPath(d.path, true, st);
   const std::atomic<std::uint64_t>* const word = &ChangesNow();
   const std::uint64_t now = word->load(std::memory_order_acquire);
   if ((look || !IndexSaysUnchanged(d)) && SourceSaysChanged(d)) return true;
   d.changes.store(word, std::memory_order_relaxed);
-  d.seen_changes.store(now & ~std::uint64_t{1}, std::memory_order_relaxed);  // under way: it is looked again
+  // A change that is under way is looked at again.
+  d.seen_changes.store(now & ~std::uint64_t{1}, std::memory_order_relaxed);
   return false;
 }
 
@@ -403,20 +425,26 @@ void NoteShown(const struct stat& st) {
     if (!IsOurs(fd)) continue;
     const Using use(fd);
     if (!use || use->facts.ino != st.st_ino) continue;
-    if (static_cast<std::uint64_t>(st.st_size) == use->facts.size && abi::TimeNs(st.st_mtim) == use->facts.mtime_ns) continue;
+    if (static_cast<std::uint64_t>(st.st_size) == use->facts.size &&
+        abi::TimeNs(st.st_mtim) == use->facts.mtime_ns)
+      continue;
     use->seen_changes.store(Description::kLookAtSource, std::memory_order_relaxed);
   }
 }
 
 bool HasGrown(Description& d) {
   constexpr std::int64_t kLookEveryNs = 1'000'000'000;
-  // What the daemon was told of (a child's write, a command's) is in the index by now, whenever the source was looked at last.
+  // What the daemon was told of (a child's write, a command's) is in the index by now, whenever the
+  // source was looked at last.
   if (MayHaveChanged(d)) return HasChanged(d);
   client::HitPlace place;
   client::FileFacts facts;
   const auto look_up = [&] { return client::LookUp{*place.session, *place.index, place.now_ns, false, &facts}; };
-  const bool says_nothing = d.changes.load(std::memory_order_relaxed)->load(std::memory_order_relaxed) == 0;  // a daemon that does not count changes
-  const bool told = says_nothing && client::FindHitPlace(*process.client, d.path, place, true) && client::SaysChanged(look_up(), place.key, d.facts);
+  // A daemon that does not count changes: the slot itself is looked at.
+  const auto* const word = d.changes.load(std::memory_order_relaxed);
+  const bool says_nothing = word->load(std::memory_order_relaxed) == 0;
+  const bool told = says_nothing && client::FindHitPlace(*process.client, d.path, place, true) &&
+                    client::SaysChanged(look_up(), place.key, d.facts);
   if (!told) {
     const std::int64_t now_ns = client::CoarseNs();
     std::int64_t looked_ns = d.looked_ns.load(std::memory_order_relaxed);

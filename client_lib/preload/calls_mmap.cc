@@ -31,7 +31,8 @@ __attribute__((noinline)) void* MapOurs(void* address, size_t length, int protec
       int source = -1;
       {
         const tierd::client::KeepErrno keep;
-        if (MayHaveChanged(*use) && HasChanged(*use) && MaterialiseAsIs(fd, Conversion::kChanged)) return Next_mmap()(address, length, protection, flags, fd, offset);
+        if (MayHaveChanged(*use) && HasChanged(*use) && MaterialiseAsIs(fd, Conversion::kChanged))
+          return Next_mmap()(address, length, protection, flags, fd, offset);
         const MapRequest request{address, length, protection, flags, static_cast<std::uint64_t>(offset)};
         if (offset >= 0) {
           if (void* const made = MapCached(*use, request); made != nullptr) return made;
@@ -108,7 +109,8 @@ TIERD_EXPORT(void*, mremap, void* address, size_t old_length, size_t length, int
     const bool stays = old_length == 0 || (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) != 0;
     cut.Gone();
     replaced.Gone();
-    copies.Moved(old, RangeOf(made, length), stays ? TakenFrames::Old::kBoth : TakenFrames::Old::kGone);
+    copies.Moved(old, RangeOf(made, length),
+                 stays ? TakenFrames::Old::kBoth : TakenFrames::Old::kGone);
   } else {
     cut.Restore();
     copies.Restore();

@@ -65,7 +65,9 @@ inline bool StatAt(int directory, const char* path, struct stat* st, int flags) 
 
 // What the source shows of a file may be news to descriptors of it.
 inline int Shown(int directory, const char* path, int result, const struct stat* st) {
-  if (result == 0 && path != nullptr && OpenDescriptions() != 0 && Active() && MayBeInside(directory, path)) [[unlikely]] NoteShown(*st);
+  if (result == 0 && path != nullptr && OpenDescriptions() != 0 && Active() &&
+      MayBeInside(directory, path)) [[unlikely]]
+    NoteShown(*st);
   return result;
 }
 
@@ -107,7 +109,8 @@ void FromStatx(const struct statx& from, struct stat& st) {
   st.st_mode = from.stx_mode;
   st.st_ino = from.stx_ino;
   st.st_size = static_cast<off_t>(from.stx_size);
-  st.st_mtim = {static_cast<time_t>(from.stx_mtime.tv_sec), static_cast<long>(from.stx_mtime.tv_nsec)};
+  st.st_mtim = {static_cast<time_t>(from.stx_mtime.tv_sec),
+                static_cast<long>(from.stx_mtime.tv_nsec)};
 }
 
 }  // namespace
@@ -119,14 +122,25 @@ TIERD_EXPORT(int, fstat, int fd, struct stat* st) {
 }
 TIERD_ALIAS(int, fstat64, fstat, int, struct stat*)
 
-TIERD_EXPORT(int, stat, const char* path, struct stat* st) { return StatFromIndex(AT_FDCWD, path, true, st) ? 0 : Shown(AT_FDCWD, path, Next_stat()(path, st), st); }
+TIERD_EXPORT(int, stat, const char* path, struct stat* st) {
+  return StatFromIndex(AT_FDCWD, path, true, st) ? 0
+                                                 : Shown(AT_FDCWD, path, Next_stat()(path, st), st);
+}
 TIERD_ALIAS(int, stat64, stat, const char*, struct stat*)
 
-TIERD_EXPORT(int, lstat, const char* path, struct stat* st) { return StatFromIndex(AT_FDCWD, path, false, st) ? 0 : Shown(AT_FDCWD, path, Next_lstat()(path, st), st); }
+TIERD_EXPORT(int, lstat, const char* path, struct stat* st) {
+  return StatFromIndex(AT_FDCWD, path, false, st)
+             ? 0
+             : Shown(AT_FDCWD, path, Next_lstat()(path, st), st);
+}
 TIERD_ALIAS(int, lstat64, lstat, const char*, struct stat*)
 
 TIERD_EXPORT(int, fstatat, int directory, const char* path, struct stat* st, int flags) {
-  return StatAt(directory, path, st, flags) ? 0 : AfterStat(IsSelf(path, flags) ? directory : -1, Shown(directory, path, Next_fstatat()(directory, path, st, flags), st), st);
+  return StatAt(directory, path, st, flags)
+             ? 0
+             : AfterStat(IsSelf(path, flags) ? directory : -1,
+                         Shown(directory, path, Next_fstatat()(directory, path, st, flags), st),
+                         st);
 }
 TIERD_ALIAS(int, fstatat64, fstatat, int, const char*, struct stat*, int)
 
@@ -143,7 +157,8 @@ TIERD_EXPORT(int, statx, int directory, const char* path, int flags, unsigned ma
     }
   }
   const int result = Next_statx()(directory, path, flags, mask, out);
-  if (result == 0 && !IsSelf(path, flags) && (out->stx_mask & STATX_BASIC_STATS) == STATX_BASIC_STATS && OpenDescriptions() != 0) {
+  if (result == 0 && !IsSelf(path, flags) &&
+      (out->stx_mask & STATX_BASIC_STATS) == STATX_BASIC_STATS && OpenDescriptions() != 0) {
     FromStatx(*out, st);
     Shown(directory, path, 0, &st);
   }
@@ -157,12 +172,16 @@ TIERD_EXPORT(int, statx, int directory, const char* path, int flags, unsigned ma
 
 // What programs built before glibc 2.33 call. `version` is the layout of the struct: 0 or 1, the same here.
 TIERD_EXPORT(int, __xstat, int version, const char* path, struct stat* st) {
-  return StatFromIndex(AT_FDCWD, path, true, st) ? 0 : Shown(AT_FDCWD, path, Next___xstat()(version, path, st), st);
+  return StatFromIndex(AT_FDCWD, path, true, st)
+             ? 0
+             : Shown(AT_FDCWD, path, Next___xstat()(version, path, st), st);
 }
 TIERD_ALIAS(int, __xstat64, __xstat, int, const char*, struct stat*)
 
 TIERD_EXPORT(int, __lxstat, int version, const char* path, struct stat* st) {
-  return StatFromIndex(AT_FDCWD, path, false, st) ? 0 : Shown(AT_FDCWD, path, Next___lxstat()(version, path, st), st);
+  return StatFromIndex(AT_FDCWD, path, false, st)
+             ? 0
+             : Shown(AT_FDCWD, path, Next___lxstat()(version, path, st), st);
 }
 TIERD_ALIAS(int, __lxstat64, __lxstat, int, const char*, struct stat*)
 
@@ -170,7 +189,12 @@ TIERD_EXPORT(int, __fxstat, int version, int fd, struct stat* st) { return Emula
 TIERD_ALIAS(int, __fxstat64, __fxstat, int, int, struct stat*)
 
 TIERD_EXPORT(int, __fxstatat, int version, int directory, const char* path, struct stat* st, int flags) {
-  return StatAt(directory, path, st, flags) ? 0 : AfterStat(IsSelf(path, flags) ? directory : -1, Shown(directory, path, Next___fxstatat()(version, directory, path, st, flags), st), st);
+  return StatAt(directory, path, st, flags)
+             ? 0
+             : AfterStat(IsSelf(path, flags) ? directory : -1,
+                         Shown(directory, path,
+                               Next___fxstatat()(version, directory, path, st, flags), st),
+                         st);
 }
 TIERD_ALIAS(int, __fxstatat64, __fxstatat, int, int, const char*, struct stat*, int)
 

@@ -117,9 +117,11 @@ void AddMemory(Line& line) {
   const auto number = [](std::uint64_t value) { return static_cast<unsigned long long>(value); };
   line.Add(",\"memory_added\":{\"peak\":%llu", number(added.peak));
   for (std::size_t i = 0; i < sizeof client::kAddedNames / sizeof *client::kAddedNames; ++i) {
-    if (added.peak_of[i] != 0) line.Add(",\"%s\":%llu", client::kAddedNames[i], number(added.peak_of[i]));
+    if (added.peak_of[i] != 0)
+      line.Add(",\"%s\":%llu", client::kAddedNames[i], number(added.peak_of[i]));
   }
-  line.Add("},\"memory_refused\":{\"budget\":%llu,\"kernel\":%llu}", number(added.refused_by_budget), number(added.refused_by_kernel));
+  line.Add("},\"memory_refused\":{\"budget\":%llu,\"kernel\":%llu}",
+           number(added.refused_by_budget), number(added.refused_by_kernel));
 }
 
 // One write: lines of several processes do not mix. Under a limit of file sizes a line that does not fit is left out.

@@ -58,7 +58,8 @@ struct Kept {
   const std::byte* first;  // null: free
   client::AddedBytes added;
 };
-// What a kept mapping takes beside the frames: 8 bytes of page table for each page, and a last page of its own.
+// What a kept mapping takes beside the frames: 8 bytes of page table for each page, and a last page
+// of its own.
 constexpr std::uint64_t AddedBy(std::uint64_t bytes) { return bytes / 512 + 4096; }
 
 constexpr std::uint64_t kLeast = 1 << 20;  // smaller ones are mapped as fast as they are looked at
@@ -142,7 +143,9 @@ bool KeepMapping(AddressRange where, const std::byte* first) {
   const long unguarded = raw::Call(SYS_madvise, begin, length, kGuardRemove);
   if ((unguarded != 0 && unguarded != -EINVAL) || raw::Call(SYS_munlock, begin, length) != 0) return false;
   client::AddedBytes added;
-  if (!client::TakeAdded(*process.client, client::Added::kKeptMappings, AddedBy(bytes), client::AddedUse::kOptional, added)) return false;
+  if (!client::TakeAdded(*process.client, client::Added::kKeptMappings, AddedBy(bytes),
+                         client::AddedUse::kOptional, added))
+    return false;
   Kept victims[kMappings];
   std::uint32_t gone;
   {

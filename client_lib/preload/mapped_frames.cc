@@ -108,7 +108,10 @@ MappedFrames* NextFrames(AddressRange where, std::size_t* at, FileCopies copies)
   const SpinLock lock(lock_word);
   while (*at < used_end) {
     MappedFrames& frames = table[(*at)++];
-    if (!frames.used || (frames.is_file_copy ? copies == FileCopies::kNot || frames.is_private || frames.is_snapshot : frames.count == 0)) continue;
+    if (!frames.used ||
+        (frames.is_file_copy ? copies == FileCopies::kNot || frames.is_private || frames.is_snapshot
+                             : frames.count == 0))
+      continue;
     for (std::uint32_t i = 0; i < frames.ranges; ++i) {
       if (!Overlap(frames.range[i], where)) continue;
       ++frames.outstanding;
@@ -122,7 +125,8 @@ MappedFrames* NextFramesOf(std::uint64_t inode, std::size_t* at) {
   const SpinLock lock(lock_word);
   while (*at < used_end) {
     MappedFrames& frames = table[(*at)++];
-    if (!frames.used || frames.ranges == 0 || frames.is_snapshot || frames.facts.ino != inode) continue;
+    if (!frames.used || frames.ranges == 0 || frames.is_snapshot || frames.facts.ino != inode)
+      continue;
     if (frames.is_file_copy ? frames.is_private : frames.count == 0) continue;
     ++frames.outstanding;
     return &frames;
@@ -193,7 +197,8 @@ void TakenFrames::Moved(AddressRange from, AddressRange to, Old old) {
     const SpinLock lock(lock_word);
     for (std::uint32_t i = 0; i < count_; ++i) {
       const AddressRange part = parts_[i].where;
-      const std::uint64_t begin = to.begin + (part.begin - from.begin), end = to.begin + (part.end - from.begin);
+      const std::uint64_t begin = to.begin + (part.begin - from.begin),
+                          end = to.begin + (part.end - from.begin);
       const bool longer = part.end == from.end && to.end > end;
       parts_[i].frames->is_snapshot = true;  // its addresses tell no place in the file any more
       AddRange(*parts_[i].frames, {begin, longer || end > to.end ? to.end : end});

@@ -29,7 +29,8 @@ namespace tierd::preload {
 namespace {
 
 constexpr std::uint64_t kPage = 4096;
-constexpr std::uint64_t kLeastFrame = 64 << 10;  // from here on the daemon aligns frames of files of one chunk to pages
+constexpr std::uint64_t kLeastFrame =
+    64 << 10;  // from here on the daemon aligns frames of files of one chunk to pages
 constexpr std::uint64_t kLargestCopy = 4 << 20;   // of a file whose frame cannot be mapped
 constexpr std::uint64_t kSmallCopy = 256 << 10;   // what is copied without asking how much of it is wanted
 
@@ -123,34 +124,43 @@ class Builder {
   }
 
   void Undo() {
-    if (base_ != nullptr) raw::Call(SYS_munmap, raw::Address(base_), static_cast<long>(Up(request_.length)));
+    if (base_ != nullptr)
+      raw::Call(SYS_munmap, raw::Address(base_), static_cast<long>(Up(request_.length)));
     base_ = nullptr;
     GiveFramesBack(frames_);
   }
 
-  // Frames are mapped shared, from a descriptor that is open for reading: what the program may write to needs memory of its own.
+  // Frames are mapped shared, from a descriptor that is open for reading: what the program may
+  // write to needs memory of its own.
   bool MayShow() const {
     if ((request_.protection & PROT_WRITE) != 0) return false;
     if (!d_.whole) return true;
-    return d_.size() >= kLeastFrame && reinterpret_cast<std::uintptr_t>(d_.piece.data) % kPage == 0 && LeavesRoomForOpens();
+    return d_.size() >= kLeastFrame &&
+           reinterpret_cast<std::uintptr_t>(d_.piece.data) % kPage == 0 && LeavesRoomForOpens();
   }
-  // Mappings of small files may be many, and stay: they take half of the pin cap, so that descriptors have the other half.
+  // Mappings of small files may be many, and stay: they take half of the pin cap, so that
+  // descriptors have the other half.
   bool LeavesRoomForOpens() const {
     const client::Session* const session = process.client->session();
-    return session == nullptr || session->page->leased_bytes.load(std::memory_order_relaxed) + d_.size() <= session->pin_cap_bytes / 2;
+    return session == nullptr ||
+           session->page->leased_bytes.load(std::memory_order_relaxed) + d_.size() <=
+               session->pin_cap_bytes / 2;
   }
 
-  // A copy goes to the file's end, which mremap may grow the mapping to. For a small window into a larger file that is too much.
+  // A copy goes to the file's end, which mremap may grow the mapping to. For a small window into a
+  // larger file that is too much.
   std::uint64_t CopyBytes() const { return d_.size() - request_.offset; }
   bool MayCopy() {
     const std::uint64_t wanted = End() - request_.offset, bytes = CopyBytes();
     if (bytes > kLargestCopy || (bytes > kSmallCopy && wanted < bytes / 4)) return false;
-    return client::TakeAdded(*process.client, client::Added::kMaps, bytes, client::AddedUse::kOptional, frames_.added);
+    return client::TakeAdded(*process.client, client::Added::kMaps, bytes,
+                             client::AddedUse::kOptional, frames_.added);
   }
   bool Copy() {
     const std::uint64_t wanted = End() - request_.offset;
     MemoryFile file;
-    if (!file.Append(d_.piece.data + request_.offset, CopyBytes()) || !file.Seal() || !file.MapAt({base_, Up(wanted)}, request_.protection, sharing())) {
+    if (!file.Append(d_.piece.data + request_.offset, CopyBytes()) || !file.Seal() ||
+        !file.MapAt({base_, Up(wanted)}, request_.protection, sharing())) {
       client::CountAddedFailure();
       return false;
     }
@@ -163,7 +173,8 @@ class Builder {
     const SlowPath slow;
     if (!slow.entered()) return false;
     const client::Call call(*process.client, d_.path, 0);
-    if (!Lease(call) || !MayHaveTail() || !(TakeKept() || (Reserve() && MapFrames())) || !MapTail()) return false;
+    if (!Lease(call) || !MayHaveTail() || !(TakeKept() || (Reserve() && MapFrames())) || !MapTail())
+      return false;
     for (std::uint32_t i = 0; i < frames_.count; ++i) client::CountSlowPiece(call, frames_.pieces[i], shown_[i].bytes + (i + 1 == frames_.count ? tail_bytes_ : 0));
     return true;
   }
@@ -175,7 +186,9 @@ class Builder {
       const std::byte* data = nullptr;
       std::size_t bytes = 0;
       if (frames_.count == MappedFrames::kMost) return false;
-      const abi::Fallback reason = d_.whole ? PinWhole(call, at, End() - at, piece, &data, &bytes) : d_.file().Pin(call, at, End() - at, piece, &data, &bytes);
+      const abi::Fallback reason = d_.whole
+                                       ? PinWhole(call, at, End() - at, piece, &data, &bytes)
+                                       : d_.file().Pin(call, at, End() - at, piece, &data, &bytes);
       if (reason != abi::Fallback::kNone || bytes == 0) return false;
       // The mapping begins in the middle of its first frame, perhaps: what is kept is what is shown.
       if (frames_.count == 0) first_skipped_ = static_cast<std::uint64_t>(data - piece.data);
@@ -188,8 +201,10 @@ class Builder {
     return true;
   }
 
-  // A file of one chunk, under a lease of its own: the mapping outlives the descriptor, whose lease never moves (HAZARDS 2.4).
-  abi::Fallback PinWhole(const client::Call& call, std::uint64_t at, std::size_t count, client::Piece& piece, const std::byte** data, std::size_t* bytes) {
+  // A file of one chunk, under a lease of its own: the mapping outlives the descriptor, whose lease
+  // never moves (HAZARDS 2.4).
+  abi::Fallback PinWhole(const client::Call& call, std::uint64_t at, std::size_t count,
+                         client::Piece& piece, const std::byte** data, std::size_t* bytes) {
     client::HitPlace place;
     client::FileFacts facts;
     if (!client::Hit<client::LeaseUse::kView>(*process.client, d_.path, piece, place, &facts)) {
@@ -204,7 +219,8 @@ class Builder {
       piece = cached.piece;
       facts = cached.facts;
     }
-    const bool same = facts.SameVersion(d_.facts) && facts.ino == d_.facts.ino && piece.bytes == d_.size();
+    const bool same =
+        facts.SameVersion(d_.facts) && facts.ino == d_.facts.ino && piece.bytes == d_.size();
     if (!same || !client::Account(*piece.session, piece.bytes)) {
       piece.Free();
       return same ? abi::Fallback::kPinCap : abi::Fallback::kChanged;
@@ -243,7 +259,8 @@ class Builder {
 
   // The page that the file ends in.
   bool MayHaveTail() {
-    return tail_bytes_ == 0 || client::TakeAdded(*process.client, client::Added::kMaps, kPage, client::AddedUse::kOptional, frames_.added);
+    return tail_bytes_ == 0 || client::TakeAdded(*process.client, client::Added::kMaps, kPage,
+                                                 client::AddedUse::kOptional, frames_.added);
   }
   bool MapTail() {
     if (tail_bytes_ == 0) return true;
@@ -361,7 +378,10 @@ void BecomesCopy(MappedFrames& frames, AddressRange where) {
   MappedFrames* const copy = NewFrames();
   if (copy == nullptr) return;
   MemoryFile file;
-  const bool allowed = where.begin < where.end && client::TakeAdded(*process.client, client::Added::kMaps, where.end - where.begin, client::AddedUse::kNeeded, copy->added);
+  const bool allowed =
+      where.begin < where.end &&
+      client::TakeAdded(*process.client, client::Added::kMaps, where.end - where.begin,
+                        client::AddedUse::kNeeded, copy->added);
   if (allowed && AppendFrames(frames, where, file) && file.Seal()) {
     Remap(frames, where, copy, [&](AddressRange part) {
       const MemoryFile::Place place{reinterpret_cast<char*>(part.begin), part.end - part.begin, part.begin - where.begin};

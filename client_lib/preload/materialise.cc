@@ -58,19 +58,23 @@ int OpenSource(const Description& d, const char* path, Version version) {
 bool WriteBytes(Description& d, int fd) {
   if (d.whole) {
     if (d.size() == 0) return true;
-    if (client::WriteWithinLimit(fd, d.piece.data, d.size()) != static_cast<ssize_t>(d.size())) return false;
+    if (client::WriteWithinLimit(fd, d.piece.data, d.size()) != static_cast<ssize_t>(d.size()))
+      return false;
     CountPieceRead(d, d.size());
     return true;
   }
   constexpr std::size_t kPiece = 64 << 10;
   client::AddedBytes added;
-  if (!client::TakeAdded(*process.client, client::Added::kBuffers, kPiece, client::AddedUse::kNeeded, added)) return false;
+  if (!client::TakeAdded(*process.client, client::Added::kBuffers, kPiece,
+                         client::AddedUse::kNeeded, added))
+    return false;
   const long buffer = raw::Call(SYS_mmap, 0, kPiece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   const bool mapped = buffer > 0 || buffer < -4095;
   bool good = mapped;
   for (std::uint64_t at = 0; good && at < d.size();) {
     const ssize_t got = ReadCached(d, reinterpret_cast<void*>(buffer), kPiece, at);
-    good = got > 0 && client::WriteWithinLimit(fd, reinterpret_cast<void*>(buffer), static_cast<std::size_t>(got)) == got;
+    good = got > 0 && client::WriteWithinLimit(fd, reinterpret_cast<void*>(buffer),
+                                               static_cast<std::size_t>(got)) == got;
     at += good ? static_cast<std::uint64_t>(got) : 0;
   }
   if (mapped) raw::Call(SYS_munmap, buffer, kPiece);
@@ -78,10 +82,12 @@ bool WriteBytes(Description& d, int fd) {
   return good;
 }
 
-// The leased bytes in a file of memory, read-only and sealed; not past a limit of file sizes. `added` is its part of the budget.
+// The leased bytes in a file of memory, read-only and sealed; not past a limit of file sizes.
+// `added` is its part of the budget.
 int CopyWithin(Description& d, CopyUse use, client::AddedBytes& added) {
   const int writable = WithReserve([] {
-    return static_cast<int>(raw::Call(SYS_memfd_create, raw::Address("tierd-copy"), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    return static_cast<int>(
+        raw::Call(SYS_memfd_create, raw::Address("tierd-copy"), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   });
   if (writable < 0) return writable;
   int fd = -EIO;
@@ -105,9 +111,11 @@ int CopyWithin(Description& d, CopyUse use, client::AddedBytes& added) {
 }
 
 int CopyToMemory(Description& d, CopyUse use) {
-  const auto need = use == CopyUse::kShared ? client::AddedUse::kOptional : client::AddedUse::kNeeded;
+  const auto need =
+      use == CopyUse::kShared ? client::AddedUse::kOptional : client::AddedUse::kNeeded;
   client::AddedBytes added;
-  if (!client::TakeAdded(*process.client, client::Added::kSealedCopies, d.size(), need, added)) return -ENOMEM;
+  if (!client::TakeAdded(*process.client, client::Added::kSealedCopies, d.size(), need, added))
+    return -ENOMEM;
   const int fd = CopyWithin(d, use, added);
   if (fd < 0) client::CountAddedFailure();
   if (fd < 0) client::GiveAdded(*process.client, added);
@@ -144,7 +152,9 @@ bool IsCopiedAtFork(Description& d) {
 
 bool Convert(Description& d, const char* path, Conversion why, Version version = Version::kOpened, bool may_copy = true) {
   KeepReserve();
-  if (version == Version::kOpened && MayHaveChanged(d) && HasChanged(d) && Convert(d, path, why, Version::kAny)) return true;
+  if (version == Version::kOpened && MayHaveChanged(d) && HasChanged(d) &&
+      Convert(d, path, why, Version::kAny))
+    return true;
   // The source may take its time: until it has answered the file is read from the cache, and signals come through.
   const bool own = (!d.whole && d.file().descriptor() >= 0) || d.source.load(std::memory_order_acquire) >= 0;
   const bool copies = !own && may_copy && why == Conversion::kFork && IsCopiedAtFork(d);

@@ -33,14 +33,16 @@ constexpr std::uint32_t kManyNamed = 64;
 constinit std::atomic<std::uint64_t> many_named[kManyNamed] = {};
 constinit std::atomic<std::uint32_t> many_named_count{0};
 
-// Directories that are watched, by the hash of their names: two of one hash are both read from the source.
+// Directories that are watched, by the hash of their names: two of one hash are both read from the
+// source.
 constexpr std::uint32_t kWatched = 1024;
 constinit std::atomic<std::uint64_t> watched[kWatched] = {};
 constinit std::atomic<std::uint32_t> watched_count{0};
 
 std::uint64_t HashOf(const char* path, std::size_t bytes) {
   std::uint64_t hash = 0xcbf29ce484222325u;
-  for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ static_cast<unsigned char>(path[i])) * 0x100000001b3u;
+  for (std::size_t i = 0; i < bytes; ++i)
+    hash = (hash ^ static_cast<unsigned char>(path[i])) * 0x100000001b3u;
   return hash != 0 ? hash : 1;
 }
 
@@ -148,7 +150,9 @@ void NoteWatchedDirectory(const char* path) {
   }
   const std::uint32_t at = watched_count.fetch_add(1, std::memory_order_acq_rel);
   watched[at % kWatched].store(hash, std::memory_order_release);
-  if (at == 0) writer_count.fetch_add(1, std::memory_order_acq_rel);  // from now on there is something to look at
+  if (at == 0)
+    writer_count.fetch_add(1,
+                           std::memory_order_acq_rel);  // from now on there is something to look at
 }
 
 namespace {
@@ -167,7 +171,9 @@ bool AnyWatched() { return watched_count.load(std::memory_order_acquire) != 0; }
 
 }  // namespace
 
-bool IsWatchedDirectory(const char* path) { return AnyWatched() && IsWatched(path, std::strlen(path)); }
+bool IsWatchedDirectory(const char* path) {
+  return AnyWatched() && IsWatched(path, std::strlen(path));
+}
 
 bool IsInWatchedDirectory(const char* path) {
   if (!AnyWatched()) return false;

@@ -45,7 +45,8 @@ Result<std::unique_ptr<SharedIndex>> SharedIndex::Create(const IndexOptions& opt
   // Begins where no other daemon's does, so that a reader which has met two of them notices.
   std::uint64_t begin;
   std::memcpy(&begin, options.instance, sizeof begin);
-  index->current_->header()->changes.store((begin & ~std::uint64_t{1}) | 2, std::memory_order_relaxed);
+  index->current_->header()->changes.store((begin & ~std::uint64_t{1}) | 2,
+                                           std::memory_order_relaxed);
   return index;
 }
 
@@ -80,7 +81,8 @@ std::optional<std::uint32_t> SharedIndex::Insert(abi::FileKey key, const SlotVal
   return ordinal;
 }
 
-// Around a change that readers must hear of: `changes` is odd meanwhile, so that a reader which has seen the slot as it was before does not take that for the last word.
+// Around a change that readers must hear of: `changes` is odd meanwhile, so that a reader which has
+// seen the slot as it was before does not take that for the last word.
 class SharedIndex::Changing {
  public:
   explicit Changing(std::atomic<std::uint64_t>* word) : word_(word) {
@@ -98,14 +100,16 @@ class SharedIndex::Changing {
 
 bool SharedIndex::OfFile(std::uint32_t ordinal) const {
   const abi::SlotKind kind = current_->Kind(ordinal);
-  return kind == abi::SlotKind::kFile || kind == abi::SlotKind::kChunked || kind == abi::SlotKind::kAlias;
+  return kind == abi::SlotKind::kFile || kind == abi::SlotKind::kChunked ||
+         kind == abi::SlotKind::kAlias;
 }
 
 namespace {
 // Nobody keeps bytes of a file that only a walk has seen so far: it has no times yet.
 bool HasVersion(const SlotValues& a) { return a.mtime_ns != 0 || a.ctime_ns != 0; }
 bool SameVersion(const SlotValues& a, const SlotValues& b) {
-  return a.kind == b.kind && a.size == b.size && a.ino == b.ino && a.mtime_ns == b.mtime_ns && a.ctime_ns == b.ctime_ns;
+  return a.kind == b.kind && a.size == b.size && a.ino == b.ino && a.mtime_ns == b.mtime_ns &&
+         a.ctime_ns == b.ctime_ns;
 }
 }  // namespace
 
@@ -123,7 +127,9 @@ void SharedIndex::SetLocation(std::uint32_t ordinal, std::uint64_t location) {
 }
 
 void SharedIndex::SetDeadline(std::uint32_t ordinal, std::uint32_t deadline) {
-  const Changing changing(deadline == abi::kDeadlineExpired && OfFile(ordinal) ? &current_->header()->changes : nullptr);
+  const Changing changing(deadline == abi::kDeadlineExpired && OfFile(ordinal)
+                              ? &current_->header()->changes
+                              : nullptr);
   current_->SetDeadline(ordinal, deadline);
   if (const auto twin = Twin(ordinal)) next_->SetDeadline(*twin, deadline);
 }
@@ -139,7 +145,9 @@ void SharedIndex::Erase(std::uint32_t ordinal) {
   current_->Erase(ordinal);
 }
 
-void SharedIndex::NoteChange() { current_->header()->changes.fetch_add(2, std::memory_order_seq_cst); }
+void SharedIndex::NoteChange() {
+  current_->header()->changes.fetch_add(2, std::memory_order_seq_cst);
+}
 
 std::optional<OwnerId> SharedIndex::OwnerAt(std::uint8_t generation_low, std::uint32_t ordinal) const {
   for (const IndexTable* table : {current_.get(), retired_.get()}) {
@@ -258,7 +266,8 @@ void SharedIndex::Abandon() {
 
 // The new table is complete. Readers of the old one must know before the first change that only the new one sees (M8, M9, M9b).
 void SharedIndex::Publish() {
-  next_->header()->changes.store(current_->header()->changes.load(std::memory_order_relaxed) + 2, std::memory_order_relaxed);
+  next_->header()->changes.store(current_->header()->changes.load(std::memory_order_relaxed) + 2,
+                                 std::memory_order_relaxed);
   current_->header()->retired.store(1, std::memory_order_seq_cst);
   current_->header()->changes.fetch_add(2, std::memory_order_seq_cst);
   retired_ = std::move(current_);

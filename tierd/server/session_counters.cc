@@ -108,7 +108,10 @@ void SessionHub::OnTimer() {
 
 namespace {
 // A client may say anything.
-std::uint64_t AddedBytesOf(const abi::SessionPage& page) { return std::min<std::uint64_t>(page.added_bytes.load(std::memory_order_relaxed), std::uint64_t{1} << 50); }
+std::uint64_t AddedBytesOf(const abi::SessionPage& page) {
+  return std::min<std::uint64_t>(page.added_bytes.load(std::memory_order_relaxed),
+                                 std::uint64_t{1} << 50);
+}
 }  // namespace
 
 std::uint64_t SessionHub::AddedBudget() const {
@@ -128,8 +131,10 @@ void SessionHub::DivideAddedMemory() {
   for (const auto& [id, session] : sessions_) {
     abi::SessionPage& page = *session->page.page();
     // 1 is "nothing"; 0 would be a daemon that does not say.
-    const std::uint64_t limit = std::max<std::uint64_t>(std::min(AddedBytesOf(page) + share, budget / 4), 1);
-    if (page.added_limit_bytes.load(std::memory_order_relaxed) != limit) page.added_limit_bytes.store(limit, std::memory_order_relaxed);
+    const std::uint64_t limit =
+        std::max<std::uint64_t>(std::min(AddedBytesOf(page) + share, budget / 4), 1);
+    if (page.added_limit_bytes.load(std::memory_order_relaxed) != limit)
+      page.added_limit_bytes.store(limit, std::memory_order_relaxed);
   }
 }
 
