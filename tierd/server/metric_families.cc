@@ -78,7 +78,7 @@ void AddReads(Table& table, const engine::ReadTotals& totals) {
 }
 
 void AddRealOpens(Table& table, const engine::ReadTotals& totals) {
-  table.Counter("tierd_real_opens_total", "Opens of the preload library that became the source's own file, by reason; tierd_reads_total{tier=\"bypass\"} has what is read through them.");
+  table.Counter("tierd_real_opens_total", "Opens of the preload library that became the source's own file, by reason. Reads through it are those of the tier bypass.");
   // A series for each of the frequent reasons; status has all of them by name.
   std::uint64_t others = 0;
   for (std::uint32_t i = 0; i < abi::kRealOpens; ++i) {
