@@ -3,6 +3,7 @@
 # usage: tools/test.sh [plain|restricted|unit|asan|tsan|all]     default: all      build trees: $TIERD_BUILD or ./build
 #        tools/test.sh large           before a release: what the environment sizes (docs/testing.md), at full size
 #        tools/test.sh platforms       programs of another system than this one (tests/platforms): a Debian 11 root; needs root
+#        tools/test.sh ecosystem       beside libraries that hook the same calls: MPI, UCX, allocators, libfaketime, fakeroot; installs them
 #        tools/test.sh sanitizers      only compiles for asan and tsan, with what nobody else wants of the processors
 # With all, a sanitizer's suite that would begin more than $TIERD_TEST_LATEST seconds (default: no limit) after the start is left out, and named.
 set -euo pipefail
@@ -54,7 +55,7 @@ is_late() {  # name: whether it is left out
   echo "left out after $SECONDS s: $1 (tools/test.sh $1)"
 }
 mkdir -p "$root"
-case "$suite" in plain | restricted | unit | asan | tsan | sanitizers | large | platforms | all) ;; *) echo "usage: tools/test.sh [plain|restricted|unit|asan|tsan|sanitizers|large|platforms|all]" >&2; exit 64 ;; esac
+case "$suite" in plain | restricted | unit | asan | tsan | sanitizers | large | platforms | ecosystem | all) ;; *) echo "usage: tools/test.sh [plain|restricted|unit|asan|tsan|sanitizers|large|platforms|ecosystem|all]" >&2; exit 64 ;; esac
 if [ "$suite" = sanitizers ]; then
   echo 19 2>/dev/null >/proc/self/autogroup || true  # a session of its own is a group to the scheduler: SCHED_IDLE counts inside it only
   politely=(chrt --idle 0 nice -n 19)
@@ -88,6 +89,11 @@ if [ "$suite" = platforms ]; then
     echo "== test platforms, $test (after $SECONDS s)"
     /usr/bin/python3 "$test" "$root/plain" || failed=1
   done
+fi
+if [ "$suite" = ecosystem ]; then
+  read -ra packages <<<"$(/usr/bin/python3 tests/ecosystem/outsiders.py --packages)"
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${packages[@]}" >"$root/ecosystem.packages.log" 2>&1 || { tail -n 20 "$root/ecosystem.packages.log"; exit 1; }
+  /usr/bin/python3 tests/ecosystem/outsiders.py "$root/plain/tierctl/tierctl" || failed=1
 fi
 # Every suite once more where io_uring, namespaces, huge pages and large limits are refused (tests/restricted). The long loops are shorter here, not out.
 # Out are only tests that ask nothing of the system: what the source looks like (floors), models of the protocol (*model*), and the rig's speed (selftest).

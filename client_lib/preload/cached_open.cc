@@ -8,6 +8,7 @@
 #include <new>
 
 #include "client_lib/abi/time_ns.h"
+#include "client_lib/preload/calls.h"
 #include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/own_words.h"
 #include "client_lib/preload/process.h"
@@ -297,10 +298,9 @@ __attribute__((noinline)) ssize_t ReadFile(Description& d, void* buffer, std::si
 }  // namespace
 
 ssize_t ReadCached(Description& d, void* buffer, std::size_t count, std::uint64_t offset) {
-  constexpr std::size_t kMost = 0x7ffff000;  // of one read, as the kernel has it
   if (offset >= d.size()) return 0;
   if (count > d.size() - offset) count = static_cast<std::size_t>(d.size() - offset);
-  if (count > kMost) count = kMost;
+  if (count > kMostBytes) count = kMostBytes;
   if (count == 0) return 0;
   if (!d.whole) return ReadFile(d, buffer, count, offset);
   if (client::SampleThisHit()) [[unlikely]] return ReadTimed(d, buffer, count, offset);

@@ -51,6 +51,13 @@ int OpenOurs(const char* path, int flags, bool* of_source);
 // True for descriptors that the wrappers emulate. In a vfork child none is: all are real by then.
 inline bool Emulate(int fd) { return IsOurs(fd) && vfork_depth == 0; }
 
+// The kernel moves no more bytes by one call (MAX_RW_COUNT).
+inline constexpr std::size_t kMostBytes = 0x7ffff000;
+
+// A size or a place that the file system or the processor may refuse, each with its own limit: the
+// kernel answers for the source's file. Sizes of 1 TiB and more, negative ones among them.
+constexpr bool IsForKernel(std::uint64_t bytes) { return bytes >> 40 != 0; }
+
 // A call that takes no regular file: the kernel refuses the placeholder behind a number of ours as no descriptor (EBADF), and would have said `error` of the file. Of all others
 // nothing comes after the call: a return more behind a system call is what costs.
 template <typename Call>

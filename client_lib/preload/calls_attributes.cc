@@ -9,8 +9,8 @@
 
 using namespace tierd::preload;
 
-TIERD_NEXT(int, truncate, const char*, off64_t)
-TIERD_NEXT(int, ftruncate, int, off64_t)
+TIERD_NEXT_CALL(int, truncate, SYS_truncate, const char*, off64_t)
+TIERD_NEXT_CALL(int, ftruncate, SYS_ftruncate, int, off64_t)
 TIERD_NEXT(int, chmod, const char*, mode_t)
 TIERD_NEXT(int, lchmod, const char*, mode_t)
 TIERD_NEXT(int, fchmod, int, mode_t)

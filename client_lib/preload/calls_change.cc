@@ -19,19 +19,19 @@
 
 using namespace tierd::preload;
 
-TIERD_NEXT(int, rename, const char*, const char*)
-TIERD_NEXT(int, renameat, int, const char*, int, const char*)
-TIERD_NEXT(int, renameat2, int, const char*, int, const char*, unsigned)
-TIERD_NEXT(int, link, const char*, const char*)
-TIERD_NEXT(int, linkat, int, const char*, int, const char*, int)
+TIERD_NEXT_CALL(int, rename, TIERD_OLD_CALL(rename), const char*, const char*)
+TIERD_NEXT_CALL(int, renameat, SYS_renameat, int, const char*, int, const char*)
+TIERD_NEXT_CALL(int, renameat2, SYS_renameat2, int, const char*, int, const char*, unsigned)
+TIERD_NEXT_CALL(int, link, TIERD_OLD_CALL(link), const char*, const char*)
+TIERD_NEXT_CALL(int, linkat, SYS_linkat, int, const char*, int, const char*, int)
 TIERD_NEXT(int, symlink, const char*, const char*)
 TIERD_NEXT(int, symlinkat, const char*, int, const char*)
-TIERD_NEXT(int, unlink, const char*)
-TIERD_NEXT(int, unlinkat, int, const char*, int)
+TIERD_NEXT_CALL(int, unlink, TIERD_OLD_CALL(unlink), const char*)
+TIERD_NEXT_CALL(int, unlinkat, SYS_unlinkat, int, const char*, int)
 TIERD_NEXT(int, remove, const char*)
 TIERD_NEXT(int, rmdir, const char*)
 TIERD_NEXT(int, mkdir, const char*, mode_t)
-TIERD_NEXT(int, mkdirat, int, const char*, mode_t)
+TIERD_NEXT_CALL(int, mkdirat, SYS_mkdirat, int, const char*, mode_t)
 TIERD_NEXT(char*, mkdtemp, char*)
 TIERD_NEXT(int, mkfifo, const char*, mode_t)
 TIERD_NEXT(int, mkfifoat, int, const char*, mode_t)
@@ -40,8 +40,8 @@ TIERD_NEXT(int, mknod, const char*, mode_t, dev_t)
 TIERD_NEXT(int, mknodat, int, const char*, mode_t, dev_t)
 TIERD_NEXT(int, __xmknod, int, const char*, mode_t, dev_t*)
 TIERD_NEXT(int, __xmknodat, int, int, const char*, mode_t, dev_t*)
-TIERD_NEXT(int, chdir, const char*)
-TIERD_NEXT(int, fchdir, int)
+TIERD_NEXT_CALL(int, chdir, SYS_chdir, const char*)
+TIERD_NEXT_CALL(int, fchdir, SYS_fchdir, int)
 
 namespace {
 

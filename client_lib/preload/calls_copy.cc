@@ -20,9 +20,9 @@
 
 using namespace tierd::preload;
 
-TIERD_NEXT(ssize_t, sendfile, int, int, off64_t*, size_t)
-TIERD_NEXT(ssize_t, copy_file_range, int, off64_t*, int, off64_t*, size_t, unsigned)
-TIERD_NEXT(ssize_t, splice, int, off64_t*, int, off64_t*, size_t, unsigned)
+TIERD_NEXT_CALL(ssize_t, sendfile, SYS_sendfile, int, int, off64_t*, size_t)
+TIERD_NEXT_CALL(ssize_t, copy_file_range, SYS_copy_file_range, int, off64_t*, int, off64_t*, size_t, unsigned)
+TIERD_NEXT_CALL(ssize_t, splice, SYS_splice, int, off64_t*, int, off64_t*, size_t, unsigned)
 TIERD_NEXT(int, posix_fadvise, int, off64_t, off64_t, int)
 TIERD_NEXT(ssize_t, readahead, int, off64_t, size_t)
 
@@ -39,7 +39,7 @@ template <typename Write>
 ssize_t WriteOut(Description& d, std::uint64_t offset, std::size_t count, Write write) {
   if (offset >= d.size() || count == 0) return 0;  // a write of nothing would be a message
   if (count > d.size() - offset) count = static_cast<std::size_t>(d.size() - offset);
-  if (count > 0x7ffff000) count = 0x7ffff000;
+  if (count > kMostBytes) count = kMostBytes;
   if (d.whole) {
     // write(2) copies; what it returns while the lease holds has left the frame.
     const ssize_t sent = write(d.piece.data + offset, count);
@@ -105,6 +105,13 @@ Moved WriteFrom(int fd, off64_t* offset, std::size_t count, ssize_t* result, Wri
   }
 }
 
+// What only the kernel can judge, which then has the file: whether it is real now.
+bool IsKernels(int fd, const off64_t* offset, std::size_t count) {
+  const bool far = offset != nullptr && *offset >= 0 && IsForKernel(static_cast<std::uint64_t>(*offset));
+  if (!IsForKernel(count) && !far) return false;
+  return Materialise(fd, Conversion::kReadFlags);
+}
+
 // What sendfile asks of the descriptor that it writes to, though there be nothing to write.
 int CheckReceiver(int fd) {
   const long flags = raw::Call(SYS_fcntl, fd, F_GETFL);
@@ -128,7 +135,7 @@ std::size_t TakenAtOnce(int fd, std::size_t count) {
 }  // namespace
 
 TIERD_EXPORT(ssize_t, sendfile, int to, int from, off64_t* offset, size_t count) {
-  if (!Emulate(from)) return ReadReal(from, [=] { return Next_sendfile()(to, from, offset, count); });
+  if (!Emulate(from) || IsKernels(from, offset, count)) return ReadReal(from, [=] { return Next_sendfile()(to, from, offset, count); });
   if (const int error = CheckReceiver(to); error != 0) return Result(static_cast<ssize_t>(error));
   ssize_t result;
   const auto write = [&](const void* data, std::size_t bytes) { return WriteTo(to, data, bytes); };
@@ -156,7 +163,7 @@ bool EndsBeforeItBegins(const off64_t* offset, std::size_t count) {
 }  // namespace
 
 TIERD_EXPORT(ssize_t, copy_file_range, int from, off64_t* from_offset, int to, off64_t* to_offset, size_t count, unsigned flags) {
-  if (!Emulate(from)) {
+  if (!Emulate(from) || IsKernels(from, from_offset, count) || IsKernels(from, to_offset, 0)) {
     (void)MakeFile(from);  // memory is another file system
     return ReadReal(from, [=] { return Next_copy_file_range()(from, from_offset, to, to_offset, count, flags); });
   }

@@ -10,8 +10,8 @@
 
 using namespace tierd::preload;
 
-TIERD_NEXT(int, setrlimit, int, const rlimit*)
-TIERD_NEXT(int, prlimit, pid_t, int, const rlimit*, rlimit*)
+TIERD_NEXT_CALL(int, setrlimit, SYS_setrlimit, int, const rlimit*)
+TIERD_NEXT_CALL(int, prlimit, SYS_prlimit64, pid_t, int, const rlimit*, rlimit*)
 
 namespace {
 
@@ -37,8 +37,14 @@ rlimit WithOurs(const rlimit& wanted) {
 template <typename Set>
 int SetLimit(int resource, const rlimit* limit, Set set) {
   if (resource == RLIMIT_AS && limit != nullptr && limit->rlim_cur != RLIM_INFINITY && limit->rlim_cur <= limit->rlim_max && Active()) {
+    // Another library's setrlimit may come back to us: ours is added once.
+    static __thread bool added __attribute__((tls_model("initial-exec"))) = false;
+    if (added) return set(limit);
     const rlimit with = WithOurs(*limit);
-    return set(&with);
+    added = true;
+    const int result = set(&with);
+    added = false;
+    return result;
   }
   if (!ExcludesOurs(resource, limit)) [[likely]] return set(limit);
   {

@@ -15,7 +15,7 @@
 
 using namespace tierd::preload;
 
-TIERD_NEXT(int, flock, int, int)
+TIERD_NEXT_CALL(int, flock, SYS_flock, int, int)
 TIERD_NEXT(int, lockf, int, int, off64_t)
 
 namespace {

@@ -13,11 +13,11 @@
 
 using namespace tierd::preload;
 
-TIERD_NEXT(void*, mmap, void*, size_t, int, int, int, off64_t)
-TIERD_NEXT(int, munmap, void*, size_t)
-TIERD_NEXT(void*, mremap, void*, size_t, size_t, int, ...)
-TIERD_NEXT(int, mprotect, void*, size_t, int)
-TIERD_NEXT(int, pkey_mprotect, void*, size_t, int, int)
+TIERD_NEXT_CALL(void*, mmap, SYS_mmap, void*, size_t, int, int, int, off64_t)
+TIERD_NEXT_CALL(int, munmap, SYS_munmap, void*, size_t)
+TIERD_NEXT_CALL(void*, mremap, SYS_mremap, void*, size_t, size_t, int, ...)
+TIERD_NEXT_CALL(int, mprotect, SYS_mprotect, void*, size_t, int)
+TIERD_NEXT_CALL(int, pkey_mprotect, SYS_pkey_mprotect, void*, size_t, int, int)
 
 namespace {
 

@@ -10,7 +10,7 @@
 using namespace tierd::preload;
 
 TIERD_NEXT(int, umount, const char*)
-TIERD_NEXT(int, umount2, const char*, int)
+TIERD_NEXT_CALL(int, umount2, SYS_umount2, const char*, int)
 
 TIERD_EXPORT(int, umount, const char* target) {
   return Leave([&] { return Next_umount()(target); });

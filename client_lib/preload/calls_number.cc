@@ -18,12 +18,12 @@
 
 using namespace tierd::preload;
 
-TIERD_NEXT(int, close, int)
-TIERD_NEXT(int, dup, int)
-TIERD_NEXT(int, dup2, int, int)
-TIERD_NEXT(int, dup3, int, int, int)
-TIERD_NEXT(int, fcntl, int, int, ...)
-TIERD_NEXT(off64_t, lseek, int, off64_t, int)
+TIERD_NEXT_CALL(int, close, SYS_close, int)
+TIERD_NEXT_CALL(int, dup, SYS_dup, int)
+TIERD_NEXT_CALL(int, dup2, TIERD_OLD_CALL(dup2), int, int)
+TIERD_NEXT_CALL(int, dup3, SYS_dup3, int, int, int)
+TIERD_NEXT_CALL(int, fcntl, SYS_fcntl, int, int, ...)
+TIERD_NEXT_CALL(off64_t, lseek, SYS_lseek, int, off64_t, int)
 
 // ---- close -----------------------------------------------------------------------------------------------------------------
 
@@ -54,6 +54,8 @@ inline int CloseHere(int fd) {
 int tierd::preload::CloseAny(int fd) { return CloseHere(fd); }
 
 void tierd::preload::ForgetAll(int fd) {
+  // Another library's open may come back to us: then the number is what the inner call has made it.
+  if (IsOurs(fd) && ShowsPlaceholder(fd)) return;
   if (fd >= OwnBase() && fd < kTable) (void)StopKeepingIdle();  // there are few, and most of them are taken
   if (raw::IsOwn(fd)) ForgetOwn(fd);
   if (IsOurs(fd)) ForgetNumber(fd);
@@ -140,11 +142,16 @@ void EndLocksOf(int fd) {
   if (use) GiveUpLocks(*use);
 }
 
+// The number that this thread is putting a file onto; -1: none.
+__thread int dup_target __attribute__((tls_model("initial-exec"))) = -1;
+
 // A file is put where a number of ours, or a writer, may be.
 template <typename Dup>
 int DupOnto(int from, int to, Dup dup) {
   if (!Active()) return dup();
   if (raw::IsOwn(from)) return Result(-EBADF);
+  // Another library's dup2 has come back to us, and its caller holds the number.
+  if (dup_target == to) return dup();
   // Numbers of ours lie in the high range only: a file that is put at a chosen number is a real one.
   if (IsOurs(from) && !IsRealNow(from)) return Result(-EMFILE);
   if (raw::IsOwn(to)) {
@@ -153,7 +160,10 @@ int DupOnto(int from, int to, Dup dup) {
   }
   ClosingWriter closing(to);
   if (AnyLocks() && raw::Call(SYS_fcntl, from, F_GETFD) >= 0) [[unlikely]] EndLocksOf(to);
+  const int outer = dup_target;
+  dup_target = to;
   const int result = IsOurs(to) ? ReplaceNumber(to, dup) : dup();
+  dup_target = outer;
   if (result < 0) {
     closing.Undo();
     return result;
@@ -288,7 +298,7 @@ std::int64_t SeekTarget(const Description& d, std::uint64_t here, std::int64_t o
   }
   std::int64_t target;
   if (__builtin_add_overflow(from, offset, &target)) return -EINVAL;
-  return target < 0 || target > static_cast<std::int64_t>(kMaxOffset) ? -EINVAL : target;
+  return target < 0 ? -EINVAL : target;
 }
 
 off64_t SeekOurs(int fd, off64_t offset, int whence) {
@@ -303,6 +313,11 @@ off64_t SeekOurs(int fd, off64_t offset, int whence) {
     const bool asks_size = whence != SEEK_SET && whence != SEEK_CUR;
     if (asks_size && HasGrown(*use) && MaterialiseAsIs(fd, Conversion::kChanged)) continue;
     const std::int64_t target = SeekTarget(*use, OffsetOf(word), offset, whence);
+    // How far one may seek is the file system's to say.
+    if (target > static_cast<std::int64_t>(use->size()) && IsForKernel(static_cast<std::uint64_t>(target))) [[unlikely]] {
+      if (Materialise(fd, Conversion::kReadFlags)) continue;
+      if (target > static_cast<std::int64_t>(kMaxOffset)) return Result(off64_t{-EINVAL});
+    }
     if (target < 0) return Result(target);
     const std::uint64_t moved = MakeWord(State::kCached, NumbersOf(word), static_cast<std::uint64_t>(target));
     if (ExchangeOwn(use->word, word, moved)) return target;

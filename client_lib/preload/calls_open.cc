@@ -21,10 +21,10 @@
 
 using namespace tierd::preload;
 
-TIERD_NEXT(int, open, const char*, int, ...)
-TIERD_NEXT(int, openat, int, const char*, int, ...)
-TIERD_NEXT(int, creat, const char*, unsigned)
-TIERD_NEXT(int, open_by_handle_at, int, file_handle*, int)
+TIERD_NEXT_CALL(int, open, TIERD_OLD_CALL(open), const char*, int, ...)
+TIERD_NEXT_CALL(int, openat, SYS_openat, int, const char*, int, ...)
+TIERD_NEXT_CALL(int, creat, TIERD_OLD_CALL(creat), const char*, unsigned)
+TIERD_NEXT_CALL(int, open_by_handle_at, SYS_open_by_handle_at, int, file_handle*, int)
 TIERD_NEXT(int, __open_2, const char*, int)
 TIERD_NEXT(int, __openat_2, int, const char*, int)
 

@@ -7,7 +7,7 @@
 
 using namespace tierd::preload;
 
-TIERD_NEXT(int, prctl, int, ...)
+TIERD_NEXT_CALL(int, prctl, SYS_prctl, int, ...)
 
 TIERD_EXPORT(int, prctl, int option, ...) {
   va_list list;

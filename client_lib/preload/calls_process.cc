@@ -26,10 +26,10 @@ TIERD_NEXT(int, posix_spawn_file_actions_addopen, posix_spawn_file_actions_t*, i
 TIERD_NEXT(int, system, const char*)
 TIERD_NEXT(FILE*, popen, const char*, const char*)
 TIERD_NEXT(int, clone, int (*)(void*), void*, int, void*, ...)
-TIERD_NEXT(int, chroot, const char*)
-TIERD_NEXT(int, mount, const char*, const char*, const char*, unsigned long, const void*)
-TIERD_NEXT(int, setns, int, int)
-TIERD_NEXT(int, unshare, int)
+TIERD_NEXT_CALL(int, chroot, SYS_chroot, const char*)
+TIERD_NEXT_CALL(int, mount, SYS_mount, const char*, const char*, const char*, unsigned long, const void*)
+TIERD_NEXT_CALL(int, setns, SYS_setns, int, int)
+TIERD_NEXT_CALL(int, unshare, SYS_unshare, int)
 
 // ---- vfork (vfork.cc) -------------------------------------------------------------------------------------------------------
 

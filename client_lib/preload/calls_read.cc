@@ -11,11 +11,11 @@
 
 using namespace tierd::preload;
 
-TIERD_NEXT(ssize_t, read, int, void*, size_t)
-TIERD_NEXT(ssize_t, pread, int, void*, size_t, off64_t)
-TIERD_NEXT(ssize_t, readv, int, const iovec*, int)
-TIERD_NEXT(ssize_t, preadv, int, const iovec*, int, off64_t)
-TIERD_NEXT(ssize_t, preadv2, int, const iovec*, int, off64_t, int)
+TIERD_NEXT_CALL(ssize_t, read, SYS_read, int, void*, size_t)
+TIERD_NEXT_CALL(ssize_t, pread, SYS_pread64, int, void*, size_t, off64_t)
+TIERD_NEXT_CALL(ssize_t, readv, SYS_readv, int, const iovec*, int)
+TIERD_NEXT_CALL(ssize_t, preadv, SYS_preadv, int, const iovec*, int, off64_t)
+TIERD_NEXT_CALL(ssize_t, preadv2, SYS_preadv2, int, const iovec*, int, off64_t, int)
 TIERD_NEXT(ssize_t, __read_chk, int, void*, size_t, size_t)
 TIERD_NEXT(ssize_t, __pread_chk, int, void*, size_t, off64_t, size_t)
 
@@ -63,38 +63,56 @@ Again ReadAt(int fd, ssize_t* result, std::int64_t offset, Copy copy) {
   return *result == 0 && HasGrown(*use) && Grow(fd) ? Again::kYes : Again::kNo;
 }
 
+// All that the parts have room for and one call may move; or -errno, -ESTALE where the kernel is to
+// answer.
+ssize_t RoomIn(const iovec* parts, int count) {
+  if (count < 0 || count > IOV_MAX) return -EINVAL;
+  bool for_kernel = false;
+  std::size_t room = 0;
+  for (int i = 0; i < count; ++i) {
+    const std::size_t bytes = parts[i].iov_len;
+    if (static_cast<ssize_t>(bytes) < 0) return -EINVAL;
+    for_kernel = for_kernel || IsForKernel(bytes);
+    room = bytes < kMostBytes - room ? room + bytes : kMostBytes;
+  }
+  return for_kernel ? -ESTALE : static_cast<ssize_t>(room);
+}
+
+// Whether the end lies beyond all offsets: the kernel's EINVAL.
+bool EndsNowhere(off64_t offset, size_t count) {
+  return static_cast<std::int64_t>(static_cast<std::uint64_t>(offset) + count) < 0;
+}
+
 // The parts one after the other; a short one ends it.
 ssize_t CopyParts(Description& d, const iovec* parts, int count, std::uint64_t offset) {
-  if (count < 0 || count > IOV_MAX) return -EINVAL;
+  const ssize_t room = RoomIn(parts, count);
+  if (room <= 0) return room;
+  if (EndsNowhere(static_cast<off64_t>(offset), static_cast<std::size_t>(room))) return -EINVAL;
   ssize_t done = 0;
-  std::uint64_t end = offset;
-  for (int i = 0; i < count; ++i) {
-    end += parts[i].iov_len;
-    if (static_cast<ssize_t>(parts[i].iov_len) < 0 || static_cast<std::int64_t>(end) < 0) return -EINVAL;
-  }
-  for (int i = 0; i < count; ++i) {
-    if (parts[i].iov_len == 0) continue;
-    const ssize_t got = ReadCached(d, parts[i].iov_base, parts[i].iov_len, offset + static_cast<std::uint64_t>(done));
+  for (int i = 0; i < count && done < room; ++i) {
+    const auto left = static_cast<std::size_t>(room - done);
+    const std::size_t wanted = parts[i].iov_len < left ? parts[i].iov_len : left;
+    if (wanted == 0) continue;
+    const ssize_t got = ReadCached(d, parts[i].iov_base, wanted, offset + static_cast<std::uint64_t>(done));
     if (got < 0) return done > 0 && got != -ESTALE ? done : got;
     done += got;
-    if (static_cast<std::size_t>(got) < parts[i].iov_len) break;
+    if (static_cast<std::size_t>(got) < wanted) break;
   }
   return done;
 }
 
 ssize_t ReadOurs(int fd, void* buffer, size_t count) {
   CancellationPoint();
+  if (IsForKernel(count) && Materialise(fd, Conversion::kReadFlags)) [[unlikely]] return Next_read()(fd, buffer, count);
   ssize_t result;
   const auto copy = [&](Description& d, std::uint64_t offset) { return ReadCached(d, buffer, count, offset); };
   if (ReadMoving(fd, &result, copy) == Again::kYes) return ReadReal(fd, [=] { return Next_read()(fd, buffer, count); });
   return Result(result);
 }
 
-// Whether the end lies beyond all offsets: the kernel's EINVAL.
-bool EndsNowhere(off64_t offset, size_t count) { return static_cast<std::int64_t>(static_cast<std::uint64_t>(offset) + count) < 0; }
-
 ssize_t PreadOurs(int fd, void* buffer, size_t count, off64_t offset) {
   CancellationPoint();
+  if (IsForKernel(count) && Materialise(fd, Conversion::kReadFlags)) [[unlikely]] return Next_pread()(fd, buffer, count, offset);
   if (EndsNowhere(offset, count)) [[unlikely]] return Result(ssize_t{-EINVAL});
   ssize_t result;
   const auto copy = [&](Description& d, std::uint64_t at) { return ReadCached(d, buffer, count, at); };

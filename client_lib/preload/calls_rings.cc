@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "client_lib/preload/calls.h"
+#include "client_lib/preload/find_symbol.h"
 #include "client_lib/preload/materialise.h"
 
 using namespace tierd::preload;

@@ -15,11 +15,11 @@
 
 using namespace tierd::preload;
 
-TIERD_NEXT(ssize_t, vmsplice, int, const iovec*, size_t, unsigned)
+TIERD_NEXT_CALL(ssize_t, vmsplice, SYS_vmsplice, int, const iovec*, size_t, unsigned)
 TIERD_NEXT(ssize_t, send, int, const void*, size_t, int)
-TIERD_NEXT(ssize_t, sendto, int, const void*, size_t, int, const sockaddr*, socklen_t)
-TIERD_NEXT(ssize_t, sendmsg, int, const msghdr*, int)
-TIERD_NEXT(int, sendmmsg, int, mmsghdr*, unsigned, int)
+TIERD_NEXT_CALL(ssize_t, sendto, SYS_sendto, int, const void*, size_t, int, const sockaddr*, socklen_t)
+TIERD_NEXT_CALL(ssize_t, sendmsg, SYS_sendmsg, int, const msghdr*, int)
+TIERD_NEXT_CALL(int, sendmmsg, SYS_sendmmsg, int, mmsghdr*, unsigned, int)
 
 namespace {
 

@@ -17,11 +17,11 @@
 
 using namespace tierd::preload;
 
-TIERD_NEXT(int, fstat, int, struct stat*)
+TIERD_NEXT_CALL(int, fstat, SYS_fstat, int, struct stat*)
 TIERD_NEXT(int, stat, const char*, struct stat*)
 TIERD_NEXT(int, lstat, const char*, struct stat*)
-TIERD_NEXT(int, fstatat, int, const char*, struct stat*, int)
-TIERD_NEXT(int, statx, int, const char*, int, unsigned, struct statx*)
+TIERD_NEXT_CALL(int, fstatat, SYS_newfstatat, int, const char*, struct stat*, int)
+TIERD_NEXT_CALL(int, statx, SYS_statx, int, const char*, int, unsigned, struct statx*)
 TIERD_NEXT(int, __xstat, int, const char*, struct stat*)
 TIERD_NEXT(int, __lxstat, int, const char*, struct stat*)
 TIERD_NEXT(int, __fxstat, int, int, struct stat*)

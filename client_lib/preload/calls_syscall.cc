@@ -1,5 +1,5 @@
 // The `syscall` function: what reads, changes or names one of our descriptors goes through the wrappers; a call that has none makes the descriptor real first.
-// Everything else passes.
+// Everything else passes. All of it ends in the next `syscall`, never in the next symbol of a wrapper's name (next.h).
 #include <fcntl.h>
 #include <linux/sched.h>
 #include <linux/seccomp.h>
@@ -31,26 +31,70 @@
 
 using namespace tierd::preload;
 
-TIERD_NEXT(long, syscall, long, ...)
-TIERD_NEXT(pid_t, fork, void)
 
-// What this library has under names that its own references do not reach: those end in raw system calls (CMakeLists.txt).
+// The functions behind the exported names (next.h).
 extern "C" {
-int __real_fcntl64(int, int, ...);
-int __real_fstat64(int, struct stat*);
-int __real_fstatat64(int, const char*, struct stat*, int);
-int __real_statx(int, const char*, int, unsigned, struct statx*);
-int __real_open64(const char*, int, ...);
-ssize_t __real_pread64(int, void*, size_t, off64_t);
-void* __real_mmap64(void*, size_t, int, int, int, off64_t);
-int __real_munmap(void*, size_t);
-void* __real_mremap(void*, size_t, size_t, int, ...);
-int close_range(unsigned, unsigned, int) noexcept;
-int dup3(int, int, int) noexcept;
-int pivot_root(const char*, const char*);
-int move_mount(int, const char*, int, const char*, unsigned) noexcept;
-int mount_setattr(int, const char*, unsigned, struct mount_attr*, size_t) noexcept;
-int openat2(int, const char*, void*, size_t);
+#define HERE(name, same) __attribute__((visibility("hidden"))) decltype(::same) Here_##name;
+HERE(chdir, chdir)
+HERE(chroot, chroot)
+HERE(copy_file_range, copy_file_range)
+HERE(creat, creat)
+HERE(dup, dup)
+HERE(dup2, dup2)
+HERE(dup3, dup3)
+HERE(fchdir, fchdir)
+HERE(fcntl, fcntl64)
+HERE(fgetxattr, fgetxattr)
+HERE(flistxattr, flistxattr)
+HERE(flock, flock)
+HERE(fstat, fstat)
+HERE(fstatat, fstatat)
+HERE(fstatfs, fstatfs64)
+HERE(ftruncate, ftruncate64)
+HERE(ioctl, ioctl)
+HERE(link, link)
+HERE(linkat, linkat)
+HERE(lseek, lseek64)
+HERE(mkdirat, mkdirat)
+HERE(mmap, mmap64)
+HERE(mount, mount)
+HERE(mprotect, mprotect)
+HERE(mremap, mremap)
+HERE(munmap, munmap)
+HERE(open, open64)
+HERE(open_by_handle_at, open_by_handle_at)
+HERE(openat, openat64)
+HERE(pkey_mprotect, pkey_mprotect)
+HERE(prctl, prctl)
+HERE(pread, pread64)
+HERE(preadv, preadv64)
+HERE(preadv2, preadv64v2)
+HERE(prlimit, prlimit64)
+HERE(read, read)
+HERE(readv, readv)
+HERE(rename, rename)
+HERE(renameat, renameat)
+HERE(renameat2, renameat2)
+HERE(sendfile, sendfile64)
+HERE(sendmmsg, sendmmsg)
+HERE(sendmsg, sendmsg)
+HERE(sendto, sendto)
+HERE(setns, setns)
+HERE(setrlimit, setrlimit64)
+HERE(splice, splice)
+HERE(statx, statx)
+HERE(truncate, truncate64)
+HERE(umount2, umount2)
+HERE(unlink, unlink)
+HERE(unlinkat, unlinkat)
+HERE(unshare, unshare)
+HERE(vmsplice, vmsplice)
+#undef HERE
+__attribute__((visibility("hidden"))) int Here_close_range(unsigned, unsigned, int);
+__attribute__((visibility("hidden"))) int Here_mount_setattr(int, const char*, unsigned, struct mount_attr*, size_t);
+__attribute__((visibility("hidden"))) int Here_move_mount(int, const char*, int, const char*, unsigned);
+__attribute__((visibility("hidden"))) int Here_openat2(int, const char*, void*, size_t);
+__attribute__((visibility("hidden"))) int Here_pivot_root(const char*, const char*);
 }
 
 namespace {
@@ -67,34 +111,47 @@ struct Arguments {
   const char* Path(int i) const { return At<const char>(i); }
 };
 
+long Pass(long number, const Arguments& args) {
+  return NextSystemCall(number, args.a[0], args.a[1], args.a[2], args.a[3], args.a[4], args.a[5]);
+}
+
+// The child comes back through here too, with a count of its own.
+long PassFork(long number, const Arguments& args) {
+  const NewProcess begins(Conversion::kFork);
+  const NewMemory inherited;
+  const long child = Pass(number, args);
+  if (child == 0) BeginInChild();
+  return child;
+}
+
 // ---- what has a wrapper ------------------------------------------------------------------------------------------------------
 
 bool OnNumbers(long number, const Arguments& args, long* result) {
   switch (number) {
     case SYS_close: *result = CloseAny(args.Int(0)); return true;
-    case SYS_close_range: *result = ::close_range(args.Unsigned(0), args.Unsigned(1), args.Int(2)); return true;
-    case SYS_dup: *result = ::dup(args.Int(0)); return true;
-    case SYS_dup3: *result = ::dup3(args.Int(0), args.Int(1), args.Int(2)); return true;
-    case SYS_fcntl: *result = __real_fcntl64(args.Int(0), args.Int(1), args.a[2]); return true;
-    case SYS_ioctl: *result = ::ioctl(args.Int(0), static_cast<unsigned long>(args.a[1]), args.a[2]); return true;
-    case SYS_flock: *result = ::flock(args.Int(0), args.Int(1)); return true;
-    case SYS_lseek: *result = ::lseek64(args.Int(0), args.a[1], args.Int(2)); return true;
-    case SYS_fstatfs: *result = ::fstatfs64(args.Int(0), args.At<struct statfs64>(1)); return true;
-    case SYS_fgetxattr: *result = ::fgetxattr(args.Int(0), args.Path(1), args.At<void>(2), args.Size(3)); return true;
-    case SYS_flistxattr: *result = ::flistxattr(args.Int(0), args.At<char>(1), args.Size(2)); return true;
-    case SYS_fstat: *result = __real_fstat64(args.Int(0), args.At<struct stat>(1)); return true;
-    case SYS_vmsplice: *result = ::vmsplice(args.Int(0), args.At<const iovec>(1), args.Size(2), args.Unsigned(3)); return true;
+    case SYS_close_range: *result = Here_close_range(args.Unsigned(0), args.Unsigned(1), args.Int(2)); return true;
+    case SYS_dup: *result = Here_dup(args.Int(0)); return true;
+    case SYS_dup3: *result = Here_dup3(args.Int(0), args.Int(1), args.Int(2)); return true;
+    case SYS_fcntl: *result = Here_fcntl(args.Int(0), args.Int(1), args.a[2]); return true;
+    case SYS_ioctl: *result = Here_ioctl(args.Int(0), static_cast<unsigned long>(args.a[1]), args.a[2]); return true;
+    case SYS_flock: *result = Here_flock(args.Int(0), args.Int(1)); return true;
+    case SYS_lseek: *result = Here_lseek(args.Int(0), args.a[1], args.Int(2)); return true;
+    case SYS_fstatfs: *result = Here_fstatfs(args.Int(0), args.At<struct statfs64>(1)); return true;
+    case SYS_fgetxattr: *result = Here_fgetxattr(args.Int(0), args.Path(1), args.At<void>(2), args.Size(3)); return true;
+    case SYS_flistxattr: *result = Here_flistxattr(args.Int(0), args.At<char>(1), args.Size(2)); return true;
+    case SYS_fstat: *result = Here_fstat(args.Int(0), args.At<struct stat>(1)); return true;
+    case SYS_vmsplice: *result = Here_vmsplice(args.Int(0), args.At<const iovec>(1), args.Size(2), args.Unsigned(3)); return true;
     case SYS_sendto:
-      *result = ::sendto(args.Int(0), args.At<const void>(1), args.Size(2), args.Int(3), args.At<const sockaddr>(4), static_cast<socklen_t>(args.a[5]));
+      *result = Here_sendto(args.Int(0), args.At<const void>(1), args.Size(2), args.Int(3), args.At<const sockaddr>(4), static_cast<socklen_t>(args.a[5]));
       return true;
-    case SYS_sendmsg: *result = ::sendmsg(args.Int(0), args.At<const msghdr>(1), args.Int(2)); return true;
-    case SYS_sendmmsg: *result = ::sendmmsg(args.Int(0), args.At<mmsghdr>(1), args.Unsigned(2), args.Int(3)); return true;
-    case SYS_setrlimit: *result = ::setrlimit64(args.Int(0), args.At<const rlimit64>(1)); return true;
+    case SYS_sendmsg: *result = Here_sendmsg(args.Int(0), args.At<const msghdr>(1), args.Int(2)); return true;
+    case SYS_sendmmsg: *result = Here_sendmmsg(args.Int(0), args.At<mmsghdr>(1), args.Unsigned(2), args.Int(3)); return true;
+    case SYS_setrlimit: *result = Here_setrlimit(args.Int(0), args.At<const rlimit64>(1)); return true;
     case SYS_prlimit64:
-      *result = ::prlimit64(args.Int(0), static_cast<__rlimit_resource>(args.Int(1)), args.At<const rlimit64>(2), args.At<rlimit64>(3));
+      *result = Here_prlimit(args.Int(0), static_cast<__rlimit_resource>(args.Int(1)), args.At<const rlimit64>(2), args.At<rlimit64>(3));
       return true;
 #ifdef SYS_dup2
-    case SYS_dup2: *result = ::dup2(args.Int(0), args.Int(1)); return true;
+    case SYS_dup2: *result = Here_dup2(args.Int(0), args.Int(1)); return true;
 #endif
     default: return false;
   }
@@ -102,22 +159,22 @@ bool OnNumbers(long number, const Arguments& args, long* result) {
 
 bool OnBytes(long number, const Arguments& args, long* result) {
   switch (number) {
-    case SYS_read: *result = ::read(args.Int(0), args.At<void>(1), args.Size(2)); return true;
-    case SYS_pread64: *result = __real_pread64(args.Int(0), args.At<void>(1), args.Size(2), args.a[3]); return true;
-    case SYS_readv: *result = ::readv(args.Int(0), args.At<const iovec>(1), args.Int(2)); return true;
-    case SYS_preadv: *result = ::preadv64(args.Int(0), args.At<const iovec>(1), args.Int(2), args.a[3]); return true;
-    case SYS_preadv2: *result = ::preadv64v2(args.Int(0), args.At<const iovec>(1), args.Int(2), args.a[3], args.Int(5)); return true;
-    case SYS_sendfile: *result = ::sendfile64(args.Int(0), args.Int(1), args.At<off64_t>(2), args.Size(3)); return true;
+    case SYS_read: *result = Here_read(args.Int(0), args.At<void>(1), args.Size(2)); return true;
+    case SYS_pread64: *result = Here_pread(args.Int(0), args.At<void>(1), args.Size(2), args.a[3]); return true;
+    case SYS_readv: *result = Here_readv(args.Int(0), args.At<const iovec>(1), args.Int(2)); return true;
+    case SYS_preadv: *result = Here_preadv(args.Int(0), args.At<const iovec>(1), args.Int(2), args.a[3]); return true;
+    case SYS_preadv2: *result = Here_preadv2(args.Int(0), args.At<const iovec>(1), args.Int(2), args.a[3], args.Int(5)); return true;
+    case SYS_sendfile: *result = Here_sendfile(args.Int(0), args.Int(1), args.At<off64_t>(2), args.Size(3)); return true;
     case SYS_copy_file_range:
-      *result = ::copy_file_range(args.Int(0), args.At<off64_t>(1), args.Int(2), args.At<off64_t>(3), args.Size(4), args.Unsigned(5));
+      *result = Here_copy_file_range(args.Int(0), args.At<off64_t>(1), args.Int(2), args.At<off64_t>(3), args.Size(4), args.Unsigned(5));
       return true;
-    case SYS_splice: *result = ::splice(args.Int(0), args.At<off64_t>(1), args.Int(2), args.At<off64_t>(3), args.Size(4), args.Unsigned(5)); return true;
-    case SYS_mmap: *result = raw::Address(__real_mmap64(args.At<void>(0), args.Size(1), args.Int(2), args.Int(3), args.Int(4), args.a[5])); return true;
-    case SYS_munmap: *result = __real_munmap(args.At<void>(0), args.Size(1)); return true;
-    case SYS_mprotect: *result = ::mprotect(args.At<void>(0), args.Size(1), args.Int(2)); return true;
-    case SYS_pkey_mprotect: *result = ::pkey_mprotect(args.At<void>(0), args.Size(1), args.Int(2), args.Int(3)); return true;
+    case SYS_splice: *result = Here_splice(args.Int(0), args.At<off64_t>(1), args.Int(2), args.At<off64_t>(3), args.Size(4), args.Unsigned(5)); return true;
+    case SYS_mmap: *result = raw::Address(Here_mmap(args.At<void>(0), args.Size(1), args.Int(2), args.Int(3), args.Int(4), args.a[5])); return true;
+    case SYS_munmap: *result = Here_munmap(args.At<void>(0), args.Size(1)); return true;
+    case SYS_mprotect: *result = Here_mprotect(args.At<void>(0), args.Size(1), args.Int(2)); return true;
+    case SYS_pkey_mprotect: *result = Here_pkey_mprotect(args.At<void>(0), args.Size(1), args.Int(2), args.Int(3)); return true;
     case SYS_mremap:
-      *result = raw::Address(__real_mremap(args.At<void>(0), args.Size(1), args.Size(2), args.Int(3), args.At<void>(4)));
+      *result = raw::Address(Here_mremap(args.At<void>(0), args.Size(1), args.Size(2), args.Int(3), args.At<void>(4)));
       return true;
     default: return false;
   }
@@ -125,37 +182,37 @@ bool OnBytes(long number, const Arguments& args, long* result) {
 
 bool OnNames(long number, const Arguments& args, long* result) {
   switch (number) {
-    case SYS_openat: *result = ::openat64(args.Int(0), args.Path(1), args.Int(2), args.Unsigned(3)); return true;
-    case SYS_openat2: *result = ::openat2(args.Int(0), args.Path(1), args.At<void>(2), args.Size(3)); return true;
-    case SYS_newfstatat: *result = __real_fstatat64(args.Int(0), args.Path(1), args.At<struct stat>(2), args.Int(3)); return true;
-    case SYS_statx: *result = __real_statx(args.Int(0), args.Path(1), args.Int(2), args.Unsigned(3), args.At<struct statx>(4)); return true;
-    case SYS_renameat2: *result = ::renameat2(args.Int(0), args.Path(1), args.Int(2), args.Path(3), args.Unsigned(4)); return true;
-    case SYS_linkat: *result = ::linkat(args.Int(0), args.Path(1), args.Int(2), args.Path(3), args.Int(4)); return true;
-    case SYS_unlinkat: *result = ::unlinkat(args.Int(0), args.Path(1), args.Int(2)); return true;
-    case SYS_mkdirat: *result = ::mkdirat(args.Int(0), args.Path(1), args.Unsigned(2)); return true;
-    case SYS_truncate: *result = ::truncate64(args.Path(0), args.a[1]); return true;
-    case SYS_ftruncate: *result = ::ftruncate64(args.Int(0), args.a[1]); return true;
-    case SYS_open_by_handle_at: *result = ::open_by_handle_at(args.Int(0), args.At<file_handle>(1), args.Int(2)); return true;
-    case SYS_renameat: *result = ::renameat(args.Int(0), args.Path(1), args.Int(2), args.Path(3)); return true;
-    case SYS_chdir: *result = ::chdir(args.Path(0)); return true;
-    case SYS_fchdir: *result = ::fchdir(args.Int(0)); return true;
-    case SYS_mount: *result = ::mount(args.Path(0), args.Path(1), args.Path(2), static_cast<unsigned long>(args.a[3]), args.At<const void>(4)); return true;
-    case SYS_umount2: *result = ::umount2(args.Path(0), args.Int(1)); return true;
-    case SYS_move_mount: *result = ::move_mount(args.Int(0), args.Path(1), args.Int(2), args.Path(3), args.Unsigned(4)); return true;
-    case SYS_mount_setattr: *result = ::mount_setattr(args.Int(0), args.Path(1), args.Unsigned(2), args.At<mount_attr>(3), args.Size(4)); return true;
-    case SYS_chroot: *result = ::chroot(args.Path(0)); return true;
-    case SYS_pivot_root: *result = ::pivot_root(args.Path(0), args.Path(1)); return true;
-    case SYS_unshare: *result = ::unshare(args.Int(0)); return true;
-    case SYS_setns: *result = ::setns(args.Int(0), args.Int(1)); return true;
+    case SYS_openat: *result = Here_openat(args.Int(0), args.Path(1), args.Int(2), args.Unsigned(3)); return true;
+    case SYS_openat2: *result = Here_openat2(args.Int(0), args.Path(1), args.At<void>(2), args.Size(3)); return true;
+    case SYS_newfstatat: *result = Here_fstatat(args.Int(0), args.Path(1), args.At<struct stat>(2), args.Int(3)); return true;
+    case SYS_statx: *result = Here_statx(args.Int(0), args.Path(1), args.Int(2), args.Unsigned(3), args.At<struct statx>(4)); return true;
+    case SYS_renameat2: *result = Here_renameat2(args.Int(0), args.Path(1), args.Int(2), args.Path(3), args.Unsigned(4)); return true;
+    case SYS_linkat: *result = Here_linkat(args.Int(0), args.Path(1), args.Int(2), args.Path(3), args.Int(4)); return true;
+    case SYS_unlinkat: *result = Here_unlinkat(args.Int(0), args.Path(1), args.Int(2)); return true;
+    case SYS_mkdirat: *result = Here_mkdirat(args.Int(0), args.Path(1), args.Unsigned(2)); return true;
+    case SYS_truncate: *result = Here_truncate(args.Path(0), args.a[1]); return true;
+    case SYS_ftruncate: *result = Here_ftruncate(args.Int(0), args.a[1]); return true;
+    case SYS_open_by_handle_at: *result = Here_open_by_handle_at(args.Int(0), args.At<file_handle>(1), args.Int(2)); return true;
+    case SYS_renameat: *result = Here_renameat(args.Int(0), args.Path(1), args.Int(2), args.Path(3)); return true;
+    case SYS_chdir: *result = Here_chdir(args.Path(0)); return true;
+    case SYS_fchdir: *result = Here_fchdir(args.Int(0)); return true;
+    case SYS_mount: *result = Here_mount(args.Path(0), args.Path(1), args.Path(2), static_cast<unsigned long>(args.a[3]), args.At<const void>(4)); return true;
+    case SYS_umount2: *result = Here_umount2(args.Path(0), args.Int(1)); return true;
+    case SYS_move_mount: *result = Here_move_mount(args.Int(0), args.Path(1), args.Int(2), args.Path(3), args.Unsigned(4)); return true;
+    case SYS_mount_setattr: *result = Here_mount_setattr(args.Int(0), args.Path(1), args.Unsigned(2), args.At<mount_attr>(3), args.Size(4)); return true;
+    case SYS_chroot: *result = Here_chroot(args.Path(0)); return true;
+    case SYS_pivot_root: *result = Here_pivot_root(args.Path(0), args.Path(1)); return true;
+    case SYS_unshare: *result = Here_unshare(args.Int(0)); return true;
+    case SYS_setns: *result = Here_setns(args.Int(0), args.Int(1)); return true;
 #ifdef SYS_open
-    case SYS_open: *result = __real_open64(args.Path(0), args.Int(1), args.Unsigned(2)); return true;
-    case SYS_creat: *result = ::creat(args.Path(0), args.Unsigned(1)); return true;
-    case SYS_link: *result = ::link(args.Path(0), args.Path(1)); return true;
-    case SYS_rename: *result = ::rename(args.Path(0), args.Path(1)); return true;
-    case SYS_unlink: *result = ::unlink(args.Path(0)); return true;
+    case SYS_open: *result = Here_open(args.Path(0), args.Int(1), args.Unsigned(2)); return true;
+    case SYS_creat: *result = Here_creat(args.Path(0), args.Unsigned(1)); return true;
+    case SYS_link: *result = Here_link(args.Path(0), args.Path(1)); return true;
+    case SYS_rename: *result = Here_rename(args.Path(0), args.Path(1)); return true;
+    case SYS_unlink: *result = Here_unlink(args.Path(0)); return true;
     // A vfork child may do less than a fork child: fork serves both, and comes back through this frame.
     case SYS_fork:
-    case SYS_vfork: *result = Next_fork()(); return true;
+    case SYS_vfork: *result = PassFork(SYS_fork, args); return true;
 #endif
     default: return false;
   }
@@ -197,19 +254,6 @@ void Prepare(long number, const Arguments& args) {
 
 unsigned long CloneFlags(long number, const Arguments& args) {
   return number == SYS_clone3 ? args.At<const clone_args>(0)->flags : static_cast<unsigned long>(args.a[0]);
-}
-
-long Pass(long number, const Arguments& args) {
-  return Next_syscall()(number, args.a[0], args.a[1], args.a[2], args.a[3], args.a[4], args.a[5]);
-}
-
-// The child comes back through here too, with a count of its own.
-long PassFork(long number, const Arguments& args) {
-  const NewProcess begins(Conversion::kFork);
-  const NewMemory inherited;
-  const long child = Pass(number, args);
-  if (child == 0) BeginInChild();
-  return child;
 }
 
 // ---- what changes a file or a directory, and is told (changing.h) ---------------------------------------------------------------
@@ -277,7 +321,7 @@ bool OnRights(long number, const Arguments& args, long* result) {
     case SYS_setgroups:
     case SYS_capset: *result = ChangeCredentials([&] { return Pass(number, args); }); return true;
     case SYS_landlock_restrict_self: *result = Leave([&] { return Pass(number, args); }); return true;
-    case SYS_prctl: *result = ::prctl(args.Int(0), args.a[1], args.a[2], args.a[3], args.a[4]); return true;
+    case SYS_prctl: *result = Here_prctl(args.Int(0), args.a[1], args.a[2], args.a[3], args.a[4]); return true;
     case SYS_seccomp:
       if (args.Unsigned(0) > SECCOMP_SET_MODE_FILTER) return false;  // a question
       *result = Leave([&] { return Pass(number, args); });
@@ -303,6 +347,7 @@ TIERD_EXPORT(long, syscall, long number, ...) {
     return Pass(number, args);
   }
   long result;
+  const ComesBySyscall by_syscall;
   if (OnNumbers(number, args, &result) || OnBytes(number, args, &result) || OnNames(number, args, &result) || OnChanges(number, args, &result)) return result;
   if (OnRights(number, args, &result)) return result;
   if (OpenDescriptions() != 0 || number == SYS_io_uring_setup || number == SYS_io_setup) Prepare(number, args);

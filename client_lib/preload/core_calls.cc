@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "client_lib/preload/descriptors.h"
+#include "client_lib/preload/next.h"
 #include "client_lib/preload/own_numbers.h"
 #include "client_lib/preload/raw.h"
 
@@ -113,6 +114,8 @@ void* __wrap_mremap(void* address, size_t old_length, size_t length, int flags, 
   return reinterpret_cast<void*>(Result(
       raw::Call(SYS_mremap, raw::Address(address), static_cast<long>(old_length), static_cast<long>(length), flags, raw::Address(place))));
 }
+
+int __wrap_clock_gettime(clockid_t id, timespec* time) { return tierd::preload::libc_clock(id, time); }
 
 long __wrap_syscall(long number, ...) {
   va_list arguments;

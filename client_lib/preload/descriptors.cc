@@ -32,6 +32,7 @@ alignas(4096) constinit ZeroTable<Description, kDescriptions> pool;
 constinit std::atomic<std::uint32_t> open_count{0};
 constinit std::atomic<std::uint32_t> touched{0};  // of the pool, from its begin: behind that no page was ever written
 constinit std::atomic<int> placeholder{-1};
+constinit std::uint64_t placeholder_inode = 0;
 constinit int base = 0;      // of our numbers
 constinit int own_base = 0;  // of the core's
 
@@ -145,6 +146,8 @@ bool MakePlaceholder() {
   const int low = raw::Open(AT_FDCWD, path, O_PATH | O_CLOEXEC);
   raw::Close(socket);
   if (low < 0) return false;
+  struct stat st{};
+  if (raw::Stat(low, st) == 0) placeholder_inode = st.st_ino;
   const int high = raw::DupFrom(low, own_base);
   raw::Close(low);
   return high >= 0 && HoldOwn(high, placeholder);
@@ -160,6 +163,11 @@ bool StopKeepingIdle() {
     any = true;
   }
   return any;
+}
+
+bool ShowsPlaceholder(int fd) {
+  struct stat st;
+  return raw::Stat(fd, st) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == placeholder_inode;
 }
 
 int PlaceholderFrom(int lowest) { return raw::DupFrom(placeholder.load(std::memory_order_acquire), lowest); }

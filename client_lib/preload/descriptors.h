@@ -105,6 +105,8 @@ class Using {
 
 // Makes the placeholder; false: descriptors of ours cannot be had in this process.
 bool MakePlaceholder();
+// Whether the kernel has a placeholder at that number. One system call.
+bool ShowsPlaceholder(int fd);
 // Another one, at `lowest` or above: a number that is set aside. Or -errno.
 int PlaceholderFrom(int lowest);
 // The process needs all numbers itself: those that are closed are kept no more, from now on. Whether there is one more by that.

@@ -33,6 +33,10 @@ opendir readdir readdir64 scandir scandir64 vfork posix_spawn execve execv execv
 complaints = [f"{name}: in preload.map, not exported" for name in sorted(named - exported)]
 complaints += [f"{name}: exported, not in preload.map" for name in sorted(exported - named)]
 complaints += [f"{name}: no program calls it by that name" for name in sorted(named - called)]
+folder = pathlib.Path(map_file).parent
+dispatch = set(re.findall(r"case (SYS_\w+|k[A-Z]\w+):", (folder / "calls_syscall.cc").read_text()))
+doors = pathlib.Path(__file__).with_name("doors.c").read_text()
+complaints += [f"{name}: doors.c does not call it" for name in sorted(dispatch) if not re.search(rf"\b{name}\b", doors)]
 complaints += [f"{name}: not covered" for name in sorted(set(FAMILIES) - named)]
 print("\n".join(complaints) or f"{len(named)} names")
 sys.exit(1 if complaints else 0)

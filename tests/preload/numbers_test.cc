@@ -95,6 +95,22 @@ TEST_F(PreloadNumbersTest, AllNamesOfAFunctionAreOurs) {
   EXPECT_GT(served.report.value("stats", 0u), 0u) << served.report.dump();
 }
 
+// limits.c makes each call on a descriptor of its own, of a small file and of one of 2.2 GB.
+TEST_F(PreloadNumbersTest, EveryReadingCallHasTheLimitsOfTheKernel) {
+  for (const std::string& root : {source_, plain_}) {
+    Write(root + "/huge", "");
+    std::filesystem::resize_file(root + "/huge", 2'200'000'000);
+  }
+  JobOptions bare = bare_, job = job_;
+  bare.directory = job.directory = scratch_.path();
+  const JobResult expected = RunJob({PRELOAD_LIMITS, Twin("numbers"), Twin("huge")}, bare);
+  ASSERT_EQ(expected.code, 0) << expected.output;
+  const JobResult served = RunJob({PRELOAD_LIMITS, Of("numbers"), Of("huge")}, job);
+  EXPECT_EQ(served.code, 0);
+  EXPECT_EQ(served.output, expected.output);
+  EXPECT_GT(served.report.value("opened", 0u), 100u) << served.report.dump();
+}
+
 TEST_F(PreloadNumbersTest, HitsNeedNoSystemCall) { Run(PRELOAD_NUMBERS, "1500", "no_calls"); }
 
 TEST_F(PreloadNumbersTest, AreSentOnceWhateverOtherThreadsDo) { Run(PRELOAD_NUMBERS, "1500", "sendfile"); }

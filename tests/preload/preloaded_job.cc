@@ -22,6 +22,18 @@ void Add(json& sum, const json& line) {
   }
 }
 
+std::string PreloadedLibraries(const JobOptions& options) {
+  const char* const everywhere = std::getenv("TIERD_TEST_BESIDE");
+  const std::string beside =
+      options.beside.empty() && everywhere != nullptr ? everywhere : options.beside;
+  std::string libraries;
+  const bool ours = !options.socket.empty() && options.preload;
+  for (const std::string& library : {options.before, std::string(ours ? TIERD_PRELOAD_LIBRARY : ""), beside}) {
+    if (!library.empty()) libraries += (libraries.empty() ? "" : ":") + library;
+  }
+  return libraries;
+}
+
 [[noreturn]] void Become(std::vector<std::string> arguments, const JobOptions& options, const std::string& output, const std::string& report) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const int out = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -34,8 +46,9 @@ void Add(json& sum, const json& line) {
     ::setenv("TIERD_SOCKET", options.socket.c_str(), 1);
     ::setenv("TIERD_PREFIX", options.source.c_str(), 1);
     ::setenv("TIERD_REPORT", report.c_str(), 1);
-    if (options.preload) ::setenv("LD_PRELOAD", TIERD_PRELOAD_LIBRARY, 1);
   }
+  const std::string libraries = PreloadedLibraries(options);
+  if (!libraries.empty()) ::setenv("LD_PRELOAD", libraries.c_str(), 1);
   for (const auto& [name, value] : options.environment) ::setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());

@@ -24,6 +24,8 @@ struct JobOptions {
   std::vector<std::pair<std::string, std::string>> environment;
   std::string directory;  // to start in; "": where we are
   bool preload = true;    // false: the program has the library by itself
+  std::string before;     // libraries preloaded before ours,
+  std::string beside;     // and after it; bare ones too. "": what TIERD_TEST_BESIDE says
 };
 
 JobResult RunJob(const std::vector<std::string>& arguments, const JobOptions& options);
