@@ -252,7 +252,7 @@ struct SessionPage {
   std::uint8_t instance[16];
   std::uint64_t pin_cap_bytes;              // leased bytes past which the library copies instead
   std::atomic<std::uint32_t> revoked;       // HAZARDS 2.5: serve no new request; copying reads test it after the copy
-  std::uint32_t reserved0;
+  std::atomic<std::uint32_t> mounts_changed;  // raised when mounts have changed in the client's mount namespace: it looks at them again
   std::atomic<std::uint64_t> added_limit_bytes;        // what the library may add to the process's memory; 0: a daemon that does not say
   // Written by the client.
   alignas(64) std::atomic<std::uint32_t> lease_high;   // lease slots [0, lease_high) may be in use; raised (seq_cst) before the first use of a slot
@@ -268,6 +268,7 @@ struct SessionPage {
   alignas(4096) std::atomic<std::uint64_t> ring[kRingEntries];
 };
 static_assert(sizeof(SessionPage) == 4096 + 8 * kLeaseSlots + 8 * kRingEntries && sizeof(SessionPage) <= 65536);
+static_assert(offsetof(SessionPage, revoked) == 40 && offsetof(SessionPage, mounts_changed) == 44);
 static_assert(offsetof(SessionPage, lease_high) == 64 && offsetof(SessionPage, left) == 80 && offsetof(SessionPage, gone_seen) == 84 &&
               offsetof(SessionPage, added_limit_bytes) == 48 && offsetof(SessionPage, added_bytes) == 88 && offsetof(SessionPage, ring_head) == 128);
 static_assert(offsetof(SessionPage, counters) == 192 && offsetof(SessionPage, real) == 1344 && sizeof(RealCounters) == 152);

@@ -252,6 +252,7 @@ Session* Assemble(const Settings& settings, const Parts& parts, const abi::Welco
   PublishAdded(*parts.page);
   session->arena = parts.arena;
   session->pin_cap_bytes = parts.page->pin_cap_bytes;
+  session->mounts_seen.store(parts.page->mounts_changed.load(std::memory_order_acquire), std::memory_order_relaxed);
   session->account_from = session->pin_cap_bytes / (2 * abi::kLeaseSlots);
   session->fork_generation = ForkGeneration();
   session->takes_parts = (welcome.flags & abi::kWelcomeParts) != 0;

@@ -11,6 +11,23 @@ namespace {
 // How often somebody said that roots may lead elsewhere.
 std::atomic<std::uint32_t> namespace_doubts{0};
 
+struct Directory {
+  std::uint64_t dev = 0;
+  std::uint64_t ino = 0;
+};
+
+bool FindDirectory(const char* path, Directory& found) {
+  struct statx stx;
+  if (::statx(AT_FDCWD, path, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_INO, &stx) == 0) {
+    found = {::makedev(stx.stx_dev_major, stx.stx_dev_minor), stx.stx_ino};
+    return true;
+  }
+  struct stat st;  // a kernel before 4.11 has no statx, and a filter may refuse it, with whatever error
+  if (::fstatat(AT_FDCWD, path, &st, AT_NO_AUTOMOUNT) != 0) return false;
+  found = {st.st_dev, st.st_ino};
+  return true;
+}
+
 }  // namespace
 
 void SourceTable::DoubtNamespaces() const {
@@ -20,12 +37,12 @@ void SourceTable::DoubtNamespaces() const {
 
 Source::Namespace FindNamespace(const Source& source) {
   const std::uint32_t doubts = namespace_doubts.load(std::memory_order_seq_cst);
-  struct statx st;
+  Directory here;
   const char* root = source.root_bytes == 0 ? "/" : source.root;
   // A failure is no proof of a difference (the root may be out of reach for a moment): asked again at the next use.
-  if (::statx(AT_FDCWD, root, AT_STATX_DONT_SYNC | AT_NO_AUTOMOUNT, STATX_INO, &st) != 0) return Source::kForeign;
+  if (!FindDirectory(root, here)) return Source::kForeign;
   Source::Namespace found = Source::kForeign;
-  if (::makedev(st.stx_dev_major, st.stx_dev_minor) == source.dev && st.stx_ino == source.ino) {
+  if (here.dev == source.dev && here.ino == source.ino) {
     const MountsBelow::Found below = source.mounts.Look(root);
     found = below == MountsBelow::Found::kNone ? Source::kSame : below == MountsBelow::Found::kSome ? Source::kPierced : Source::kForeign;
   }

@@ -30,6 +30,7 @@ struct Session {
   std::uint32_t fork_generation;            // of the process that opened it
   std::atomic<std::uint32_t> closed;        // looked at after the lease: 1 = give it back, the mappings may go
   std::atomic<std::int64_t> look_at_ns;     // from then on a hit goes the slow way once: is the daemon still there?
+  std::atomic<std::uint32_t> mounts_seen;   // SessionPage::mounts_changed when the sources were last doubted for it
   bool check_all;                           // no use without a look at the source: foreign clock, or TIER_CHECK_OPEN
   bool takes_parts;                         // the daemon answers questions for a part of a chunk
   bool foreign_clock;                       // another time namespace: deadlines mean nothing here, everything is checked at the source

@@ -35,6 +35,8 @@ OFF_THE_LOOP = {
     ("tierd/server/seqpacket.cc", "AllMapped"): "/proc",
     ("tierd/server/seqpacket.cc", "OverflowGroup"): "/proc",
     ("tierd/server/seqpacket.cc", "IsInOurUserNamespace"): "/proc",
+    ("tierd/server/namespace_watch.cc", "MountNamespaceOf"): "/proc",
+    ("tierd/server/namespace_watch.cc", "NamespaceWatch::Add"): "/proc",
     ("tierd/server/plan_lists.cc", "RemoveForgottenLists"): "before the loop runs; the runtime directory",
     ("tierd/server/session_hub.cc", "SessionHub::Listen"): "before the loop runs; /dev/null",
     ("tierd/server/session_hub.cc", "SessionHub::AcceptSome"): "/dev/null",

@@ -1,8 +1,4 @@
 // Where the kernel or a container refuses system calls: io_uring says so, the pool works all the same.
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -11,22 +7,13 @@
 #include <cerrno>
 
 #include "tests/io/engine_test_base.h"
+#include "tests/support/refused_calls.h"
 #include "tierd/io/file_access.h"
 
 namespace tierd::io {
 namespace {
 
-// From now on, for this process: the given calls fail with `error`.
-bool Refuse(std::initializer_list<int> calls, int error) {
-  std::vector<sock_filter> filter = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
-  for (const int call : calls) {
-    filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(call), 0, 1));
-    filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (static_cast<unsigned>(error) & SECCOMP_RET_DATA)));
-  }
-  filter.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
-  const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
+using support::Refuse;
 
 class Fallback : public EngineTest {
  protected:

@@ -1,14 +1,17 @@
 #include "tierd/source/path_resolver.h"
 
 #include <gtest/gtest.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/source/temp_tree.h"
+#include "tests/support/refused_calls.h"
 #include "tierd/source/open_beneath.h"
 
 namespace tierd::source {
@@ -127,6 +130,43 @@ TEST_F(PathResolverTest, AMountBelowTheRootIsOutside) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no mount namespace here";
   EXPECT_EQ(status, 0);
+}
+
+// Where everything has the source's own st_dev; also on kernels, and in containers, that know neither openat2 nor mount numbers of statx.
+TEST_F(PathResolverTest, ABindMountOfTheSameDeviceIsOutsideOnOldKernelsToo) {
+  tree_.Write("root/bound/f", "ours");
+  tree_.Write("root/file", "ours");
+  tree_.Write("root/beside/f", "ours");
+  tree_.Write("other/f", "theirs");
+  const std::vector<std::initializer_list<int>> missing = {{}, {SYS_openat2}, {SYS_statx}, {SYS_openat2, SYS_statx}};
+  for (std::size_t kernel = 0; kernel < missing.size(); ++kernel) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      const std::string place = tree_ / "root/bound", file = tree_ / "root/file", other = tree_ / "other";
+      if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0 && ::unshare(CLONE_NEWNS) != 0) ::_exit(77);
+      if (::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) ::_exit(77);
+      if (::mount(other.c_str(), place.c_str(), nullptr, MS_BIND, nullptr) != 0) ::_exit(77);
+      if (::mount((other + "/f").c_str(), file.c_str(), nullptr, MS_BIND, nullptr) != 0) ::_exit(77);
+      if (!support::Refuse(missing[kernel], ENOSYS)) ::_exit(77);
+      const auto source = OpenSource(tree_ / "root");
+      if (source->root_mount() == 0) ::_exit(1);
+      for (const char* name : {"bound", "bound/f", "file", "d/../bound/f"}) {
+        if (const auto result = ResolvePath(*source, name); result.ok() || result.status().sys_errno() != EXDEV) ::_exit(2);
+      }
+      if (OpenBeneath(source->root_fd(), "bound", O_RDONLY | O_DIRECTORY).error != EXDEV) ::_exit(3);
+      if (!ResolvePath(*source, "beside/f").ok() || !ResolvePath(*source, "").ok()) ::_exit(4);
+      io::FileStat stat;
+      std::uint64_t mount = 0;
+      if (StatEntry(source->root_fd(), "file", &stat, &mount) != 0 || mount == 0 || mount == source->root_mount()) ::_exit(5);
+      if (StatEntry(source->root_fd(), "beside", &stat, &mount) != 0 || mount != source->root_mount()) ::_exit(6);
+      ::_exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no mount namespace or filter here";
+    EXPECT_EQ(WEXITSTATUS(status), 0) << "kernel " << kernel;
+    EXPECT_TRUE(WIFEXITED(status));
+  }
 }
 
 TEST_F(PathResolverTest, AnswersComeInsidePollWithDeadlineAndBound) {

@@ -1,5 +1,6 @@
 // Listings: a directory's names, read once, published as a frame, and believed only as far as HAZARDS 2.15 allows.
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <utility>
 
@@ -131,7 +132,8 @@ void Fetcher::OnListed(SourceUnit& unit, abi::FileKey key, const source::WalkTot
   if (listing->too_large) return GiveListingUp(unit, key);
   if (!listing->complete || !totals.complete()) {
     return EndListing(key, [this, error = listing->error](const Waiter& waiter) {
-      if (error != 0) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNone, kNoFile, error);
+      if (error == EXDEV) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kPath, kNoFile);  // behind a mount
+      else if (error != 0) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNone, kNoFile, error);
       else Finish(waiter, BringOutcome::kFailed, abi::Fallback::kSourceSlow, kNoFile);
     });
   }

@@ -15,6 +15,7 @@
 
 #include "client_lib/abi/time_ns.h"
 #include "tierd/base/unique_fd.h"
+#include "tierd/io/mount_of.h"
 
 #ifndef RWF_DONTCACHE
 #define RWF_DONTCACHE 0x00000080  // Linux 6.14; older headers lack it
@@ -75,19 +76,44 @@ std::string NameOfDescriptor(int fd) {
   return name;
 }
 
+// What was opened without openat2: the descriptor, or -EXDEV if it lies on another mount than the root.
+int OnMount(std::uint64_t root_mount, int fd) {
+  if (fd < 0 || root_mount == 0 || MountOf(fd) == root_mount) return fd;
+  ::close(fd);
+  return -EXDEV;
+}
+
 // 0, or -1 and errno.
-int StatBeneath(const AccessContext& context, const StatRequest& request, struct stat* st) {
-  if (IsBareName(request.path)) return ::fstatat(request.root_fd, request.path.c_str(), st, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW);
+int StatBareName(const AccessContext& context, const StatRequest& request, FileStat* out) {
+  if (!context.statx_tells_mounts) {  // a filter may refuse statx altogether
+    struct stat plain {};
+    if (::fstatat(request.root_fd, request.path.c_str(), &plain, AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0) return -1;
+    *out = ToFileStat(plain);
+    return 0;
+  }
+  struct statx st {};
+  if (::statx(request.root_fd, request.path.c_str(), kBareNameFlags, STATX_BASIC_STATS | STATX_MNT_ID, &st) != 0) return -1;
+  *out = ToFileStat(st);
+  errno = MountError(request, st);
+  return errno == 0 ? 0 : -1;
+}
+
+// 0, or -1 and errno.
+int StatBeneath(const AccessContext& context, const StatRequest& request, FileStat* out) {
+  if (!OpensPlaceForStat(request, context.statx_tells_mounts)) return StatBareName(context, request, out);
   open_how how = PlaceHow();
   int fd = 0;
   if (context.has_openat2) {
     fd = static_cast<int>(::syscall(SYS_openat2, request.root_fd, request.path.c_str(), &how, sizeof how));
   } else {
-    fd = request.path.front() == '/' ? -EXDEV : WalkBeneath(request.root_fd, request.path, static_cast<int>(how.flags));
+    fd = request.path.front() == '/' ? -EXDEV : OnMount(request.root_mount, WalkBeneath(request.root_fd, request.path, static_cast<int>(how.flags)));
     if (fd < 0) errno = -fd;
   }
   const UniqueFd place(fd);
-  return place.valid() ? ::fstat(place.get(), st) : -1;
+  struct stat st {};
+  if (!place.valid() || ::fstat(place.get(), &st) != 0) return -1;
+  *out = ToFileStat(st);
+  return 0;
 }
 
 // Looks where the path leads before the file itself is opened, so that nothing outside is ever opened.
@@ -263,7 +289,7 @@ FileStat ToFileStat(const struct statx& st) {
 open_how OpenHow(bool direct, bool follow_symlinks) {
   open_how how{};
   how.flags = static_cast<std::uint64_t>(kOpenFlags | (direct ? O_DIRECT : 0));
-  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | (follow_symlinks ? 0 : RESOLVE_NO_SYMLINKS);
+  how.resolve = RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV | (follow_symlinks ? 0 : RESOLVE_NO_SYMLINKS);
   return how;
 }
 
@@ -274,6 +300,16 @@ open_how PlaceHow() {
 }
 
 bool IsBareName(std::string_view path) { return path.find('/') == std::string_view::npos && path != ".."; }
+
+bool OpensPlaceForStat(const StatRequest& request, bool statx_tells_mounts) {
+  if (request.path.empty()) return false;  // the root itself
+  return !IsBareName(request.path) || (request.root_mount != 0 && !statx_tells_mounts);
+}
+
+int MountError(const StatRequest& request, const struct statx& st) {
+  const bool compared = request.root_mount != 0 && (st.stx_mask & STATX_MNT_ID) != 0;
+  return compared && st.stx_mnt_id != request.root_mount ? EXDEV : 0;
+}
 
 void SetReadFlags(int fd, bool direct) { ::fcntl(fd, F_SETFL, direct ? O_DIRECT : 0); }
 
@@ -295,8 +331,8 @@ int OpenBeneath(const AccessContext& context, const FileReadRequest& request, bo
   if (request.path.empty()) return -ENOENT;
   if (request.path.front() == '/') return -EXDEV;
   const int flags = static_cast<int>(how.flags);
-  return request.follow_symlinks ? OpenFollowing(request.root_fd, request.path, flags)
-                                 : WalkBeneath(request.root_fd, request.path, flags);
+  return OnMount(request.root_mount, request.follow_symlinks ? OpenFollowing(request.root_fd, request.path, flags)
+                                                             : WalkBeneath(request.root_fd, request.path, flags));
 }
 
 FileReadResult ReadFile(AccessContext& context, const FileReadRequest& request, StepCounts* counts) {
@@ -305,17 +341,12 @@ FileReadResult ReadFile(AccessContext& context, const FileReadRequest& request, 
 
 StatResult StatPath(AccessContext& context, const StatRequest& request, StepCounts* counts) {
   StatResult result;
-  struct stat st {};
   result.stat_sent_ns = PreciseNs();
   const long outcome = Repeat(context, Step::kStat, counts, [&] {
-    if (!IsBareName(request.path)) counts->system_calls += 2;
-    return StatBeneath(context, request, &st);
+    if (OpensPlaceForStat(request, context.statx_tells_mounts)) counts->system_calls += 2;
+    return StatBeneath(context, request, &result.stat);
   });
-  if (outcome < 0) {
-    result.error = static_cast<int>(-outcome);
-  } else {
-    result.stat = ToFileStat(st);
-  }
+  if (outcome < 0) result.error = static_cast<int>(-outcome);
   return result;
 }
 

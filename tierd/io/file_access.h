@@ -4,6 +4,7 @@
 // Functions without state of their own; any thread. They do not queue and do not complete anything.
 #pragma once
 
+#include <fcntl.h>
 #include <linux/openat2.h>
 #include <sys/stat.h>
 
@@ -19,6 +20,9 @@ struct statx;
 
 namespace tierd::io {
 
+// Of a stat by name that opens nothing: as stat(2) it mounts nothing that is mounted at first use.
+inline constexpr int kBareNameFlags = AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT;
+
 // EINTR, EAGAIN and their like are repeated this often within one request; then they are its error.
 inline constexpr unsigned kMaxRepeats = 64;
 inline constexpr bool IsTransient(int error) { return error == EINTR || error == EAGAIN; }
@@ -32,12 +36,15 @@ std::int64_t PreciseNs();
 FileStat ToFileStat(const struct stat& st);
 FileStat ToFileStat(const struct statx& st);
 
-// Read-only, beneath the root, without waiting for the writer of a FIFO.
+// Read-only, beneath the root and on its mount, without waiting for the writer of a FIFO.
 open_how OpenHow(bool direct, bool follow_symlinks);
 // The place itself, which is neither opened nor followed if it is a link.
 open_how PlaceHow();
-// There is no way to it on which a link could stand: it is asked for without opening its place first.
+// There is no way to it on which a link could stand: it is asked for without opening its place first, where statx tells the mount.
 bool IsBareName(std::string_view path);
+bool OpensPlaceForStat(const StatRequest& request, bool statx_tells_mounts);
+// EXDEV if the answer is of another mount than the request's root, else 0.
+int MountError(const StatRequest& request, const struct statx& st);
 // Clears O_NONBLOCK (which some file systems apply to regular files whose data is on tape) and, unless `direct`, O_DIRECT.
 void SetReadFlags(int fd, bool direct);
 // A pipe, FIFO or socket: reading it would take bytes away from its owner. Never blocks, unlike fstat on a network
@@ -56,6 +63,7 @@ struct AccessContext {
   // Constant after construction.
   EngineFaults* faults = nullptr;
   bool has_openat2 = true;
+  bool statx_tells_mounts = true;
   // Learned: RWF_DONTCACHE is taken by this kernel and file system.
   std::atomic<bool> dontcache{true};
 };

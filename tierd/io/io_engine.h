@@ -54,7 +54,7 @@ std::size_t TotalBytes(std::span<const iovec> pieces);
 // Open + fstat + read + fstat + close of one regular file, as one request.
 struct FileReadRequest {
   int root_fd = -1;           // directory below which the path must stay
-  std::string path;           // relative to root_fd, no leading '/'
+  std::string path;           // relative to root_fd, no leading '/'; a mount on the way is EXDEV
   std::uint64_t offset = 0;   // first byte
   std::byte* buffer = nullptr;  // lives until the completion ran, whatever the caller gave up in between
   std::size_t capacity = 0;   // bytes to read at most, without what follows
@@ -67,6 +67,7 @@ struct FileReadRequest {
   std::shared_ptr<RestBuffer> rest;
   bool direct = false;        // O_DIRECT: buffer, offset and capacity are aligned by the caller; EINVAL falls back to buffered
   bool drop_cache = true;     // POSIX_FADV_DONTNEED after a buffered read: never hold the data twice
+  std::uint64_t root_mount = 0;  // MountOf(root_fd): what lies on another mount is EXDEV; 0: openat2 alone sees to that
   bool follow_symlinks = false;  // false: RESOLVE_NO_SYMLINKS; true: symlinks that stay beneath the root (RESOLVE_BENEATH)
 };
 struct FileReadResult {
@@ -82,6 +83,7 @@ struct FileReadResult {
 struct StatRequest {
   int root_fd = -1;
   std::string path;           // "" stats root_fd itself; a symbolic link on the way is refused (ELOOP), one at the end stats itself
+  std::uint64_t root_mount = 0;  // as in FileReadRequest
 };
 struct StatResult {
   int error = 0;

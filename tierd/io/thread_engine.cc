@@ -18,6 +18,7 @@
 #include "tierd/base/handoff.h"
 #include "tierd/io/completion_event.h"
 #include "tierd/io/file_access.h"
+#include "tierd/io/mount_of.h"
 
 namespace tierd::io {
 namespace {
@@ -131,6 +132,7 @@ Result<std::unique_ptr<IoEngine>> ThreadEngine::Create(const EngineOptions& opti
 ThreadEngine::ThreadEngine(const EngineOptions& options, int event_fd) : options_(options), state_(std::make_shared<State>(event_fd)) {
   state_->context.faults = options.faults;
   state_->context.has_openat2 = ProbeOpenat2();
+  state_->context.statx_tells_mounts = StatxTellsMounts();
   state_->limit = options.workers;
 }
 

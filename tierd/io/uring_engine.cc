@@ -9,6 +9,7 @@
 
 #include "tierd/base/check.h"
 #include "tierd/io/engine_faults.h"
+#include "tierd/io/mount_of.h"
 #include "tierd/io/thread_engine.h"
 
 namespace tierd::io {
@@ -39,7 +40,10 @@ Result<std::unique_ptr<IoEngine>> UringEngine::Create(const EngineOptions& optio
   return Result<std::unique_ptr<IoEngine>>(std::move(engine));
 }
 
-UringEngine::UringEngine(const EngineOptions& options) : options_(options) { context_.faults = options.faults; }
+UringEngine::UringEngine(const EngineOptions& options) : options_(options) {
+  context_.faults = options.faults;
+  context_.statx_tells_mounts = StatxTellsMounts();
+}
 
 Status UringEngine::SetUp() {
   if (!event_.valid()) return Status::FromErrno(event_.error(), "eventfd for io_uring");

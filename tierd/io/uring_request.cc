@@ -18,6 +18,7 @@ namespace {
 // What one read or write moves at most on Linux, rounded down to what O_DIRECT likes.
 constexpr std::size_t kMostAtOnce = std::size_t{1} << 30;
 constexpr unsigned kStatMask = STATX_BASIC_STATS;
+constexpr unsigned kNameMask = STATX_BASIC_STATS | STATX_MNT_ID;
 
 }  // namespace
 
@@ -52,7 +53,7 @@ void UringRequest::Prepare(UringRing& ring, UringContext& context) {
   switch (kind) {
     case Kind::kReadv: return PrepareStep(ring, context, Step::kReadv, false);
     case Kind::kWritev: return PrepareStep(ring, context, Step::kWritev, false);
-    case Kind::kStat: return PrepareStep(ring, context, OpensPlace() ? Step::kOpen : Step::kStat, false);
+    case Kind::kStat: return PrepareStep(ring, context, OpensPlace(context) ? Step::kOpen : Step::kStat, false);
     case Kind::kFileRead: break;
   }
   switch (stage) {
@@ -105,7 +106,7 @@ void UringRequest::PrepareStep(UringRing& ring, UringContext& context, Step step
         io_uring_prep_statx(sqe, fd, "", AT_EMPTY_PATH, kStatMask, &slot->before);
       } else {
         stat_result.stat_sent_ns = PreciseNs();
-        io_uring_prep_statx(sqe, stat.root_fd, stat.path.c_str(), AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW, kStatMask, &slot->before);
+        io_uring_prep_statx(sqe, stat.root_fd, stat.path.c_str(), kBareNameFlags, kNameMask, &slot->before);
       }
       break;
     case Step::kReadv:
@@ -181,7 +182,7 @@ bool UringRequest::TakeResult(Step step, long result, UringContext& context) {
 }
 
 bool UringRequest::Advance(UringContext& context) {
-  if (kind == Kind::kStat) return OpensPlace() ? AdvancePlace(context) : AdvanceStat(context);
+  if (kind == Kind::kStat) return OpensPlace(context) ? AdvancePlace(context) : AdvanceStat(context);
   if (IsTransfer()) return AdvanceTransfer();
   switch (stage) {
     case Stage::kOpen: return AdvanceOpen(context);
@@ -295,13 +296,16 @@ bool UringRequest::AdvancePlace(const UringContext& context) {
 bool UringRequest::AdvanceStat(const UringContext& context) {
   const long result = context.stopping ? -ECANCELED : ResultOf(Step::kStat);
   if (Repeat(result)) return false;
-  if (fd >= 0) {
+  const bool by_name = fd < 0;
+  if (!by_name) {
     // Nothing was opened, so that closing it waits for nobody.
     ::close(std::exchange(fd, -1));
     ++counts.system_calls;
   }
   stat_result.error = result < 0 ? static_cast<int>(-result) : 0;
-  if (result >= 0) stat_result.stat = ToFileStat(slot->before);
+  if (result < 0) return true;
+  stat_result.stat = ToFileStat(slot->before);
+  if (by_name) stat_result.error = MountError(stat, slot->before);
   return true;
 }
 

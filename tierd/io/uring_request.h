@@ -41,6 +41,7 @@ class StatxSlots {
 // What all requests of an engine share.
 struct UringContext {
   EngineFaults* faults = nullptr;
+  bool statx_tells_mounts = true;
   // Learned: RWF_DONTCACHE is taken by this kernel and file system.
   bool dontcache = true;
   // ... and whether a read has shown it. Until then files are read step by step: a chain that fails has to open its file twice.
@@ -131,7 +132,7 @@ struct alignas(64) UringRequest {
   bool Go(Stage to);
 
   bool AdvanceTransfer();
-  bool OpensPlace() const { return stage == Stage::kOpen && !IsBareName(stat.path); }
+  bool OpensPlace(const UringContext& context) const { return stage == Stage::kOpen && OpensPlaceForStat(stat, context.statx_tells_mounts); }
   bool AdvanceStat(const UringContext& context);
   bool AdvancePlace(const UringContext& context);
   bool AdvanceOpen(UringContext& context);

@@ -35,6 +35,8 @@ class SessionPage {
   static constexpr std::uint64_t kBytes = sizeof(abi::SessionPage);
 
   // HAZARDS 2.5: the socket is gone, the process is not.
+  // HAZARDS 2.14: names below mounts may mean other files to the client.
+  void NoteMountsChanged() { page_->mounts_changed.fetch_add(1, std::memory_order_release); }
   void Revoke() { page_->revoked.store(1, std::memory_order_seq_cst); }
 
  private:

@@ -24,6 +24,7 @@ constexpr std::uint64_t kLookSlackNs = 1'000'000'000;
 constexpr std::uint64_t kReadsAtOnce = 4096;                  // threads of a process that read
 constexpr std::uint64_t kMostTotal = std::uint64_t{1} << 62;
 constexpr std::size_t kLooksAhead = 16;                     // each ring is a cache line that the client wrote last: they come side by side, not one after the other
+constexpr std::int64_t kDoubtMountsNs = 1'000'000'000;     // where nobody tells that mounts have changed
 
 }  // namespace
 
@@ -104,6 +105,10 @@ void SessionHub::OnTimer() {
   TellFallbacks();
   constexpr std::int64_t kDivideNs = 1'000'000'000;  // a look at each page
   if (clock_.MonotonicNs() - divided_ns_ >= kDivideNs) DivideAddedMemory();
+  if (const std::int64_t now_ns = clock_.MonotonicNs(); now_ns - doubted_ns_ >= kDoubtMountsNs) {
+    doubted_ns_ = now_ns;
+    DoubtMounts(0);
+  }
 }
 
 namespace {
@@ -135,6 +140,12 @@ void SessionHub::DivideAddedMemory() {
         std::max<std::uint64_t>(std::min(AddedBytesOf(page) + share, budget / 4), 1);
     if (page.added_limit_bytes.load(std::memory_order_relaxed) != limit)
       page.added_limit_bytes.store(limit, std::memory_order_relaxed);
+  }
+}
+
+void SessionHub::DoubtMounts(std::uint32_t space) {
+  for (const auto& [id, session] : sessions_) {
+    if (session->mounts == space && session->welcomed && !session->closed) session->page.NoteMountsChanged();
   }
 }
 

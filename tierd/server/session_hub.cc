@@ -36,7 +36,12 @@ bool DescriptorsRunShort(int newest) {
 }  // namespace
 
 SessionHub::SessionHub(boost::asio::io_context& loop, engine::Engine& engine, const Clock& clock, SessionOptions options)
-    : loop_(loop), engine_(engine), clock_(clock), options_(std::move(options)), buffer_(abi::kMaxMessageBytes + 1) {}
+    : loop_(loop), engine_(engine), clock_(clock), options_(std::move(options)), namespaces_(loop), buffer_(abi::kMaxMessageBytes + 1) {
+  namespaces_.on_change = [this](std::uint32_t space) {
+    const auto handler = engine_.CountHandler("mounts");
+    DoubtMounts(space);
+  };
+}
 
 SessionHub::~SessionHub() {
   const auto handler = engine_.CountHandler("end");
@@ -294,6 +299,7 @@ void SessionHub::MaybeEnd(Session& session) {
   if (!left && !ProcessGone(session)) return;
   session.ended = true;
   Forget(session);
+  namespaces_.Remove(session.mounts);
   (void)Survives([&] { DrainBefore(session); });
   RemoveRing(session);
   AddCounters(session, ended_);

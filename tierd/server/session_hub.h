@@ -23,6 +23,7 @@
 #include "tierd/server/descriptor_closer.h"
 #include "tierd/server/message_reader.h"
 #include "tierd/server/message_writer.h"
+#include "tierd/server/namespace_watch.h"
 #include "tierd/server/ring_drain.h"
 #include "tierd/server/seqpacket.h"
 
@@ -123,8 +124,11 @@ class SessionHub final : public engine::ReplySink {
   void Bring(Session& session, std::vector<engine::Jobs::Item> items, const std::vector<std::uint64_t>& request_ids, engine::Jobs::PrefetchOptions options);
   bool OnGetSegment(Session& session, std::span<const std::byte> datagram);
   bool OnGetIndex(Session& session, std::span<const std::byte> datagram);
-  // The finished message; no entry, nothing to send.
-  std::span<const std::byte> WriteSources(MessageWriter& writer);
+  // The finished message; no entry, nothing to send. A source whose mounts this kernel cannot tell apart is shown to clients in another mount namespace as a
+  // directory that they do not have.
+  std::span<const std::byte> WriteSources(const Session& session, MessageWriter& writer);
+  // Clients look at the mounts below the sources again: those of `space`.
+  void DoubtMounts(std::uint32_t space);
   bool Refuse(Session& session, TurnedAway why, std::uint32_t reason, const char* text);
   bool Send(Session& session, std::span<const std::byte> datagram, std::span<const int> fds = {});
   bool Enqueue(Session& session, std::span<const std::byte> datagram, std::span<const int> fds);
@@ -201,6 +205,8 @@ class SessionHub final : public engine::ReplySink {
   };
   std::vector<Ring> rings_;
   RingDrain drain_;
+  NamespaceWatch namespaces_;
+  std::int64_t doubted_ns_ = 0;  // the mounts that cannot be watched
   std::int64_t drained_ns_ = 0;       // all rings
   bool drain_posted_ = false;
   std::vector<std::uint32_t> dirty_;  // sessions with gathered replies that are awaited

@@ -38,6 +38,7 @@ struct SessionHub::Session {
   ram::SessionPage page;
   boost::asio::posix::stream_descriptor socket;
   boost::asio::posix::stream_descriptor process;  // a pidfd, readable when the process has ended; not open: the kernel gave none
+  std::uint32_t mounts = 0;  // NamespaceWatch::Add
   bool welcomed = false;
   bool foreign_clock = false;  // another time namespace
   bool closed = false;   // no conversation any more

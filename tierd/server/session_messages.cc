@@ -96,8 +96,9 @@ bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std
   welcome.monotonic_coarse_ns = now;
   welcome.index_bytes = engine_.index().shared_bytes();
   welcome.session_bytes = ram::SessionPage::kBytes;
+  session.mounts = namespaces_.Add(session.pid);
   MessageWriter sources(abi::MessageType::kSources);
-  const std::span<const std::byte> said = WriteSources(sources);
+  const std::span<const std::byte> said = WriteSources(session, sources);
   welcome.source_count = sources.count();
   welcome.page_kind = static_cast<std::uint32_t>(engine_.placement().page_kind());
   MessageWriter writer(abi::MessageType::kWelcome);
@@ -110,13 +111,15 @@ bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std
 }
 
 // Each source by the name it was given and, as long as there is room, by that behind links: a working directory has that one.
-std::span<const std::byte> SessionHub::WriteSources(MessageWriter& writer) {
-  const auto add = [&writer](const engine::SourceUnit& unit, const std::string& root) {
+std::span<const std::byte> SessionHub::WriteSources(const Session& session, MessageWriter& writer) {
+  const bool all_tell_mounts = std::all_of(engine_.sources().begin(), engine_.sources().end(), [](const auto& unit) { return unit->source->root_mount() != 0; });
+  const bool shares_mounts = all_tell_mounts || IsInOurMountNamespace(session.pid);
+  const auto add = [&writer, shares_mounts](const engine::SourceUnit& unit, const std::string& root) {
     abi::SourceEntry entry{};
     entry.entry_bytes = static_cast<std::uint32_t>(abi::PadTo8(sizeof entry + root.size()));
     entry.source_id = unit.wire_id;
     entry.root_dev = unit.source->root_stat().dev;
-    entry.root_ino = unit.source->root_stat().ino;
+    entry.root_ino = unit.source->root_mount() != 0 || shares_mounts ? unit.source->root_stat().ino : 0;
     entry.chunk_bytes = unit.options.chunk_bytes;
     entry.staleness = static_cast<std::uint8_t>(unit.options.staleness);
     entry.path_bytes = static_cast<std::uint16_t>(root.size());

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "tierd/io/mount_of.h"
+
 namespace tierd::source {
 namespace {
 
@@ -42,7 +44,7 @@ OpenedFile Failed(int error) {
   return opened;
 }
 
-// One component below `parent`, never through a link and never onto another mount (as far as st_dev tells).
+// One component below `parent`, never through a link.
 OpenedFile OpenComponent(int parent, const std::string& name, int flags, dev_t root_dev) {
   OpenedFile opened;
   opened.fd.Reset(::openat(parent, name.c_str(), flags | O_NOFOLLOW | O_CLOEXEC));
@@ -69,6 +71,7 @@ OpenedFile WalkBeneath(int root_fd, std::string_view path, int flags) {
     if (name.empty() && !last) continue;
     const int how = last ? flags : O_PATH | O_DIRECTORY;
     OpenedFile opened = OpenComponent(parent.get(), name.empty() ? "." : name, how, root.st_dev);
+    if (opened.error == 0 && last && io::MountOf(opened.fd.get()) != io::MountOf(root_fd)) return Failed(EXDEV);
     if (last || opened.error != 0) return opened;
     parent = std::move(opened.fd);
   }

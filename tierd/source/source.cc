@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "client_lib/abi/time_ns.h"
+#include "tierd/io/mount_of.h"
 #include "tierd/source/open_beneath.h"
 
 namespace tierd::source {
@@ -96,12 +97,12 @@ std::string IdentityOf(const std::string& root, const FsKind& fs) {
   return root + "|" + fs.name + "|" + id;
 }
 
-}  // namespace
-
-int StatAt(int fd, const char* path, bool follow_symlinks, io::FileStat* out) {
+// 0 or errno. `mount`: 0 where statx does not tell.
+int Statx(int fd, const char* path, bool follow_symlinks, io::FileStat* out, std::uint64_t* mount) {
   struct statx st {};
-  const int flags = (*path == '\0' ? AT_EMPTY_PATH : 0) | (follow_symlinks ? 0 : AT_SYMLINK_NOFOLLOW);
-  if (::statx(fd, path, flags, STATX_BASIC_STATS, &st) != 0) return errno;
+  const int flags = AT_NO_AUTOMOUNT | (*path == '\0' ? AT_EMPTY_PATH : 0) | (follow_symlinks ? 0 : AT_SYMLINK_NOFOLLOW);
+  if (::statx(fd, path, flags, STATX_BASIC_STATS | STATX_MNT_ID, &st) != 0) return errno;
+  *mount = (st.stx_mask & STATX_MNT_ID) != 0 ? st.stx_mnt_id : 0;
   out->dev = makedev(st.stx_dev_major, st.stx_dev_minor);
   out->ino = st.stx_ino;
   out->size = st.stx_size;
@@ -112,6 +113,21 @@ int StatAt(int fd, const char* path, bool follow_symlinks, io::FileStat* out) {
   out->uid = st.stx_uid;
   out->gid = st.stx_gid;
   out->nlink = st.stx_nlink;
+  return 0;
+}
+
+}  // namespace
+
+int StatAt(int fd, const char* path, bool follow_symlinks, io::FileStat* out) {
+  std::uint64_t mount = 0;
+  return Statx(fd, path, follow_symlinks, out, &mount);
+}
+
+int StatEntry(int fd, const char* name, io::FileStat* out, std::uint64_t* mount) {
+  const int error = Statx(fd, name, false, out, mount);
+  if (error != 0 || *mount != 0) return error;
+  const UniqueFd place(::openat(fd, name, O_PATH | O_NOFOLLOW | O_CLOEXEC));
+  *mount = place.valid() ? io::MountByFdinfo(place.get()) : 0;
   return 0;
 }
 
@@ -140,6 +156,7 @@ Result<std::shared_ptr<const Source>> Source::Open(const std::string& root) {
   if (const int error = StatAt(source->root_fd(), "", false, &source->stat_); error != 0) {
     return Status::FromErrno(error, what);
   }
+  source->mount_ = io::MountOf(source->root_fd());
   Result<FsKind> fs = FsKindOf(source->root_fd());
   if (!fs.ok()) return Status(fs.status().code(), what + ": " + fs.status().message(), fs.status().sys_errno());
   source->fs_ = std::move(fs).value();

@@ -37,6 +37,9 @@ class Source {
   // Stat of the root when opened. dev and ino are what clients compare with their own view (HAZARDS 2.14); files with
   // another dev lie on a mount below the root and are outside the source.
   const io::FileStat& root_stat() const { return stat_; }
+  // The mount that root_fd() is on: files on another one are outside the source, whatever their dev. 0: this kernel does not tell mounts apart, and the source
+  // is only for clients in the daemon's own mount namespace.
+  std::uint64_t root_mount() const { return mount_; }
   const FsKind& fs() const { return fs_; }
 
   // Stands for st_dev in stored versions (HAZARDS 2.13): survives a remount and a reboot, and differs for another root,
@@ -57,6 +60,7 @@ class Source {
   std::string canonical_root_;
   UniqueFd fd_;
   io::FileStat stat_;
+  std::uint64_t mount_ = 0;
   FsKind fs_;
   std::string identity_;
   std::uint32_t direct_alignment_ = 0;
@@ -66,7 +70,9 @@ class Source {
 // Returns false if it is not below.
 bool RelativeTo(std::string_view root, std::string_view path, std::string_view* relative);
 
-// statx of `fd` or, with a non-empty path, of `path` relative to it. Blocking. Returns 0 or errno.
+// statx of `fd` or, with a non-empty path, of `path` relative to it. Blocking; mounts nothing. Returns 0 or errno.
 int StatAt(int fd, const char* path, bool follow_symlinks, io::FileStat* out);
+// The same of `name` in the directory `fd`, links not followed, with the mount that it lies on; 0: not told.
+int StatEntry(int fd, const char* name, io::FileStat* out, std::uint64_t* mount);
 
 }  // namespace tierd::source

@@ -339,6 +339,7 @@ bool SourceReaderImpl::Send(Operation& op) {
 void SourceReaderImpl::SubmitRead(Operation& op, io::IoEngine& engine) {
   io::FileReadRequest request;
   request.root_fd = source_->root_fd();
+  request.root_mount = source_->root_mount();
   request.path = op.read.path;
   request.offset = op.read.offset;
   request.buffer = op.read.buffer;
@@ -354,6 +355,7 @@ void SourceReaderImpl::SubmitRead(Operation& op, io::IoEngine& engine) {
 void SourceReaderImpl::SubmitStat(Operation& op, io::IoEngine& engine) {
   io::StatRequest request;
   request.root_fd = source_->root_fd();
+  request.root_mount = source_->root_mount();
   request.path = op.read.path;
   const auto number = static_cast<std::uint64_t>(op.id);
   engine.SubmitStat(std::move(request), [this, number](const io::StatResult& r) { OnStat(number, r); });

@@ -201,7 +201,7 @@ SourceReaderImpl::Verdict SourceReaderImpl::Judge(Operation& op, const io::FileR
     result->error = ReadError::kNotRegular;
     return Verdict::kFinal;
   }
-  // EXDEV is openat2's word for a path that crosses a mount.
+  // EXDEV: the path crosses a mount, a bind mount of the same device too.
   if (r.error == EXDEV || (r.error == 0 && r.before.dev != source_->root_stat().dev)) {
     result->error = ReadError::kOutside;
     return Verdict::kFinal;

@@ -312,14 +312,20 @@ void TreeWalker::Crawl::StatSlice(TaskContext& context, const std::shared_ptr<Di
     const bool untyped = entry.type == DT_UNKNOWN;
     if (walk_->with_stat || untyped) {
       if (!Ask(context)) return;
-      const int error = StatAt(fd, entry.name.c_str(), false, &entry.stat);
+      std::uint64_t mount = 0;
+      const int error = StatEntry(fd, entry.name.c_str(), &entry.stat, &mount);
       context.Alive();
       if (error != 0) {
         ++delivery.errors;
         delivery.first_error = error;
-      } else if (entry.stat.dev != source_->root_stat().dev && !S_ISDIR(entry.stat.mode)) {
-        ++delivery.outside;  // a file mounted on a file; directories find out when they are opened
-        continue;
+      } else if (entry.stat.dev != source_->root_stat().dev || mount != source_->root_mount()) {
+        // Something is mounted on the name, which is all that is known of it. A directory is counted as outside when it is opened.
+        const bool is_directory = S_ISDIR(entry.stat.mode);
+        entry.stat = {};
+        if (!is_directory) ++delivery.outside;
+        if (!is_directory && walk_->with_stat) continue;
+        if (is_directory) entry.type = DT_DIR;
+        if (is_directory && untyped) Descend(context, *directory, entry);
       } else {
         entry.has_stat = true;
         entry.type = TypeOf(entry.stat.mode);

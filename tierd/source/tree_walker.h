@@ -24,7 +24,7 @@ namespace tierd::source {
 
 struct WalkEntry {
   std::string name;        // within the batch's directory
-  std::uint8_t type = 0;   // DT_REG, DT_DIR, DT_LNK, ...; never DT_UNKNOWN unless its stat failed
+  std::uint8_t type = 0;   // DT_REG, DT_DIR, DT_LNK, ...; never DT_UNKNOWN unless its stat failed or something is mounted there
   bool has_stat = false;
   std::uint64_t ino = 0;
   std::uint64_t place = 0;  // in the order in which the directory gave its entries
