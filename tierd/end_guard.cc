@@ -47,7 +47,7 @@ Status EndGuard::Watch(std::function<void(int)> on_signal) {
       }
     });
   } catch (const std::exception& error) {
-    return Status(Code::kNoSpace, std::string("no thread for signals: ") + error.what());
+    return Status(Code::kNoSpace, std::string("no thread for signals: ") + error.what() + "; raise the limit of processes (ulimit -u)");
   }
   return Status::Ok();
 }

@@ -281,7 +281,7 @@ says which); `tierctl metrics` gives the same page over the control socket, to s
 collector of a node exporter. Base units; counters end in _total and start from nought with the daemon; label sets are closed: never a path, a user or a pid. A source
 without `name` is named by the last component of its path, so with `tierctl run --source`, too. Every user of the node may read the page on loopback: where that tells too much, `name` the sources,
 or set daemon.metrics_address to \"off\" and use `tierctl metrics`; the daemon of `tierctl run` has a port in any case. A daemon with two
-sources gives at most 300 series; each further source gives 15 more, each policy that is tried 3. Rules, alerts and a dashboard are in share/tierd/prometheus and share/tierd/grafana.""")),
+sources gives at most 320 series; each further source gives 15 more, each policy that is tried 3. Rules, alerts and a dashboard are in share/tierd/prometheus and share/tierd/grafana.""")),
         ("METRICS", "\n".join(body)),
         ("SEE ALSO", prose("tierd(8), tierctl(1)")),
     ])

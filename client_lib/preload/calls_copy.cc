@@ -105,10 +105,11 @@ Moved WriteFrom(int fd, off64_t* offset, std::size_t count, ssize_t* result, Wri
   }
 }
 
-// What only the kernel can judge, which then has the file: whether it is real now.
+// Leaves a size or a place that the file system may refuse to the kernel, which then has the file.
+// True: it is real now. The size alone is only refused when it is negative: `cp` asks for all there is.
 bool IsKernels(int fd, const off64_t* offset, std::size_t count) {
   const bool far = offset != nullptr && *offset >= 0 && IsForKernel(static_cast<std::uint64_t>(*offset));
-  if (!IsForKernel(count) && !far) return false;
+  if (static_cast<ssize_t>(count) >= 0 && !far) return false;
   return Materialise(fd, Conversion::kReadFlags);
 }
 

@@ -32,6 +32,7 @@ constinit void* libc_alone = nullptr;  // where there is no libdl at all: libc's
 // takes no null pointer, calls of libattr that are for old programs): these say which library it is
 // from, and that one is asked for the newest.
 constinit AddressFunction address_of = nullptr;
+constinit bool gives_oldest = false;
 constinit OpenFunction open_library = nullptr;
 
 bool GivesOldest() {
@@ -41,7 +42,7 @@ bool GivesOldest() {
 }
 
 void* Newest(void* found, const char* name) {
-  if (found == nullptr || address_of == nullptr || open_library == nullptr) return found;
+  if (!gives_oldest || found == nullptr || address_of == nullptr || open_library == nullptr) return found;
   static constinit void* base = nullptr;  // of the last library: nearly all are of libc
   static constinit void* library = nullptr;
   Dl_info info{};
@@ -60,7 +61,8 @@ void FindFinders() {
     find_version = &::dlvsym;
     find = &::dlsym;
     open_library = reinterpret_cast<OpenFunction>(find(RTLD_NEXT, "dlopen"));
-    if (&__register_atfork != nullptr && GivesOldest()) address_of = reinterpret_cast<AddressFunction>(find(RTLD_NEXT, "dladdr"));
+    address_of = reinterpret_cast<AddressFunction>(find(RTLD_NEXT, "dladdr"));
+    gives_oldest = &__register_atfork != nullptr && GivesOldest();
     return;
   }
   if (&__libc_dlopen_mode == nullptr || &__libc_dlsym == nullptr) return;
@@ -69,6 +71,7 @@ void FindFinders() {
     find = reinterpret_cast<FindFunction>(__libc_dlsym(library, "dlsym"));
     open_library = reinterpret_cast<OpenFunction>(__libc_dlsym(library, "dlopen"));
     address_of = reinterpret_cast<AddressFunction>(__libc_dlsym(library, "dladdr"));
+    gives_oldest = true;
   } else {
     libc_alone = __libc_dlopen_mode("libc.so.6", kMode);
   }
@@ -76,20 +79,17 @@ void FindFinders() {
 
 // libc and, before glibc 2.34, the parts of it that were libraries of their own.
 constexpr const char* kLibc[] = {"libc.so.", "libc-", "libpthread", "librt", "libdl", "ld-"};
-constexpr int kParts = 8;
+constexpr unsigned kParts = 8;
 
+// Where they lie, as far as they have been met. A part counts from the moment on that `end` is stored.
 struct Part {
-  std::uintptr_t begin = 0;
-  std::uintptr_t end = 0;
+  std::atomic<std::uintptr_t> begin;
+  std::atomic<std::uintptr_t> end;
 };
-struct Parts {
-  int count = 0;
-  Part part[kParts] = {};
-};
-constinit Parts libc_parts;
-constinit std::atomic<bool> libc_found{false};
+constinit Part libc_parts[kParts] = {};
+constinit std::atomic<unsigned> libc_count{0};
 
-bool IsOfLibc(const char* path) {
+bool IsNameOfLibc(const char* path) {
   const char* const slash = std::strrchr(path, '/');
   const char* const file = slash != nullptr ? slash + 1 : path;
   for (const char* name : kLibc) {
@@ -98,28 +98,17 @@ bool IsOfLibc(const char* path) {
   return false;
 }
 
-int AddPart(dl_phdr_info* info, std::size_t, void* parts) {
-  auto& found = *static_cast<Parts*>(parts);
-  if (!IsOfLibc(info->dlpi_name)) return 0;
-  Part part{~std::uintptr_t{0}, 0};
-  for (int i = 0; i < info->dlpi_phnum; ++i) {
-    const ElfW(Phdr)& segment = info->dlpi_phdr[i];
-    if (segment.p_type != PT_LOAD) continue;
-    const std::uintptr_t begin = info->dlpi_addr + segment.p_vaddr;
-    if (begin < part.begin) part.begin = begin;
-    if (begin + segment.p_memsz > part.end) part.end = begin + segment.p_memsz;
+// By the program headers of the library that begins there.
+std::uintptr_t EndOf(const void* base) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(base);
+  const auto* const header = static_cast<const ElfW(Ehdr)*>(base);
+  const auto* const segments = reinterpret_cast<const ElfW(Phdr)*>(begin + header->e_phoff);
+  std::uintptr_t end = begin;
+  for (unsigned i = 0; i < header->e_phnum; ++i) {
+    const std::uintptr_t up_to = begin + segments[i].p_vaddr + segments[i].p_memsz;
+    if (segments[i].p_type == PT_LOAD && up_to > end) end = up_to;
   }
-  found.part[found.count++] = part;
-  return found.count == kParts ? 1 : 0;
-}
-
-// Threads that come here at the same time find the same.
-void FindLibc() {
-  if (libc_found.load(std::memory_order_acquire)) return;
-  Parts parts;
-  ::dl_iterate_phdr(&AddPart, &parts);
-  libc_parts = parts;
-  libc_found.store(true, std::memory_order_release);
+  return end;
 }
 
 }  // namespace
@@ -137,13 +126,22 @@ void* FindNext(const char* name) {
   return found != nullptr ? found : InsteadOfNext(name);
 }
 
+// Not by dl_iterate_phdr: AddressSanitizer hooks it, and ends a process that calls it while the
+// sanitizer itself starts.
 bool IsInLibc(const void* symbol) {
-  FindLibc();
   const auto address = reinterpret_cast<std::uintptr_t>(symbol);
-  for (int i = 0; i < libc_parts.count; ++i) {
-    if (address >= libc_parts.part[i].begin && address < libc_parts.part[i].end) return true;
+  for (const Part& part : libc_parts) {
+    const std::uintptr_t end = part.end.load(std::memory_order_acquire);
+    if (address < end && address >= part.begin.load(std::memory_order_relaxed)) return true;
   }
-  return libc_parts.count == 0;
+  Dl_info info{};
+  if (address_of == nullptr || address_of(symbol, &info) == 0 || info.dli_fname == nullptr) return true;
+  if (!IsNameOfLibc(info.dli_fname)) return false;
+  if (const unsigned at = libc_count.fetch_add(1, std::memory_order_relaxed); at < kParts) {
+    libc_parts[at].begin.store(reinterpret_cast<std::uintptr_t>(info.dli_fbase), std::memory_order_relaxed);
+    libc_parts[at].end.store(EndOf(info.dli_fbase), std::memory_order_release);
+  }
+  return true;
 }
 
 void* FindInLibc(const char* name) {

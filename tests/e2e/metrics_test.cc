@@ -170,7 +170,7 @@ TEST_F(MetricsTest, DocsListWhatIsServedAndTheFormatIsSound) {
 }
 
 // What docs/metrics.md, docs/monitoring.md, README.md and tierd-metrics(7) say of their number.
-TEST_F(MetricsTest, TwoSourcesGiveAtMost300Series) {
+TEST_F(MetricsTest, TwoSourcesGiveAtMost320Series) {
   const auto page_of = [&](int sources) {
     std::string config;
     for (int i = 0; i < sources; ++i) {
@@ -188,12 +188,12 @@ TEST_F(MetricsTest, TwoSourcesGiveAtMost300Series) {
   EXPECT_EQ(daemon.Stop(), 0);
   const std::size_t two = page_of(2);
   daemon.Control("POST", "/v1/policies/try", nlohmann::json{{"policy", "lru"}, {"source", "d1"}}.dump());
-  EXPECT_LE(two, 300u);
+  EXPECT_LE(two, 320u);
   EXPECT_EQ(two, one + 15);
   EXPECT_EQ(Scrape().samples.size(), two + 3);
   for (const char* file : {"/docs/metrics.md", "/docs/monitoring.md"}) {
     const std::string text = Plain(std::string(TIERD_SOURCE_DIR) + file).bytes;
-    EXPECT_NE(text.find("two sources gives at most 300 series; each further source gives 15 more, each policy that is tried 3"), std::string::npos) << file;
+    EXPECT_NE(text.find("two sources gives at most 320 series; each further source gives 15 more, each policy that is tried 3"), std::string::npos) << file;
   }
 }
 

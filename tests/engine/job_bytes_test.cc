@@ -230,6 +230,7 @@ TEST_F(JobBytesTest, AFileThatALaterWalkComesByCountsOnce) {
 // As a loop that looks ahead asks: it pushes out its own finished jobs, and not the one that a person waits for.
 TEST_F(JobBytesTest, FinishedJobsOfProgramsLeaveThoseOfUsers) {
   Write("f", Bytes("f", 1000));
+  reads_.Permit(~std::uint64_t{0});
   StartEngine();
   const auto prefetch = [&](JobOwner owner) {
     const std::uint64_t id = engine().jobs().Prefetch({{&unit(), "f"}}, {.owner = owner, .pid = 4711});

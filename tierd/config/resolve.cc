@@ -59,6 +59,7 @@ void ResolveRamParts(const Settings& settings, Resolved& out) {
   if (ram.pin_cap.kind != Amount::Kind::kBytes) out.here["ram.pin_cap"] = HumanSize(options.pin_cap_bytes);
   if (ram.min_available.kind == Amount::Kind::kAuto) out.here["ram.min_available"] = HumanSize(options.min_available_bytes);
   if (ram.pages == engine::PagesChoice::kAuto) out.here["ram.pages"] = kProbed;
+  if (ram.seal == ram::SegmentSeal::kAuto) out.here["ram.seal"] = kProbed;
 }
 
 void ResolveRam(const RamSettings& ram, const HostFacts& host, Resolved& out) {

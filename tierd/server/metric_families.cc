@@ -11,7 +11,7 @@ namespace {
 
 using Labels = std::initializer_list<std::pair<const char*, std::string>>;
 constexpr const char* kTierNames[abi::kTiers] = {"ram", "ssd", "source", "bypass"};
-// A daemon with two sources is to give at most 300 series. From 64 ns to 4 s for each of four tiers: at factor 2 that alone would be a third of them. The turns of the loop follow, as
+// A daemon with two sources is to give at most 320 series. From 64 ns to 4 s for each of four tiers: at factor 2 that alone would be a third of them. The turns of the loop follow, as
 // only one bound of theirs matters, 16 ms, which stays.
 constexpr std::size_t kReadStride = 2, kLagStride = 2;
 

@@ -30,7 +30,7 @@ constexpr rlim_t kReservedDescriptors = 128;  // for the control plane, the sour
 bool DescriptorsRunShort(int newest) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
-  return static_cast<rlim_t>(newest) + std::min(kReservedDescriptors, limit.rlim_cur / 4) >= limit.rlim_cur;
+  return static_cast<rlim_t>(newest) + std::min(kReservedDescriptors, limit.rlim_cur / 6) >= limit.rlim_cur;
 }
 
 }  // namespace
