@@ -5,7 +5,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 
 #include "client_lib/preload/next.h"
@@ -35,10 +34,14 @@ constinit AddressFunction address_of = nullptr;
 constinit bool gives_oldest = false;
 constinit OpenFunction open_library = nullptr;
 
+// Not by atoi, which AddressSanitizer hooks too (see IsInLibc).
 bool GivesOldest() {
   const auto version_of = reinterpret_cast<const char* (*)()>(LookUp(RTLD_DEFAULT, "gnu_get_libc_version"));
   const char* const version = version_of != nullptr ? version_of() : "";
-  return std::strncmp(version, "2.", 2) == 0 && std::atoi(version + 2) < 36;
+  if (std::strncmp(version, "2.", 2) != 0) return false;
+  int minor = 0;
+  for (const char* digit = version + 2; *digit >= '0' && *digit <= '9'; ++digit) minor = minor * 10 + (*digit - '0');
+  return minor < 36;
 }
 
 void* Newest(void* found, const char* name) {
