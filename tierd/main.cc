@@ -410,15 +410,13 @@ int Main(int argc, char** argv) {
   spdlog::set_level(SpdlogLevel(resolved->log_level));
   for (const std::string& note : resolved->notes) spdlog::log(resolved->ssd_taken ? spdlog::level::warn : spdlog::level::info, "{}", note);
   const Result<ram::PrivateTmpfs> tmpfs = MakePrivateTmpfs(user_namespace);
-  if (tmpfs.ok()) {
-    resolved->engine.ram.tmpfs = &*tmpfs;
-  } else {
-    resolved->engine.ram.no_tmpfs_reason = "no private tmpfs: " + tmpfs.status().message();
-    spdlog::log(tmpfs.status().code() == Code::kUnsupported ? spdlog::level::info : spdlog::level::warn, "{}; memory returns by whole segments", resolved->engine.ram.no_tmpfs_reason);
-  }
+  if (tmpfs.ok()) resolved->engine.ram.tmpfs = &*tmpfs;
+  else resolved->engine.ram.no_tmpfs_reason = "no private tmpfs: " + tmpfs.status().message();
+  const std::string no_tmpfs = resolved->engine.ram.no_tmpfs_reason;
   ConfigService::Inputs inputs{*std::move(config), line.overrides, std::filesystem::current_path().string(), host, *resolved};
   auto daemon = std::make_unique<Daemon>(std::move(inputs), line.lifeline);
   if (Status status = daemon->Start(); !status.ok()) return Complain(status);
+  if (!tmpfs.ok()) spdlog::log(tmpfs.status().code() == Code::kUnsupported ? spdlog::level::info : spdlog::level::warn, "{}; memory returns by whole segments", no_tmpfs);
   const int code = daemon->Run();
   // Everything that must last is on its way to the disk. What is left are memory and threads, some of which may hang in a source or a disk; the
   // kernel takes all back at once, and no destructor waits for them or pulls memory from under them.
