@@ -101,6 +101,8 @@ class EstablishedSessionTest : public testing::Test {
       between |= line.find("/mark-begin") != std::string::npos;
       if (line.find("/mark-end") != std::string::npos) both = true, between = false;
       if (!between || line.find(rig->mount()) == std::string::npos) continue;
+      // Which mount is there, as the kernel has it: the file system is not asked (HAZARDS 2.14).
+      if (line.find("AT_STATX_DONT_SYNC") != std::string::npos) continue;
       if (calls++ == 0) first = line;
     }
     EXPECT_TRUE(both);
