@@ -248,6 +248,7 @@ TEST_F(SessionEndTest, DescriptorsWaitForAClientThatReadsLate) {
 
 // A trainer that calls nothing maps the segments of a daemon that was stopped: it keeps what it has leased, and no more (HAZARDS 2.8).
 TEST_F(SessionEndTest, AStoppedDaemonsMemoryGoesBackWhileClientsIdle) {
+  options.more.insert(options.more.end(), {"--set", "ram.seal=shrink"});  // sealed memory returns with its clients
   ASSERT_TRUE(daemon.Start(options)) << daemon.output();
   Client client(daemon.socket());
   std::vector<tier_view> views(2);
