@@ -170,7 +170,9 @@ TEST_F(ALinkThatChangesTest, IsNotFollowedByAChainEither) {
     told = true;
   });
   ASSERT_TRUE(RunUntil([&] { return told; }));
-  EXPECT_EQ(engine().catalogue().DeadlineOf(FileOf("first/file")), abi::kDeadlineExpired);
+  // An alias whose time is over may be forgotten by then.
+  const FileId first = FileOf("first/file");
+  EXPECT_TRUE(first == kNoFile || engine().catalogue().DeadlineOf(first) == abi::kDeadlineExpired);
   EXPECT_TRUE(RunUntil([&] { return Answered(id); }));
   ASSERT_EQ(Fetch("first/file").status(), abi::FetchStatus::kRetry);
   EXPECT_EQ(LeadsTo("first/file"), "new/file");
