@@ -10,6 +10,7 @@
 #include <regex>
 
 #include "tests/e2e/cli_fixture.h"
+#include "tests/e2e/own_mounts.h"
 #include "tests/e2e/region_walk.h"
 #include "tests/pfs_sim/rig.h"
 
@@ -342,6 +343,7 @@ TEST_F(CliTest, AReloadChangesEverySourceOrNone) {
 
 // What the next start would end with: a reload says it, with its line, and changes nothing.
 TEST_F(CliTest, AReloadIsCheckedAsAStartIs) {  // F36
+  KeepMountsToOneself();
   MakeFiles(3);
   const std::string file = scratch.path() + "/tierd.toml", other = scratch.path() + "/other";
   const std::string link = scratch.path() + "/link";

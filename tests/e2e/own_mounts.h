@@ -6,10 +6,12 @@
 
 namespace tierd::e2e {
 
-// What this process mounts from now on is seen by it and its children alone, and goes with the last of them. Where namespaces are refused (tests/restricted) nothing changes:
-// a test unmounts at its end either way.
+// Mounts of this process are seen by it and its children alone, and go with the last of them. They reach children
+// with a mount namespace of their own, as on a host under systemd: a daemon under its unit has one.
+// Where namespaces are refused (tests/restricted) nothing changes: a test unmounts at its end either way.
 inline void KeepMountsToOneself() {
-  if (::unshare(CLONE_NEWNS) == 0) (void)::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr);
+  if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return;
+  (void)::mount(nullptr, "/", nullptr, MS_REC | MS_SHARED, nullptr);
 }
 
 }  // namespace tierd::e2e

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "tests/e2e/daemon_process.h"
+#include "tests/e2e/own_mounts.h"
 #include "tests/e2e/reading.h"
 #include "tests/tierctl/run_tierctl.h"
 
@@ -26,6 +27,7 @@ constexpr int kEpochs = 4;
 class TraceTest : public testing::Test {
  protected:
   void SetUp() override {
+    KeepMountsToOneself();
     for (int i = 0; i < kFiles; ++i) Write(Path(i), Content(std::to_string(i), kBytes));
     std::filesystem::create_directory(scratch.path() + "/policies");
     const tierctl::Ran built = tierctl::RunProgram(
