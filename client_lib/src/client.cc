@@ -158,7 +158,7 @@ void Client::LookAtDaemon(Session& session, std::int64_t now_ns) {
   std::int64_t due_ns = session.look_at_ns.load(std::memory_order_relaxed);
   if (now_ns < due_ns || !session.look_at_ns.compare_exchange_strong(due_ns, now_ns + kLookEveryNs, std::memory_order_relaxed)) return;
   if (const std::uint32_t mounts = session.page->mounts_changed.load(std::memory_order_acquire); session.mounts_seen.exchange(mounts, std::memory_order_relaxed) != mounts)
-    session.sources.load(std::memory_order_acquire)->DoubtNamespaces();
+    session.sources.load(std::memory_order_acquire)->DoubtMounts();
   if (!session.channel.dead() && session.Hung(now_ns) && session.channel.PeerGone()) NoteDead(session, now_ns);
   GiveBackGone(session);
 }

@@ -28,6 +28,8 @@ bool FindDirectory(const char* path, Directory& found) {
   return true;
 }
 
+const char* RootOf(const Source& source) { return source.root_bytes == 0 ? "/" : source.root; }
+
 }  // namespace
 
 void SourceTable::DoubtNamespaces() const {
@@ -35,15 +37,24 @@ void SourceTable::DoubtNamespaces() const {
   for (std::uint32_t i = 0; i < count_; ++i) sources_[i].where.store(Source::kUnknown, std::memory_order_seq_cst);
 }
 
+void SourceTable::DoubtMounts() const {
+  for (std::uint32_t i = 0; i < count_; ++i) {
+    if (sources_[i].mounts.AreAsLookedAt(RootOf(sources_[i]))) continue;
+    namespace_doubts.fetch_add(1, std::memory_order_seq_cst);
+    sources_[i].where.store(Source::kUnknown, std::memory_order_seq_cst);
+  }
+}
+
 Source::Namespace FindNamespace(const Source& source) {
   const std::uint32_t doubts = namespace_doubts.load(std::memory_order_seq_cst);
+  const char* const root = RootOf(source);
+  // The mounts first: what comes after them differs from what was looked at.
+  const MountsBelow::Found below = source.mounts.Look(root);
   Directory here;
-  const char* root = source.root_bytes == 0 ? "/" : source.root;
   // A failure is no proof of a difference (the root may be out of reach for a moment): asked again at the next use.
-  if (!FindDirectory(root, here)) return Source::kForeign;
+  if (below == MountsBelow::Found::kUnknown || !FindDirectory(root, here)) return Source::kForeign;
   Source::Namespace found = Source::kForeign;
   if (here.dev == source.dev && here.ino == source.ino) {
-    const MountsBelow::Found below = source.mounts.Look(root);
     found = below == MountsBelow::Found::kNone ? Source::kSame : below == MountsBelow::Found::kSome ? Source::kPierced : Source::kForeign;
   }
   source.where.store(found, std::memory_order_seq_cst);

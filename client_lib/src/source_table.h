@@ -73,6 +73,8 @@ class SourceTable {
 
   // What the roots lead to may have changed: asked again at the next use of each.
   void DoubtNamespaces() const;
+  // Something was mounted, or is mounted no more: the roots that it concerns are doubted. Reads the mount table alone.
+  void DoubtMounts() const;
 
   std::uint32_t count() const { return count_; }
   const Source& at(std::uint32_t i) const { return sources_[i]; }

@@ -93,6 +93,7 @@ class MountsBelowTest : public testing::TestWithParam<const char*> {
     options.ssd = "off";
     options.more = kTrustStamps;
     options.more.insert(options.more.end(), {"--set", "source.staleness=immutable", "--set", std::string("source.engine=") + GetParam()});
+    options.more.insert(options.more.end(), more.begin(), more.end());
     if (!before.empty()) {
       options.binary = scratch.path() + "/own.sh";
       Write(options.binary, "#!/bin/sh\nexec unshare -m --propagation private sh -c '" + before + "; exec " TIERD_BINARY " \"$@\"' sh \"$@\"\n");
@@ -110,6 +111,7 @@ class MountsBelowTest : public testing::TestWithParam<const char*> {
   std::string beside = source + "/beside/f";
   std::string theirs = scratch.path() + "/theirs";
   std::string theirs_top = scratch.path() + "/theirs_top";
+  std::vector<std::string> more;  // arguments of the daemon
   DaemonProcess daemon{scratch.path()};
 };
 
@@ -200,6 +202,38 @@ TEST_P(MountsBelowTest, ClientsMountThatIsMadeLaterIsNoticed) {
   for (const int fd : {ready[0], go[0], go[1]}) ::close(fd);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no mount namespace here";
   EXPECT_EQ(status, 0) << "exit code " << WEXITSTATUS(status);
+}
+
+// No descriptor is left to look at the mount table with when the source is used first.
+TEST_P(MountsBelowTest, ClientsMountIsSeenByAProcessThatHadNoDescriptorToLookWith) {
+  const std::string other = scratch.path() + "/other/f";
+  Write(other, Ours());
+  more = {"--source", scratch.path() + "/other"};
+  ASSERT_NO_FATAL_FAILURE(Start());
+  {
+    Client client(daemon.socket());
+    for (const std::string& path : {inside, beside, other}) {
+      ASSERT_TRUE(Eventually(10'000, [&] { return Get(client.get(), path).origin == TIER_FROM_RAM; }));
+    }
+  }
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) ::_exit(77);
+    if (::mount(theirs.c_str(), directory.c_str(), nullptr, MS_BIND, nullptr) != 0) ::_exit(77);
+    Client client(daemon.socket());
+    if (client.error() != 0 || Get(client.get(), other).origin != TIER_FROM_RAM) ::_exit(1);  // it has all else it needs
+    std::vector<int> all;
+    for (int fd = ::dup(0); fd >= 0; fd = ::dup(0)) all.push_back(fd);
+    if (Get(client.get(), inside).bytes == Ours()) ::_exit(4);
+    for (const int fd : all) ::close(fd);
+    for (int i = 0; i < 20; ++i) {
+      if (Get(client.get(), inside).bytes != Theirs()) ::_exit(2);
+    }
+    ::_exit(Eventually(10'000, [&] { return Get(client.get(), beside).origin == TIER_FROM_RAM; }) ? 0 : 3);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_P(MountsBelowTest, MountOfBothThatIsMadeLaterIsNoticedAndSoIsItsEnd) {
