@@ -261,6 +261,7 @@ struct SessionPage {
   std::atomic<std::uint32_t> left;                     // 1: the client has given up the page and reads nothing through it (LAYOUT 4)
   std::atomic<std::uint32_t> gone_seen;                // IndexHeader::segments_gone up to which the client has unmapped what left
   std::atomic<std::uint64_t> added_bytes;              // what it has added, without what it inherited over a fork
+  std::atomic<std::uint32_t> untold;                   // raised by a change of a file that the daemon could not be told of
   alignas(64) std::atomic<std::uint64_t> ring_head;    // entries ever appended; position p lives at ring[p % kRingEntries]; old ones are overwritten
   alignas(64) SessionCounters counters;
   alignas(64) RealCounters real;
@@ -270,7 +271,7 @@ struct SessionPage {
 static_assert(sizeof(SessionPage) == 4096 + 8 * kLeaseSlots + 8 * kRingEntries && sizeof(SessionPage) <= 65536);
 static_assert(offsetof(SessionPage, revoked) == 40 && offsetof(SessionPage, mounts_changed) == 44);
 static_assert(offsetof(SessionPage, lease_high) == 64 && offsetof(SessionPage, left) == 80 && offsetof(SessionPage, gone_seen) == 84 &&
-              offsetof(SessionPage, added_limit_bytes) == 48 && offsetof(SessionPage, added_bytes) == 88 && offsetof(SessionPage, ring_head) == 128);
+              offsetof(SessionPage, added_limit_bytes) == 48 && offsetof(SessionPage, added_bytes) == 88 && offsetof(SessionPage, untold) == 96 && offsetof(SessionPage, ring_head) == 128);
 static_assert(offsetof(SessionPage, counters) == 192 && offsetof(SessionPage, real) == 1344 && sizeof(RealCounters) == 152);
 static_assert(offsetof(SessionPage, leases) == 4096);
 

@@ -46,9 +46,11 @@ struct Hello {
   std::uint32_t layout_version;
   std::int64_t monotonic_coarse_ns;  // difference > 100 ms: another time namespace -> staleness mode `open` for this session
   std::uint32_t pid;                 // in the client's own pid namespace; informative, the daemon uses SO_PEERPIDFD / SO_PEERCRED
-  std::uint32_t flags;               // 0
+  std::uint32_t flags;               // kHello...
 };
 inline constexpr std::uint32_t kHelloNoMappings = 1;  // taken: never send it, never give 1 to something else
+inline constexpr std::uint32_t kHelloUntold = 2;      // files have changed of which the daemon could not be told; nothing is answered
+inline constexpr std::uint32_t kHelloMarks = 4;       // this client raises SessionPage::untold
 static_assert(sizeof(Hello) == 24);
 
 struct Welcome {

@@ -207,6 +207,7 @@ int Client::Connect(std::int64_t now_ns, std::uint32_t greeting_ms, bool patient
     opened = {nullptr, -ETIMEDOUT};
   }
   Session* const old = session_.load(std::memory_order_acquire);
+  unanswered_.store(opened.session == nullptr && opened.error == -ETIMEDOUT, std::memory_order_relaxed);
   if (opened.session == nullptr) {
     if (!patient && opened.error == -ETIMEDOUT) impatient_from_ns_.store(CoarseNs() + kFirstPauseNs, std::memory_order_relaxed);
     else next_probe_.SetTo(CoarseNs() + ProbePauseNs(opened.error));
@@ -260,7 +261,10 @@ void Client::Distrust(const char* socket, std::int64_t now_ns) {
   const Lock lock(mutex_);
   if (std::strcmp(settings_.socket, socket) != 0) return;
   Session* const session = session_.exchange(nullptr, std::memory_order_acq_rel);
+  if (session != nullptr) session->page->untold.fetch_add(1, std::memory_order_release);
+  else if (unanswered_.load(std::memory_order_relaxed)) SayUntold(settings_);
   if (session == nullptr) return;  // a daemon is looked for as before: who changes files all the time finds one, too
+  unanswered_.store(true, std::memory_order_relaxed);
   next_probe_.SetTo(now_ns + kProbeEveryNs);
   Close(*session);
   Sweep();

@@ -180,6 +180,7 @@ class Client {
   std::atomic<Session*> session_{nullptr};
   NextProbe next_probe_;
   std::atomic<std::uint32_t> missed_greetings_{0};  // in a row
+  std::atomic<bool> unanswered_{false};             // a daemon is there that did not answer when it was asked last
   AloneReads alone_reads_;
   bool disabled_ = false;  // as the settings say
   RoomForOne room_for_one_;

@@ -145,7 +145,7 @@ bool ReadHeader(const std::byte* buffer, std::size_t bytes, abi::MessageHeader& 
   return header.magic == abi::kMessageMagic && header.bytes == bytes;
 }
 
-int SendHello(int socket) {
+int SendHello(int socket, std::uint32_t flags) {
   struct {
     abi::MessageHeader header;
     abi::Hello hello;
@@ -156,6 +156,7 @@ int SendHello(int socket) {
   datagram.hello.layout_version = abi::kLayoutVersion;
   datagram.hello.monotonic_coarse_ns = CoarseNs();
   datagram.hello.pid = static_cast<std::uint32_t>(::getpid());
+  datagram.hello.flags = flags;
   return ::send(socket, &datagram, sizeof datagram, MSG_NOSIGNAL) == sizeof datagram ? 0 : -errno;
 }
 
@@ -276,7 +277,7 @@ OpenResult OpenSession(const Settings& settings, std::uint32_t timeout_ms, Arena
   Parts parts;
   abi::Welcome welcome;
   Received received;
-  int error = SendHello(socket.get());
+  int error = SendHello(socket.get(), abi::kHelloMarks);
   if (error == 0) error = ReceiveWelcome(socket.get(), settings, buffer, received, welcome, deadline_ns);
   if (error == 0) parts.page = MapPage(received.fds[1].get(), welcome);  // first: who gives up from here on says so in it
   if (error == 0 && parts.page == nullptr) error = -EPROTO;
@@ -297,6 +298,11 @@ OpenResult OpenSession(const Settings& settings, std::uint32_t timeout_ms, Arena
     return {nullptr, error != 0 ? error : -ENOMEM};
   }
   return {session, 0};
+}
+
+void SayUntold(const Settings& settings) {
+  Fd socket;
+  if (Connect(settings, socket) == 0) (void)SendHello(socket.get(), abi::kHelloMarks | abi::kHelloUntold);
 }
 
 }  // namespace tierd::client

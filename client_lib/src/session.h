@@ -63,6 +63,9 @@ struct OpenResult {
 
 // Connects and greets within `timeout_ms`. `reuse` finds the arena of an instance that is known already, or null.
 OpenResult OpenSession(const Settings& settings, std::uint32_t timeout_ms, Arena* (*reuse)(void* context, const std::uint8_t instance[16]), void* context);
+// A daemon that answers nobody is told that files have changed, in its queue: when it goes on it asks about all of them.
+// A few system calls, none of which waits.
+void SayUntold(const Settings& settings);
 
 // Under the lock of the client. kNone: done; kNoFrame: the daemon says there is none, or it cannot be mapped; kTimeout, kNoDaemon: no answer.
 // Asks for the index that replaces the retired one.

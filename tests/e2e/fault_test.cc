@@ -1,6 +1,7 @@
 // What must be survived (FAULTS.md), with the real daemon: a stopped, killed or missing daemon, a hung or failing source, damaged SSD files.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
@@ -101,21 +102,47 @@ TEST_F(FaultTest, ReadersGoOnWithinASecondWhenAnIdleDaemonStops) {  // F24
   EXPECT_LT(took, 1);
 }
 
-// HAZARDS 2.11: a program changes a file, finds nobody to tell within its second, and ends: here one that tells nobody. Other processes' files are asked about once the daemon turns again.
+// HAZARDS 2.11: a program changes a file, finds nobody to tell within its second, and ends. Its session's page, or a word
+// in the daemon's queue, says so.
 TEST_F(FaultTest, WhatNobodyHeardOfWhileTheDaemonStoodIsSeenByOthers) {  // F24
   MakeFiles(20, 20'000);
   DaemonProcess::Options options = Options();
   options.more.insert(options.more.end(), {"--set", "source.staleness=immutable"});
   ASSERT_TRUE(daemon.Start(options)) << daemon.output();
-  Client client(daemon.socket());
-  for (int i = 0; i < 20; ++i) ASSERT_EQ(Get(client.get(), Path(i)).error, 0);
-  daemon.Kill(SIGSTOP);
-  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
-  Write(Path(0) + ".new", Content("another", 20'000));
-  ASSERT_EQ(std::rename((Path(0) + ".new").c_str(), Path(0).c_str()), 0);
-  daemon.Kill(SIGCONT);
-  EXPECT_TRUE(Eventually(8000, [&] { return Get(client.get(), Path(0)).bytes == Content("another", 20'000); })) << "an immutable source's file is asked about at no other time";
-  ExpectAll(client, 20);
+  for (const bool has_session : {true, false}) {
+    SCOPED_TRACE(has_session ? "has a session" : "comes meanwhile");
+    Client client(daemon.socket());
+    for (int i = 0; i < 20; ++i) ASSERT_EQ(Get(client.get(), Path(i)).error, 0);
+    const std::string file = Path(has_session ? 0 : 1), bytes = Content(has_session ? "another" : "a third", 20'000);
+    int ready[2], go[2];
+    ASSERT_TRUE(::pipe(ready) == 0 && ::pipe(go) == 0);
+    const pid_t writer = ::fork();
+    if (writer == 0) {
+      char byte = 0;
+      const auto wait = [&] { return ::write(ready[1], "r", 1) == 1 && ::read(go[0], &byte, 1) == 1; };
+      if (!has_session && !wait()) ::_exit(1);
+      Client own(daemon.socket(), 0);
+      if (has_session && (Get(own.get(), Path(5)).origin != TIER_FROM_RAM || !wait())) ::_exit(2);
+      Write(file + ".new", bytes);
+      // It asks first, in vain: from then on it sends the daemon nothing.
+      if (has_session && Get(own.get(), file + ".new").origin != TIER_FROM_BYPASS) ::_exit(3);
+      if (std::rename((file + ".new").c_str(), file.c_str()) != 0) ::_exit(4);
+      const char* const path = file.c_str();
+      (void)tier_invalidate(own.get(), &path, 1, 0);
+      ::_exit(0);
+    }
+    char byte = 0;
+    ASSERT_EQ(::read(ready[0], &byte, 1), 1);
+    daemon.Kill(SIGSTOP);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    ASSERT_EQ(::write(go[1], "g", 1), 1);
+    int status = 0;
+    ASSERT_EQ(::waitpid(writer, &status, 0), writer);
+    EXPECT_EQ(status, 0);
+    daemon.Kill(SIGCONT);
+    EXPECT_TRUE(Eventually(8000, [&] { return Get(client.get(), file).bytes == bytes; })) << "an immutable source's file is asked about at no other time";
+    for (const int fd : {ready[0], ready[1], go[0], go[1]}) ::close(fd);
+  }
 }
 
 TEST_F(FaultTest, ReadersGoOnWhenTheDaemonIsKilledAndMeetTheNextOne) {  // F22, F35

@@ -97,6 +97,11 @@ class Engine {
   void OnSessionEnd(SessionId session);
   // Memory ran out inside one of the above: what it had begun is looked for and dropped (F16).
   void NoteLost();
+  // A client has changed files and could not say which: each file of each source is asked about anew, within a second.
+  void NoteUntold();
+  // A client of an older libtier is there, which raises no SessionPage::untold. After a stand of the loop such a one may
+  // have changed files, too.
+  void NoteSilentClient() { silent_clients_ = true; }
   // After a batch of the above: hands requests to the kernel.
   void EndTurn();
 
@@ -315,7 +320,10 @@ class Engine {
   bool worked_ = true;  // at the last look a job or the recovery was under way
   std::int64_t last_second_ns_ = 0;
   std::int64_t asleep_ns_ = 0;           // Clock::AsleepNs that was heeded
-  bool stood_ = false;                   // clients took the daemon for hung: DoubtAll
+  bool stood_ = false;                   // clients took the daemon for hung
+  bool silent_clients_ = false;
+  bool untold_ = false;                  // DoubtAll is due
+  std::int64_t doubted_ns_ = 0;          // MonotonicNs of the last DoubtAll
   std::optional<std::chrono::steady_clock::time_point> beaten_until_;  // what the heartbeat says
   std::int64_t last_tenth_ns_ = 0;
   std::int64_t busy_until_ns_ = 0;

@@ -122,6 +122,11 @@ void Engine::NoteLost() {
   });
 }
 
+void Engine::NoteUntold() {
+  untold_ = true;
+  Hurry();
+}
+
 bool Engine::DrainSources() {
   const std::int64_t begin_ns = clock_.PreciseNs();
   bool more = false;
@@ -252,7 +257,7 @@ void Engine::ArmTimer() {
   const std::uint64_t hits = counters_.ring_entries - std::exchange(ring_entries_seen_, counters_.ring_entries);
   const std::int64_t now_ns = clock_.PreciseNs();
   if (hits > (now_ns < busy_until_ns_ ? kManyPerBusyTick : kManyPerHitsTick)) busy_until_ns_ = now_ns + 1000 * kMs;
-  const bool busy = now_ns < busy_until_ns_ || Working() || recovering_ || followed;
+  const bool busy = now_ns < busy_until_ns_ || Working() || recovering_ || followed || untold_;
   auto on_time = [this, pending = pending_](const boost::system::error_code& error) {
     --pending->timers;
     if (pending->ended) return;
@@ -293,7 +298,6 @@ void Engine::OnTick() {
   (void)Fails([&] { OnTimer(); });
 }
 
-// A client that took the daemon for hung meanwhile may have ended without having told what it changed.
 void Engine::Heartbeat(std::uint32_t ahead_ticks) {
   constexpr std::chrono::nanoseconds kStale{std::int64_t{abi::kHeartbeatStaleTicks} << abi::kTickShift};
   const std::chrono::nanoseconds ahead{std::int64_t{ahead_ticks} << abi::kTickShift};
@@ -325,7 +329,12 @@ void Engine::BeatForLoop() {
 void Engine::OnTimer() {
   const std::int64_t now = clock_.MonotonicNs();
   Heartbeat(0);
-  if (const std::int64_t asleep = clock_.AsleepNs(); stood_ || asleep - asleep_ns_ >= 1000 * kMs) DoubtAll(asleep);
+  if (std::exchange(stood_, false)) {
+    Log("stood: clients read the source meanwhile");
+    untold_ |= silent_clients_;
+  }
+  const bool untold = untold_ && now - doubted_ns_ >= 1000 * kMs;  // many may say it at once
+  if (const std::int64_t asleep = clock_.AsleepNs(); untold || asleep - asleep_ns_ >= 1000 * kMs) DoubtAll(asleep);
   for (const auto& watched : watched_) {
     if (!watched->rests) continue;
     Arm(*watched);
@@ -368,16 +377,17 @@ void Engine::OnTimer() {
 }
 
 // Each file is asked about anew, and what was asked before proves nothing (HAZARDS 2.11): deadlines do not count the time for which the machine was suspended, and others may
-// have written meanwhile, to a source that may change. Where the daemon alone stood, it may be any source: a program that changed a file found nobody to tell, and has ended.
+// have written meanwhile, to a source that may change. Where a client could not tell of a change, it may be any source.
 void Engine::DoubtAll(std::int64_t asleep_ns) {
-  const bool stood = std::exchange(stood_, false);
+  const bool untold = std::exchange(untold_, false);
   const std::int64_t before = std::exchange(asleep_ns_, asleep_ns);
-  const auto again = [this, stood, before] {
-    stood_ |= stood;
+  doubted_ns_ = clock_.MonotonicNs();
+  const auto again = [this, untold, before] {
+    untold_ |= untold;
     asleep_ns_ = before;
   };
   const auto doubt = [&](SourceUnit& unit) {
-    if (unit.options.staleness == abi::Staleness::kImmutable && !stood) return;
+    if (unit.options.staleness == abi::Staleness::kImmutable && !untold) return;
     unit.walked = WalkedTrees();
     unit.links_doubted_ns = clock_.PreciseNs();
     fetcher_->NoteInvalidation(unit, "", true);
@@ -394,7 +404,7 @@ void Engine::DoubtAll(std::int64_t asleep_ns) {
            .always = true});
   };
   const bool all = Survives([&] {
-    Log((stood ? "stood: all files are asked about anew suspended_s=" : "woke suspended_s=") + std::to_string((asleep_ns - before) / 1'000'000'000));
+    Log((untold ? "untold: all files are asked about anew suspended_s=" : "woke suspended_s=") + std::to_string((asleep_ns - before) / 1'000'000'000));
     for (const auto& unit : sources_) doubt(*unit);
   });
   if (!all) again();  // for want of memory: the next tick does it

@@ -107,6 +107,7 @@ void SessionHub::OnTimer() {
   if (clock_.MonotonicNs() - divided_ns_ >= kDivideNs) DivideAddedMemory();
   if (const std::int64_t now_ns = clock_.MonotonicNs(); now_ns - doubted_ns_ >= kDoubtMountsNs) {
     doubted_ns_ = now_ns;
+    for (const auto& [id, session] : sessions_) LookForUntold(*session);
     DoubtMounts(0);
   }
 }
@@ -122,6 +123,11 @@ std::uint64_t AddedBytesOf(const abi::SessionPage& page) {
 std::uint64_t SessionHub::AddedBudget() const {
   constexpr std::uint64_t kLeast = 64 << 20;
   return std::max<std::uint64_t>(engine_.ram_capacity() / 16, kLeast);
+}
+
+void SessionHub::LookForUntold(Session& session) {
+  const std::uint32_t untold = session.page.page()->untold.load(std::memory_order_acquire);
+  if (std::exchange(session.untold_seen, untold) != untold) engine_.NoteUntold();
 }
 
 void SessionHub::DivideAddedMemory() {

@@ -303,6 +303,7 @@ void SessionHub::MaybeEnd(Session& session) {
   (void)Survives([&] { DrainBefore(session); });
   RemoveRing(session);
   AddCounters(session, ended_);
+  LookForUntold(session);
   asked_bytes_ -= std::exchange(session.asked_bytes, 0);
   engine_.ram().leases().Remove(session.page.page());
   const std::uint32_t id = session.id;

@@ -165,6 +165,7 @@ class SessionHub final : public engine::ReplySink {
   void AddCounters(Session& session, engine::ReadTotals& totals);
   // Tells each client what the library may add to its memory: what it has added, and its share of what is left of the job's budget.
   void DivideAddedMemory();
+  void LookForUntold(Session& session);
   std::uint64_t AddedBudget() const;
   // The log is told of the first fallback of each reason (C4).
   void TellFallbacks();

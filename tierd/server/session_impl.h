@@ -52,6 +52,7 @@ struct SessionHub::Session {
   engine::ReadTotals seen;  // what was taken over from the page so far
   std::int64_t begun_ns = 0;   // MonotonicNs
   std::int64_t counted_ns = 0;  // when that was
+  std::uint32_t untold_seen = 0;  // SessionPage::untold that the engine knows of
   std::uint32_t asked = 0;      // requests without an answer
   std::size_t asked_bytes = 0;  // that these take
   bool dirty = false;  // has gathered replies that are awaited

@@ -78,6 +78,12 @@ bool SessionHub::OnHello(Session& session, const abi::MessageHeader& header, std
   (void)header;
   const auto hello = ReadHello(datagram);
   if (!hello.ok() || session.welcomed) return false;
+  if ((hello->flags & abi::kHelloUntold) != 0) {
+    engine_.NoteUntold();
+    CutOff(session);
+    return false;
+  }
+  if ((hello->flags & abi::kHelloMarks) == 0) engine_.NoteSilentClient();
   if (hello->version_min > abi::kProtocolVersion || hello->version_max < abi::kProtocolVersionMin || hello->layout_version != abi::kLayoutVersion)
     return Refuse(session, TurnedAway::kVersion, EPROTO, "this tierd speaks another protocol version; use the libtier that came with it");
   if (!session.process.is_open())
