@@ -387,7 +387,7 @@ int Main(int argc, char** argv) {
   if (!config.ok()) return Complain(config.status());
   const Status checked = config::Check(*config, nullptr);
   if (!checked.ok() && !line.print_config) return Complain(checked);
-  const config::HostFacts host = config::CollectHost(*config, config::ProcessEnvironment());
+  config::HostFacts host = config::CollectHost(*config, config::ProcessEnvironment());
   auto resolved = config::Resolve(*config, host);
   if (line.print_config) return PrintConfig(*config, checked, resolved);
   if (!resolved.ok()) return Complain(resolved.status());
@@ -408,8 +408,11 @@ int Main(int argc, char** argv) {
   lines->add_flag<PrintablePayload>('*').set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %*");
   spdlog::set_formatter(std::move(lines));
   spdlog::set_level(SpdlogLevel(resolved->log_level));
-  for (const std::string& note : resolved->notes) spdlog::log(resolved->ssd_taken ? spdlog::level::warn : spdlog::level::info, "{}", note);
   const Result<ram::PrivateTmpfs> tmpfs = MakePrivateTmpfs(user_namespace);
+  host.has_private_tmpfs = tmpfs.ok();
+  if (!tmpfs.ok()) resolved = config::Resolve(*config, host);
+  if (!resolved.ok()) return Complain(resolved.status());
+  for (const std::string& note : resolved->notes) spdlog::log(resolved->ssd_taken ? spdlog::level::warn : spdlog::level::info, "{}", note);
   if (tmpfs.ok()) resolved->engine.ram.tmpfs = &*tmpfs;
   else resolved->engine.ram.no_tmpfs_reason = "no private tmpfs: " + tmpfs.status().message();
   const std::string no_tmpfs = resolved->engine.ram.no_tmpfs_reason;

@@ -35,6 +35,7 @@ TEST(Sizing, WhatIsLeftToOthers) {
   EXPECT_EQ(AutoMinAvailableBytes(400 * kMiB), 50 * kMiB);
   EXPECT_EQ(AutoMinAvailableBytes(0), 512 * kMiB) << "unknown";
   EXPECT_EQ(AutoRamBytes(400 * kMiB, 380 * kMiB, AutoMinAvailableBytes(400 * kMiB)), 100 * kMiB);
+  EXPECT_EQ(AutoRamBytes(400 * kMiB, 380 * kMiB, AutoMinAvailableBytes(400 * kMiB), false), 50 * kMiB);
 }
 
 TEST(Sizing, AutoSsd) {

@@ -286,7 +286,7 @@ void AddRam(std::vector<Entry>& entries) {
       entries, "ram", +[](Settings& settings, SourceOptions*) -> RamSettings& { return settings.ram; });
   using R = RamSettings;
   table.Add("capacity", &R::capacity, AmountOf("a size of 16 MiB or more such as \"800 MB\", a share of memory such as \"25%\", or \"auto\"", 16 * kMiB, kHuge, true), kReload,
-            "Memory of the RAM tier, a hard limit. auto: a quarter of memory (or of the cgroup's limit), and half of what is free at the start at most.");
+            "Memory of the RAM tier, a hard limit. auto: a quarter of memory (or of the cgroup's limit), and half of what is free at the start at most; half of that where memory may not come back (ram.seal).");
   table.Add("pages", &R::pages,
             Choice<engine::PagesChoice>("\"auto\", \"hugetlb\", \"shmem\", \"tmpfs\" or \"4k\"", {"auto", "hugetlb", "shmem", "tmpfs", "4k"}), kRestart,
             "Kind of memory pages. auto: the first of these that works. 2 MiB pages make the first touch in each process three times faster.");

@@ -62,6 +62,10 @@ void ResolveRamParts(const Settings& settings, Resolved& out) {
   if (ram.seal == ram::SegmentSeal::kAuto) out.here["ram.seal"] = kProbed;
 }
 
+bool MemoryReturns(const RamSettings& ram, const HostFacts& host) {
+  return ram.seal == ram::SegmentSeal::kShrink || (ram.seal == ram::SegmentSeal::kAuto && host.has_private_tmpfs);
+}
+
 void ResolveRam(const RamSettings& ram, const HostFacts& host, Resolved& out) {
   engine::RamOptions& options = out.engine.ram;
   options.pages = ram.pages;
@@ -70,7 +74,7 @@ void ResolveRam(const RamSettings& ram, const HostFacts& host, Resolved& out) {
   switch (ram.capacity.kind) {
     case Amount::Kind::kBytes: options.capacity_bytes = ram.capacity.bytes; break;
     case Amount::Kind::kPercent: options.capacity_bytes = std::max(kLeastRam, Share(host.memory_bytes, ram.capacity.percent)); break;
-    case Amount::Kind::kAuto: options.capacity_bytes = AutoRamBytes(host.memory_bytes, host.memory_room_bytes, options.min_available_bytes); break;
+    case Amount::Kind::kAuto: options.capacity_bytes = AutoRamBytes(host.memory_bytes, host.memory_room_bytes, options.min_available_bytes, MemoryReturns(ram, host)); break;
   }
   options.capacity_bytes -= options.capacity_bytes % kPageStep;
   if (ram.capacity.kind != Amount::Kind::kBytes) {
@@ -157,12 +161,12 @@ std::uint64_t AutoMinAvailableBytes(std::uint64_t memory) {
   return memory == 0 ? usual : std::min(usual, memory / 8);
 }
 
-std::uint64_t AutoRamBytes(std::uint64_t memory, std::uint64_t room, std::uint64_t min_available) {
-  constexpr std::uint64_t kLeast = 64 * kMiB;
+std::uint64_t AutoRamBytes(std::uint64_t memory, std::uint64_t room, std::uint64_t min_available, bool returns) {
+  const std::uint64_t least = (returns ? 64 : 32) * kMiB;
   if (room == 0) return std::clamp(memory / 4, kLeastRam, 256 * kMiB);
-  std::uint64_t bytes = std::min(memory / 4, room / 2);
+  std::uint64_t bytes = returns ? std::min(memory / 4, room / 2) : std::min(memory / 8, room / 4);
   bytes = std::min(bytes, room > min_available ? room - min_available : 0);
-  bytes = std::max(bytes, std::min(kLeast, room / 2));
+  bytes = std::max(bytes, std::min(least, room / 2));
   return std::max(kLeastRam, bytes - bytes % kPageStep);
 }
 

@@ -43,7 +43,8 @@ std::uint64_t AutoMinAvailableBytes(std::uint64_t memory);
 
 // A quarter of memory, half of what is free, and never so much that less than `min_available` would be left; in steps of 2 MiB; 64 MiB at least, or half of what is free
 // where that is less, but not below 16 MiB. `room` 0 means unknown: 256 MiB at most.
-std::uint64_t AutoRamBytes(std::uint64_t memory, std::uint64_t room, std::uint64_t min_available);
+// `returns`: memory comes back when others need it; of memory that may not, half as much is taken.
+std::uint64_t AutoRamBytes(std::uint64_t memory, std::uint64_t room, std::uint64_t min_available, bool returns = true);
 
 // What may be used of a file system with `free_bytes` free of which the tier itself holds `held_bytes` already: 90 % in a directory somebody named, half in one that
 // was found, and `min_free` is left. 0 if there is not even that.
