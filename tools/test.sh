@@ -5,7 +5,6 @@
 #        tools/test.sh platforms       programs of another system than this one (tests/platforms): a Debian 11 root; needs root
 #        tools/test.sh ecosystem       beside libraries that hook the same calls: MPI, UCX, allocators, libfaketime, fakeroot; installs them
 #        tools/test.sh sanitizers      only compiles for asan and tsan, with what nobody else wants of the processors
-# With all, a sanitizer's suite that would begin more than $TIERD_TEST_LATEST seconds (default: no limit) after the start is left out, and named.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022  # tierd refuses configurations that a group may write
@@ -50,10 +49,6 @@ sanitizer() {  # name, kind, target, -O
 }
 build_asan() { sanitizer asan address sanitizer_tests -O0; }
 build_tsan() { sanitizer tsan thread tsan_tests -O1; }
-is_late() {  # name: whether it is left out
-  [ "$SECONDS" -ge "${TIERD_TEST_LATEST:-999999}" ] || return 1
-  echo "left out after $SECONDS s: $1 (tools/test.sh $1)"
-}
 mkdir -p "$root"
 case "$suite" in plain | restricted | unit | asan | tsan | sanitizers | large | platforms | ecosystem | all) ;; *) echo "usage: tools/test.sh [plain|restricted|unit|asan|tsan|sanitizers|large|platforms|ecosystem|all]" >&2; exit 64 ;; esac
 if [ "$suite" = sanitizers ]; then
@@ -118,17 +113,17 @@ if [ "$suite" = unit ] || [ "$suite" = all ]; then
 fi
 # Sanitizers run what is labelled unit (every component, both I/O engines) and san (end-to-end cases sized for them).
 if [ "$suite" = all ]; then
-  if is_late tsan && is_late asan; then exit "$failed"; fi
   echo "== build sanitizers, the rest (after $SECONDS s)"
   wait "$ahead" || { cat "$root/sanitizers.log"; exit 1; }
   trap - EXIT
 fi
-if { [ "$suite" = tsan ] || [ "$suite" = all ]; } && ! is_late tsan; then
+if [ "$suite" = tsan ] || [ "$suite" = all ]; then
   build_tsan
   run tsan tsan -L 'tsan'
 fi
-if { [ "$suite" = asan ] || [ "$suite" = all ]; } && ! is_late asan; then
+if [ "$suite" = asan ] || [ "$suite" = all ]; then
   build_asan
   run asan asan -L 'unit|san' --exclude-regex '^slot_model_test$'  # all schedules of a model: a quarter of an hour there, and no memory to misuse
 fi
+echo "== done after $SECONDS s"
 exit "$failed"
