@@ -106,6 +106,17 @@ struct Fetcher::SourceRead {
   Timing timing;
 };
 
+// A stat of a directory, and the files whose confirmation waits for it.
+struct Fetcher::DirectoryQuestion {
+  struct File {
+    FileId file = kNoFile;
+    std::uint64_t tag = 0;
+    std::shared_ptr<const bool> asked;  // Revalidation::asked
+  };
+  source::RequestId request{};
+  std::vector<File> files;
+};
+
 // A path that the catalogue does not know yet.
 struct Fetcher::Discovery {
   abi::FileKey key;
