@@ -14,7 +14,6 @@ class AccessTest : public EngineTest {
  protected:
   static constexpr std::uint32_t kTtlMs = 200, kRecheckMs = 1000;
   AccessTest() {
-    ::chmod(tree_.path().c_str(), 0755);
     source_options().ttl_ms = kTtlMs;
     source_options().access_recheck_ms = kRecheckMs;
   }

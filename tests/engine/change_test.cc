@@ -224,7 +224,6 @@ TEST_F(ChangeTest, TheAtimeFollowsWithinTheBound) {
 }
 
 TEST_F(ChangeTest, ImmutableIsNotAskedAboutAgain) {  // F45
-  ASSERT_EQ(::chmod(tree_.path().c_str(), 0755), 0);  // else the file is opened once a day
   source_options().staleness = abi::Staleness::kImmutable;
   const std::string name = Write("file", Bytes("file", 5000));
   StartEngine();

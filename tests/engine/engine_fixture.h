@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <boost/asio/io_context.hpp>
 
@@ -86,6 +87,7 @@ class EngineTest : public testing::Test, private ReplySink {
   static constexpr SessionId kReader{1};
 
   EngineTest() {
+    ::chmod(tree_.path().c_str(), 0755);  // anybody may read what a test does not say otherwise of: confirmed by stats
     options_.sources.push_back({});
     SourceOptions& source = options_.sources.back();
     source.path = tree_.path();

@@ -241,7 +241,7 @@ void AddSource(std::vector<Entry>& entries) {
   table.Add("name", &S::name, Text("a name of letters, digits, '_', '-' and '.', 64 at most", IsName), kRestart,
             "Label in metrics and status. Default: the last component of the path.");
   table.Add("staleness", &S::staleness, Choice<abi::Staleness>("\"immutable\", \"ttl\" or \"open\"", {"immutable", "ttl", "open"}), kRestart,
-            "How old an answer may be. immutable: files never change (checked once per daemon life). ttl: see ttl. open: the source is asked at each open.");
+            "How old an answer may be. immutable: files never change (checked once per daemon life). ttl: see ttl. open: the source is asked at each open, by an open of its own.");
   table.Add("ttl", &S::ttl_ms, Duration("a time of 100ms to 1d, such as \"60s\"", 100, kDayMs), kRestart,
             "With staleness ttl: what a read returns is no older than this. Longer: fewer stats of the source.");
   table.Add("racy_window", &S::racy_window_ms, Duration("a time of 0 to 1h, such as \"10s\"", 0, 3'600'000), kRestart,

@@ -281,6 +281,7 @@ class Fetcher {
   // The directory's record, ready to take a listing; nothing when it cannot be.
   std::optional<FileId> ListedDirectory(SourceUnit& unit, abi::FileKey key, const Listing& listing);
   void CopyListing(SourceUnit& unit, abi::FileKey key);
+  std::uint32_t DurableUntil(const SourceUnit& unit, const Listing& listing) const;
   void DropUnawaitedWalks();
   void EndListing(abi::FileKey key, const std::function<void(const Waiter&)>& answer);
 

@@ -144,7 +144,7 @@ void Fetcher::OnDirectory(SourceUnit& unit, const std::string& path, DirectoryQu
     const Way way = told ? WayTo(unit, one.file) : Way{};
     const bool helps = way.state != Way::State::kUnknown || way.unknown != path;  // an answer may be too old when it comes
     if (told && helps) AskSource(unit, one.file);
-    else if (told || reply.error == source::ReadError::kErrno) SendQuestion(unit, one.file, true);  // the file itself says more
+    else if (told || (reply.error == source::ReadError::kErrno && !Unreachable(reply))) SendQuestion(unit, one.file, true);  // the file itself says more
     else OnRevalidated(unit, one.file, one.tag, reply, false);
   }
 }

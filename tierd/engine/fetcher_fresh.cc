@@ -16,13 +16,6 @@ constexpr std::int64_t kUnreachableNs = 5'000'000'000;  // so long nobody is mad
 // What is on the SSD is served even if the source cannot say that it is still so.
 bool OfflineOk(const SourceUnit& unit) { return unit.options.offline_ok && unit.options.staleness == abi::Staleness::kImmutable; }
 
-// Nobody has answered for the source: not "it is another kind of file" or "it lies outside", which are answers.
-bool Unreachable(const source::StatReply& reply) {
-  if (reply.error != source::ReadError::kErrno) return reply.error == source::ReadError::kTimeout || reply.error == source::ReadError::kHung;
-  constexpr int kErrors[] = {EIO, ENOTCONN, ETIMEDOUT, ECONNREFUSED, ECONNRESET, ECONNABORTED, EHOSTDOWN, EHOSTUNREACH, ENETDOWN, ENETUNREACH, ESHUTDOWN};
-  return std::find(std::begin(kErrors), std::end(kErrors), reply.sys_errno) != std::end(kErrors);
-}
-
 // An EIO may be of this file alone, and comes at once where it is of all: it says nothing of the others.
 bool ConcernsAll(const source::StatReply& reply) { return reply.error != source::ReadError::kErrno || reply.sys_errno != EIO; }
 
@@ -70,8 +63,8 @@ void Fetcher::ConfirmFacts(SourceUnit& unit, FileId file, std::int64_t stat_sent
 
 // The writer may have ended by the time of the next use, and who reads then was not promised what had been there before (HAZARDS 2.12).
 void Fetcher::ConfirmBytes(SourceUnit& unit, FileId file, const source::ReadResult& result, bool awaited) {
-  NoteOpened(file, result.stat_sent_ns);
   if (result.version.size == 0) return ConfirmFacts(unit, file, result.stat_sent_ns, result.racy);
+  NoteOpened(file, result.stat_sent_ns);
   Confirm(unit, file, result.stat_sent_ns, result.racy);
   std::uint16_t& flags = catalogue_.file(file).flags;
   flags = static_cast<std::uint16_t>(flags & ~kFileUnproven);
