@@ -132,6 +132,8 @@ class Finder {
       return false;
     }
     cached_.error = StatSource(call_.path, wish_.follow, attr);
+    // Whether its bytes may be read is for an open to say. What is no regular file is left alone: an open of a FIFO is noticed.
+    if (cached_.error == 0 && wish_.bytes && S_ISREG(attr.mode)) cached_.error = ProbeSourceFile(call_.path, attr);
     if (cached_.error == 0) {
       at_source_ = FactsFromAttr(attr);
       return true;

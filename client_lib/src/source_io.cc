@@ -54,6 +54,13 @@ int OpenSourceFile(const char* path, tier_attr& attr) {
   return fd;
 }
 
+int ProbeSourceFile(const char* path, tier_attr& attr) {
+  const int fd = OpenSourceFile(path, attr);
+  if (fd < 0) return fd;
+  ::close(fd);
+  return 0;
+}
+
 int StatSource(const char* path, bool follow, tier_attr& attr) {
   struct stat st;
   if (::fstatat(AT_FDCWD, path, &st, follow ? 0 : AT_SYMLINK_NOFOLLOW) != 0) return -errno;

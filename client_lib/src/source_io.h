@@ -39,6 +39,8 @@ inline int OpenSourceFile(const char* path, struct stat& st) {
   return fd;
 }
 int OpenSourceFile(const char* path, tier_attr& attr);
+// As OpenSourceFile, and closes it: 0 or -errno.
+int ProbeSourceFile(const char* path, tier_attr& attr);
 // stat or lstat.
 int StatSource(const char* path, bool follow, tier_attr& attr);
 // fstat.

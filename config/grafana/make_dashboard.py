@@ -98,7 +98,7 @@ PANELS = {
         ("Lead", "s", [(f"{rate('tierd_prefetch_lead_seconds_sum')} / ({rate('tierd_prefetch_lead_seconds_count')} > 0)", "{{instance}} {{slot}}")], "How long they were there before, on average."),
         ("Readers waiting", "short", [(rate("tierd_reader_wait_seconds_total"), "{{instance}} {{slot}}")], "Clients that wait, at a time, for bytes that are not in RAM."),
         ("Plans", "short", [(s("tierd_plans") + " > 0", "{{instance}} {{slot}} {{source}} {{state}}")], "Orders that were told; doubted: what is read is something else."),
-        ("Invalidations and revalidations", "ops", [(rate("tierd_invalidations_total", "reason"), "{{instance}} {{slot}} {{reason}}"), (rate("tierd_revalidations_total"), "{{instance}} {{slot}} revalidated")], "Files that changed, and stats that asked."),
+        ("Invalidations and revalidations", "ops", [(rate("tierd_invalidations_total", "reason"), "{{instance}} {{slot}} {{reason}}"), (rate("tierd_revalidations_total"), "{{instance}} {{slot}} revalidated"), (rate("tierd_access_checks_total", "result"), "{{instance}} {{slot}} access {{result}}")], "Files that changed, stats and opens that asked, and what the opens heard of access."),
         ("Requests of clients", "ops", [(rate("tierd_fetch_total", "result"), "{{instance}} {{slot}} {{result}}")], "For what they did not find in shared memory themselves."),
     ],
     "Regret": [

@@ -40,6 +40,7 @@ const Row kRows[] = {
      {"t:3: source.chunk_size wants a power of two of 64 KiB to 64 MiB, such as \"4 MiB\", not \"3 MiB\""}},
     {"duration without unit", "[[source]]\npath = \"/x\"\nttl = 60\n", {"t:3: source.ttl wants a time of 100ms to 1d, such as \"60s\", not 60"}},
     {"duration out of range", "[[source]]\npath = \"/x\"\nttl = \"1ms\"\n", {"t:3: source.ttl wants a time of 100ms to 1d, such as \"60s\", not \"1ms\""}},
+    {"duration or auto", "[[source]]\npath = \"/x\"\naccess_recheck = \"50ms\"\n", {"t:3: source.access_recheck wants a time of 100ms to 30d, such as \"10min\", or \"auto\", not \"50ms\""}},
     {"choice", "[[source]]\npath = \"/x\"\nstaleness = \"never\"\n", {"t:3: source.staleness wants \"immutable\", \"ttl\" or \"open\", not \"never\""}},
     {"boolean as string", "[[source]]\npath = \"/x\"\noffline_ok = \"yes\"\n", {"t:3: source.offline_ok wants true or false, not \"yes\""}},
     {"string for number", "[limits]\nsessions = \"5\"\n", {"t:2: limits.sessions wants a number of 1 to 65536, not \"5\""}},

@@ -235,6 +235,17 @@ TEST(Resolve, OfAReloadOnlyWhatNeedsNoRestartIsInEffect) {
   EXPECT_EQ(next.InEffectSince(started).settings().ssd.capacity, next.settings().ssd.capacity);
 }
 
+TEST(Resolve, AccessIsAskedAboutEveryTenMinutesAndOfAnImmutableSetOnceADay) {
+  const auto recheck_s = [](const std::string& keys) {
+    const Result<Resolved> resolved = Resolve(Parsed("[[source]]\npath = \"/a\"\n" + keys), Host());
+    return resolved.ok() ? resolved->engine.sources.at(0).AccessRecheckNs() / 1'000'000'000 : -1;
+  };
+  EXPECT_EQ(recheck_s(""), 600);
+  EXPECT_EQ(recheck_s("staleness = \"immutable\"\n"), 24 * 3600);
+  EXPECT_EQ(recheck_s("staleness = \"immutable\"\naccess_recheck = \"1h\"\n"), 3600);
+  EXPECT_EQ(recheck_s("access_recheck = \"auto\"\n"), 600);
+}
+
 TEST(Resolve, SourcesAndLimitsGoThrough) {
   const Result<Resolved> resolved = Resolve(Parsed("[[source]]\npath = \"/a\"\nttl = \"5s\"\n[limits]\nsessions = 3\n[policy]\nseed = 9\ndirectory = \"/p\"\n[ssd]\ndirectory = \"off\"\n"), Host());
   ASSERT_TRUE(resolved.ok());

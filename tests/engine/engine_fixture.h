@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <boost/asio/io_context.hpp>
 
@@ -30,6 +31,7 @@ class SteppedFaults final : public io::EngineFaults {
  public:
   long Outcome(io::Step step, long result) override {
     ++counts_[static_cast<std::size_t>(step)];
+    if (const int error = open_error; step == io::Step::kOpen && error != 0) return -error;
     if (const int us = delay_us[static_cast<std::size_t>(step)]; us > 0) std::this_thread::sleep_for(std::chrono::microseconds(us));
     std::unique_lock<std::mutex> lock(mutex_);
     if (held_ != step) return result;
@@ -55,6 +57,7 @@ class SteppedFaults final : public io::EngineFaults {
   std::uint64_t count(io::Step step) const { return counts_[static_cast<std::size_t>(step)]; }
 
   std::array<std::atomic<int>, 9> delay_us{};
+  std::atomic<int> open_error = 0;  // errno of opens while it is set
   std::atomic<int> waiting = 0;
   std::atomic<int> released_with = 0;  // errno of those that were held
 
@@ -84,6 +87,7 @@ class EngineTest : public testing::Test, private ReplySink {
   static constexpr SessionId kReader{1};
 
   EngineTest() {
+    ::chmod(tree_.path().c_str(), 0755);  // anybody may read what a test does not say otherwise of: confirmed by stats
     options_.sources.push_back({});
     SourceOptions& source = options_.sources.back();
     source.path = tree_.path();

@@ -60,6 +60,21 @@ TEST_F(ListingTest, IsServedFromRamUntilItsTimeIsOver) {
   EXPECT_EQ(List("missing").reply.sys_errno, ENOENT);
 }
 
+TEST_F(ListingTest, OfAPrivateDirectoryIsWalkedAgainOnceADayAlsoOfAnImmutableSet) {
+  source_options().staleness = abi::Staleness::kImmutable;
+  Write("d/a", "x");
+  ASSERT_EQ(::chmod((tree_ / "d").c_str(), 0750), 0);
+  StartEngine();
+  ASSERT_EQ(List("d").tier(), abi::Tier::kSource);
+  Pass(61'000);
+  ASSERT_EQ(List("d").tier(), abi::Tier::kSource);
+  EXPECT_NE(DeadlineOf("d"), abi::kDeadlineNever);
+  Pass(3'600'000);
+  EXPECT_EQ(List("d").tier(), abi::Tier::kRam);
+  Pass(24 * 3'600'000);
+  EXPECT_EQ(List("d").tier(), abi::Tier::kSource);
+}
+
 // A part of the source may have been down.
 TEST_F(ListingTest, OfAnImmutableSetIsBelievedForGoodWhenItWasTheSameTenSecondsBefore) {
   source_options().staleness = abi::Staleness::kImmutable;

@@ -11,10 +11,12 @@
 namespace tierd::engine {
 namespace {
 
-// The error with which stats of the source end; 0: as they are.
+// The error with which stats and opens of the source end; 0: as they are.
 class StatFaults final : public io::EngineFaults {
  public:
-  long Outcome(io::Step step, long result) override { return step == io::Step::kStat && error != 0 ? -error : result; }
+  long Outcome(io::Step step, long result) override {
+    return (step == io::Step::kStat || step == io::Step::kOpen) && error != 0 ? -error : result;
+  }
   unsigned SubmitLimit(unsigned pending) override { return pending; }
   unsigned CompletionEntries() override { return 0; }
   std::atomic<int> error = 0;

@@ -43,6 +43,20 @@ TEST_P(FileRead, StopsAtTheCapacity) {
   EXPECT_EQ(outcome.result.after.size, 100'000U);
 }
 
+TEST_P(FileRead, OfNothingOpensTheFileAndStatsItOnce) {
+  WriteContent("file", 12'345);
+  MAKE_ENGINE();
+  const auto nothing = [](FileReadRequest* request) { request->capacity = 0; };
+  const FileOutcome outcome = Read("file", 4096, 0, nothing);
+  EXPECT_EQ(outcome.result.error, 0);
+  EXPECT_TRUE(outcome.result.opened);
+  EXPECT_EQ(outcome.result.bytes, 0U);
+  EXPECT_EQ(outcome.result.after.size, 12'345U);
+  EXPECT_TRUE(outcome.result.before.SameVersion(outcome.result.after));
+  EXPECT_EQ(Read("missing", 4096, 0, nothing).result.error, ENOENT);
+  EXPECT_EQ(Read(".", 4096, 0, nothing).result.error, EINVAL);
+}
+
 TEST_P(FileRead, BeginsAtTheOffset) {
   MAKE_ENGINE();
   const std::string bytes = WriteContent("file", 100'000);

@@ -39,6 +39,58 @@ TEST_F(ReaderTest, ReadsAndReportsVersionAndTime) {
   EXPECT_EQ(counters.in_flight, 0u);
 }
 
+TEST_F(ReaderTest, AStatThatOpensIsSentAsAReadOfNothing) {
+  Open(Threads());
+  StatReply reply;
+  const auto ask = [&] {
+    reply = {};
+    StatQuery query;
+    query.path = "a";
+    query.open = true;
+    query.done = [&reply](const StatReply& said) { reply = said; };
+    reader_->Stat(std::move(query));
+    reader_->Flush();
+  };
+  ask();
+  ASSERT_EQ(engine().reads.size(), 1u);
+  EXPECT_EQ(engine().reads.front().request.capacity, 0u);
+  const std::int64_t sent_ns = clock_.PreciseNs();
+  Advance(kMs);
+  End("a", Good(File(100)));
+  EXPECT_TRUE(reply.opened);
+  EXPECT_TRUE(reply.stat.SameVersion(File(100)));
+  EXPECT_EQ(reply.stat_sent_ns, sent_ns);
+  EXPECT_EQ(reader_->counters().stats[0], 1u);
+  EXPECT_EQ(reader_->counters().reads[0], 0u);
+
+  ask();
+  End("a", Failed(EACCES));
+  EXPECT_EQ(reply.error, ReadError::kErrno);
+  EXPECT_EQ(reply.sys_errno, EACCES);
+  EXPECT_FALSE(reply.opened);
+}
+
+TEST_F(ReaderTest, AStatThatCannotOpenWhatIsNoFileSaysWhatItIs) {
+  Open(Threads());
+  StatReply reply;
+  StatQuery query;
+  query.path = "a";
+  query.open = true;
+  query.done = [&reply](const StatReply& said) { reply = said; };
+  reader_->Stat(std::move(query));
+  reader_->Flush();
+  End("a", Failed(EINVAL));
+  ASSERT_EQ(engine().stats.size(), 1u);
+  io::StatResult directory;
+  directory.stat = File(0);
+  directory.stat.mode = S_IFDIR | 0755;
+  ASSERT_TRUE(engine().EndStat("a", directory));
+  reader_->Poll(1000);
+  EXPECT_EQ(reply.error, ReadError::kNone);
+  EXPECT_EQ(reply.stat.mode, S_IFDIR | 0755u);
+  EXPECT_FALSE(reply.opened);
+}
+
 TEST_F(ReaderTest, DemandOvertakesTenThousandQueuedPrefetches) {
   SourceOptions options = Threads();
   options.window_start = options.window_max = 64;

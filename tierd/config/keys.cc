@@ -95,6 +95,18 @@ Codec Duration(const char* type, std::uint32_t low_ms, std::uint32_t high_ms) {
           [](const void* field) { return FormatDurationMs(As<std::uint32_t>(field)); }};
 }
 
+// 0 stands for "auto".
+Codec DurationOrAuto(const char* type, std::uint32_t low_ms, std::uint32_t high_ms) {
+  const Codec plain = Duration(type, low_ms, high_ms);
+  return {type, true,
+          [plain](void* field, const Value& value) {
+            if (!IsText(value) || value.text != "auto") return plain.set(field, value);
+            As<std::uint32_t>(field) = 0;
+            return true;
+          },
+          [plain](const void* field) { return As<std::uint32_t>(field) == 0 ? "auto" : plain.get(field); }};
+}
+
 template <typename T>
 Codec Number(const char* type, T low, T high) {
   return {type, false,
@@ -229,11 +241,13 @@ void AddSource(std::vector<Entry>& entries) {
   table.Add("name", &S::name, Text("a name of letters, digits, '_', '-' and '.', 64 at most", IsName), kRestart,
             "Label in metrics and status. Default: the last component of the path.");
   table.Add("staleness", &S::staleness, Choice<abi::Staleness>("\"immutable\", \"ttl\" or \"open\"", {"immutable", "ttl", "open"}), kRestart,
-            "How old an answer may be. immutable: files never change (checked once per daemon life). ttl: see ttl. open: the source is asked at each open.");
+            "How old an answer may be. immutable: files never change (checked once per daemon life). ttl: see ttl. open: the source is asked at each open, by an open of its own.");
   table.Add("ttl", &S::ttl_ms, Duration("a time of 100ms to 1d, such as \"60s\"", 100, kDayMs), kRestart,
             "With staleness ttl: what a read returns is no older than this. Longer: fewer stats of the source.");
   table.Add("racy_window", &S::racy_window_ms, Duration("a time of 0 to 1h, such as \"10s\"", 0, 3'600'000), kRestart,
             "Files whose stamps are younger are read again at their first deadline: a second write may not show in the stamps. Until they are 2 s old each use is compared with the source. Longer: more reads of fresh files.");
+  table.Add("access_recheck", &S::access_recheck_ms, DurationOrAuto("a time of 100ms to 30d, such as \"10min\", or \"auto\"", 100, 30 * kDayMs), kRestart,
+            "Revoked access is noticed in this time: so often at least the source is asked by an open whether a cached file may still be read, unless anybody may (o+r, and o+x on the way). auto: 10min; with staleness immutable 24h. Longer: fewer opens.");
   table.Add("chunk_size", &S::chunk_bytes, Size("a power of two of 64 KiB to 64 MiB, such as \"4 MiB\"", 64 * kKiB, 64 * kMiB, true), kRestart,
             "Unit of caching of larger files. Larger: fewer requests, more read for one small read of a large file.");
   table.Add("engine", &S::engine, Choice<engine::EngineChoice>("\"auto\", \"io_uring\" or \"threads\"", {"auto", "io_uring", "threads"}), kRestart,

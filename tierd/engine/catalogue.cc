@@ -72,11 +72,13 @@ FileId Catalogue::NewFile(std::uint16_t source, std::string_view relative, abi::
     id = free_files_.back();
     free_files_.pop_back();
   } else {
+    if (opened_.size() == files_.size()) opened_.PushBack(0);
     id = static_cast<std::uint32_t>(files_.PushBack(FileRecord{}));
   }
   const auto [dir, name] = SplitPath(relative);
   FileRecord& record = files_[id];
   record = FileRecord{};
+  opened_[id] = 0;
   record.key = key;
   record.dir = DirOf(dir);
   record.name = names_.Add(name);
@@ -303,6 +305,7 @@ void Catalogue::ChangeVersion(FileId id, const io::FileStat& stat, std::uint64_t
   // Pins are of files: nobody would unpin the listing of a directory.
   const std::uint16_t kept = record.flags & ((becomes & kFileNotRegular) == 0 ? kFilePinned | kFileDemanded : kFileDemanded);
   record.flags = becomes | kept;
+  opened_[Raw(id)] = 0;
   record.version_tag = NextSequence();
   index_->Update(OrdinalOf(id), ValuesFor(id, stat));
   const bool survived = Survives([&] {

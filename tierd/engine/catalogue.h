@@ -39,6 +39,8 @@ enum FileFlags : std::uint16_t {
   kFileUnproven = 512,  // racy, and in the making when it was read, or read ahead of use: compared with the source at each use, until it is older
   kFileOther = 1024,  // FIFO, socket, device: metadata alone, the client opens the real one
   kFileBare = 2048,   // has no objects though it has bytes: too large (Catalogue::Takes), or no memory for them. Compared with the source at each use, and read there
+  kFileHeld = 4096,   // tiers have, or had, bytes of this version
+  kFileRefused = 8192,  // the source refused it: served only after it has opened it again
 };
 // What has no bytes that could be cached.
 inline constexpr std::uint16_t kFileNotRegular = kFileDirectory | kFileSymlink | kFileAlias | kFileOther;
@@ -135,6 +137,9 @@ class Catalogue {
   std::uint32_t DeadlineAt(std::uint32_t ordinal) const { return index_->Deadline(ordinal); }
   std::uint64_t index_slots() const { return index_->total_slots(); }
   void SetDeadline(FileId file, std::uint32_t ticks);
+  // When (ticks) the source was asked to open the file, the last time that it did; 0: it has not in this daemon's life.
+  std::uint32_t OpenedAt(FileId file) const { return opened_[Raw(file)]; }
+  void SetOpenedAt(FileId file, std::uint32_t ticks) { opened_[Raw(file)] = ticks; }
   // Somebody told of a change of files that may not be known.
   void NoteChange() { index_->NoteChange(); }
   std::uint64_t SizeOf(FileId file) const;
@@ -223,6 +228,7 @@ class Catalogue {
 
   const std::unique_ptr<ram::SharedIndex>& index_;
   PagedVector<FileRecord> files_;
+  PagedVector<std::uint32_t> opened_;  // by FileId
   PagedVector<ObjectRecord> objects_;
   std::vector<std::uint32_t> free_files_;
   std::uint32_t free_object_ = Raw(kNoObject);  // chain through ObjectRecord::chunk: to give one back takes no memory

@@ -45,6 +45,7 @@ struct EngineCounters {
   std::uint64_t ssd_read_errors = 0, ssd_slow_bypass = 0;
   std::uint64_t ssd_not_admitted = 0;        // the policy, told what is free, did not want them on the SSD
   std::uint64_t fetches = 0, fetch_hits = 0, fetch_joined = 0, fetch_bypassed = 0, revalidations = 0;
+  std::uint64_t access_granted = 0, access_refused = 0;  // opens that asked whether a known file may still be read
   std::uint64_t transit_frames = 0;
   std::uint64_t ring_entries = 0, ring_lost = 0, ring_stale = 0;
   std::uint64_t bypass_seen = 0;             // reads around the cache of which the daemon knows the file

@@ -113,6 +113,7 @@ Status Engine::Start(ReplySink& replies) {
   sweeps_->on_invalidated = [this](FileId file) { Forget(file); };
   placement_->SetSsd(ssd_.get());
   fetcher_->SetSsd(ssd_.get());
+  for (const auto& unit : sources_) fetcher_->NoteRoot(*unit);
   jobs_->SetSsd(ssd_.get());
   workers_.on_lost = [this] { NoteLost(); };
   placement_->on_space = [this] {
@@ -367,7 +368,7 @@ void Engine::AdoptRecord(SourceUnit& unit, const ssd::RecoveredRecord& record) {
     return ssd_->Forget(record.location);
   placement_->ForgetSourceBytes(object);
   placement_->AdoptSsd(object, record.location);
-  fetcher_->OnRecovered(file);
+  fetcher_->OnRecovered(unit, file);
 }
 
 // During recovery nobody may wait for a growth in the background: the batch is at hand now.

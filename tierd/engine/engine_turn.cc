@@ -397,6 +397,7 @@ void Engine::DoubtAll(std::int64_t asleep_ns) {
            .visit =
                [this](FileId file) {
                  catalogue_->SetDeadline(file, abi::kDeadlineExpired);
+                 fetcher_->DoubtAccess(file);
                  if (const ObjectId listing = catalogue_->ListingOf(file, false); listing != kNoObject) catalogue_->SetListingDeadline(listing, abi::kDeadlineExpired);
                  return false;
                },

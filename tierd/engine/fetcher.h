@@ -52,6 +52,8 @@ class Fetcher {
   explicit Fetcher(const Parts& parts);
   ~Fetcher();
   void SetSsd(ssd::SsdTier* ssd) { ssd_ = ssd; }
+  // The source has just been opened: what was seen of its root then.
+  void NoteRoot(const SourceUnit& unit) { NoteDirectory(unit, "", unit.source->root_stat().mode, clock_.PreciseNs()); }
   // Tests lower it.
   void SetLargestListing(std::uint64_t bytes) { largest_listing_ = bytes; }
 
@@ -86,6 +88,8 @@ class Fetcher {
   bool Invalidate(SourceUnit& unit, FileId file, EvictCause cause);
   // Answers of the source that were asked for before now prove nothing about `path` (and what is below it).
   void NoteInvalidation(const SourceUnit& unit, std::string_view path, bool recursive);
+  // Time has passed that no clock counted: the next confirmation of the file asks whether it may be read.
+  void DoubtAccess(FileId file);
   // The same of a file with several names, of which some may be read for the first time just now.
   void NoteInvalidation(std::uint64_t inode);
   // Listings under way that may miss a change of ours at or below `changed`: nobody gets them.
@@ -108,7 +112,7 @@ class Fetcher {
   // from the begin, instead of reading the source.
   static constexpr std::int64_t kRecoveryWaitNs = 1'000'000'000;
   void BeginRecovery() { recovery_wait_until_ns_ = clock_.MonotonicNs() + kRecoveryWaitNs; }
-  void OnRecovered(FileId file);
+  void OnRecovered(SourceUnit& unit, FileId file);
   void EndRecovery();
 
   // It hears no answers any more; the work that it asked for goes on.
@@ -186,7 +190,33 @@ class Fetcher {
   void Again(SourceUnit& unit, FileId file, Waiters waiters);
 
   void Revalidate(SourceUnit& unit, FileId file, Waiter waiter, source::Priority priority);
-  void OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, const source::StatReply& reply);
+  // `opening`: it was asked for by an open.
+  void OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, const source::StatReply& reply, bool opening);
+
+  // Whether anybody may search the directories from the root to the file's.
+  struct Way {
+    enum class State : std::uint8_t { kOpen, kClosed, kUnknown };
+    State state = State::kUnknown;
+    std::int64_t asked_ns = 0;  // of kOpen: the earliest answer that it rests on
+    std::string_view unknown;   // the first directory that is to be asked about; points into the catalogue
+  };
+  Way WayTo(const SourceUnit& unit, FileId file) const;
+  void NoteDirectory(const SourceUnit& unit, std::string_view path, std::uint32_t mode, std::int64_t asked_ns);
+  // The source has opened the file for a request that was sent then.
+  void NoteOpened(FileId file, std::int64_t asked_ns);
+  std::uint32_t OpenedUntil(const SourceUnit& unit, FileId file) const;
+  std::uint32_t BoundByAccess(const SourceUnit& unit, FileId file, std::uint32_t deadline) const;
+  // The next confirmation has to be an open, unless anybody may read the file.
+  bool OpenIsDue(const SourceUnit& unit, FileId file) const;
+  bool StatWillDo(const SourceUnit& unit, FileId file, const source::StatReply& reply) const;
+  // Steps of a revalidation: asks about a directory on the way first where need be, then by a stat or an open.
+  void AskSource(SourceUnit& unit, FileId file);
+  void SendQuestion(SourceUnit& unit, FileId file, bool open);
+  struct DirectoryQuestion;
+  using DirectoryQuestionPtr = std::shared_ptr<DirectoryQuestion>;  // owned by its request's callback, and while files join it
+  void AskDirectory(SourceUnit& unit, std::string_view path, FileId file);
+  void OnDirectory(SourceUnit& unit, const std::string& path, DirectoryQuestion& question, const source::StatReply& reply);
+  void Refused(FileId file);
   // A link stands on the way to the file by now: what is there has a name of its own. The waiters look for it anew.
   void Relinked(SourceUnit& unit, FileId file, Waiters waiters);
   void ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& stat);
@@ -251,6 +281,7 @@ class Fetcher {
   // The directory's record, ready to take a listing; nothing when it cannot be.
   std::optional<FileId> ListedDirectory(SourceUnit& unit, abi::FileKey key, const Listing& listing);
   void CopyListing(SourceUnit& unit, abi::FileKey key);
+  std::uint32_t DurableUntil(const SourceUnit& unit, const Listing& listing) const;
   void DropUnawaitedWalks();
   void EndListing(abi::FileKey key, const std::function<void(const Waiter&)>& answer);
 
@@ -312,10 +343,18 @@ class Fetcher {
   struct Revalidation {
     Waiters waiters;
     std::uint64_t tag = 0;
-    source::RequestId request{};
+    source::Priority priority = source::Priority::kPrefetch;  // of its requests
+    std::int64_t deadline_ns = 0;                             // of its requests
+    source::RequestId request{};        // the file's, or a directory's on the way
     std::shared_ptr<const bool> asked;  // shared with the callback of the request: tells whether it is under way
   };
   std::unordered_map<std::uint32_t, Revalidation> revalidations_;  // by FileId
+  struct Directory {
+    std::int64_t asked_ns = 0;
+    bool open = false;  // anybody may search it
+  };
+  std::unordered_map<abi::FileKey, Directory, KeyHash> directories_;
+  std::unordered_map<abi::FileKey, std::weak_ptr<DirectoryQuestion>, KeyHash> directory_questions_;
   std::unordered_map<abi::FileKey, std::shared_ptr<Listing>, KeyHash> listings_;  // shared with its walk and the worker that sorts it
   // Directories whose listings were too large, and until when (ticks) they are not walked again; at most kTooLargeListings.
   static constexpr std::size_t kTooLargeListings = 4096;

@@ -35,7 +35,10 @@ bool MayFindFrame(const Placement& placement, SourceUnit& unit, std::uint64_t by
 
 }  // namespace
 
-void Fetcher::OnRecovered(FileId file) {
+void Fetcher::OnRecovered(SourceUnit& unit, FileId file) {
+  catalogue_.file(file).flags |= kFileHeld;
+  // A stat may have confirmed it before there were bytes.
+  catalogue_.SetDeadline(file, BoundByAccess(unit, file, catalogue_.DeadlineOf(file)));
   if (parked_.empty() || catalogue_.ChunkCount(file) != 1) return;  // of a large file more records may come
   const abi::FileKey key = catalogue_.file(file).key;
   auto found = parked_.extract(key);

@@ -16,13 +16,6 @@ constexpr std::int64_t kUnreachableNs = 5'000'000'000;  // so long nobody is mad
 // What is on the SSD is served even if the source cannot say that it is still so.
 bool OfflineOk(const SourceUnit& unit) { return unit.options.offline_ok && unit.options.staleness == abi::Staleness::kImmutable; }
 
-// Nobody has answered for the source: not "it is another kind of file" or "it lies outside", which are answers.
-bool Unreachable(const source::StatReply& reply) {
-  if (reply.error != source::ReadError::kErrno) return reply.error == source::ReadError::kTimeout || reply.error == source::ReadError::kHung;
-  constexpr int kErrors[] = {EIO, ENOTCONN, ETIMEDOUT, ECONNREFUSED, ECONNRESET, ECONNABORTED, EHOSTDOWN, EHOSTUNREACH, ENETDOWN, ENETUNREACH, ESHUTDOWN};
-  return std::find(std::begin(kErrors), std::end(kErrors), reply.sys_errno) != std::end(kErrors);
-}
-
 // An EIO may be of this file alone, and comes at once where it is of all: it says nothing of the others.
 bool ConcernsAll(const source::StatReply& reply) { return reply.error != source::ReadError::kErrno || reply.sys_errno != EIO; }
 
@@ -45,7 +38,7 @@ void Fetcher::Confirm(SourceUnit& unit, FileId file, std::int64_t stat_sent_ns, 
   if (IsToldOf(file, stat_sent_ns)) return;  // older than what a client knows: the deadline is over already, or a younger answer's
   record.flags |= kFileChecked;
   record.flags = static_cast<std::uint16_t>(racy ? record.flags | kFileRacy : record.flags & ~kFileRacy);
-  catalogue_.SetDeadline(file, DeadlineFor(unit, stat_sent_ns, racy));
+  catalogue_.SetDeadline(file, BoundByAccess(unit, file, DeadlineFor(unit, stat_sent_ns, racy)));
 }
 
 // The source cannot be asked: the file is believed for a while, compared with nothing (HAZARDS 2.16).
@@ -71,6 +64,7 @@ void Fetcher::ConfirmFacts(SourceUnit& unit, FileId file, std::int64_t stat_sent
 // The writer may have ended by the time of the next use, and who reads then was not promised what had been there before (HAZARDS 2.12).
 void Fetcher::ConfirmBytes(SourceUnit& unit, FileId file, const source::ReadResult& result, bool awaited) {
   if (result.version.size == 0) return ConfirmFacts(unit, file, result.stat_sent_ns, result.racy);
+  NoteOpened(file, result.stat_sent_ns);
   Confirm(unit, file, result.stat_sent_ns, result.racy);
   std::uint16_t& flags = catalogue_.file(file).flags;
   flags = static_cast<std::uint16_t>(flags & ~kFileUnproven);
@@ -101,29 +95,35 @@ void Fetcher::Revalidate(SourceUnit& unit, FileId file, Waiter waiter, source::P
   }
   auto [it, first] = revalidations_.try_emplace(Raw(file));
   it->second.waiters.push_back(std::move(waiter));
+  it->second.priority = std::min(it->second.priority, priority);
+  if (it->second.deadline_ns == 0) it->second.deadline_ns = deadline_ns;
   if (!first) return unit.reader->Promote(it->second.request, priority, deadline_ns);
   ++counters_.revalidations;
-  const std::uint64_t tag = catalogue_.file(file).version_tag;
-  it->second.tag = tag;
-  source::StatQuery query;
-  query.path = catalogue_.PathOf(file);
-  query.priority = priority;
-  query.deadline_ns = deadline_ns;
+  it->second.tag = catalogue_.file(file).version_tag;
   it->second.asked = std::make_shared<const bool>(true);
-  query.done = [this, &unit, file, tag, asked = it->second.asked](const source::StatReply& reply) {
-    Guard([&] { OnRevalidated(unit, file, tag, reply); });
-  };
-  it->second.request = unit.reader->Stat(std::move(query));
+  AskSource(unit, file);
 }
 
-void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, const source::StatReply& reply) {
+void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, const source::StatReply& reply, bool opening) {
   const auto it = revalidations_.find(Raw(file));
   if (it == revalidations_.end() || it->second.tag != tag) return;  // the file was forgotten meanwhile
+  const bool told = reply.error == source::ReadError::kNone;
+  const bool same = told && unit.reader->SameVersion(catalogue_.StatOf(file), reply.stat);
+  const bool confirms = !same || StatWillDo(unit, file, reply);
+  if (!confirms && !opening) return SendQuestion(unit, file, true);
+  if (opening && reply.opened) ++counters_.access_granted;
+  if (same && reply.opened) NoteOpened(file, reply.stat_sent_ns);
   Waiters waiters = std::move(it->second.waiters);
   revalidations_.erase(it);
   if (reply.error == source::ReadError::kErrno && reply.sys_errno == ELOOP) return Relinked(unit, file, std::move(waiters));
   const FileRecord& record = catalogue_.file(file);
-  if (reply.error != source::ReadError::kNone) {
+  if (!confirms || (reply.error == source::ReadError::kErrno && (reply.sys_errno == EACCES || reply.sys_errno == EPERM))) {
+    Refused(file);
+    const int sys_errno = confirms ? reply.sys_errno : EINVAL;  // EINVAL: the open alone says it
+    for (const Waiter& waiter : waiters) Finish(waiter, BringOutcome::kFailed, abi::Fallback::kNone, file, sys_errno);
+    return;
+  }
+  if (!told) {
     if (OfflineOk(unit) && Unreachable(reply)) {
       const std::int64_t until_ns = clock_.MonotonicNs() + kUnreachableNs;
       if (ConcernsAll(reply)) unit.unreachable_until_ns = until_ns;
@@ -142,8 +142,7 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
   } else if ((record.flags & kFileBare) != 0) {
     ApplyVersion(unit, file, reply.stat);
     ConfirmFacts(unit, file, reply.stat_sent_ns, reply.racy);
-  } else if (!unit.reader->SameVersion(catalogue_.StatOf(file), reply.stat) ||
-             !Catalogue::Takes(reply.stat, unit.options.chunk_bytes)) {
+  } else if (!same || !Catalogue::Takes(reply.stat, unit.options.chunk_bytes)) {
     // A record of the SSD does not say the mode: the file may be one that is not taken.
     ++counters_.invalidated_changed;
     ApplyVersion(unit, file, reply.stat);
@@ -202,6 +201,7 @@ void Fetcher::ApplyVersion(SourceUnit& unit, FileId file, const io::FileStat& st
 
 Fetcher::Observed Fetcher::Observe(SourceUnit& unit, std::string_view path, const io::FileStat& stat, std::int64_t stat_sent_ns) {
   const abi::FileKey key = catalogue_.KeyOf(unit.wire_id, path);
+  if (S_ISDIR(stat.mode)) NoteDirectory(unit, path, stat.mode, stat_sent_ns);
   FileId file = catalogue_.Find(key);
   if (file == kNoFile && !Catalogue::Takes(stat, unit.options.chunk_bytes)) return Observed::kKnown;
   if (file == kNoFile) {
@@ -272,6 +272,8 @@ bool Fetcher::IsFilling(FileId file) const {
 
 void Fetcher::NoteInvalidation(const SourceUnit& unit, std::string_view path, bool recursive) {
   invalidations_.Add(unit.index, path, recursive, clock_.PreciseNs());
+  directories_.erase(catalogue_.KeyOf(unit.wire_id, path));
+  if (recursive && path.empty()) directories_.clear();
   catalogue_.NoteChange();
 }
 

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <string>
 
@@ -32,6 +34,13 @@ inline std::int64_t DeadlineOf(const Waiters& waiters) {
 // The source said nothing; a request without a deadline may still be answered.
 inline bool IsNoAnswer(source::ReadError error) {
   return error == source::ReadError::kTimeout || error == source::ReadError::kHung || error == source::ReadError::kStopped;
+}
+
+// Nobody has answered for the source: not "it is another kind of file" or "it lies outside", which are answers.
+inline bool Unreachable(const source::StatReply& reply) {
+  if (reply.error != source::ReadError::kErrno) return reply.error == source::ReadError::kTimeout || reply.error == source::ReadError::kHung;
+  constexpr int kErrors[] = {EIO, ENOTCONN, ETIMEDOUT, ECONNREFUSED, ECONNRESET, ECONNABORTED, EHOSTDOWN, EHOSTUNREACH, ENETDOWN, ENETUNREACH, ESHUTDOWN};
+  return std::find(std::begin(kErrors), std::end(kErrors), reply.sys_errno) != std::end(kErrors);
 }
 
 // What a client hears of a stat that brought neither a file nor an errno.
@@ -104,6 +113,17 @@ struct Fetcher::SourceRead {
   std::int64_t sent_ns = 0;  // as the fills'
   source::RequestId request{};
   Timing timing;
+};
+
+// A stat of a directory, and the files whose confirmation waits for it.
+struct Fetcher::DirectoryQuestion {
+  struct File {
+    FileId file = kNoFile;
+    std::uint64_t tag = 0;
+    std::shared_ptr<const bool> asked;  // Revalidation::asked
+  };
+  source::RequestId request{};
+  std::vector<File> files;
 };
 
 // A path that the catalogue does not know yet.

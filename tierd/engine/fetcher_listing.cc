@@ -1,4 +1,6 @@
 // Listings: a directory's names, read once, published as a frame, and believed only as far as HAZARDS 2.15 allows.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -220,6 +222,12 @@ void Fetcher::PlaceListing(SourceUnit& unit, abi::FileKey key, bool durable) {
   CopyListing(unit, key);
 }
 
+// Names that not everybody may list are listed again when their access is asked about: a walk opens the directory.
+std::uint32_t Fetcher::DurableUntil(const SourceUnit& unit, const Listing& listing) const {
+  const bool anybody = (listing.stat.mode & S_IROTH) != 0 && WayTo(unit, listing.directory).state == Way::State::kOpen;
+  return anybody ? abi::kDeadlineNever : abi::TicksOf(listing.sent_ns + unit.options.AccessRecheckNs());
+}
+
 // A piece per turn of the loop; then it is published.
 void Fetcher::CopyListing(SourceUnit& unit, abi::FileKey key) {
   const std::shared_ptr<Listing> listing = listings_.at(key);
@@ -236,7 +244,7 @@ void Fetcher::CopyListing(SourceUnit& unit, abi::FileKey key) {
   }
   const ObjectId object = listing->object;
   const std::uint64_t word = placement_.Publish(object, std::exchange(listing->grant, {}));
-  catalogue_.SetListingDeadline(object, listing->durable ? abi::kDeadlineNever : DeadlineFor(unit, listing->sent_ns, true));
+  catalogue_.SetListingDeadline(object, listing->durable ? DurableUntil(unit, *listing) : DeadlineFor(unit, listing->sent_ns, true));
   EndListing(key, [this, object, word](const Waiter& waiter) { ReplyFrame(waiter, object, word, abi::Tier::kSource); });
 }
 

@@ -24,6 +24,12 @@ struct SourceOptions {
   abi::Staleness staleness = abi::Staleness::kTtl;
   std::uint32_t ttl_ms = 60'000;       // how old an answer may be (C1)
   std::uint32_t racy_window_ms = 10'000;  // HAZARDS 2.12
+  std::uint32_t access_recheck_ms = 0;  // how old the source's word may be that a file may be read; 0: by the mode
+  std::int64_t AccessRecheckNs() const {
+    constexpr std::uint32_t kUsualMs = 600'000, kUsualOfImmutableMs = 86'400'000;
+    const std::uint32_t usual_ms = staleness == abi::Staleness::kImmutable ? kUsualOfImmutableMs : kUsualMs;
+    return std::int64_t{access_recheck_ms != 0 ? access_recheck_ms : usual_ms} * 1'000'000;
+  }
   std::uint64_t chunk_bytes = 4 << 20; // power of two, 64 KiB..64 MiB
   EngineChoice engine = EngineChoice::kAuto;
   std::uint32_t max_inflight = 448;    // requests to the source at a time, at most

@@ -1,5 +1,6 @@
 // Asks again about files whose deadline is near, so that an epoch longer than the ttl does not pay a stat per file while readers wait: cached
-// files of sources in staleness mode `ttl`, and only while somebody reads from the source. It costs the source at most kStatsPerRead requests per
+// files of sources in staleness mode `ttl`, in mode `immutable` those whose access is asked about (HAZARDS 2.18), and only while somebody
+// reads from the source. It costs the source at most kStatsPerRead requests per
 // read, at low priority and within the source's budgets; nobody reads: nothing is asked.
 //
 // It believes what a stat on demand may believe, no more (HAZARDS 2.12, 2.15): another version evicts, an error changes nothing and the slot

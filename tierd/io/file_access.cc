@@ -143,9 +143,11 @@ class OpenFile {
     result.opened = true;
     result.error = Stat(Step::kStatBefore, &result.before);
     if (result.error == 0 && !S_ISREG(result.before.mode)) result.error = EINVAL;
-    if (result.error == 0) result.error = Copy(result.before.size, &result.bytes);
+    if (result.error == 0 && request_.capacity > 0) result.error = Copy(result.before.size, &result.bytes);
     result.direct_refused = refused_;
-    if (result.error == 0) {
+    if (result.error == 0 && request_.capacity == 0) {
+      result.after = result.before;
+    } else if (result.error == 0) {
       result.stat_sent_ns = PreciseNs();
       result.error = Stat(Step::kStatAfter, &result.after);
     }

@@ -57,7 +57,9 @@ struct FileReadRequest {
   std::string path;           // relative to root_fd, no leading '/'; a mount on the way is EXDEV
   std::uint64_t offset = 0;   // first byte
   std::byte* buffer = nullptr;  // lives until the completion ran, whatever the caller gave up in between
-  std::size_t capacity = 0;   // bytes to read at most, without what follows
+  // Bytes to read at most, without what follows. 0: the file is opened and closed, to see that it may be: `after` is then
+  // `before`, and stat_sent_ns is not set.
+  std::size_t capacity = 0;
   // Where the bytes behind `capacity` go, one piece after the other: neighbouring pieces of a file are one request. Not with `rest`; live as long as `buffer`.
   std::vector<iovec> further;
   static constexpr std::size_t kMaxFurther = 63;

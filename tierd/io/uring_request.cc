@@ -319,7 +319,8 @@ bool UringRequest::AdvanceOpen(UringContext& context) {
     if (IsStream(fd)) return Close(EINVAL);
     SetReadFlags(fd, direct);
     const bool trying = file.drop_cache && !direct && context.dontcache && !context.dontcache_known;
-    return Go(careful || trying || MayBeAPiece(context) ? Stage::kStatBefore : Stage::kChain);
+    const bool step_by_step = careful || trying || file.capacity == 0 || MayBeAPiece(context);
+    return Go(step_by_step ? Stage::kStatBefore : Stage::kChain);
   }
   if (context.stopping) return Close(ECANCELED);
   if (Repeat(result)) return false;
@@ -392,7 +393,9 @@ bool UringRequest::AdvanceStatBefore() {
   file_result.before = ToFileStat(slot->before);
   if (!S_ISREG(file_result.before.mode)) return Close(EINVAL);
   wanted = BytesToRead(file, file_result.before.size, direct);
-  return Go(file.capacity > 0 ? Stage::kRead : Stage::kStatAfter);
+  if (file.capacity > 0) return Go(Stage::kRead);
+  file_result.after = file_result.before;
+  return Close(0);
 }
 
 bool UringRequest::AdvanceRead(UringContext& context) {

@@ -169,7 +169,9 @@ void AddMovement(Table& table, engine::Engine& engine) {
       .Add(c.fetch_hits, {{"result", "hit"}})
       .Add(c.fetch_joined, {{"result", "joined"}})
       .Add(c.fetch_bypassed, {{"result", "bypassed"}});
-  table.Counter("tierd_revalidations_total", "Stats that compared a known file with the source.").Add(c.revalidations);
+  table.Counter("tierd_revalidations_total", "Stats and opens that compared a known file with the source.").Add(c.revalidations);
+  table.Counter("tierd_access_checks_total", "Opens that asked whether a known file may still be read, by the answer; refused stats count, too.");
+  table.Add(c.access_granted, {{"result", "granted"}}).Add(c.access_refused, {{"result", "refused"}});
 }
 
 void AddSources(Table& table, engine::Engine& engine) {

@@ -160,6 +160,7 @@ RequestId SourceReaderImpl::Read(ReadRequest request) {
 RequestId SourceReaderImpl::Stat(StatQuery query) {
   auto op = std::make_unique<Operation>();
   op->is_stat = true;
+  op->opens = query.open;
   op->read.path = std::move(query.path);
   op->read.priority = query.priority;
   op->read.deadline_ns = query.deadline_ns;
@@ -324,7 +325,8 @@ bool SourceReaderImpl::Send(Operation& op) {
   flight_.Append(&op);
   ++counters_.sent[static_cast<std::size_t>(op.read.priority)];
   try {
-    if (op.is_stat) SubmitStat(op, EngineFor(op.engine));
+    if (op.opens) SubmitOpen(op, EngineFor(op.engine));
+    else if (op.is_stat) SubmitStat(op, EngineFor(op.engine));
     else SubmitRead(op, EngineFor(op.engine));
   } catch (const std::bad_alloc&) {  // nobody was asked
     flight_.Remove(&op);
@@ -359,6 +361,16 @@ void SourceReaderImpl::SubmitStat(Operation& op, io::IoEngine& engine) {
   request.path = op.read.path;
   const auto number = static_cast<std::uint64_t>(op.id);
   engine.SubmitStat(std::move(request), [this, number](const io::StatResult& r) { OnStat(number, r); });
+}
+
+void SourceReaderImpl::SubmitOpen(Operation& op, io::IoEngine& engine) {
+  io::FileReadRequest request;
+  request.root_fd = source_->root_fd();
+  request.root_mount = source_->root_mount();
+  request.path = op.read.path;
+  request.drop_cache = false;
+  const auto number = static_cast<std::uint64_t>(op.id);
+  engine.SubmitFileRead(std::move(request), [this, number](const io::FileReadResult& r) { OnOpened(number, r); });
 }
 
 void SourceReaderImpl::Flush() {

@@ -67,6 +67,7 @@ struct StatReply {
   ReadError error = ReadError::kNone;  // kNone, kErrno, kOutside, kTimeout, kHung, kNoBuffer, kStopped
   int sys_errno = 0;
   io::FileStat stat;                   // any file type
+  bool opened = false;                 // StatQuery::open was set, and the file was opened
   std::int64_t stat_sent_ns = 0;
   bool racy = false;
   bool in_the_making = false;
@@ -102,6 +103,8 @@ struct ReadRequest {
 
 struct StatQuery {
   std::string path;           // canonical, relative to the root; "" for the root; a last symlink is not followed
+  // The file is opened for it, as for a read, if it is a regular one: the source says whether it may be read.
+  bool open = false;
   Priority priority = Priority::kDemand;
   std::int64_t deadline_ns = 0;
   StatReplyCallback done;     // exactly once, unless Cancel() returned true
@@ -154,7 +157,7 @@ inline constexpr std::size_t kLatencyBuckets = 22;
 // A copy of everything a metrics page or `tierctl status` shows. Counters never go back.
 struct SourceCounters {
   std::array<std::uint64_t, kReadErrors> reads{};  // ended read requests by ReadError
-  std::array<std::uint64_t, kReadErrors> stats{};
+  std::array<std::uint64_t, kReadErrors> stats{};  // StatQuery::open or not
   std::array<std::uint64_t, kPriorities> sent{};   // requests handed to the engine (retries included), by priority
   std::uint64_t bytes_read = 0;                    // bytes that arrived, discarded ones included
   std::uint64_t bytes_discarded = 0;               // version mismatch, late

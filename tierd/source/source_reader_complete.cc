@@ -41,8 +41,9 @@ std::size_t WantedBytes(const ReadRequest& read, std::uint64_t size) {
   return static_cast<std::size_t>(std::min<std::uint64_t>(most, size - read.offset));
 }
 
-StatReply ToStatReply(const ReadResult& result) {
+StatReply ToStatReply(const Operation& op, const ReadResult& result) {
   StatReply reply;
+  reply.opened = op.opens && result.error == ReadError::kNone;
   reply.error = result.error;
   reply.sys_errno = result.sys_errno;
   reply.stat = result.version;
@@ -120,6 +121,20 @@ void SourceReaderImpl::OnStat(std::uint64_t id, const io::StatResult& r) {
     result.in_the_making = stamps_.IsInTheMaking(r.stat, op.sent_real_ns);
   }
   End(op, result);
+}
+
+void SourceReaderImpl::OnOpened(std::uint64_t id, const io::FileReadResult& r) {
+  Operation& op = *operations_.at(id);
+  io::StatResult stat;
+  stat.error = r.error;
+  stat.stat = r.after;
+  stat.stat_sent_ns = op.sent_ns;
+  // It is no regular file any more. A stat tells what it is.
+  if (r.error == EINVAL) op.opens = false;
+  const bool again = r.error == EINVAL && !op.abandoned && !stopped_;
+  if (!again) return OnStat(id, stat);
+  Land(op, 0, false);
+  Send(op);
 }
 
 // Back into the queue, for fewer to be in flight with it. False: that was tried often enough, or nobody waits.
@@ -335,7 +350,7 @@ std::size_t SourceReaderImpl::Deliver(std::size_t budget) {
 
 void SourceReaderImpl::Call(const Operation& op, const ReadResult& result) {
   if (op.is_stat) {
-    if (op.stat_done) op.stat_done(ToStatReply(result));
+    if (op.stat_done) op.stat_done(ToStatReply(op, result));
   } else if (op.read.done) {
     op.read.done(result);
   }

@@ -23,6 +23,7 @@ namespace tierd::source {
 struct Operation {
   RequestId id{};
   bool is_stat = false;
+  bool opens = false;       // a stat that opens the file
   ReadRequest read;         // of a stat: path, priority and deadline only
   StatReplyCallback stat_done;
 
@@ -104,6 +105,7 @@ class SourceReaderImpl final : public SourceReader {
   bool Send(Operation& op);  // false: `acquire` had no memory, and it has ended
   void SubmitRead(Operation& op, io::IoEngine& engine);
   void SubmitStat(Operation& op, io::IoEngine& engine);
+  void SubmitOpen(Operation& op, io::IoEngine& engine);
   bool UseDirect(const Operation& op) const;
   void NoteDirectRefused(Operation& op);
   bool DirectRefused(const std::string& path) const;
@@ -115,6 +117,7 @@ class SourceReaderImpl final : public SourceReader {
   // Ends (source_reader_complete.cc).
   void OnRead(std::uint64_t id, const io::FileReadResult& r);
   void OnStat(std::uint64_t id, const io::StatResult& r);
+  void OnOpened(std::uint64_t id, const io::FileReadResult& r);
   void Land(Operation& op, std::size_t bytes, bool good);
   Verdict Judge(Operation& op, const io::FileReadResult& r, ReadResult* result);
   bool WaitAgain(Operation& op, int error);

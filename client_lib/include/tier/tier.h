@@ -87,7 +87,7 @@ typedef struct tier_options {
 } tier_options;
 
 #define TIER_REQUIRE_DAEMON 1u /* tier_connect fails when no daemon can be had now (-ECONNREFUSED, -EPROTO, -EACCES) */
-#define TIER_CHECK_OPEN 2u     /* stat the source with this process's credentials at each open, get and stat, whatever the dataset says */
+#define TIER_CHECK_OPEN 2u     /* ask the source with this process's credentials at each open and get (stat and open) and stat, whatever the dataset says */
 #define TIER_POPULATE 4u       /* fault mappings in when they are made: a slower start, no page fault at the first hit of each page */
 
 /*

@@ -91,8 +91,8 @@ class Client:
     def __init__(self, socket: Optional[PathLike] = None, *, timeout: float = 1.0, require_daemon: bool = False, check_open: bool = False,
                  populate: bool = False) -> None:
         """`socket`: of the daemon; None: the environment's or the default one. `timeout`: longest wait for the daemon per call before the source is read, in seconds,
-        0.001 to 1. `require_daemon`: ConnectionRefusedError (or another OSError) when there is none now. `check_open`: stat the source with this process's
-        rights at each access. `populate`: fault the cache's memory in at once: a slower start, no page fault at first hits.
+        0.001 to 1. `require_daemon`: ConnectionRefusedError (or another OSError) when there is none now. `check_open`: ask the source with this process's
+        rights at each access (stat, and open). `populate`: fault the cache's memory in at once: a slower start, no page fault at first hits.
         """
         if not 0.001 <= timeout <= 1:
             raise ValueError(f"timeout is 0.001 to 1 seconds, not {timeout}")
