@@ -78,6 +78,12 @@ void CheckMachine(Context& context, const Answer& daemon, std::vector<Check>* ch
     config.AdoptMounts(mounts.usable);
   }
 
+  const tierd::config::HostFacts host = tierd::config::CollectHost(config, tierd::config::ProcessEnvironment());
+  const tierd::Result<tierd::config::Resolved> resolved = tierd::config::Resolve(config, host);
+  if (resolved.ok() && !daemon.ok()) {  // a running daemon says its own
+    for (const std::string& note : resolved->option_notes) checks->push_back({"options", Verdict::kWarn, note, ""});
+  }
+
   utsname system{};
   ::uname(&system);
   checks->push_back(doctor::KernelVersion(system.release));
@@ -86,8 +92,6 @@ void CheckMachine(Context& context, const Answer& daemon, std::vector<Check>* ch
   checks->push_back(doctor::UserNamespaces());
   checks->push_back(doctor::LockedMemory());
   checks->push_back(doctor::FileDescriptors());
-  const tierd::config::HostFacts host = tierd::config::CollectHost(config, tierd::config::ProcessEnvironment());
-  const tierd::Result<tierd::config::Resolved> resolved = tierd::config::Resolve(config, host);
   if (resolved.ok()) checks->push_back(doctor::MemoryLimit(resolved->engine.ram.capacity_bytes, resolved->engine.ram.min_available_bytes));
   if (std::optional<Check> slurm = doctor::SlurmAccounting(doctor::SlurmConfigFiles(std::getenv("SLURM_CONF")))) checks->push_back(std::move(*slurm));
   checks->push_back(doctor::TimeNamespace("/proc/self/timens_offsets"));

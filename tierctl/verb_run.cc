@@ -16,6 +16,7 @@
 #include "tierctl/run/command.h"
 #include "tierctl/run/job_daemon.h"
 #include "tierctl/run/ledger.h"
+#include "tierctl/run/option_notes.h"
 #include "tierctl/run/place.h"
 #include "tierctl/run/scratch.h"
 #include "tierctl/run/share.h"
@@ -121,6 +122,7 @@ class Job {
     if (!daemon.ok() && daemon_options_.ssd.starts_with('/')) {
       // Another job may have that directory; if it is not the reason, the second start says what is.
       const std::string ssd = std::exchange(daemon_options_.ssd, ""), why = daemon.status().message();
+      daemon_options_.ssd_capacity.clear();  // that was a share of its disk
       daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_, held.get());
       if (daemon.ok()) context_.output.Message("run: without " + ssd + ": " + why);
     }
@@ -191,6 +193,7 @@ class Job {
     if (socket_.empty()) return;
     line_.environment.emplace_back("TIERD_SOCKET", socket_);
     facts_.before = AskStatus();
+    NoteOptions();
     NameRoots();
     if (options_.no_preload) return;
     const std::string library = Preloadable(run::FindPreload(environment_));
@@ -201,6 +204,13 @@ class Job {
     report_ = MakeReport();
     if (!report_.empty()) line_.environment.emplace_back("TIERD_REPORT", report_);
     if (options_.real_fds) line_.environment.emplace_back("TIERD_REAL_FDS", "1");
+  }
+
+  // Of a daemon of our own: another one has options of somebody else.
+  void NoteOptions() {
+    if (!facts_.own_daemon) return;
+    facts_.option_notes = run::OptionNotes(options_, facts_.before);
+    for (const std::string& note : facts_.option_notes) context_.output.Message("run: " + note);
   }
 
   // For processes that look which files are a source's before they have connected. One that the list cannot hold would be none: then there is no list.

@@ -86,6 +86,7 @@ std::string Warnings(const json& status) {
     if (const std::uint64_t dropped = NumberOf(source, "policy_dropped_answers"); dropped != 0)
       text += "policy " + TextOf(source, "policy") + " of " + Escaped(TextOf(source, "name")) + ": " + Plural(dropped, "answer") + " of it were wrong and not followed\n";
   }
+  for (const std::string& note : TextsOf(status, "option_notes")) text += Escaped(note) + "\n";
   if (const auto failures = NumberOf(status, "integrity_failures"); failures != 0) text += "integrity failures (not served): " + std::to_string(failures) + "\n";
   if (const auto frozen = NumberOf(status, "leases_frozen"); frozen != 0) text += Plural(frozen, "lease") + " held over a fork: the memory stays until the children end, too\n";
   return text;

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <sstream>
 
+#include "tierctl/run/option_notes.h"
+
 namespace tierctl::run {
 namespace {
 
@@ -89,6 +91,36 @@ TEST_F(RunSummaryTest, OfHalfTheDataInRamAllLinesAgree) {
 TEST_F(RunSummaryTest, SaysHowManyReadsTheEpochsTell) {
   facts_.reports["reads"]["bypass"] = 200;
   EXPECT_TRUE(Line(1).ends_with(" (of 300 of 500 reads)")) << Line(1);
+}
+
+TEST_F(RunSummaryTest, OptionsThatWereNotTakenAsWrittenAreInTheAdvice) {
+  facts_.after = StatusOf(900, 100, 100'000, json::array({Epoch(0, 0, 100), Epoch(100, 0, 0), Epoch(100, 0, 0)}));
+  facts_.reports["bytes"] = {{"ram", 900'000}, {"source", 100'000}};
+  EXPECT_EQ(Line(5), "tierd: nothing to improve here");
+  facts_.option_notes = {"--ram 99 TB: too large", "--keep: for nothing"};
+  EXPECT_EQ(Line(5), "tierd: --ram 99 TB: too large; --keep: for nothing");
+}
+
+TEST_F(RunSummaryTest, WhereMemoryIsTheBoundNoLargerRamIsAdvised) {
+  facts_.after = StatusOf(150, 0, 450'000, json::array({Epoch(10, 0, 90), Epoch(47, 0, 53), Epoch(12, 0, 88), Epoch(12, 0, 88)}));
+  facts_.after["tiers"] = {{"ram", {{"allowed_bytes", 53'000}, {"capacity_bytes", 400'000}}}, {"ssd", {{"state", "off"}}}};
+  EXPECT_TRUE(Line(5).ends_with("more memory for the job, or an SSD tier (--ssd), holds more")) << Line(5);
+}
+
+TEST(RunOptionNotes, NameTheOptionAndWhatIsGivenInstead) {
+  RunOptions options;
+  options.ram = "8 GiB";
+  const auto status = [](std::uint64_t allowed, const json& notes) {
+    return json{{"option_notes", notes}, {"tiers", {{"ram", {{"capacity_bytes", std::uint64_t{8} << 30}, {"allowed_bytes", allowed << 30}, {"bound_by", "node"}}}, {"ssd", {{"state", "off"}}}}}};
+  };
+  EXPECT_EQ(OptionNotes(options, status(8, json::array())), std::vector<std::string>());
+  EXPECT_EQ(OptionNotes(options, status(3, json::array())),
+            std::vector<std::string>{"--ram 8 GiB: 3.00 GiB are free for it now (node), and the tier grows as more comes free; name a smaller size, or ask for more memory"});
+  EXPECT_EQ(OptionNotes(options, status(3, {"ram.capacity 8 GiB: too large"})), std::vector<std::string>{"--ram 8 GiB: too large"});
+  options.ram = "";
+  EXPECT_EQ(OptionNotes(options, status(3, {"ram.capacity 8 GiB: too large"})), std::vector<std::string>{"ram.capacity 8 GiB: too large"}) << "of the configuration";
+  options.real_fds = options.no_preload = options.keep = true;
+  EXPECT_EQ(OptionNotes(options, status(8, json::array())).size(), 2u);
 }
 
 // Five epochs are over.

@@ -159,8 +159,12 @@ std::optional<Holding> HoldingOf(const JobFacts& facts, const json& summary) {
 }
 
 std::string MoreRoom(const JobFacts& facts) {
-  const bool no_ssd = TextOf(PartOf(PartOf(facts.after, "tiers"), "ssd"), "state") == "off";
-  return std::string("a larger --ram") + (no_ssd ? ", or an SSD tier (--ssd)," : " or --ssd") + " holds more";
+  const json& tiers = PartOf(facts.after, "tiers");
+  const bool no_ssd = TextOf(PartOf(tiers, "ssd"), "state") == "off";
+  const json& ram = PartOf(tiers, "ram");
+  const bool bound = NumberOf(ram, "allowed_bytes") < NumberOf(ram, "capacity_bytes");
+  const std::string more = bound ? "more memory for the job" : "a larger --ram";
+  return more + (no_ssd ? ", or an SSD tier (--ssd)," : " or --ssd") + " holds more";
 }
 
 // The tiers hold a part, and the policy makes less of it than could be, or as much.
@@ -239,6 +243,8 @@ std::string AdviceOnKilled(const JobFacts& facts) {
          "; where memory runs out the kernel ends the daemon first: a smaller --ram, or more memory for the job";
 }
 
+constexpr char kNothing[] = "nothing to improve here";
+
 // The one thing most worth doing.
 std::string Advice(const JobFacts& facts, const json& summary) {
   const json& reads = PartOf(summary, "reads");
@@ -277,7 +283,15 @@ std::string Advice(const JobFacts& facts, const json& summary) {
     return "the source gave " + tierd::config::HumanSize(given - served) + " more than was served: files were brought that nobody read, or of which a part was read; a larger --ram or --ssd keeps them";
   if (part("ssd") > all / 2) return "most came from the SSD: a larger --ram is faster";
   if (IsMostNew(summary)) return "most was read for the first time: a second epoch, or tierctl prefetch before the first, is faster";
-  return "nothing to improve here";
+  return kNothing;
+}
+
+// That, and the options that were not taken as they were written: they are mended for another run.
+std::string WholeAdvice(const JobFacts& facts, const json& summary) {
+  std::string text = Advice(facts, summary);
+  if (text == kNothing && !facts.option_notes.empty()) text.clear();
+  for (const std::string& note : facts.option_notes) text += (text.empty() ? "" : "; ") + note;
+  return text;
 }
 
 // Why the source was read, reads of what lies below none among it.
@@ -378,7 +392,8 @@ json Summary(const JobFacts& facts) {
   summary["source_read_bytes"] = IsGone(facts) ? json() : json(given);
   summary["source_saved_bytes"] = IsGone(facts) ? json() : json(served > given ? served - given : 0);
   summary["daemon"] = facts.after;
-  summary["advice"] = Advice(facts, summary);
+  summary["option_notes"] = facts.option_notes;
+  summary["advice"] = WholeAdvice(facts, summary);
   return summary;
 }
 
