@@ -111,9 +111,10 @@ std::string Jobs(const json& before, const json& now, const Rates& rates) {
 
 std::string Trouble(const json& before, const json& now, const Rates& rates) {
   std::string text;
-  for (const auto& [reason, count] : PartOf(now, "fallback").items()) {
-    const double rate = rates.Of(PartOf(before, "fallback"), PartOf(now, "fallback"), reason.c_str());
-    if (rate > 0) text += (text.empty() ? "past the cache now: " : ", ") + reason + " " + Number(rate) + "/s";
+  const json was = BypassReasons(before), is = BypassReasons(now);
+  for (const auto& [reason, count] : is.items()) {
+    const double rate = rates.Of(was, is, reason.c_str());
+    if (rate > 0) text += (text.empty() ? "bypass now: " : ", ") + reason + " " + Number(rate) + "/s";
   }
   if (!text.empty()) text += "\n";
   if (const auto failures = NumberOf(now, "integrity_failures"); failures != 0) text += "integrity failures (not served): " + std::to_string(failures) + "\n";

@@ -22,7 +22,7 @@ std::vector<std::string> TierRow(const char* name, const json& tier) {
     if (const std::string bound = TextOf(tier, "bound_by"); !bound.empty()) about += " (" + bound + ")";
   }
   if (const std::uint64_t retired = NumberOf(tier, "retired_regions"); retired > 0) about += "; " + Plural(retired, "region") + " left alone for an hour: they could not be written, or not be read at the start";
-  if (const std::uint64_t slow = NumberOf(tier, "slow_reads"); slow > 0) about += "; " + Plural(slow, "read") + " went past it to the source";
+  if (const std::uint64_t slow = NumberOf(tier, "slow_reads"); slow > 0) about += "; " + Plural(slow, "read") + " took the source instead, which answers sooner";
   if (const std::string note = TextOf(tier, "note"); !note.empty()) about += "; " + note;
   return {name, state, Size(tier, "used_bytes"), Size(tier, "capacity_bytes"), std::to_string(NumberOf(tier, "objects")), Size(tier, "pinned_bytes"), Escaped(about)};
 }
@@ -74,11 +74,7 @@ std::string Regret(const json& status) {
 
 std::string Warnings(const json& status) {
   std::string text;
-  for (const auto& [reason, count] : PartOf(status, "fallback").items()) {
-    if (count.is_number()) text += (text.empty() ? "fell back to the source: " : ", ") + reason + " " + count.dump();
-  }
-  if (!text.empty()) text += "\n";
-  if (const json& opens = PartOf(status, "real_opens"); !opens.empty()) text += "opened as the source's own file, and read around the cache: " + Listed(opens) + "\n";
+  if (const json reasons = BypassReasons(status); !reasons.empty()) text += "bypass, by reason: " + Listed(reasons) + "\n";
   for (const json& source : ListOf(status, "sources")) {
     const json& ahead = PartOf(source, "look_ahead");
     if (FlagOf(ahead, "resting"))

@@ -58,14 +58,14 @@ TEST(TopScreen, ShowsRatesBetweenTwoLooks) {
             "JOB  KIND      STATE    FILES       BYTES            BYTES/S\n"
             "  7  prefetch  running  1200/60000  114 MiB/286 MiB  9.54 MiB/s\n"
             "\n"
-            "past the cache now: timeout 2.0/s\n");
+            "bypass now: timeout 2.0/s\n");
 }
 
 TEST(TopScreen, HasNoRatesAtTheFirstLookAndFitsTheScreen) {
   const json nothing = json::object(), none = json::array(), now = StatusAt(10, 5, 1);
   const std::string first = TopScreen({nothing, none}, {now, none}, 0, 80, 0);
   EXPECT_THAT(first, HasSubstr("      -  ram     -      -"));
-  EXPECT_THAT(first, Not(HasSubstr("past the cache")));
+  EXPECT_THAT(first, Not(HasSubstr("bypass now")));
   const std::string small = TopScreen({nothing, none}, {now, none}, 0, 40, 5);
   EXPECT_EQ(std::count(small.begin(), small.end(), '\n'), 5);
   std::istringstream lines(small);
