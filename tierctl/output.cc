@@ -1,5 +1,6 @@
 #include "tierctl/output.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,6 +46,9 @@ int Output::Fail(ExitCode exit, std::string_view text) {
 
 void Output::Progress(std::string_view line) {
   if (!progress_ || (line.empty() && progress_width_ == 0)) return;
+  winsize size{};
+  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  line = line.substr(0, known ? size.ws_col - 1u : 79u);  // a longer one could not be erased
   std::string text = "\r" + std::string(line);
   if (line.size() < progress_width_) text += std::string(progress_width_ - line.size(), ' ');
   if (line.empty()) text += "\r";

@@ -18,6 +18,7 @@ class Output {
   bool json() const { return json_; }
   // Whether progress may be drawn on stderr.
   bool progress() const { return progress_; }
+  bool stdout_is_terminal() const { return stdout_is_terminal_; }
 
   // Data. Not for names: see Name.
   void Print(std::string_view text);

@@ -29,6 +29,8 @@ class Progress {
   void Show(Line line) {
     if (IsDue()) output_.Progress(line());
   }
+  // Draws at once: before a step that cannot be looked at meanwhile.
+  void ShowNow(const std::string& line) { output_.Progress(line); }
 
  private:
   static constexpr std::chrono::milliseconds kFirst{500}, kBetween{250};

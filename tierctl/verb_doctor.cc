@@ -7,6 +7,7 @@
 
 #include "tierctl/doctor/check.h"
 #include "tierctl/paths.h"
+#include "tierctl/progress.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/check.h"
 #include "tierd/config/config.h"
@@ -104,7 +105,9 @@ void CheckMachine(Context& context, const Answer& daemon, std::vector<Check>* ch
   } else {
     for (Check& check : doctor::Disk(resolved->engine.ssd.directory, !context.command.no_speed)) checks->push_back(std::move(check));
   }
+  Progress progress(context.output);
   for (const auto& source : config.settings().sources) {
+    progress.ShowNow("looking at " + Escaped(source.path));  // it may hang for seconds
     for (Check& check : doctor::Source(source.path)) checks->push_back(std::move(check));
   }
   if (config.settings().sources.empty()) checks->push_back({"source.type", Verdict::kWarn, "no source is configured and no network file system that can be used is mounted", "tierctl doctor --source DIR"});
