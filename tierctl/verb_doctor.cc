@@ -137,8 +137,9 @@ void PrintChecks(Context& context, const std::vector<Check>& checks) {
   std::size_t width = 0;
   for (const Check& check : checks) width = std::max(width, check.name.size());
   for (const Check& check : checks) {
-    const char* word = check.verdict == Verdict::kOk ? "OK  " : check.verdict == Verdict::kWarn ? "WARN" : "FAIL";
-    context.output.Print(std::string(word) + "  " + check.name + std::string(width - check.name.size() + 2, ' ') + Escaped(check.detail) + "\n");
+    const Palette& palette = context.output.palette();
+    const std::string word = check.verdict == Verdict::kOk ? palette.Good("OK  ") : check.verdict == Verdict::kWarn ? palette.Attention("WARN") : palette.Wrong("FAIL");
+    context.output.Print(word + "  " + check.name + std::string(width - check.name.size() + 2, ' ') + Escaped(check.detail) + "\n");
     if (check.verdict != Verdict::kOk && !check.remedy.empty()) context.output.Print(std::string(width + 8, ' ') + "-> " + Escaped(check.remedy) + "\n");
   }
 }

@@ -300,7 +300,16 @@ class Job {
       if (out.flush()) return;
       context_.output.Message("run: cannot write " + options_.report + ": " + std::strerror(errno != 0 ? errno : EIO));
     }
-    if (!options_.quiet) ::dprintf(STDERR_FILENO, "%s", run::SummaryText(summary).c_str());
+    if (!options_.quiet) ::dprintf(STDERR_FILENO, "%s", Painted(run::SummaryText(summary), TextOf(summary, "advice")).c_str());
+  }
+
+  // The advice, which is the last line, in the colour of what it says.
+  std::string Painted(std::string text, const std::string& advice) const {
+    const std::size_t at = text.rfind('\n', text.size() - 2) + 1;
+    const Palette& palette = context_.output.message_palette();
+    const std::string line = text.substr(at, text.size() - at - 1);
+    const bool well = advice.starts_with("nothing to improve");
+    return text.substr(0, at) + (well ? palette.Good(line) : palette.Attention(line)) + "\n";
   }
 
   std::string ReportPath() const { return options_.report.empty() ? "" : AbsolutePath(options_.report, context_.working_directory); }

@@ -166,7 +166,7 @@ def tierctl_1(build):
     return page("tierctl", 1, "ask and direct tierd, the cache of training data on this node", [
         ("SYNOPSIS", prose("`tierctl` [`--socket` PATH] [`--json`] VERB [ARGUMENT ...]")),
         ("DESCRIPTION", prose("""
-tierctl speaks to the tierd of the calling user on this node. Data goes to stdout, messages to stderr; progress is drawn on a terminal only. Paths are those of the source; they may be
+tierctl speaks to the tierd of the calling user on this node. Data goes to stdout, messages to stderr; progress and colours are for terminals: red is wrong, yellow wants attention, green is well. Paths are those of the source; they may be
 relative.""")),
         ("OPTIONS", options(helped(program, "--help"))),
         ("VERBS", "\n".join(v for v in verbs if v)),
@@ -175,6 +175,8 @@ Documents (`--json`, `--report`) and metrics count the reasons of bypasses under
 (tierd_real_opens_total). Screens show both as one list, with blanks in the names. `no_frame` is "no room" there. `not_cached` is an open whose reason is in `fallback`, so screens leave it out.""")),
         ("ENVIRONMENT", "\n".join(tagged(*row) for row in [
             ("TIERD_SOCKET", "The daemon's socket, or its control socket; no directory."),
+            ("NO_COLOR, TERM", "With any value of NO_COLOR, or with TERM unset or dumb, there are no colours; --color always or never goes before."),
+            ("LC_ALL, LC_CTYPE, LANG", "The first that is set says whether tierctl top draws its history with blocks (UTF-8) or in ASCII."),
             ("TIERD_DISABLE", "1: tierctl run runs the command as if tierd were not there."),
             ("XDG_RUNTIME_DIR", "Without TIERD_SOCKET and --socket the control socket is in its directory tierd, else in /tmp/tierd-UID."),
             ("TIERD_PREFIX", "Directories, parted by colons: where it is set tierctl run leaves it to the command, which is served below them only."),

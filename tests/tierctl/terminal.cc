@@ -10,9 +10,9 @@
 namespace tierctl {
 
 Drawn RunOnTerminal(const std::vector<std::string>& arguments, const std::vector<std::string>& environment) {
-  std::vector<std::string> argv{"tierctl"}, envp{"PATH=/usr/bin:/bin", "TERM=xterm"};
+  std::vector<std::string> argv{"tierctl"}, envp = environment;  // the first of a name counts
   argv.insert(argv.end(), arguments.begin(), arguments.end());
-  envp.insert(envp.end(), environment.begin(), environment.end());
+  envp.insert(envp.end(), {"PATH=/usr/bin:/bin", "TERM=xterm"});
   const auto pointers = [](std::vector<std::string>& texts) {
     std::vector<char*> all;
     for (std::string& text : texts) all.push_back(text.data());
