@@ -13,6 +13,7 @@
 
 #include "client_lib/src/settings.h"
 #include "tierctl/paths.h"
+#include "tierctl/progress.h"
 #include "tierctl/run/command.h"
 #include "tierctl/run/job_daemon.h"
 #include "tierctl/run/ledger.h"
@@ -118,14 +119,17 @@ class Job {
     if (share.without_ssd) daemon_options_.ssd = "off";
     record_name_ = std::filesystem::path(scratch_->path()).filename().string();
     const tierd::UniqueFd held = ledger ? ledger->Add(record_name_, record) : tierd::UniqueFd();
-    auto daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_, held.get());
+    std::optional<Progress> progress(std::in_place, context_.output);
+    const auto waiting = [&progress] { progress->Show([] { return std::string("run: starting tierd"); }); };
+    auto daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_, held.get(), waiting);
     if (!daemon.ok() && daemon_options_.ssd.starts_with('/')) {
       // Another job may have that directory; if it is not the reason, the second start says what is.
       const std::string ssd = std::exchange(daemon_options_.ssd, ""), why = daemon.status().message();
       daemon_options_.ssd_capacity.clear();  // that was a share of its disk
-      daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_, held.get());
+      daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_, held.get(), waiting);
       if (daemon.ok()) context_.output.Message("run: without " + ssd + ": " + why);
     }
+    progress.reset();  // erased before the command begins
     if (!daemon.ok()) {
       if (ledger) ledger->Remove(record_name_);
       return Without(daemon.status().message());

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
 #include <regex>
 #include <sstream>
 
@@ -98,6 +100,17 @@ TEST_F(TerminalTest, TopHasAHistoryThatFits80Columns) {
   const Ran batch = RunTierctl(Arguments({"top", "-b", "-n", "2", "-d", "0.1"}));
   EXPECT_THAT(batch.out, Not(HasSubstr("HIT SHARE")));
   EXPECT_THAT(batch.out, Not(HasSubstr("\033")));
+}
+
+TEST_F(TerminalTest, ARunSaysThatItWaitsForItsDaemon) {
+  const std::string slow = fake_.directory() + "/slow";
+  std::ofstream(slow) << "#!/bin/sh\nsleep 1.2\nexit 1\n";
+  std::filesystem::permissions(slow, std::filesystem::perms::owner_all);
+  const Drawn drawn = RunOnTerminal({"run", "-q", "--no-preload", "--", "echo", "begun"},
+                                    {"TIERD_BINARY=" + slow, "TMPDIR=" + fake_.directory(), "HOME=" + fake_.directory(), "TIERD_LEDGER=" + fake_.directory()});
+  EXPECT_EQ(drawn.exit_code, 0) << drawn.text;
+  EXPECT_THAT(drawn.text, ::testing::ContainsRegex("\rrun: starting tierd\r +\r")) << "drawn, and erased";
+  EXPECT_GT(drawn.text.find("begun\r\n"), drawn.text.rfind("starting tierd"));
 }
 
 // A run beside a daemon that is there: the advice has a colour, and stdout is the command's.
