@@ -272,10 +272,13 @@ void AddSimulate(CLI::App& app, Command& command) {
   simulate->footer("  tierctl simulate --nodes 16 --epochs 90 --ram 3.125%,6.25%,12.5% --html curves.html\n  tierctl simulate trace.csv -p lru,belady --goal 90%");
 }
 
+// Of the options that stand before the verb.
+bool TakesValue(std::string_view option) { return option == "--socket" || option == "--color"; }
+
 // Where the command of `run` begins if "--" says so: the place of the "--", else argc. (CLI11 gives a subcommand's "--" to its parent.)
 int EndOfOptions(int argc, const char* const* argv) {
   int verb = 1;
-  while (verb < argc && argv[verb][0] == '-') verb += std::string_view(argv[verb]) == "--socket" ? 2 : 1;
+  while (verb < argc && argv[verb][0] == '-') verb += TakesValue(argv[verb]) ? 2 : 1;
   if (verb >= argc || std::string_view(argv[verb]) != "run") return argc;
   int end = verb;
   while (end < argc && std::string_view(argv[end]) != "--") ++end;
@@ -315,6 +318,7 @@ Parsed ParseCommandLine(int argc, const char* const* argv) {
   CLI::App app("Asks and directs tierd, the node-local cache for training data.", "tierctl");
   app.add_option("--socket", command.socket, "the daemon's socket, or the directory that it is in; default: $TIERD_SOCKET (a socket), $XDG_RUNTIME_DIR/tierd, /tmp/tierd-UID")->check(IsName);
   app.add_flag("--json", command.json, "answer as JSON on stdout (run: --report)");
+  app.add_option("--color", command.color, "colours: auto (on a terminal, unless NO_COLOR is set or TERM is dumb), always or never")->check(CLI::IsMember({"auto", "always", "never"}));
   app.set_version_flag("--version", "tierctl " TIERD_VERSION);
   app.require_subcommand(1);
   app.formatter(std::make_shared<ExamplesFirst>());

@@ -82,6 +82,7 @@ struct Command {
   std::string verb;    // "status", "prefetch", "config get", ...
   std::string socket;  // --socket
   bool json = false;   // --json
+  std::string color = "auto";  // --color
 
   std::vector<std::string> paths;  // as given
   std::string list_file;           // prefetch -f: "-" is stdin

@@ -56,11 +56,11 @@ std::string Complaint(const CLI::App& app, const CLI::ParseError& error, const s
   const bool wants_verb = !verb->get_subcommands([](const CLI::App*) { return true; }).empty();
   const std::vector<std::string> extras = app.remaining(true);
   if (wants_verb) {
-    // The first option that there is not, or the first word (not the value of --socket), which should have been a verb.
+    // The first option that there is not, or the first word (not the value of --socket or --color), which should have been a verb.
     const std::vector<std::string> options = OptionNames(app);
     for (std::size_t i = 0; i < arguments.size(); ++i) {
       const std::string word = arguments[i].substr(0, arguments[i].find('='));
-      if (word == "--socket" && word == arguments[i]) {
+      if ((word == "--socket" || word == "--color") && word == arguments[i]) {
         ++i;
       } else if (word.starts_with('-')) {
         if (std::find(options.begin(), options.end(), word) == options.end()) return "unknown option " + word + SuggestionText(word, options) + help;

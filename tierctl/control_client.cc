@@ -111,4 +111,11 @@ const nlohmann::json& ListOf(const nlohmann::json& object, const char* name) {
   return member != object.end() && member->is_array() ? *member : empty;
 }
 
+std::vector<std::string> TextsOf(const nlohmann::json& object, const char* name) {
+  std::vector<std::string> texts;
+  for (const nlohmann::json& one : ListOf(object, name))
+    if (one.is_string()) texts.push_back(one.get<std::string>());
+  return texts;
+}
+
 }  // namespace tierctl

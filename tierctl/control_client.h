@@ -62,5 +62,7 @@ bool FlagOf(const nlohmann::json& object, const char* name);
 const nlohmann::json& PartOf(const nlohmann::json& object, const char* name);
 // The member, or an empty array.
 const nlohmann::json& ListOf(const nlohmann::json& object, const char* name);
+// The texts of such an array.
+std::vector<std::string> TextsOf(const nlohmann::json& object, const char* name);
 
 }  // namespace tierctl

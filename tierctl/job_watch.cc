@@ -5,6 +5,7 @@
 #include <chrono>
 #include <thread>
 
+#include "tierctl/progress.h"
 #include "tierd/config/units.h"
 
 namespace tierctl {
@@ -41,22 +42,22 @@ void JobSum::Add(const json& job) {
   if (first_error.empty()) first_error = TextOf(job, "error");
 }
 
-double SecondsLeft(const JobSum& sum, double seconds) {
+std::optional<TimeToGo::Estimate> LeftOf(const JobSum& sum, const TimeToGo& pace) {
   const std::uint64_t ended = sum.files_ended();
-  if (sum.walking || seconds <= 0 || sum.files_total <= ended) return 0;
-  const double by_files = ended == 0 ? 0 : static_cast<double>(sum.files_total - ended) * seconds / static_cast<double>(ended);
-  double left = by_files;
+  if (sum.walking || sum.files_total <= ended) return std::nullopt;
+  Work left{static_cast<double>(sum.files_total - ended), 0};
   if (sum.has_sizes) {
-    if (sum.files_sized == 0) return 0;
-    const double known = static_cast<double>(sum.bytes_known), done = static_cast<double>(sum.bytes_done);
-    const double bytes_left = std::max(known - done, 0.0) + known / static_cast<double>(sum.files_sized) * static_cast<double>(sum.files_unsized());
-    if (bytes_left > 0 && sum.bytes_done == 0) return 0;
-    if (bytes_left > 0) left = std::max(left, bytes_left * seconds / done);
+    if (sum.files_sized == 0) return std::nullopt;
+    // A file whose size is not known yet has the mean of those that are.
+    const double known = static_cast<double>(sum.bytes_known);
+    left.bytes = std::max(known - static_cast<double>(sum.bytes_done), 0.0) + known / static_cast<double>(sum.files_sized) * static_cast<double>(sum.files_unsized());
   }
-  return left == 0 ? 0 : std::max(left, 0.1);  // what is left takes some time
+  std::optional<TimeToGo::Estimate> estimate = pace.For(left, sum.has_sizes);
+  if (estimate) estimate->seconds = std::max(estimate->seconds, 0.1);  // what is left takes some time
+  return estimate;
 }
 
-std::string ProgressLine(const JobSum& sum, double seconds) {
+std::string ProgressLine(const JobSum& sum, double seconds, const TimeToGo& pace) {
   const std::uint64_t ended = sum.files_ended();
   const double files_per_s = seconds > 0 ? static_cast<double>(ended) / seconds : 0;
   const double bytes_per_s = seconds > 0 ? static_cast<double>(sum.bytes_done) / seconds : 0;
@@ -64,7 +65,7 @@ std::string ProgressLine(const JobSum& sum, double seconds) {
   std::snprintf(rate, sizeof rate, "%.0f", files_per_s);
   std::string line = std::to_string(ended) + "/" + std::to_string(sum.files_total) + (sum.walking ? "+" : "") + " files, " + tierd::config::HumanSize(sum.bytes_done) +
                      (sum.sizes_known() && sum.bytes_known > sum.bytes_done ? "/" + tierd::config::HumanSize(sum.bytes_known) : "") + ", " + rate + " files/s, " + tierd::config::HumanSize(static_cast<std::uint64_t>(bytes_per_s)) + "/s";
-  if (const double left = SecondsLeft(sum, seconds); left > 0) line += ", " + Span(left) + " to go";
+  if (const auto left = LeftOf(sum, pace)) line += (left->at_most ? ", at most " : ", ") + Span(left->seconds) + " to go";
   if (sum.files_expected != 0) line += ", verified " + std::to_string(sum.files_verified);
   if (const std::uint64_t bad = sum.files_failed + sum.files_no_room; bad != 0) line += ", " + std::to_string(bad) + " not brought";
   return line;
@@ -73,6 +74,8 @@ std::string ProgressLine(const JobSum& sum, double seconds) {
 Answer WatchJobs(ControlClient& client, Output& output, const std::vector<std::uint64_t>& ids, std::vector<json>* jobs) {
   jobs->assign(ids.size(), json());
   auto pause = std::chrono::milliseconds(20);
+  Progress progress(output);
+  TimeToGo pace;
   for (;;) {
     JobSum sum;
     bool all_final = true;
@@ -85,11 +88,9 @@ Answer WatchJobs(ControlClient& client, Output& output, const std::vector<std::u
       all_final = all_final && IsFinal((*jobs)[i]);
       sum.Add((*jobs)[i]);
     }
-    if (all_final) {
-      output.Progress("");
-      return Answer();
-    }
-    output.Progress(ProgressLine(sum, sum.elapsed_s));
+    if (all_final) return Answer();
+    pace.Note(sum.elapsed_s, {static_cast<double>(sum.files_ended()), static_cast<double>(sum.bytes_done)});
+    progress.Show([&] { return ProgressLine(sum, sum.elapsed_s, pace); });
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(500));
   }

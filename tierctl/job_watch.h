@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "tierctl/control_client.h"
 #include "tierctl/output.h"
+#include "tierctl/time_to_go.h"
 
 namespace tierctl {
 
@@ -41,11 +43,11 @@ struct JobSum {
   bool complete() const { return all_done && files_failed == 0 && files_no_room == 0 && files_verified >= files_expected; }
 };
 
-// What takes longer, the files that are left or their bytes, at the pace of `seconds` so far; of a file whose size is not known yet, the mean of those that are. 0: nothing is
-// left, or too little is known.
-double SecondsLeft(const JobSum& sum, double seconds);
-// One line: files, bytes (of so many, once that is known), rates, and how long it will still take. `seconds`: since the watch began, in which done_files and done_bytes were done.
-std::string ProgressLine(const JobSum& sum, double seconds);
+// What is left of them for `pace` to estimate; nothing while a directory is still being listed.
+std::optional<TimeToGo::Estimate> LeftOf(const JobSum& sum, const TimeToGo& pace);
+// One line: files, bytes (of so many, once that is known), rates over `seconds`, and how long it will
+// still take at that pace.
+std::string ProgressLine(const JobSum& sum, double seconds, const TimeToGo& pace);
 
 // Asks for each job until it has ended; `jobs` gets their last state, in the order of `ids`. Draws progress if the output allows it.
 Answer WatchJobs(ControlClient& client, Output& output, const std::vector<std::uint64_t>& ids, std::vector<nlohmann::json>* jobs);

@@ -54,7 +54,8 @@ int main(int argc, char** argv) {
     return WithAllWritten(tierctl::Output(false), parsed.exit_code);
   }
   std::error_code ignored;
-  tierctl::Output output(parsed.command->json);
+  const tierctl::Color color = parsed.command->color == "always" ? tierctl::Color::kAlways : parsed.command->color == "never" ? tierctl::Color::kNever : tierctl::Color::kAuto;
+  tierctl::Output output(parsed.command->json, color);
   tierctl::ControlClient client(tierctl::FindControlSocket(parsed.command->socket, tierd::config::ProcessEnvironment(), ::geteuid()));
   if (OnlyLooks(parsed.command->verb)) client.WaitAtMost(tierctl::ControlClient::kLookMs);
   Context context{*parsed.command, client, output, std::filesystem::current_path(ignored).string()};

@@ -1,5 +1,6 @@
 #include "tierctl/output.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,7 +14,10 @@
 
 namespace tierctl {
 
-Output::Output(bool json) : json_(json), stdout_is_terminal_(::isatty(STDOUT_FILENO) == 1), progress_(::isatty(STDERR_FILENO) == 1) {}
+Output::Output(bool json, Color color)
+    : json_(json), stdout_is_terminal_(::isatty(STDOUT_FILENO) == 1), progress_(::isatty(STDERR_FILENO) == 1),
+      palette_(Palette::For(json ? Color::kNever : color, stdout_is_terminal_, tierd::config::ProcessEnvironment())),
+      message_palette_(Palette::For(color, progress_, tierd::config::ProcessEnvironment())) {}
 
 void Output::Print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
 
@@ -45,6 +49,9 @@ int Output::Fail(ExitCode exit, std::string_view text) {
 
 void Output::Progress(std::string_view line) {
   if (!progress_ || (line.empty() && progress_width_ == 0)) return;
+  winsize size{};
+  const bool known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
+  line = line.substr(0, known ? size.ws_col - 1u : 79u);  // a longer one could not be erased
   std::string text = "\r" + std::string(line);
   if (line.size() < progress_width_) text += std::string(progress_width_ - line.size(), ' ');
   if (line.empty()) text += "\r";
@@ -57,12 +64,12 @@ std::string Table::Text() const {
   std::vector<std::size_t> widths;
   for (const auto& row : rows_) {
     widths.resize(std::max(widths.size(), row.size()), 0);
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Columns(row[i]));
   }
   std::string text;
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string pad(widths[i] - row[i].size(), ' ');
+      const std::string pad(widths[i] - Columns(row[i]), ' ');
       const bool last = i + 1 == row.size();
       text += i < right_ ? pad + row[i] : last ? row[i] : row[i] + pad;
       text += last ? "\n" : "  ";

@@ -8,16 +8,21 @@
 #include <vector>
 
 #include "tierctl/control_client.h"
+#include "tierctl/palette.h"
 
 namespace tierctl {
 
 class Output {
  public:
-  explicit Output(bool json);
+  explicit Output(bool json, Color color = Color::kAuto);
 
   bool json() const { return json_; }
   // Whether progress may be drawn on stderr.
   bool progress() const { return progress_; }
+  bool stdout_is_terminal() const { return stdout_is_terminal_; }
+  // Colours of stdout and of stderr; none in JSON.
+  const Palette& palette() const { return palette_; }
+  const Palette& message_palette() const { return message_palette_; }
 
   // Data. Not for names: see Name.
   void Print(std::string_view text);
@@ -37,6 +42,7 @@ class Output {
   const bool json_;
   const bool stdout_is_terminal_;
   const bool progress_;
+  const Palette palette_, message_palette_;
   std::size_t progress_width_ = 0;
 };
 
@@ -45,6 +51,10 @@ class Table {
  public:
   explicit Table(std::size_t right) : right_(right) {}
   void Row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  void Head(std::vector<std::string> cells, const Palette& palette) {
+    for (std::string& cell : cells) cell = palette.Heading(cell);
+    Row(std::move(cells));
+  }
   std::string Text() const;
 
  private:

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tierctl/paths.h"
+#include "tierctl/progress.h"
 
 namespace tierctl {
 
@@ -49,10 +50,12 @@ void PathOrder::RefuseAbsent(Absent absent) {
 Answer PathOrder::Send(std::size_t most, const Ask& ask) {
   Answer answer;
   std::size_t begin = 0;
+  Progress progress(context_.output);
   for (json& batch : PathBatches(paths_, context_.working_directory, most)) {
     std::vector<std::size_t> indices(batch.size());
     std::iota(indices.begin(), indices.end(), begin);
     begin += batch.size();
+    progress.Show([&] { return std::to_string(begin) + " of " + Plural(paths_.size(), "path") + " sent"; });
     while (!indices.empty()) {
       answer = ask(batch, indices);
       if (answer.ok()) break;

@@ -46,6 +46,28 @@ std::string Shares(const json& numbers) {
   return text.empty() ? "nothing" : text;
 }
 
+json BypassReasons(const json& document) {
+  json reasons = json::object();
+  std::uint64_t named = 0;
+  const auto add = [&reasons](std::string name, std::uint64_t count) {
+    if (name == "no_frame") name = "no room";
+    std::replace(name.begin(), name.end(), '_', ' ');
+    if (count != 0) reasons[name] = NumberOf(reasons, name.c_str()) + count;
+  };
+  const json& fallback = PartOf(document, "fallback");
+  for (const auto& [name, count] : fallback.items()) {
+    named += NumberOf(fallback, name.c_str());
+    add(name, NumberOf(fallback, name.c_str()));
+  }
+  const json& opens = PartOf(document, "real_opens");
+  for (const auto& [name, count] : opens.items()) {
+    std::uint64_t more = NumberOf(opens, name.c_str());
+    if (name == "not_cached") more -= std::min(more, named);  // its reason is among those above
+    add(name, more);
+  }
+  return reasons;
+}
+
 std::string Listed(const json& numbers) {
   std::string text;
   for (const auto& [name, value] : numbers.items()) text += (text.empty() ? "" : ", ") + name + " " + value.dump();
@@ -54,13 +76,13 @@ std::string Listed(const json& numbers) {
 
 std::string LeftOut(const json& status) {
   std::string text;
-  // Each open of a client that does not count what it reads from the source fell back, and has no read.
-  std::uint64_t fell_back = 0;
-  for (const auto& [reason, count] : PartOf(status, "fallback").items()) fell_back += NumberOf(PartOf(status, "fallback"), reason.c_str());
+  // Each bypassed open of a client that does not count what it reads from the source has no read.
+  std::uint64_t bypassed = 0;
+  for (const auto& [reason, count] : PartOf(status, "fallback").items()) bypassed += NumberOf(PartOf(status, "fallback"), reason.c_str());
   const json& reads = PartOf(status, "reads");
-  const std::uint64_t around = NumberOf(PartOf(reads, "bypass"), "count");
-  if (!status.contains("real_reads") && fell_back > around)
-    text += "not among these, nor in REGRET: what was read through " + Plural(fell_back - around, "open") + " that fell back to the source, beside " + Plural(AllReads(reads, "count"), "read") + " here\n";
+  const std::uint64_t counted = NumberOf(PartOf(reads, "bypass"), "count");
+  if (!status.contains("real_reads") && bypassed > counted)
+    text += "not among these, nor in REGRET: what was read through " + Plural(bypassed - counted, "bypassed open") + ", beside " + Plural(AllReads(reads, "count"), "read") + " here\n";
   if (const std::uint64_t mappings = NumberOf(status, "source_mappings"); mappings > 0)
     text += "not among these: what was read through " + Plural(mappings, "mapping") + " of the source's own files\n";
   return text;

@@ -49,16 +49,16 @@ std::string Bar(std::uint64_t used, std::uint64_t capacity) {
   return "[" + std::string(full, '#') + std::string(10 - full, '.') + "]";
 }
 
-std::string Head(const json& status) {
-  return "tierd " + TextOf(status, "version") + " pid " + std::to_string(NumberOf(status, "pid")) + ": " + TextOf(status, "state") + ", up " + Span(RealOf(status, "uptime_s")) + ", " +
+std::string Head(const Palette& palette, const json& status) {
+  return "tierd " + TextOf(status, "version") + " pid " + std::to_string(NumberOf(status, "pid")) + ": " + palette.State(TextOf(status, "state")) + ", up " + Span(RealOf(status, "uptime_s")) + ", " +
          Plural(NumberOf(status, "sessions"), "client") + ", " + Plural(NumberOf(status, "leases"), "lease") + "\n";
 }
 
-std::string Reads(const json& before, const json& now, const Rates& rates) {
+std::string Reads(const Palette& palette, const json& before, const json& now, const Rates& rates) {
   double all = 0;
   for (const ReadOrigin& origin : kReadOrigins) all += rates.Of(PartOf(before, origin.name), PartOf(now, origin.name), "count");
   Table table(1);
-  table.Row({"READS/S", "FROM", "SHARE", "BYTES/S", "SINCE START"});
+  table.Head({"READS/S", "FROM", "SHARE", "BYTES/S", "SINCE START"}, palette);
   for (const ReadOrigin& origin : kReadOrigins) {
     const json &was = PartOf(before, origin.name), &is = PartOf(now, origin.name);
     const double rate = rates.Of(was, is, "count");
@@ -68,33 +68,33 @@ std::string Reads(const json& before, const json& now, const Rates& rates) {
   return table.Text();
 }
 
-std::string Tiers(const json& tiers) {
+std::string Tiers(const Palette& palette, const json& tiers) {
   Table table(0);
-  table.Row({"TIER", "STATE", "FULL", "USED", "MAY HOLD", "OBJECTS", "PINNED"});
+  table.Head({"TIER", "STATE", "FULL", "USED", "MAY HOLD", "OBJECTS", "PINNED"}, palette);
   for (const char* name : {"ram", "ssd"}) {
     const json& tier = PartOf(tiers, name);
     const std::uint64_t used = NumberOf(tier, "used_bytes"), allowed = NumberOf(tier, "allowed_bytes");
     if (TextOf(tier, "state") == "off") table.Row({name, "off"});
-    else table.Row({name, TextOf(tier, "state"), Bar(used, allowed), HumanSize(used), HumanSize(allowed), std::to_string(NumberOf(tier, "objects")), HumanSize(NumberOf(tier, "pinned_bytes"))});
+    else table.Row({name, palette.State(TextOf(tier, "state")), Bar(used, allowed), HumanSize(used), HumanSize(allowed), std::to_string(NumberOf(tier, "objects")), HumanSize(NumberOf(tier, "pinned_bytes"))});
   }
   return table.Text();
 }
 
-std::string Sources(const json& before, const json& now, const Rates& rates) {
+std::string Sources(const Palette& palette, const json& before, const json& now, const Rates& rates) {
   Table table(0);
-  table.Row({"SOURCE", "STATE", "POLICY", "REQ/S", "BYTES/S", "IN FLIGHT", "HUNG", "FILES"});
+  table.Head({"SOURCE", "STATE", "POLICY", "REQ/S", "BYTES/S", "IN FLIGHT", "HUNG", "FILES"}, palette);
   for (const json& source : now) {
     const json* was = &PartOf(source, "none");
     for (const json& other : before)
       if (TextOf(other, "name") == TextOf(source, "name")) was = &other;
-    table.Row({Escaped(TextOf(source, "name")), TextOf(source, "state"), TextOf(source, "policy"), rates.Text(*was, source, "requests"), rates.Bytes(*was, source, "read_bytes"),
+    table.Row({Escaped(TextOf(source, "name")), palette.State(TextOf(source, "state")), TextOf(source, "policy"), rates.Text(*was, source, "requests"), rates.Bytes(*was, source, "read_bytes"),
                std::to_string(NumberOf(source, "in_flight")) + "/" + std::to_string(NumberOf(source, "window")), std::to_string(NumberOf(source, "hung")),
                std::to_string(NumberOf(source, "files"))});
   }
   return table.Text();
 }
 
-std::string Jobs(const json& before, const json& now, const Rates& rates) {
+std::string Jobs(const Palette& palette, const json& before, const json& now, const Rates& rates) {
   Table table(1);
   for (const json& job : now) {
     const std::string state = TextOf(job, "state");
@@ -102,46 +102,45 @@ std::string Jobs(const json& before, const json& now, const Rates& rates) {
     const json* was = &PartOf(job, "none");
     for (const json& other : before)
       if (NumberOf(other, "id") == NumberOf(job, "id")) was = &other;
-    if (table.Text().empty()) table.Row({"JOB", "KIND", "STATE", "FILES", "BYTES", "BYTES/S"});
-    table.Row({std::to_string(NumberOf(job, "id")), TextOf(job, "kind"), state, std::to_string(NumberOf(job, "files_done")) + "/" + std::to_string(NumberOf(job, "files_total")),
+    if (table.Text().empty()) table.Head({"JOB", "KIND", "STATE", "FILES", "BYTES", "BYTES/S"}, palette);
+    table.Row({std::to_string(NumberOf(job, "id")), TextOf(job, "kind"), palette.State(state), std::to_string(NumberOf(job, "files_done")) + "/" + std::to_string(NumberOf(job, "files_total")),
                BytesOf(job), rates.Bytes(*was, job, "bytes_done")});
   }
   return table.Text();
 }
 
-std::string Trouble(const json& before, const json& now, const Rates& rates) {
+std::string Trouble(const Palette& palette, const json& before, const json& now, const Rates& rates) {
   std::string text;
-  for (const auto& [reason, count] : PartOf(now, "fallback").items()) {
-    const double rate = rates.Of(PartOf(before, "fallback"), PartOf(now, "fallback"), reason.c_str());
-    if (rate > 0) text += (text.empty() ? "past the cache now: " : ", ") + reason + " " + Number(rate) + "/s";
+  const json was = BypassReasons(before), is = BypassReasons(now);
+  for (const auto& [reason, count] : is.items()) {
+    const double rate = rates.Of(was, is, reason.c_str());
+    if (rate > 0) text += (text.empty() ? "bypass now: " : ", ") + reason + " " + Number(rate) + "/s";
   }
-  if (!text.empty()) text += "\n";
-  if (const auto failures = NumberOf(now, "integrity_failures"); failures != 0) text += "integrity failures (not served): " + std::to_string(failures) + "\n";
+  if (!text.empty()) text = palette.Attention(text) + "\n";
+  if (const auto failures = NumberOf(now, "integrity_failures"); failures != 0) text += palette.Wrong("integrity failures (not served): " + std::to_string(failures)) + "\n";
   return text;
 }
 
-// Lines cut to the screen. All of it is ASCII but names, which are cut between bytes at worst where nothing can break: Escaped leaves no control characters.
+// Lines cut to the screen. Escaped leaves no control characters in names.
 std::string Cut(const std::string& text, std::size_t columns, std::size_t rows) {
   std::istringstream lines(text);
   std::string out;
   std::size_t count = 0;
-  for (std::string line; std::getline(lines, line) && (rows == 0 || count < rows); ++count) {
-    std::size_t end = std::min(line.size(), columns);
-    while (end < line.size() && end > 0 && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80) --end;
-    out += line.substr(0, end) + "\n";
-  }
+  for (std::string line; std::getline(lines, line) && (rows == 0 || count < rows); ++count) out += FirstColumns(line, columns) + "\n";
   return out;
 }
 
 }  // namespace
 
-std::string TopScreen(const TopLook& before, const TopLook& now, double seconds, std::size_t columns, std::size_t rows) {
+std::string TopScreen(const TopLook& before, const TopLook& now, double seconds, const TopStyle& style) {
   const Rates rates(seconds);
-  std::string text = Head(now.status) + "\n" + Reads(PartOf(before.status, "reads"), PartOf(now.status, "reads"), rates) + LeftOut(now.status) + "\n" + Tiers(PartOf(now.status, "tiers")) + "\n" +
-                     Sources(ListOf(before.status, "sources"), ListOf(now.status, "sources"), rates);
-  if (const std::string jobs = Jobs(before.jobs, now.jobs, rates); !jobs.empty()) text += "\n" + jobs;
-  if (const std::string trouble = Trouble(before.status, now.status, rates); !trouble.empty()) text += "\n" + trouble;
-  return Cut(text, std::max<std::size_t>(columns, 40), rows);
+  const Palette& palette = style.palette;
+  std::string text = Head(palette, now.status) + "\n" + Reads(palette, PartOf(before.status, "reads"), PartOf(now.status, "reads"), rates) + LeftOut(now.status) + "\n";
+  if (!style.history.empty()) text += style.history + "\n";
+  text += Tiers(palette, PartOf(now.status, "tiers")) + "\n" + Sources(palette, ListOf(before.status, "sources"), ListOf(now.status, "sources"), rates);
+  if (const std::string jobs = Jobs(palette, before.jobs, now.jobs, rates); !jobs.empty()) text += "\n" + jobs;
+  if (const std::string trouble = Trouble(palette, before.status, now.status, rates); !trouble.empty()) text += "\n" + trouble;
+  return Cut(text, std::max<std::size_t>(style.columns, 40), style.rows);
 }
 
 }  // namespace tierctl

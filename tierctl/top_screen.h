@@ -4,6 +4,8 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
+#include "tierctl/palette.h"
+
 namespace tierctl {
 
 struct TopLook {
@@ -11,8 +13,15 @@ struct TopLook {
   const nlohmann::json& jobs;    // the array of /v1/jobs
 };
 
-// Rates are those between `before` and `now`, which are `seconds` apart; 0: there is no `before` yet, and no rate. At most `columns` wide (at least 40) and `rows`
-// high (0: as many as there are), each line with its end.
-std::string TopScreen(const TopLook& before, const TopLook& now, double seconds, std::size_t columns, std::size_t rows);
+struct TopStyle {
+  std::size_t columns = 80;  // at least 40
+  std::size_t rows = 0;      // 0: as many as there are
+  Palette palette = Palette();
+  std::string history = "";  // lines of top_history.h
+};
+
+// Rates are those between `before` and `now`, which are `seconds` apart; 0: there is no `before` yet, and no
+// rate. Each line has its end.
+std::string TopScreen(const TopLook& before, const TopLook& now, double seconds, const TopStyle& style);
 
 }  // namespace tierctl

@@ -6,6 +6,7 @@
 #include "tierctl/bench/reading.h"
 #include "tierctl/job_watch.h"
 #include "tierctl/paths.h"
+#include "tierctl/progress.h"
 #include "tierctl/socket_path.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/units.h"
@@ -119,7 +120,11 @@ class WarmUpsRest {
 bool Measure(Context& context, bench::Reading& reading, const std::vector<bench::Piece>& pieces) {
   WarmUpsRest rest(context);
   bool alone = true;
+  Progress progress(context.output);
+  int passes = 0;
   const auto run = [&](Pass pass, std::size_t begin, std::size_t end) {
+    ++passes;
+    progress.Show([&] { return "bench: pass " + std::to_string(passes) + " of 8, " + Span(context.command.bench.seconds) + " each at most"; });
     alone &= rest.Renew();
     reading.Run(pass, pieces, begin, end);
   };
@@ -141,6 +146,12 @@ std::size_t WarmUps(Context& context) {
   return static_cast<std::size_t>(std::count_if(list.begin(), list.end(), [](const json& job) { return TextOf(job, "kind") == "warmup"; }));
 }
 
+bench::Sample DrawInSight(Context& context, const std::string& tree, bench::Limits limits) {
+  Progress progress(context.output);
+  limits.on_file = [&](std::uint64_t seen) { progress.Show([&] { return "bench: " + std::to_string(seen) + " files seen below " + Escaped(tree); }); };
+  return bench::Draw(tree, limits);
+}
+
 }  // namespace
 
 int Bench(Context& context) {
@@ -154,7 +165,7 @@ int Bench(Context& context) {
   // What the cache is for is not pushed out by looking at it: at most a quarter of what RAM may hold is read.
   const json& ram = status.body.contains("tiers") && status.body["tiers"].contains("ram") ? status.body["tiers"]["ram"] : status.body;
   if (const std::uint64_t allowed = NumberOf(ram, "allowed_bytes"); allowed != 0) limits.bytes = std::min(limits.bytes, allowed / 4);
-  const bench::Sample sample = bench::Draw(tree, limits);
+  const bench::Sample sample = DrawInSight(context, tree, limits);
   if (sample.pieces.size() < 2) return context.output.Fail(kExitError, Escaped(tree) + ": fewer than two files to read there");
   const unsigned readers = context.command.bench.readers;
   bench::Reading reading(ClientSocketOf(context.client.socket(), context.command.socket, tierd::config::ProcessEnvironment()), readers, context.command.bench.seconds);

@@ -16,6 +16,7 @@ void PrintChanges(Context& context, const json& changes) {
   const auto line = [](const json& change) { return Escaped(TextOf(change, "key") + ": " + TextOf(change, "from") + " -> " + TextOf(change, "to")) + "\n"; };
   for (const json& change : ListOf(changes, "applied")) context.output.Print(line(change));
   for (const json& change : ListOf(changes, "restart")) context.output.Message("at the next start: " + TextOf(change, "key") + ": " + TextOf(change, "from") + " -> " + TextOf(change, "to"));
+  for (const std::string& note : TextsOf(changes, "notes")) context.output.Message(note);
   if (ListOf(changes, "applied").empty() && ListOf(changes, "restart").empty()) context.output.Message("nothing changed");
 }
 

@@ -7,6 +7,7 @@
 
 #include "tierctl/doctor/check.h"
 #include "tierctl/paths.h"
+#include "tierctl/progress.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/check.h"
 #include "tierd/config/config.h"
@@ -78,6 +79,12 @@ void CheckMachine(Context& context, const Answer& daemon, std::vector<Check>* ch
     config.AdoptMounts(mounts.usable);
   }
 
+  const tierd::config::HostFacts host = tierd::config::CollectHost(config, tierd::config::ProcessEnvironment());
+  const tierd::Result<tierd::config::Resolved> resolved = tierd::config::Resolve(config, host);
+  if (resolved.ok() && !daemon.ok()) {  // a running daemon says its own
+    for (const std::string& note : resolved->option_notes) checks->push_back({"options", Verdict::kWarn, note, ""});
+  }
+
   utsname system{};
   ::uname(&system);
   checks->push_back(doctor::KernelVersion(system.release));
@@ -86,8 +93,6 @@ void CheckMachine(Context& context, const Answer& daemon, std::vector<Check>* ch
   checks->push_back(doctor::UserNamespaces());
   checks->push_back(doctor::LockedMemory());
   checks->push_back(doctor::FileDescriptors());
-  const tierd::config::HostFacts host = tierd::config::CollectHost(config, tierd::config::ProcessEnvironment());
-  const tierd::Result<tierd::config::Resolved> resolved = tierd::config::Resolve(config, host);
   if (resolved.ok()) checks->push_back(doctor::MemoryLimit(resolved->engine.ram.capacity_bytes, resolved->engine.ram.min_available_bytes));
   if (std::optional<Check> slurm = doctor::SlurmAccounting(doctor::SlurmConfigFiles(std::getenv("SLURM_CONF")))) checks->push_back(std::move(*slurm));
   checks->push_back(doctor::TimeNamespace("/proc/self/timens_offsets"));
@@ -100,7 +105,9 @@ void CheckMachine(Context& context, const Answer& daemon, std::vector<Check>* ch
   } else {
     for (Check& check : doctor::Disk(resolved->engine.ssd.directory, !context.command.no_speed)) checks->push_back(std::move(check));
   }
+  Progress progress(context.output);
   for (const auto& source : config.settings().sources) {
+    progress.ShowNow("looking at " + Escaped(source.path));  // it may hang for seconds
     for (Check& check : doctor::Source(source.path)) checks->push_back(std::move(check));
   }
   if (config.settings().sources.empty()) checks->push_back({"source.type", Verdict::kWarn, "no source is configured and no network file system that can be used is mounted", "tierctl doctor --source DIR"});
@@ -130,8 +137,9 @@ void PrintChecks(Context& context, const std::vector<Check>& checks) {
   std::size_t width = 0;
   for (const Check& check : checks) width = std::max(width, check.name.size());
   for (const Check& check : checks) {
-    const char* word = check.verdict == Verdict::kOk ? "OK  " : check.verdict == Verdict::kWarn ? "WARN" : "FAIL";
-    context.output.Print(std::string(word) + "  " + check.name + std::string(width - check.name.size() + 2, ' ') + Escaped(check.detail) + "\n");
+    const Palette& palette = context.output.palette();
+    const std::string word = check.verdict == Verdict::kOk ? palette.Good("OK  ") : check.verdict == Verdict::kWarn ? palette.Attention("WARN") : palette.Wrong("FAIL");
+    context.output.Print(word + "  " + check.name + std::string(width - check.name.size() + 2, ' ') + Escaped(check.detail) + "\n");
     if (check.verdict != Verdict::kOk && !check.remedy.empty()) context.output.Print(std::string(width + 8, ' ') + "-> " + Escaped(check.remedy) + "\n");
   }
 }

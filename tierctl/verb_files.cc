@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "tierctl/paths.h"
+#include "tierctl/progress.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/units.h"
 
@@ -53,11 +54,15 @@ Answer OrAbsent(Answer answer, const std::string& path) {
 Answer ListPath(Context& context, const std::string& path, Listing* listing, bool* walked) {
   std::string after;
   bool none = true;
+  std::size_t entries = 0;
+  Progress progress(context.output);
   for (;;) {
     Answer page = context.client.GetPath("/v1/files", path, std::string("&limit=1000") + (context.command.recursive ? "&recursive=1" : "") +
                                                                 (after.empty() ? "" : "&after=" + PercentEncoded(after)));
     if (!page.ok()) return page;
     PrintEntries(context, page.body, listing);
+    entries += ListOf(page.body, "entries").size();
+    if (!context.output.stdout_is_terminal()) progress.Show([&] { return std::to_string(entries) + " entries of " + Escaped(path); });
     none = none && ListOf(page.body, "entries").empty();
     *walked = FlagOf(page.body, "walked");
     const std::string next = TextOf(page.body, "next");

@@ -13,9 +13,11 @@
 
 #include "client_lib/src/settings.h"
 #include "tierctl/paths.h"
+#include "tierctl/progress.h"
 #include "tierctl/run/command.h"
 #include "tierctl/run/job_daemon.h"
 #include "tierctl/run/ledger.h"
+#include "tierctl/run/option_notes.h"
 #include "tierctl/run/place.h"
 #include "tierctl/run/scratch.h"
 #include "tierctl/run/share.h"
@@ -117,13 +119,17 @@ class Job {
     if (share.without_ssd) daemon_options_.ssd = "off";
     record_name_ = std::filesystem::path(scratch_->path()).filename().string();
     const tierd::UniqueFd held = ledger ? ledger->Add(record_name_, record) : tierd::UniqueFd();
-    auto daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_, held.get());
+    std::optional<Progress> progress(std::in_place, context_.output);
+    const auto waiting = [&progress] { progress->Show([] { return std::string("run: starting tierd"); }); };
+    auto daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_, held.get(), waiting);
     if (!daemon.ok() && daemon_options_.ssd.starts_with('/')) {
       // Another job may have that directory; if it is not the reason, the second start says what is.
       const std::string ssd = std::exchange(daemon_options_.ssd, ""), why = daemon.status().message();
-      daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_, held.get());
+      daemon_options_.ssd_capacity.clear();  // that was a share of its disk
+      daemon = run::JobDaemon::Start(binary, daemon_options_, *scratch_, held.get(), waiting);
       if (daemon.ok()) context_.output.Message("run: without " + ssd + ": " + why);
     }
+    progress.reset();  // erased before the command begins
     if (!daemon.ok()) {
       if (ledger) ledger->Remove(record_name_);
       return Without(daemon.status().message());
@@ -191,6 +197,7 @@ class Job {
     if (socket_.empty()) return;
     line_.environment.emplace_back("TIERD_SOCKET", socket_);
     facts_.before = AskStatus();
+    NoteOptions();
     NameRoots();
     if (options_.no_preload) return;
     const std::string library = Preloadable(run::FindPreload(environment_));
@@ -201,6 +208,13 @@ class Job {
     report_ = MakeReport();
     if (!report_.empty()) line_.environment.emplace_back("TIERD_REPORT", report_);
     if (options_.real_fds) line_.environment.emplace_back("TIERD_REAL_FDS", "1");
+  }
+
+  // Of a daemon of our own: another one has options of somebody else.
+  void NoteOptions() {
+    if (!facts_.own_daemon) return;
+    facts_.option_notes = run::OptionNotes(options_, facts_.before);
+    for (const std::string& note : facts_.option_notes) context_.output.Message("run: " + note);
   }
 
   // For processes that look which files are a source's before they have connected. One that the list cannot hold would be none: then there is no list.
@@ -290,7 +304,16 @@ class Job {
       if (out.flush()) return;
       context_.output.Message("run: cannot write " + options_.report + ": " + std::strerror(errno != 0 ? errno : EIO));
     }
-    if (!options_.quiet) ::dprintf(STDERR_FILENO, "%s", run::SummaryText(summary).c_str());
+    if (!options_.quiet) ::dprintf(STDERR_FILENO, "%s", Painted(run::SummaryText(summary), TextOf(summary, "advice")).c_str());
+  }
+
+  // The advice, which is the last line, in the colour of what it says.
+  std::string Painted(std::string text, const std::string& advice) const {
+    const std::size_t at = text.rfind('\n', text.size() - 2) + 1;
+    const Palette& palette = context_.output.message_palette();
+    const std::string line = text.substr(at, text.size() - at - 1);
+    const bool well = advice.starts_with("nothing to improve");
+    return text.substr(0, at) + (well ? palette.Good(line) : palette.Attention(line)) + "\n";
   }
 
   std::string ReportPath() const { return options_.report.empty() ? "" : AbsolutePath(options_.report, context_.working_directory); }

@@ -1,11 +1,16 @@
 // simulate: policies over capacities, for a job that does not exist or a trace that was noted. Needs no daemon.
+#include <chrono>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 
+#include "tierctl/paths.h"
+#include "tierctl/progress.h"
 #include "tierctl/simulate/chart.h"
 #include "tierctl/simulate/study.h"
+#include "tierctl/time_to_go.h"
 #include "tierctl/verbs.h"
 
 namespace tierctl {
@@ -145,16 +150,42 @@ bool Write(Context& context, const std::string& file, const std::string& text) {
   return !out.fail();
 }
 
+// "belady, RAM 12.8 GiB: 41% of 277M reads, 33.0 s to go".
+std::string ProgressLine(const simulate::Advance& advance, double seconds, TimeToGo& pace) {
+  std::string line = "simulating " + advance.what;
+  if (advance.all_reads <= 0) return line + (advance.reads > 0 ? ": " + Number("%.1f", advance.reads * 1e-6) + "M reads so far" : "");
+  pace.Note(seconds, {advance.reads, 0});
+  line += ": " + Number("%.0f%%", 100 * advance.reads / advance.all_reads) + " of " + Number("%.1f", advance.all_reads * 1e-6) + "M reads";
+  const auto left = pace.For({advance.all_reads - advance.reads, 0}, false);
+  return left ? line + ", " + Span(left->seconds) + " to go" : line;
+}
+
+// Computes, and says on a terminal how it gets on.
+tierd::Result<Outcome> ComputeInSight(Context& context, Study& study) {
+  Progress progress(context.output);
+  TimeToGo pace;
+  const auto began = std::chrono::steady_clock::now();
+  constexpr std::uintmax_t kLongToRead = 32 << 20;
+  std::error_code none;
+  if (const std::uintmax_t bytes = std::filesystem::file_size(study.trace, none); !none && bytes > kLongToRead) progress.ShowNow("reading " + Escaped(study.trace));
+  study.on_advance = [&](const simulate::Advance& advance) {
+    progress.Show([&] { return ProgressLine(advance, std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(), pace); });
+  };
+  tierd::Result<Outcome> outcome = simulate::Compute(study);
+  study.on_advance = nullptr;
+  return outcome;
+}
+
 int FailUsage(Context& context, const std::string& why) { return context.output.Fail(kExitUsage, "simulate: " + why + " (tierctl simulate --help)"); }
 
 }  // namespace
 
 int Simulate(Context& context) {
   const SimulateOptions& options = context.command.simulate;
-  const Study study = StudyOf(options);
+  Study study = StudyOf(options);
   const int pictures = (options.svg == "-") + (options.html == "-");
   if (pictures + context.output.json() > 1) return FailUsage(context, "one thing goes to stdout: --json, --svg - or --html -");
-  const tierd::Result<Outcome> outcome = simulate::Compute(study);
+  const tierd::Result<Outcome> outcome = ComputeInSight(context, study);
   if (!outcome.ok() && outcome.status().code() == tierd::Code::kInvalid) return FailUsage(context, outcome.status().message());
   if (!outcome.ok()) return context.output.Fail(kExitError, outcome.status().message());
   const std::string title = options.trace.empty()

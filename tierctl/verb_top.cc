@@ -11,6 +11,7 @@
 #include <cstdlib>
 
 #include "tierctl/run/command.h"
+#include "tierctl/top_history.h"
 #include "tierctl/top_screen.h"
 #include "tierctl/verbs.h"
 #include "tierd/base/unique_fd.h"
@@ -100,9 +101,16 @@ void SizeOfTerminal(std::size_t* columns, std::size_t* rows) {
   *rows = size.ws_row;
 }
 
+std::string Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
 // Looks until the user has enough, or the daemon does not answer.
 Answer Show(Context& context, Screen& screen) {
   json before_status = json::object(), before_jobs = json::array();
+  TopHistory history;
+  const bool unicode = IsUtf8(Variable("LC_ALL"), Variable("LC_CTYPE"), Variable("LANG"));
   auto looked = steady_clock::now();
   for (std::uint64_t n = 0; context.command.count == 0 || n < context.command.count; ++n) {
     if (n != 0 && !screen.Wait(context.command.interval_s)) break;
@@ -114,7 +122,10 @@ Answer Show(Context& context, Screen& screen) {
     std::size_t columns = kColumns, rows = 0;
     if (screen.live()) SizeOfTerminal(&columns, &rows);
     const double seconds = n == 0 ? 0 : std::chrono::duration<double>(now - looked).count();
-    const std::string text = TopScreen({before_status, before_jobs}, {status.body, ListOf(jobs.body, "jobs")}, seconds, columns, rows == 0 ? 0 : rows - 1);
+    if (n != 0) history.Add(before_status, status.body, seconds);
+    // A list of screens has its history in itself.
+    const TopStyle style{columns, rows == 0 ? 0 : rows - 1, context.output.palette(), screen.live() ? history.Text(unicode) : ""};
+    const std::string text = TopScreen({before_status, before_jobs}, {status.body, ListOf(jobs.body, "jobs")}, seconds, style);
     if (context.output.json()) context.output.PrintJson({{"status", status.body}, {"jobs", ListOf(jobs.body, "jobs")}});
     else if (screen.live()) screen.Draw(text);
     else context.output.Print((n == 0 ? "" : "\n") + text);

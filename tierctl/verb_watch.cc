@@ -54,7 +54,7 @@ bool WarnOfTried(Context& context, const std::string& source, const json& tried)
       warned = true;
     }
     if (SeenOf(one) >= kEnoughSeen) continue;
-    context.output.Message(who + ": it was told of " + SeenText(SeenOf(one)) + " of the reads: the others went around the cache without a question, or were overwritten in a client's ring");
+    context.output.Message(who + ": it was told of " + SeenText(SeenOf(one)) + " of the reads: the others bypassed the cache without a question to the daemon, or were overwritten in a client's ring");
     warned = true;
   }
   return warned;

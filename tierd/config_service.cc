@@ -66,6 +66,12 @@ std::string ConfigService::ssd_refused() const {
   return text;
 }
 
+std::vector<std::string> ConfigService::option_notes() const {
+  std::vector<std::string> notes = inputs_.resolved.option_notes;
+  if (!metrics_note_.empty()) notes.push_back(metrics_note_);
+  return notes;
+}
+
 Result<server::ConfigHost::Applied> ConfigService::Set(const std::string& key, const std::string& value) {
   config::Config next = inputs_.config;
   if (Status status = next.Set(key, value); !status.ok()) {
@@ -144,6 +150,9 @@ Result<server::ConfigHost::Applied> ConfigService::Adopt(Candidate candidate) {
     if (!change.reloadable) applied.restart.push_back({change.key, change.from, change.to});
   ApplyToEngine(*resolved, std::move(policies).value());
   here_ = resolved->here;
+  const std::vector<std::string> said = std::exchange(inputs_.resolved.option_notes, resolved->option_notes);
+  for (const std::string& note : resolved->option_notes)
+    if (std::find(said.begin(), said.end(), note) == said.end()) applied.notes.push_back(note);
   if (on_log_level) on_log_level(resolved->log_level);
   const Values wanted = next.Values();
   for (config::EffectiveValue& now : effective_) {

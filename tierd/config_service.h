@@ -45,6 +45,9 @@ class ConfigService final : public server::ConfigHost {
   std::string runtime_directory() const override { return inputs_.resolved.control_socket.substr(0, inputs_.resolved.control_socket.rfind('/')); }
   std::string metrics_address() const override { return metrics_address_; }
   std::string ssd_refused() const override;
+  std::vector<std::string> option_notes() const override;
+  // Why the metrics are not served at the address that was named.
+  void NoteMetrics(std::string note) { metrics_note_ = std::move(note); }
 
  private:
   struct PolicyChange {
@@ -83,6 +86,7 @@ class ConfigService final : public server::ConfigHost {
   std::map<std::string, std::string> here_;  // what of these depends on the machine has come out as
   engine::Engine& engine_;
   std::string metrics_address_;
+  std::string metrics_note_;  // "": they are, or are not wanted
   std::vector<Reloaded> asked_;      // by these, for the reload that is under way
   std::vector<Reloaded> asked_next_;
 };

@@ -170,6 +170,7 @@ int CheckStart(const config::Config& config, const config::Resolved& resolved) {
   if (Status status = CheckParameters(config, resolved, policies); !status.ok()) return Complain(status);
   const std::string& ssd = resolved.engine.ssd.directory;
   if (Status status = ssd.empty() ? Status::Ok() : ssd::CheckCacheDirectory(ssd); !status.ok()) return Complain(status);
+  for (const std::string& note : resolved.option_notes) std::fprintf(stderr, "tierd: %s\n", Printable(note).c_str());
   std::puts("configuration ok");
   return 0;
 }
@@ -293,6 +294,7 @@ class Daemon {
     if (!status.ok() && resolved_.metrics_anywhere && metrics_.Start("127.0.0.1:0").ok()) {
       spdlog::info("metrics elsewhere address={} reason=\"{}\"", metrics_.address(), status.message());
     } else if (!status.ok()) {
+      config_.NoteMetrics("daemon.metrics_address: " + status.message());
       spdlog::warn("metrics off reason=\"{}\"", status.message());
     }
     config_.SetMetricsAddress(metrics_.address());
@@ -412,6 +414,7 @@ int Main(int argc, char** argv) {
   host.has_private_tmpfs = tmpfs.ok();
   if (!tmpfs.ok()) resolved = config::Resolve(*config, host);
   if (!resolved.ok()) return Complain(resolved.status());
+  for (const std::string& note : resolved->option_notes) spdlog::warn("option {}", note);
   for (const std::string& note : resolved->notes) spdlog::log(resolved->ssd_taken ? spdlog::level::warn : spdlog::level::info, "{}", note);
   if (tmpfs.ok()) resolved->engine.ram.tmpfs = &*tmpfs;
   else resolved->engine.ram.no_tmpfs_reason = "no private tmpfs: " + tmpfs.status().message();

@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-DATE = "2026-11-27"  # of the last change to the prose
+DATE = "2026-11-28"  # of the last change to the prose
 
 
 # ---- roff -----------------------------------------------------------------------------------------------------------------------
@@ -141,6 +141,17 @@ def verbs_of(program):
     return found
 
 
+# Those that screens of tierctl show, in docs/glossary.md.
+SCREEN_WORDS = ("admission", "bypass", "conversion", "eviction", "hit", "job", "look-ahead", "miss", "no room", "pin", "plan", "policy", "read-ahead", "regret",
+                "source", "staleness bound", "turned away", "warm-up")
+
+
+def words():
+    """The words of the screens, a sentence each."""
+    meanings = dict(re.findall(r"^\| (?!word)([^|]+?) \| ([^|]+?) \|$", (ROOT / "docs/glossary.md").read_text(), re.M))
+    return "\n".join(tagged(word, meanings[word][:1].upper() + meanings[word][1:] + ".") for word in SCREEN_WORDS)
+
+
 def tierctl_1(build):
     program = build / "tierctl/tierctl"
     verbs = []
@@ -155,12 +166,17 @@ def tierctl_1(build):
     return page("tierctl", 1, "ask and direct tierd, the cache of training data on this node", [
         ("SYNOPSIS", prose("`tierctl` [`--socket` PATH] [`--json`] VERB [ARGUMENT ...]")),
         ("DESCRIPTION", prose("""
-tierctl speaks to the tierd of the calling user on this node. Data goes to stdout, messages to stderr; progress is drawn on a terminal only. Paths are those of the source; they may be
+tierctl speaks to the tierd of the calling user on this node. Data goes to stdout, messages to stderr; progress and colours are for terminals: red is wrong, yellow wants attention, green is well. Paths are those of the source; they may be
 relative.""")),
         ("OPTIONS", options(helped(program, "--help"))),
         ("VERBS", "\n".join(v for v in verbs if v)),
+        ("WORDS", words() + "\n" + prose("""
+Documents (`--json`, `--report`) and metrics count the reasons of bypasses under `fallback` (tierd_fallback_total) and, of opens under the preload library, under `real_opens`
+(tierd_real_opens_total). Screens show both as one list, with blanks in the names. `no_frame` is "no room" there. `not_cached` is an open whose reason is in `fallback`, so screens leave it out.""")),
         ("ENVIRONMENT", "\n".join(tagged(*row) for row in [
             ("TIERD_SOCKET", "The daemon's socket, or its control socket; no directory."),
+            ("NO_COLOR, TERM", "With any value of NO_COLOR, or with TERM unset or dumb, there are no colours; --color always or never goes before."),
+            ("LC_ALL, LC_CTYPE, LANG", "The first that is set says whether tierctl top draws its history with blocks (UTF-8) or in ASCII."),
             ("TIERD_DISABLE", "1: tierctl run runs the command as if tierd were not there."),
             ("XDG_RUNTIME_DIR", "Without TIERD_SOCKET and --socket the control socket is in its directory tierd, else in /tmp/tierd-UID."),
             ("TIERD_PREFIX", "Directories, parted by colons: where it is set tierctl run leaves it to the command, which is served below them only."),
@@ -314,13 +330,13 @@ other nodes are seen within the staleness bound of the data set.""")),
             ("TIERD_DISABLE", "1: the library does nothing at all."),
             ("TIERD_REAL_FDS", "1: every descriptor is a real one (tierctl run --real-fds); what stat, access and opendir answer still comes from the cache."),
             ("TIERD_LOWEST_FD", "1: the same, for programs that rely on open giving the lowest number that is free: descriptors of served files have high numbers otherwise."),
-            ("TIERD_REPORT", "Absolute path of a file to which each process that came near a source appends, when it ends or executes another program, one line of JSON: reads and bytes by tier, fallbacks, conversions, files opened for real and uses of the source by reason. A program whose C library is not glibc appends one line when it starts, with other_libc."),
+            ("TIERD_REPORT", "Absolute path of a file to which each process that came near a source appends, when it ends or executes another program, one line of JSON: reads and bytes by tier; bypasses, conversions and uses of the source's own file by reason. A program whose C library is not glibc appends one line when it starts, with other_libc."),
             ("TIERD_LOG", "1: libtier tells on stderr when it finds or loses its daemon."),
         ]) + "\n" + prose("None of them counts in a program that runs with more rights than its caller (set-user-ID, capabilities): there the library does nothing.")),
         ("COVERED", "\n".join(covered)),
         ("CONVERSIONS", prose("Counted in the report by reason: " + ", ".join(f"`{reason}`" for reason in reasons) + ".")),
         ("NOTES", prose("""
-Real from the start are: files opened with other flags than those listed; all files of a process that has loaded liburing, libaio or a library with Go's runtime, or entered cuFile, whose
+These opens bypass the cache: files opened with other flags than those listed; all files of a process that has loaded liburing, libaio or a library with Go's runtime, or entered cuFile, whose
 descriptors leave the library's sight; what is opened while 0, 1 or 2 is free; files that the process has open for writing.
 
 A name that goes through symbolic links is served, too: below a source, and from outside (~/data -> /pfs/data), where the library learns a link from one of the first files or directories

@@ -65,9 +65,9 @@ PANELS = {
         ("Read bandwidth by tier", "Bps", [(rate("tierd_read_bytes_total", "tier"), "{{instance}} {{slot}} {{tier}}")], "Bytes that programs got."),
         ("Read latency, p50 and p99", "s", [(quantile(0.5, "tierd_read_duration_seconds", "tier"), "{{instance}} {{slot}} {{tier}} p50"), (quantile(0.99, "tierd_read_duration_seconds", "tier"), "{{instance}} {{slot}} {{tier}} p99")],
          "Buckets are a factor of 4 apart. Of RAM hits one in 64 is timed."),
-        ("Reads and opens past the cache, by reason", "reqps", [(rate("tierd_fallback_total", "reason") + " > 0", "{{instance}} {{slot}} {{reason}}")], "Only reasons that occur; docs/monitoring.md says what each means."),
+        ("Bypassed reads and opens, by reason", "reqps", [(rate("tierd_fallback_total", "reason") + " > 0", "{{instance}} {{slot}} {{reason}}")], "Only reasons that occur; docs/monitoring.md says what each means."),
         ("Opens of the source's own files, by reason", "reqps", [(rate("tierd_real_opens_total", "reason"), "{{instance}} {{slot}} {{reason}}"), (rate("tierd_source_mappings_total"), "{{instance}} {{slot}} mapped")],
-         "Programs under the preload library read these around the cache; reads through a mapping are in no counter."),
+         "Programs under the preload library read these from the source themselves; reads through a mapping are in no counter."),
         ("Tier and source states", "short", [(s("tierd_tier_state") + " == 1", "{{instance}} {{slot}} {{tier}} {{state}}"), (s("tierd_source_states"), "{{instance}} {{slot}} sources {{state}}")], "Healthy is good; off: no such tier."),
     ],
     "Tiers": [

@@ -14,6 +14,17 @@ double ProcessorSeconds() {
   return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
 }
 
+// In parts, so that somebody may look at how it gets on.
+void ReadAll(Cache& cache, std::span<const std::uint32_t> ids, const RunOptions& options, std::uint32_t consumer = 0) {
+  constexpr std::size_t kPart = 1 << 16;
+  if (!options.on_reads) return cache.Read(ids, consumer);
+  for (std::size_t at = 0; at < ids.size(); at += kPart) {
+    const std::size_t part = std::min(kPart, ids.size() - at);
+    cache.Read(ids.subspan(at, part), consumer);
+    options.on_reads(part);
+  }
+}
+
 }  // namespace
 
 double RunResult::hit_rate(std::size_t first) const {
@@ -44,7 +55,7 @@ Result<RunResult> RunJob(const tierd_policy_ops& policy, const Job& job, const R
     }
     if (options.bring) cache->Bring(UINT64_MAX);
     const double from = ProcessorSeconds();
-    cache->Read(order);
+    ReadAll(*cache, order, options);
     result.seconds += ProcessorSeconds() - from;
     result.epochs.push_back(cache->counts() - before);
   }
@@ -74,7 +85,7 @@ Result<RunResult> RunTrace(const tierd_policy_ops& policy, const Trace& trace, c
       const std::uint32_t consumer = trace.accesses[done].consumer;
       std::size_t end = done + 1;
       while (end < ends[epoch] && trace.accesses[end].consumer == consumer) ++end;
-      cache->Read(std::span(ids).subspan(done, end - done), consumer);
+      ReadAll(*cache, std::span(ids).subspan(done, end - done), options, consumer);
       done = end;
     }
     result.seconds += ProcessorSeconds() - from;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ struct RunOptions {
   std::uint32_t lookahead = 16;  // epochs of plan beyond the present one
   bool whole_plan_first = false; // declares every epoch before the first read, and fills the cache by it: for `frequency`
   bool bring = false;            // what the policy wants next is brought at the beginning of each epoch
+  std::function<void(std::uint64_t reads)> on_reads = {};  // now and then, with what was read since the last time
 };
 
 struct RunResult {

@@ -160,24 +160,6 @@ TEST(Resolve, FoundDirectoryInsideASourceIsPassedOver) {
   EXPECT_THAT(resolved->notes, ElementsAre("not for the SSD tier: /home/u/.cache/tierd lies inside the source /home/u"));
 }
 
-TEST(Resolve, MoreRamThanThereIsGetsANote) {
-  const Result<Resolved> resolved = Resolve(Parsed("[ram]\ncapacity = \"800 GB\"\n[ssd]\ndirectory = \"off\"\n"), Host());
-  ASSERT_TRUE(resolved.ok());
-  EXPECT_THAT(resolved->notes, ElementsAre("ram.capacity 800 GB is more than there is (24.0 GiB): the tier will grow as far as memory allows"));
-}
-
-TEST(Resolve, MoreSsdThanThereIsGetsANote) {
-  HostFacts host = Host();
-  host.cache_directories = {Directory("/nvme/tierd", 100 * kGiB)};
-  const auto notes = [&](const std::string& capacity) {
-    const Result<Resolved> resolved = Resolve(Parsed("[ssd]\ndirectory = \"/nvme/tierd\"\ncapacity = \"" + capacity + "\"\n"), host);
-    EXPECT_TRUE(resolved.ok());
-    return resolved.ok() ? resolved->notes : std::vector<std::string>();
-  };
-  EXPECT_THAT(notes("900 TB"), ElementsAre("ssd.capacity 900 TB is more than there is (200 GiB): the tier will grow as far as its file system allows"));
-  EXPECT_THAT(notes("150 GiB"), ElementsAre()) << "what others have of it may come free";
-}
-
 TEST(Resolve, WhatIsSetComesOutAsItIs) {
   const Result<Resolved> resolved = Resolve(
       Parsed("[ram]\ncapacity = \"64 MiB\"\nsegment_size = \"16 MiB\"\npin_cap = \"8 MiB\"\nmin_available = \"1 GiB\"\npages = \"4k\"\n[ssd]\nengine = \"threads\"\ndirectory = \"off\"\n"), Host());
@@ -197,16 +179,6 @@ TEST(Resolve, ADirectoryThatSomebodyElseHasIsToldApart) {
   EXPECT_TRUE(Resolve(Config::Defaults(), host)->ssd_taken);
   host.cache_directories.push_back(Directory("/other", 100 * kGiB));
   EXPECT_FALSE(Resolve(Config::Defaults(), host)->ssd_taken) << "there is a tier";
-}
-
-TEST(Resolve, MetricsForOtherMachinesGetANote) {
-  const auto notes = [](const std::string& address) {
-    const Result<Resolved> resolved = Resolve(Parsed("[daemon]\nmetrics_address = \"" + address + "\"\n[ssd]\ndirectory = \"off\"\n"), Host());
-    EXPECT_TRUE(resolved.ok());
-    return resolved.ok() ? resolved->notes : std::vector<std::string>();
-  };
-  for (const char* here : {"127.0.0.1:9469", "127.8.0.1:1", "[::1]:9469", "off"}) EXPECT_THAT(notes(here), ElementsAre()) << here;
-  for (const char* wide : {"0.0.0.0:9469", "[::]:9469", "10.1.2.3:9469"}) EXPECT_THAT(notes(wide), ElementsAre(HasSubstr("daemon.metrics_address " + std::string(wide) + ": whoever"))) << wide;
 }
 
 TEST(Resolve, OfAReloadOnlyWhatNeedsNoRestartIsInEffect) {

@@ -421,12 +421,12 @@ TEST_F(CliTest, TheFirstFallbackOfEachReasonIsLogged) {
   Client client(daemon.socket());
   const auto bypass = [&] { EXPECT_EQ(Get(client.get(), source + "/../data/dir0/f0").origin, static_cast<std::uint32_t>(TIER_FROM_BYPASS)); };
   bypass();
-  EXPECT_TRUE(Eventually(10'000, [&] { return Occurrences(daemon.output(), "fallback reason=") == 1; })) << daemon.output();
-  EXPECT_THAT(daemon.output(), HasSubstr("fallback reason=path reads=1 "));
+  EXPECT_TRUE(Eventually(10'000, [&] { return Occurrences(daemon.output(), "bypass reason=") == 1; })) << daemon.output();
+  EXPECT_THAT(daemon.output(), HasSubstr("bypass reason=path reads=1 "));
   bypass();
   SleepMs(5000);  // one more look
   EXPECT_EQ(daemon.Status()["fallback"]["path"], 2);
-  EXPECT_EQ(Occurrences(daemon.output(), "fallback reason="), 1);
+  EXPECT_EQ(Occurrences(daemon.output(), "bypass reason="), 1);
 }
 
 TEST_F(CliTest, DoctorLooksAtEverythingAndNamesRemedies) {

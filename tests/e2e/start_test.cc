@@ -397,6 +397,62 @@ TEST_F(StartTest, WarnsWhereSomebodyElseHasTheSsdDirectory) {
   EXPECT_EQ(daemon.Stop(), 0);
 }
 
+// In the log, in the status, by doctor, and by --check-config.
+TEST_F(StartTest, AnOptionThatIsNotTakenAsWrittenIsSaid) {
+  DaemonProcess daemon(scratch.path());
+  DaemonProcess::Options options;
+  options.source = source;
+  options.ram = "99 TB";
+  options.ssd = "off";
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  const std::string begin = "ram.capacity 99 TB: this node or its cgroup has ";
+  EXPECT_NE(daemon.output().find("warning option " + begin), std::string::npos) << daemon.output();
+  const nlohmann::json notes = daemon.Status()["option_notes"];
+  ASSERT_FALSE(notes.empty());
+  EXPECT_TRUE(notes[0].get<std::string>().starts_with(begin)) << notes;
+  for (const char* verb : {"status", "doctor"}) {
+    const tierctl::Ran ran = tierctl::RunTierctl({"--socket", daemon.socket(), verb});
+    EXPECT_NE(ran.out.find(begin), std::string::npos) << ran.out;
+  }
+  const tierctl::Ran set = tierctl::RunTierctl({"--socket", daemon.socket(), "config", "set", "ram.capacity", "98 TB"});
+  EXPECT_NE(set.err.find("ram.capacity 98 TB: "), std::string::npos) << set.err;
+  const tierctl::Ran back = tierctl::RunTierctl({"--socket", daemon.socket(), "config", "set", "ram.capacity", "64 MiB"});
+  EXPECT_EQ(back.err, "");
+  EXPECT_FALSE(daemon.Status()["option_notes"].dump().find("ram.capacity") != std::string::npos) << daemon.Status()["option_notes"];
+}
+
+TEST_F(StartTest, AListenerThatOtherHostsReachIsSaidWithTheRemedy) {
+  const std::vector<std::string> arguments{"--config", "none", "--source", source, "--ssd", "off", "--socket", scratch.path() + "/run/tierd.sock", "--check-config", "--metrics"};
+  const auto said = [&](const std::string& address) {
+    std::vector<std::string> all = arguments;
+    all.push_back(address);
+    return DaemonProcess::Run(all, scratch.path()).output;
+  };
+  EXPECT_NE(said("0.0.0.0:9469").find("daemon.metrics_address 0.0.0.0:9469: every host that reaches"), std::string::npos) << said("0.0.0.0:9469");
+  EXPECT_EQ(said("127.0.0.1:9469"), "configuration ok\n");
+}
+
+TEST_F(StartTest, ANamedMetricsPortThatIsTakenIsSaid) {
+  const UniqueFd other(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address{};
+  socklen_t size = sizeof address;
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(::bind(other.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  ASSERT_EQ(::listen(other.get(), 1), 0);
+  ASSERT_EQ(::getsockname(other.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
+  DaemonProcess daemon(scratch.path());
+  DaemonProcess::Options options;
+  options.source = source;
+  options.ssd = "off";
+  options.binary = scratch.path() + "/start.sh";
+  Write(options.binary, std::string("#!/bin/sh\nexec ") + TIERD_BINARY + " --config none --source " + source + " --ssd off --ram '64 MiB' --socket " + daemon.socket() +
+                            " --metrics 127.0.0.1:" + std::to_string(ntohs(address.sin_port)) + "\n");
+  std::filesystem::permissions(options.binary, std::filesystem::perms::owner_all);
+  ASSERT_TRUE(daemon.Start(options)) << daemon.output();
+  EXPECT_NE(daemon.Status()["option_notes"].dump().find("daemon.metrics_address: cannot serve metrics on 127.0.0.1"), std::string::npos) << daemon.Status();
+}
+
 TEST_F(StartTest, ReloadsCapacityAndPolicyAtRunTime) {
   DaemonProcess daemon(scratch.path());
   DaemonProcess::Options options;

@@ -281,7 +281,7 @@ TEST_F(RunTest, SaysThatFilesFoundNoRoom) {
   const std::string report = scratch_.path() + "/report.json", script = "cat $0/full/* $0/set/* $0/set/* > /dev/null; " TIERCTL_BINARY " status; " TIERCTL_BINARY " explain $0/full/9";
   const JobResult result = RunJob({TIERCTL_BINARY, "run", "--source", source_, "--ram", "16M", "--ssd", "off", "--policy", "freeze", "--report", report, "--", "/bin/sh", "-c", script, source_}, job_);
   EXPECT_EQ(result.code, 0) << result.output;
-  EXPECT_NE(result.output.find("opened as the source's own file, and read around the cache: not_cached "), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("bypass, by reason: "), std::string::npos) << result.output;
   EXPECT_EQ(result.output.find("not among these"), std::string::npos) << result.output;
   EXPECT_NE(result.output.find("In RAM: no; a reader has asked for it, "), std::string::npos) << result.output;
   const auto document = ReadJson(report);

@@ -140,7 +140,7 @@ TEST_F(AskedExplainTest, AskedForAndNotThere) {
 
 TEST_F(AskedExplainTest, OnAnotherFileSystem) {
   faults.open_error = EXDEV;
-  EXPECT_THAT(Why("b/c"), ElementsAre(unknown_, "It lies on another file system, mounted below the source: it is read there, past the cache."));
+  EXPECT_THAT(Why("b/c"), ElementsAre(unknown_, "It lies on another file system, mounted below the source: reads of it bypass the cache."));
 }
 
 TEST_F(AskedExplainTest, NoFile) {
@@ -152,7 +152,7 @@ TEST_F(AskedExplainTest, LinksThatLeadElsewhere) {
   Link("/etc/passwd", "out");
   Link("nowhere", "dangling");
   Link("circle", "circle");
-  EXPECT_THAT(Why("out"), ElementsAre(unknown_, "It leads out of the source, or to another file system: it is read there, past the cache."));
+  EXPECT_THAT(Why("out"), ElementsAre(unknown_, "It leads out of the source, or to another file system: reads of it bypass the cache."));
   EXPECT_THAT(Why("dangling"), ElementsAre(unknown_, "It leads nowhere: No such file or directory."));
   EXPECT_THAT(Why("circle"), ElementsAre(unknown_, "It leads nowhere: Too many levels of symbolic links."));
 }
@@ -204,7 +204,7 @@ TEST_F(AskedExplainTest, TheSourceHangs) {
     ASSERT_TRUE(daemon.Await([&left] { return left == 0; }));
   }
   EXPECT_THAT(Why("a"), ElementsAre(unknown_, "The source did not answer when it was asked just now: it is slow, hung or unreachable.",
-                                    "The source hangs: reads go past the cache until it answers again (tierctl status)."));
+                                    "The source hangs: reads bypass the cache until it answers again (tierctl status)."));
 }
 
 TEST_F(AskedExplainTest, TheSourceCouldNotBeReached) {

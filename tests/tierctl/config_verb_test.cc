@@ -79,5 +79,13 @@ TEST(ConfigVerb, SetAndReload) {
   EXPECT_EQ(refused.err, "tierctl: ram.pages takes effect at the next start only\n");
 }
 
+TEST(ConfigVerb, AValueThatIsNotTakenAsWrittenIsSaid) {
+  FakeControl fake;
+  fake.Reply("PATCH /v1/config", {{"applied", {{{"key", "ram.capacity"}, {"from", "1 GiB"}, {"to", "99 TB"}}}}, {"restart", json::array()}, {"notes", {"ram.capacity 99 TB: too large"}}});
+  const Ran ran = RunTierctl({"--socket", fake.socket(), "config", "set", "ram.capacity", "99 TB"});
+  EXPECT_EQ(ran.exit_code, 0);
+  EXPECT_EQ(ran.err, "tierctl: ram.capacity 99 TB: too large\n");
+}
+
 }  // namespace
 }  // namespace tierctl

@@ -79,11 +79,11 @@ TEST(StatusVerb, TellsOfRegionsThatAreLeftAlone) {
   EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "status"}).out, HasSubstr("/nvme\n"));
 }
 
-TEST(StatusVerb, TellsOfReadsThatWentPastASlowSsd) {
+TEST(StatusVerb, TellsOfReadsThatTookTheSourceInsteadOfASlowSsd) {
   FakeControl fake;
   const json ssd = {{"state", "ok"}, {"directory", "/nvme"}, {"capacity_bytes", 10}, {"allowed_bytes", 10}, {"used_bytes", 0}, {"objects", 0}, {"pinned_bytes", 0}, {"note", ""}, {"slow_reads", 1200}};
   fake.Reply("GET /v1/status", {{"tiers", {{"ssd", ssd}}}});
-  EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "status"}).out, HasSubstr("/nvme; 1200 reads went past it to the source\n"));
+  EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "status"}).out, HasSubstr("/nvme; 1200 reads took the source instead, which answers sooner\n"));
 }
 
 // Files that found no room are opened at the source: their reads are in no row.
@@ -93,7 +93,7 @@ TEST(StatusVerb, SaysWhatIsNotCounted) {
   fake.Reply("GET /v1/status", status);
   status["fallback"] = {{"path", 8}};
   fake.Reply("GET /v1/status", status);
-  EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "status"}).out, HasSubstr("\nnot among these, nor in REGRET: what was read through 15000 opens that fell back to the source, beside 960 reads here\n"));
+  EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "status"}).out, HasSubstr("\nnot among these, nor in REGRET: what was read through 15000 bypassed opens, beside 960 reads here\n"));
   EXPECT_THAT(RunTierctl({"--socket", fake.socket(), "status"}).out, Not(HasSubstr("not among these")));
 }
 

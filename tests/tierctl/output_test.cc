@@ -46,42 +46,51 @@ TEST(JobSum, AddsUpAndJudges) {
   EXPECT_EQ(sum.files_done, 15u);
 }
 
+// As if all of it had been done at one pace from the beginning.
+std::string LineOf(const JobSum& sum, double seconds) {
+  TimeToGo pace;
+  pace.Note(seconds, {static_cast<double>(sum.files_ended()), static_cast<double>(sum.bytes_done)});
+  return ProgressLine(sum, seconds, pace);
+}
+
 TEST(JobSum, ProgressShowsRateAndTimeLeft) {
   JobSum sum;
   sum.Add(Job("running", 20, 100, false));
-  EXPECT_EQ(ProgressLine(sum, 2.0), "20/100 files, 20.0 MiB, 10 files/s, 10.0 MiB/s, 8.0 s to go");
+  EXPECT_EQ(LineOf(sum, 2.0), "20/100 files, 20.0 MiB, 10 files/s, 10.0 MiB/s, 8.0 s to go");
   JobSum walking;
   walking.Add(Job("running", 20, 100, true));
-  EXPECT_EQ(ProgressLine(walking, 2.0), "20/100+ files, 20.0 MiB, 10 files/s, 10.0 MiB/s");
-  EXPECT_EQ(ProgressLine(JobSum(), 0), "0/0 files, 0 B, 0 files/s, 0 B/s");
+  EXPECT_EQ(LineOf(walking, 2.0), "20/100+ files, 20.0 MiB, 10 files/s, 10.0 MiB/s");
+  EXPECT_EQ(LineOf(JobSum(), 0), "0/0 files, 0 B, 0 files/s, 0 B/s");
 }
 
 // 3,000 small files are there, and a large one beside them has 57 of its 300 MiB.
 TEST(JobSum, TheTimeLeftIsThatOfTheBytesWhereTheyTakeLonger) {
   JobSum sum;
   sum.Add({{"state", "running"}, {"files_done", 3000}, {"files_total", 3001}, {"bytes_done", 60 << 20}, {"bytes_known", 303 << 20}, {"files_sized", 3001}, {"walking", false}});
-  EXPECT_EQ(ProgressLine(sum, 3.0), "3000/3001 files, 60.0 MiB/303 MiB, 1000 files/s, 20.0 MiB/s, 12.2 s to go");
+  EXPECT_EQ(LineOf(sum, 3.0), "3000/3001 files, 60.0 MiB/303 MiB, 1000 files/s, 20.0 MiB/s, at most 12.2 s to go");
 }
 
 TEST(JobSum, AFileThatIsUnderWayHasATimeToGo) {
   JobSum sum;
   sum.Add({{"state", "running"}, {"files_done", 0}, {"files_total", 1}, {"bytes_done", 100 << 20}, {"bytes_known", 300 << 20}, {"files_sized", 1}, {"walking", false}});
-  EXPECT_EQ(ProgressLine(sum, 2.0), "0/1 files, 100 MiB/300 MiB, 0 files/s, 50.0 MiB/s, 4.0 s to go");
+  EXPECT_EQ(LineOf(sum, 2.0), "0/1 files, 100 MiB/300 MiB, 0 files/s, 50.0 MiB/s, 4.0 s to go");
 }
 
 // Ten files of 1 MiB are there and a tenth of one of 10 MiB: the other nine are taken for 20 MiB / 11.
 TEST(JobSum, AFileWithoutASizeIsTakenForTheMean) {
   JobSum sum;
   sum.Add({{"state", "running"}, {"files_done", 10}, {"files_total", 22}, {"files_failed", 1}, {"files_no_room", 1}, {"bytes_done", 11 << 20}, {"bytes_known", 20 << 20}, {"files_sized", 11}, {"walking", false}});
-  EXPECT_NEAR(SecondsLeft(sum, 1.0), (9 + 9 * 20.0 / 11) / 11, 1e-6);
-  EXPECT_EQ(ProgressLine(sum, 1.0), "12/22 files, 11.0 MiB, 12 files/s, 11.0 MiB/s, 2.3 s to go, 2 not brought");
+  TimeToGo pace;
+  pace.Note(1.0, {12, 11 << 20});
+  EXPECT_NEAR(LeftOf(sum, pace)->seconds, (9 + 9 * 20.0 / 11) / 11, 1e-6);
+  EXPECT_EQ(LineOf(sum, 1.0), "12/22 files, 11.0 MiB, 12 files/s, 11.0 MiB/s, at most 2.3 s to go, 2 not brought");
 }
 
 TEST(JobSum, SaysNoTimeOfWhichTooLittleIsKnownAndNoneThatIsNothing) {
   const auto left = [](std::uint64_t ended, std::uint64_t total, std::uint64_t done, std::uint64_t known, std::uint64_t sized) {
     JobSum sum;
     sum.Add({{"state", "running"}, {"files_done", ended}, {"files_total", total}, {"bytes_done", done}, {"bytes_known", known}, {"files_sized", sized}, {"walking", false}});
-    return ProgressLine(sum, 2.0);
+    return LineOf(sum, 2.0);
   };
   EXPECT_EQ(left(0, 1, 0, 0, 0), "0/1 files, 0 B, 0 files/s, 0 B/s") << "nothing is known";
   EXPECT_EQ(left(0, 1, 0, 1000, 1), "0/1 files, 0 B/1000 B, 0 files/s, 0 B/s") << "nothing has come yet";
@@ -90,7 +99,7 @@ TEST(JobSum, SaysNoTimeOfWhichTooLittleIsKnownAndNoneThatIsNothing) {
   EXPECT_EQ(left(10, 10, 1 << 20, 1 << 20, 10), "10/10 files, 1.00 MiB, 5 files/s, 512 KiB/s");
   JobSum old;
   old.Add({{"state", "running"}, {"files_done", 1}, {"files_total", 5}, {"bytes_done", 0}, {"bytes_total", nullptr}, {"files_sized", nullptr}, {"bytes_known", nullptr}, {"walking", false}});
-  EXPECT_EQ(ProgressLine(old, 1.0), "1/5 files, 0 B, 1 files/s, 0 B/s, 4.0 s to go") << "a job whose files have no sizes";
+  EXPECT_EQ(LineOf(old, 1.0), "1/5 files, 0 B, 1 files/s, 0 B/s, 4.0 s to go") << "a job whose files have no sizes";
 }
 
 TEST(JobSum, StatesThatEnd) {

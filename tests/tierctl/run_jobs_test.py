@@ -123,6 +123,18 @@ class Jobs(unittest.TestCase):
                     self.assertEqual((counters["ops"]["open"]["count"], counters["bytes_read"]), (FILES, FILES * BYTES), "each file and byte once")
                 self.expect_nothing_left([daemon])
 
+    def test_a_size_that_the_node_has_not_is_said_at_the_start_and_in_the_advice(self):
+        run = Run(self, "large", self.plain_source(), "--ram", "99TB", "--ssd", "off", "--keep")
+        self.assertTrue(run.has_read(), run.text())
+        said = "--ram 99 TB: this node or its cgroup has "
+        self.assertIn("tierctl: run: " + said, run.text())
+        self.assertIn("tierctl: run: --keep: there is no SSD tier", run.text())
+        self.assertEqual(run.finish(), 0, run.text())
+        report = json.loads(run.report.read_text())
+        self.assertTrue(report["option_notes"][0].startswith(said), report["option_notes"])
+        self.assertIn(said, report["advice"])
+        self.assertNotIn("nothing to improve", report["advice"])
+
     def test_the_others_go_on_when_the_first_run_is_killed(self):
         source = self.plain_source()
         first = Run(self, "first", source, variables={"SLURM_JOB_ID": self.job})

@@ -7,6 +7,9 @@
 #include <algorithm>
 #include <sstream>
 
+#include "tierctl/reads.h"
+#include "tierctl/run/option_notes.h"
+
 namespace tierctl::run {
 namespace {
 
@@ -70,12 +73,12 @@ TEST_F(RunSummaryTest, OfHalfTheDataInRamAllLinesAgree) {
   facts_.seconds = 24;
   facts_.after["sources"][0]["read_bytes"] = 119'000;
   EXPECT_EQ(SummaryText(Summary(facts_)),
-            "tierd: 391 KiB in 400 reads of 1 process, 24.0 s; bytes: ram 20.3%, source 29.8%, around the cache 49.9%\n"
-            "tierd: epoch 1: 9.0 s, ram 10.0%, source 40.0%, around the cache 50.0%; epoch 2: 5.0 s, ram 47.0%, source 3.0%, around the cache 50.0%; "
-            "epochs 3-4: 4.0 s to 6.0 s each, ram 12.0%, source 38.0%, around the cache 50.0%\n"
-            "tierd: the source gave 116 KiB to tierd and 195 KiB around it, for 391 KiB read: 79.1 KiB (20.2%) saved\n"
-            "tierd: around the cache: 200 reads, 195 KiB; why: no_frame 200; opened at the source: not_cached 200; the source's own file used for: none\n"
-            "tierd: descriptors made real: none; answered from the index: 0 stat, 0 listings\n"
+            "tierd: 391 KiB in 400 reads of 1 process, 24.0 s; bytes: ram 20.3%, source 29.8%, bypass 49.9%\n"
+            "tierd: epoch 1: 9.0 s, ram 10.0%, source 40.0%, bypass 50.0%; epoch 2: 5.0 s, ram 47.0%, source 3.0%, bypass 50.0%; "
+            "epochs 3-4: 4.0 s to 6.0 s each, ram 12.0%, source 38.0%, bypass 50.0%\n"
+            "tierd: the source gave 116 KiB to tierd and 195 KiB by bypass, for 391 KiB read: 79.1 KiB (20.2%) saved\n"
+            "tierd: bypass: 200 reads, 195 KiB; why: no room 200; the source's own file used for: none\n"
+            "tierd: conversions: none; answered from the index: 0 stat, 0 listings\n"
             "tierd: RAM holds 53% of what an epoch reads, and lru makes 12% of it: --policy auto keeps a part of it; a larger --ram, or an SSD tier (--ssd), holds more\n");
   facts_.after["sources"][0]["policy"] = "auto";
   EXPECT_TRUE(Line(5).ends_with("and auto makes 12% of it: a larger --ram, or an SSD tier (--ssd), holds more")) << Line(5);
@@ -89,6 +92,44 @@ TEST_F(RunSummaryTest, OfHalfTheDataInRamAllLinesAgree) {
 TEST_F(RunSummaryTest, SaysHowManyReadsTheEpochsTell) {
   facts_.reports["reads"]["bypass"] = 200;
   EXPECT_TRUE(Line(1).ends_with(" (of 300 of 500 reads)")) << Line(1);
+}
+
+TEST_F(RunSummaryTest, OptionsThatWereNotTakenAsWrittenAreInTheAdvice) {
+  facts_.after = StatusOf(900, 100, 100'000, json::array({Epoch(0, 0, 100), Epoch(100, 0, 0), Epoch(100, 0, 0)}));
+  facts_.reports["bytes"] = {{"ram", 900'000}, {"source", 100'000}};
+  EXPECT_EQ(Line(5), "tierd: nothing to improve here");
+  facts_.option_notes = {"--ram 99 TB: too large", "--keep: for nothing"};
+  EXPECT_EQ(Line(5), "tierd: --ram 99 TB: too large; --keep: for nothing");
+}
+
+TEST_F(RunSummaryTest, WhereMemoryIsTheBoundNoLargerRamIsAdvised) {
+  facts_.after = StatusOf(150, 0, 450'000, json::array({Epoch(10, 0, 90), Epoch(47, 0, 53), Epoch(12, 0, 88), Epoch(12, 0, 88)}));
+  facts_.after["tiers"] = {{"ram", {{"allowed_bytes", 53'000}, {"capacity_bytes", 400'000}}}, {"ssd", {{"state", "off"}}}};
+  EXPECT_TRUE(Line(5).ends_with("more memory for the job, or an SSD tier (--ssd), holds more")) << Line(5);
+}
+
+TEST(RunOptionNotes, NameTheOptionAndWhatIsGivenInstead) {
+  RunOptions options;
+  options.ram = "8 GiB";
+  const auto status = [](std::uint64_t allowed, const json& notes) {
+    return json{{"option_notes", notes}, {"tiers", {{"ram", {{"capacity_bytes", std::uint64_t{8} << 30}, {"allowed_bytes", allowed << 30}, {"bound_by", "node"}}}, {"ssd", {{"state", "off"}}}}}};
+  };
+  EXPECT_EQ(OptionNotes(options, status(8, json::array())), std::vector<std::string>());
+  EXPECT_EQ(OptionNotes(options, status(3, json::array())),
+            std::vector<std::string>{"--ram 8 GiB: 3.00 GiB are free for it now (node), and the tier grows as more comes free; name a smaller size, or ask for more memory"});
+  EXPECT_EQ(OptionNotes(options, status(3, {"ram.capacity 8 GiB: too large"})), std::vector<std::string>{"--ram 8 GiB: too large"});
+  options.ram = "";
+  EXPECT_EQ(OptionNotes(options, status(3, {"ram.capacity 8 GiB: too large"})), std::vector<std::string>{"ram.capacity 8 GiB: too large"}) << "of the configuration";
+  options.real_fds = options.no_preload = options.keep = true;
+  EXPECT_EQ(OptionNotes(options, status(8, json::array())).size(), 2u);
+}
+
+TEST(BypassReasons, AreOneListInWordsWhereAnOpenIsCountedOnce) {
+  const json document = {{"fallback", {{"no_frame", 200}, {"no_daemon", 3}, {"path", 2}}},
+                         {"real_opens", {{"not_cached", 200}, {"path", 1}, {"low_descriptor", 4}}}};
+  EXPECT_EQ(Listed(BypassReasons(document)), "low descriptor 4, no daemon 3, no room 200, path 3");
+  EXPECT_EQ(Listed(BypassReasons({{"real_opens", {{"not_cached", 5}}}})), "not cached 5") << "no reason was counted";
+  EXPECT_EQ(Listed(BypassReasons(json::object())), "none");
 }
 
 // Five epochs are over.
@@ -212,7 +253,7 @@ TEST_F(RunSummaryTest, OfASharedDaemon) {
 TEST_F(RunSummaryTest, FallbacksByReason) {
   facts_.reports["fallback"] = {{"no_frame", 3}};
   facts_.after["fallback"] = {{"no_frame", 2}, {"timeout", 4}};
-  EXPECT_NE(Line(3).find("no_frame 3, timeout 4"), std::string::npos) << Line(3);
+  EXPECT_NE(Line(3).find("no room 3, timeout 4"), std::string::npos) << Line(3);
 }
 
 TEST_F(RunSummaryTest, OneLineOfAdvice) {
@@ -243,19 +284,19 @@ TEST_F(RunSummaryTest, SaysWhatLiesBelowNoSource) {
   facts_.preload = false;
   facts_.reports = json::object();
   facts_.after["reads"]["bypass"] = Read(64, 80'000'000);
-  EXPECT_EQ(Line(3), "tierd: around the cache: 64 reads, 76.3 MiB; why: below no source 64; opened at the source: none; the source's own file used for: none");
+  EXPECT_EQ(Line(3), "tierd: bypass: 64 reads, 76.3 MiB; why: below no source 64; the source's own file used for: none");
   EXPECT_EQ(Line(5), "tierd: 76.3 MiB in 64 reads lie below no source: if that is data, add its directory (--source)");
   facts_.after["fallback"] = {{"no_frame", 4}};
-  EXPECT_NE(Line(3).find("why: no_frame 4, below no source 60;"), std::string::npos) << Line(3);
-  EXPECT_EQ(Line(5), "tierd: 60 of 64 reads around the cache were of files that lie below no source: if that is data, add its directory (--source)");
+  EXPECT_NE(Line(3).find("why: no room 4, below no source 60;"), std::string::npos) << Line(3);
+  EXPECT_EQ(Line(5), "tierd: 60 of 64 bypassed reads were of files that lie below no source: if that is data, add its directory (--source)");
   facts_.after["fallback"] = {{"no_frame", 60}};
-  EXPECT_EQ(Line(5), "tierd: a good part was read around the cache: a larger --ram or --ssd holds more");
+  EXPECT_EQ(Line(5), "tierd: a good part bypassed the cache: a larger --ram or --ssd holds more");
   facts_.after["fallback"] = {{"no_frame", 64}};
   EXPECT_EQ(Line(3).find("below no source"), std::string::npos) << Line(3);
   // Opens that became the source's own file have a reason, too, and no reads.
   facts_.preload = true;
   facts_.reports = {{"processes", 1}, {"opened", 900}, {"real_opens", {{"not_cached", 64}}}};
-  EXPECT_NE(Line(3).find("no_frame 64, below no source 64;"), std::string::npos) << Line(3);
+  EXPECT_NE(Line(3).find("no room 64, below no source 64;"), std::string::npos) << Line(3);
 }
 
 TEST_F(RunSummaryTest, SharesAre100PercentTogether) {
@@ -287,9 +328,9 @@ TEST_F(RunSummaryTest, NothingServedIsNoWrongSource) {
   facts_.reports = {{"processes", 1}, {"fallback", {{"no_frame", 8000}}}, {"real_opens", {{"not_cached", 8000}}}};
   EXPECT_NE(Line(5).find("8000 of 8000 opens found no room in the cache"), std::string::npos) << Line(5);
   facts_.reports = {{"processes", 1}, {"real_opens", {{"flags", 7}}}};
-  EXPECT_EQ(Line(5), "tierd: nothing was served: what was opened below a source was opened for real (flags 7)");
+  EXPECT_EQ(Line(5), "tierd: nothing was served: all bypassed the cache (flags 7)");
   facts_.reports = {{"processes", 1}, {"fallback", {{"hung", 7}}}};
-  EXPECT_EQ(Line(5), "tierd: nothing was served: all fell back to the source (hung 7)");
+  EXPECT_EQ(Line(5), "tierd: nothing was served: all bypassed the cache (hung 7)");
   facts_.reports = {{"processes", 1}};
   EXPECT_NE(Line(0).find("is --source right?"), std::string::npos) << Line(0);
   // Its processes were killed, the daemon has counted.
@@ -344,7 +385,7 @@ TEST_F(RunSummaryTest, SaysThatTheJobDidNotFindTheDaemon) {
 TEST_F(RunSummaryTest, SaysThatTheDaemonWasKilled) {
   facts_.after = nullptr;
   facts_.daemon_signal = SIGKILL;
-  EXPECT_EQ(Line(2), "tierd: the source gave tierd what is not known and 0 B around it, for 293 KiB read");
+  EXPECT_EQ(Line(2), "tierd: the source gave tierd what is not known and 0 B by bypass, for 293 KiB read");
   EXPECT_TRUE(Summary(facts_)["source_read_bytes"].is_null());
   EXPECT_TRUE(Summary(facts_)["source_saved_bytes"].is_null());
   EXPECT_EQ(Line(5), "tierd: the daemon was killed while the job ran (signal 9): what was read later is the source's; where memory runs out the kernel ends the daemon first: a smaller --ram, or more memory for the job");
@@ -355,7 +396,7 @@ TEST_F(RunSummaryTest, SaysThatTheDaemonWasKilled) {
   const std::string text = SummaryText(Summary(facts_));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 6) << text;
   EXPECT_EQ(Line(0).find("tierd: what was read is not known: no process reported, and the daemon is gone; "), 0) << Line(0);
-  EXPECT_EQ(Line(4), "tierd: descriptors made real: not known");
+  EXPECT_EQ(Line(4), "tierd: conversions: not known");
   EXPECT_EQ(Line(5), "tierd: the daemon was killed while the job ran (signal 9), and so was the job; where memory runs out the kernel ends the daemon first: a smaller --ram, or more memory for the job");
 }
 

@@ -182,9 +182,9 @@ TEST(Schema, HumanOutputOfStatusIsPlain) {
             "       ssd      1  25.0%  2 B\n"
             "    source      1  25.0%  2 B\n"
             "    bypass      1  25.0%  2 B\n"
-            "not among these, nor in REGRET: what was read through 2 opens that fell back to the source, beside 4 reads here\n"
+            "not among these, nor in REGRET: what was read through 2 bypassed opens, beside 4 reads here\n"
             "\n"
-            "fell back to the source: timeout 3\n"
+            "bypass, by reason: timeout 3\n"
             "integrity failures (not served): 1\n"
             "1 lease held over a fork: the memory stays until the children end, too\n");
 }

@@ -13,12 +13,14 @@
 
 #include "policies/sim/trace.h"
 #include "run_tierctl.h"
+#include "terminal.h"
 
 namespace tierctl {
 namespace {
 
 using nlohmann::json;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class SimulateVerb : public ::testing::Test {
  protected:
@@ -44,6 +46,26 @@ TEST_F(SimulateVerb, PrintsATableAndAnswersHowMuchIsNeeded) {
   EXPECT_THAT(ran.out, HasSubstr("90% of the best speed"));
   EXPECT_THAT(ran.out, HasSubstr("POLICY  KNOWS   LEAST OF"));
   EXPECT_THAT(ran.err, HasSubstr("seed 1"));
+}
+
+// A study of a few seconds: how far it is, and when it will be done; nothing of that stays, or goes to a pipe.
+TEST_F(SimulateVerb, SaysOnATerminalHowItGetsOn) {
+  const std::vector<std::string> study{"simulate", "-n", "400000", "--epochs", "8", "--ram", "25%,50%", "-p", "lru,belady"};
+  const Drawn drawn = RunOnTerminal(study);
+  EXPECT_EQ(drawn.exit_code, 0) << drawn.text;
+  EXPECT_THAT(drawn.text, ::testing::ContainsRegex("\rsimulating (lru|belady), RAM [0-9.]+ [MG]iB: [0-9]+% of 12\\.8M reads, [0-9.]+ s to go"));
+  ASSERT_FALSE(drawn.times.empty());
+  EXPECT_GE(drawn.times.front(), .5);
+  for (std::size_t i = 1; i + 1 < drawn.times.size(); ++i) EXPECT_GT(drawn.times[i] - drawn.times[i - 1], .2) << "four times a second at most";
+  const std::size_t last = drawn.text.rfind("\rsimulating");
+  EXPECT_THAT(drawn.text.substr(last + 1), HasSubstr("\r" + std::string(20, ' '))) << "erased";
+  const Ran piped = RunTierctl(study);
+  EXPECT_THAT(piped.err, Not(HasSubstr("simulating")));
+  EXPECT_THAT(piped.err, Not(HasSubstr("\r")));
+  const std::string table = piped.out.substr(piped.out.find("POLICY"));
+  std::string shown = drawn.text.substr(drawn.text.find("POLICY"));
+  std::erase(shown, '\r');
+  EXPECT_EQ(shown, table);
 }
 
 TEST_F(SimulateVerb, JsonHasEveryPoint) {

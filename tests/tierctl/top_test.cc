@@ -39,7 +39,7 @@ json StatusAt(std::uint64_t ram, std::uint64_t source, std::uint64_t timeouts) {
 TEST(TopScreen, ShowsRatesBetweenTwoLooks) {
   const json jobs = {JobJson(7, "prefetch", "running", {{"files_total", 60'000}, {"files_done", 1'200}, {"bytes_done", 120'000'000}, {"bytes_total", 300'000'000}}), JobJson(6, "walk", "done")};
   const json before = StatusAt(1'000'000, 500, 5), now = StatusAt(1'090'000, 10'500, 25), were = {JobJson(7, "prefetch", "running", {{"bytes_done", 20'000'000}})};
-  EXPECT_EQ(TopScreen({before, were}, {now, jobs}, 10, 80, 0),
+  EXPECT_EQ(TopScreen({before, were}, {now, jobs}, 10, {}),
             "tierd 0.1.0 pid 4711: ok, up 2:05 min, 8 clients, 3 leases\n"
             "\n"
             "READS/S  FROM    SHARE  BYTES/S     SINCE START\n"
@@ -58,15 +58,15 @@ TEST(TopScreen, ShowsRatesBetweenTwoLooks) {
             "JOB  KIND      STATE    FILES       BYTES            BYTES/S\n"
             "  7  prefetch  running  1200/60000  114 MiB/286 MiB  9.54 MiB/s\n"
             "\n"
-            "past the cache now: timeout 2.0/s\n");
+            "bypass now: timeout 2.0/s\n");
 }
 
 TEST(TopScreen, HasNoRatesAtTheFirstLookAndFitsTheScreen) {
   const json nothing = json::object(), none = json::array(), now = StatusAt(10, 5, 1);
-  const std::string first = TopScreen({nothing, none}, {now, none}, 0, 80, 0);
+  const std::string first = TopScreen({nothing, none}, {now, none}, 0, {});
   EXPECT_THAT(first, HasSubstr("      -  ram     -      -"));
-  EXPECT_THAT(first, Not(HasSubstr("past the cache")));
-  const std::string small = TopScreen({nothing, none}, {now, none}, 0, 40, 5);
+  EXPECT_THAT(first, Not(HasSubstr("bypass now")));
+  const std::string small = TopScreen({nothing, none}, {now, none}, 0, {.columns = 40, .rows = 5});
   EXPECT_EQ(std::count(small.begin(), small.end(), '\n'), 5);
   std::istringstream lines(small);
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 40u) << line;
@@ -74,8 +74,8 @@ TEST(TopScreen, HasNoRatesAtTheFirstLookAndFitsTheScreen) {
 
 TEST(TopScreen, TakesADaemonThatWasStartedAnewAndOneThatSaysLittle) {
   const json none = json::array(), before = StatusAt(1000, 500, 5), now = StatusAt(30, 10, 0), little = {{"pid", 1}, {"sources", {{{"name", "x"}}}}};
-  EXPECT_THAT(TopScreen({before, none}, {now, none}, 10, 80, 0), HasSubstr("    3.0  ram     75.0%"));
-  EXPECT_THAT(TopScreen({little, none}, {little, none}, 1, 80, 0), HasSubstr("x  "));
+  EXPECT_THAT(TopScreen({before, none}, {now, none}, 10, {}), HasSubstr("    3.0  ram     75.0%"));
+  EXPECT_THAT(TopScreen({little, none}, {little, none}, 1, {}), HasSubstr("x  "));
 }
 
 TEST(TopVerb, IsAListOfScreensWithoutATerminal) {

@@ -79,7 +79,7 @@ const char* NameOf(Way way) {
 }
 
 const char* WordsOf(Way way) {
-  constexpr const char* kWords[kWays] = {"file system, not from memory", "file system, page cache", "tierd, from the source", "around tierd", "tierd, from the SSD", "tierd, from RAM, copied", "tierd, from RAM, in place"};
+  constexpr const char* kWords[kWays] = {"file system, not from memory", "file system, page cache", "tierd, from the source", "bypass: by the program itself", "tierd, from the SSD", "tierd, from RAM, copied", "tierd, from RAM, in place"};
   return kWords[static_cast<std::size_t>(way)];
 }
 

@@ -22,6 +22,7 @@ Sample Draw(const std::string& directory, const Limits& limits) {
       break;
     }
     ++sample.files_seen;
+    if (limits.on_file) limits.on_file(sample.files_seen);
     Piece piece{at->path().string(), static_cast<std::uint32_t>(std::min<std::uintmax_t>(size, kMostOfAFile)), size <= kMostOfAFile};
     if (drawn.size() < limits.files) {
       drawn.push_back(std::move(piece));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,7 @@ struct Limits {
   std::size_t files = 512;
   std::uint64_t bytes = 256u << 20;
   std::uint64_t look_at = 200'000;  // files of the tree
+  std::function<void(std::uint64_t)> on_file = {};  // with the number of files seen so far
 };
 
 // Regular files that are not empty, of which every one that was seen had the same chance. Links are not followed; what cannot be read is passed over.

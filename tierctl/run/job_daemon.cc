@@ -126,7 +126,7 @@ Result<JobDaemon> JobDaemon::Join(const std::string& lifeline, const std::string
   return daemon;
 }
 
-Result<JobDaemon> JobDaemon::Start(const std::string& binary, const DaemonOptions& options, const Scratch& scratch, int held) {
+Result<JobDaemon> JobDaemon::Start(const std::string& binary, const DaemonOptions& options, const Scratch& scratch, int held, const std::function<void()>& waiting) {
   const std::string lifeline = LifelineIn(scratch);
   ::unlink(lifeline.c_str());  // of an earlier --keep, or of a start that failed
   if (::mkfifo(lifeline.c_str(), 0600) != 0) return Status(Code::kIo, std::string("no pipe: ") + std::strerror(errno));
@@ -151,6 +151,7 @@ Result<JobDaemon> JobDaemon::Start(const std::string& binary, const DaemonOption
     if (ReadLog(log).find("tierd ready ") != std::string::npos) return daemon;
     int status = 0;
     if (::waitpid(daemon.pid_, &status, WNOHANG) == daemon.pid_) return Status(Code::kIo, WhyEnded(binary, LastLine(ReadLog(log)), status));
+    if (waiting) waiting();
     ::usleep(kStepMs * 1000);
   }
   ::kill(daemon.pid_, SIGKILL);

@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,8 +31,9 @@ std::string LifelineIn(const Scratch& scratch);
 class JobDaemon {
  public:
   // Starts it and waits until it is ready. Else the message says in one line why it could not. It inherits
-  // `held` (-1: nothing) and keeps it as long as it lives.
-  static tierd::Result<JobDaemon> Start(const std::string& binary, const DaemonOptions& options, const Scratch& scratch, int held = -1);
+  // `held` (-1: nothing) and keeps it as long as it lives. `waiting` is called now and then meanwhile.
+  static tierd::Result<JobDaemon> Start(const std::string& binary, const DaemonOptions& options, const Scratch& scratch, int held = -1,
+                                        const std::function<void()>& waiting = {});
   // Holds one that another run has started in the scratch directory `scratch`, by its lifeline.
   static tierd::Result<JobDaemon> Join(const std::string& lifeline, const std::string& scratch);
   // Which process that is, once it has said so.

@@ -94,7 +94,7 @@ json ByReason(const JobFacts& facts, const char* part) {
   return counts;
 }
 
-// What was read through descriptors that are the source's own; the reads around the cache include these.
+// What was read through descriptors that are the source's own; bypassed reads include these.
 json RealReads(const JobFacts& facts) {
   const json& reported = PartOf(facts.reports, "real_reads");
   json reads = {{"count", NumberOf(reported, "count")}, {"bytes", NumberOf(reported, "bytes")}};
@@ -159,8 +159,12 @@ std::optional<Holding> HoldingOf(const JobFacts& facts, const json& summary) {
 }
 
 std::string MoreRoom(const JobFacts& facts) {
-  const bool no_ssd = TextOf(PartOf(PartOf(facts.after, "tiers"), "ssd"), "state") == "off";
-  return std::string("a larger --ram") + (no_ssd ? ", or an SSD tier (--ssd)," : " or --ssd") + " holds more";
+  const json& tiers = PartOf(facts.after, "tiers");
+  const bool no_ssd = TextOf(PartOf(tiers, "ssd"), "state") == "off";
+  const json& ram = PartOf(tiers, "ram");
+  const bool bound = NumberOf(ram, "allowed_bytes") < NumberOf(ram, "capacity_bytes");
+  const std::string more = bound ? "more memory for the job" : "a larger --ram";
+  return more + (no_ssd ? ", or an SSD tier (--ssd)," : " or --ssd") + " holds more";
 }
 
 // The tiers hold a part, and the policy makes less of it than could be, or as much.
@@ -200,21 +204,20 @@ std::string AdviceOnNothing(const JobFacts& facts, const json& summary) {
     return "nothing below a source was read: exit code " + std::to_string(facts.exit_code) + " is that of a command that " + (facts.exit_code == 127 ? "is not found" : "cannot be executed");
   if (const std::uint64_t other = NumberOf(facts.reports, "other_libc"); other > 0) return "nothing was served: " + OtherLibc(other) + " (musl?); such programs read the source";
   if (!facts.preload) return "--no-preload: no program that uses libtier or the Python package read anything";
-  if (const json& real = PartOf(summary, "real_opens"); Sum(real) > 0) return "nothing was served: what was opened below a source was opened for real (" + Listed(real) + ")";
-  if (const json& fallback = PartOf(summary, "fallback"); Sum(fallback) > 0) return "nothing was served: all fell back to the source (" + Listed(fallback) + ")";
+  if (const json reasons = BypassReasons(summary); !reasons.empty()) return "nothing was served: all bypassed the cache (" + Listed(reasons) + ")";
   if (NoReport(facts)) return "no read below a source had reached the daemon when the job was killed; is --source right?";
   if (const std::uint64_t reads = ReadsGrown(facts); reads > 0)
     return "no process of the job reported: it read nothing below a source, or was killed before it could (" + Plural(reads, "read") + " of all jobs of this daemon meanwhile)";
   return "nothing below a source was read by a program that could be served; is --source right?";
 }
 
-// Of what was read around the cache, if the most of it lies below no source; else "".
+// Of what bypassed the cache, if the most of it lies below no source; else "".
 std::string AdviceOnOutside(const json& summary) {
   const json& bypass = PartOf(PartOf(summary, "reads"), "bypass");
   const std::uint64_t outside = ReadsOutside(summary), reads = NumberOf(bypass, "count");
   if (outside <= reads / 2) return "";
   const std::string what = outside == reads ? tierd::config::HumanSize(NumberOf(bypass, "bytes")) + " in " + Plural(reads, "read") + (reads == 1 ? " lies" : " lie")
-                                            : std::to_string(outside) + " of " + Plural(reads, "read") + " around the cache were of files that lie";
+                                            : std::to_string(outside) + " of " + Plural(reads, "bypassed read") + (reads == 1 ? " was" : " were") + " of files that lie";
   return what + " below no source: if that is data, add its directory (--source)";
 }
 
@@ -239,6 +242,8 @@ std::string AdviceOnKilled(const JobFacts& facts) {
          "; where memory runs out the kernel ends the daemon first: a smaller --ram, or more memory for the job";
 }
 
+constexpr char kNothing[] = "nothing to improve here";
+
 // The one thing most worth doing.
 std::string Advice(const JobFacts& facts, const json& summary) {
   const json& reads = PartOf(summary, "reads");
@@ -262,30 +267,38 @@ std::string Advice(const JobFacts& facts, const json& summary) {
   if (facts.after.is_null() || missed + NumberOf(fallback, "timeout") > 0)
     return "the daemon was not always there" + times + ": see its log" + (facts.own_daemon ? " with --keep" : "");
   if (Sum(conversions) > AllReads(reads, "count") / 10 && Sum(conversions) > 100)
-    return "many descriptors had to become real (" + Listed(conversions) + "): read before forking, or use libtier directly";
+    return "many conversions (" + Listed(conversions) + "): read before forking, or use libtier directly";
   if (const std::uint64_t names = NumberOf(fallback, "path") + NumberOf(PartOf(summary, "real_opens"), "path"); names > 10 && names > NumberOf(summary, "opened") / 4)
     return "many files were named through \"..\", or through links out of a source: name them by the source's own path";
   if (part("bypass") > all / 4) {
     if (std::string advice = AdviceOnOutside(summary); !advice.empty()) return advice;
   }
   if (part("bypass") > all / 4 && facts.limited_space && NumberOf(fallback, "no_frame") > 0)
-    return "a good part was read around the cache: of an address space that is limited (ulimit -v) an eighth is used for it; a higher limit, or none, holds more";
-  if (part("bypass") > all / 4) return "a good part was read around the cache: a larger --ram or --ssd holds more";
+    return "a good part bypassed the cache: of an address space that is limited (ulimit -v) an eighth is used for it; a higher limit, or none, holds more";
+  if (part("bypass") > all / 4) return "a good part bypassed the cache: a larger --ram or --ssd holds more";
   if (const std::uint64_t own = NumberOf(PartOf(summary, "source_uses"), "mmap"), mappings = own + NumberOf(summary, "maps"); own > mappings / 4)
     return std::to_string(own) + " of " + Plural(mappings, "mapping") + " showed the source's own file, and what is read so is not counted: the cache shows what is mapped for reading alone (torch.load(mmap=True) and safetensors may write), within the file, 64 chunks and a quarter of --ram at most";
   if (const std::uint64_t given = NumberOf(summary, "source_read_bytes"), served = all - part("bypass"); facts.own_daemon && given > served + served / 4 + kLittleMore)
     return "the source gave " + tierd::config::HumanSize(given - served) + " more than was served: files were brought that nobody read, or of which a part was read; a larger --ram or --ssd keeps them";
   if (part("ssd") > all / 2) return "most came from the SSD: a larger --ram is faster";
   if (IsMostNew(summary)) return "most was read for the first time: a second epoch, or tierctl prefetch before the first, is faster";
-  return "nothing to improve here";
+  return kNothing;
 }
 
-// Why the source was read, reads of what lies below none among it.
-std::string Around(const json& summary) {
+// That, and the options that were not taken as they were written: they are mended for another run.
+std::string WholeAdvice(const JobFacts& facts, const json& summary) {
+  std::string text = Advice(facts, summary);
+  if (text == kNothing && !facts.option_notes.empty()) text.clear();
+  for (const std::string& note : facts.option_notes) text += (text.empty() ? "" : "; ") + note;
+  return text;
+}
+
+// Why the cache was bypassed, reads of what lies below no source among it.
+std::string WhyBypassed(const json& summary) {
   const std::uint64_t outside = ReadsOutside(summary);
-  const std::string reasons = Listed(PartOf(summary, "fallback"));
-  if (outside == 0) return reasons;
-  return (PartOf(summary, "fallback").empty() ? "" : reasons + ", ") + "below no source " + std::to_string(outside);
+  const json reasons = BypassReasons(summary);
+  if (outside == 0) return Listed(reasons);
+  return (reasons.empty() ? "" : Listed(reasons) + ", ") + "below no source " + std::to_string(outside);
 }
 
 // Whose reads the first line counts.
@@ -378,7 +391,8 @@ json Summary(const JobFacts& facts) {
   summary["source_read_bytes"] = IsGone(facts) ? json() : json(given);
   summary["source_saved_bytes"] = IsGone(facts) ? json() : json(served > given ? served - given : 0);
   summary["daemon"] = facts.after;
-  summary["advice"] = Advice(facts, summary);
+  summary["option_notes"] = facts.option_notes;
+  summary["advice"] = WholeAdvice(facts, summary);
   return summary;
 }
 
@@ -392,7 +406,7 @@ std::string SummaryText(const json& summary) {
   const bool is_known = !summary.at("source_read_bytes").is_null();
   if (!is_known && NumberOf(summary, "processes") == 0) {  // of those who could tell nobody is left
     line("what was read is not known: no process reported, and the daemon is gone; " + Span(RealOf(summary, "seconds")));
-    for (const char* what : {"epochs", "what the source gave", "around the cache", "descriptors made real"}) line(std::string(what) + ": not known");
+    for (const char* what : {"epochs", "what the source gave", "bypass", "conversions"}) line(std::string(what) + ": not known");
     line(TextOf(summary, "advice"));
     return text;
   }
@@ -402,19 +416,18 @@ std::string SummaryText(const json& summary) {
     return text;
   }
   // Where one would take what is in RAM now for what was saved.
-  const std::uint64_t kept = NumberOf(bytes, "ram") + NumberOf(bytes, "ssd"), around = NumberOf(bytes, "bypass");
+  const std::uint64_t kept = NumberOf(bytes, "ram") + NumberOf(bytes, "ssd"), bypassed = NumberOf(bytes, "bypass");
   const bool ahead = kept > NumberOf(bytes, "source") && IsMostNew(summary);
-  const std::uint64_t from_source = NumberOf(summary, "source_read_bytes") + around, more = from_source - std::min(from_source, all);
+  const std::uint64_t from_source = NumberOf(summary, "source_read_bytes") + bypassed, more = from_source - std::min(from_source, all);
   const std::uint64_t mapped = NumberOf(PartOf(summary, "source_uses"), "mmap");
   line(HumanSize(all) + " in " + Plural(AllReads(reads, "count"), "read") + " of " + Readers(summary) + ", " + Span(RealOf(summary, "seconds")) + "; bytes: " + Shares(bytes) +
        (ahead ? " (most was brought just ahead of its first read)" : "") + (mapped == 0 ? "" : "; not counted: what was read through " + Plural(mapped, "mapping") + " of the source's own files"));
   line(EpochText(summary));
-  line("the source gave " + (is_known ? HumanSize(NumberOf(summary, "source_read_bytes")) + " to tierd" : "tierd what is not known") + " and " + HumanSize(around) + " around it, for " + HumanSize(all) + " read" +
+  line("the source gave " + (is_known ? HumanSize(NumberOf(summary, "source_read_bytes")) + " to tierd" : "tierd what is not known") + " and " + HumanSize(bypassed) + " by bypass, for " + HumanSize(all) + " read" +
        (!is_known ? "" : ": " + (saved > 0 ? HumanSize(saved) + " (" + Percent(saved, all) + ") saved" : more > 0 ? HumanSize(more) + " (" + Percent(more, all) + ") more than was read" : std::string("nothing saved yet"))));
-  const std::string real = Listed(PartOf(summary, "real_opens"));
-  line("around the cache: " + (around == 0 && Around(summary) == "none" ? "nothing" : Plural(NumberOf(PartOf(reads, "bypass"), "count"), "read") + ", " + HumanSize(around) + "; why: " + Around(summary)) + "; opened at the source: " + real +
+  line("bypass: " + (bypassed == 0 && WhyBypassed(summary) == "none" ? "nothing" : Plural(NumberOf(PartOf(reads, "bypass"), "count"), "read") + ", " + HumanSize(bypassed) + "; why: " + WhyBypassed(summary)) +
        "; the source's own file used for: " + Listed(PartOf(summary, "source_uses")));
-  line("descriptors made real: " + Listed(PartOf(summary, "conversions")) + "; answered from the index: " + std::to_string(NumberOf(summary, "stats")) + " stat, " +
+  line("conversions: " + Listed(PartOf(summary, "conversions")) + "; answered from the index: " + std::to_string(NumberOf(summary, "stats")) + " stat, " +
        std::to_string(NumberOf(summary, "listings")) + " listings");
   line(TextOf(summary, "advice"));
   return text;

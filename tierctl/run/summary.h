@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 namespace tierctl::run {
 
@@ -21,6 +22,7 @@ struct JobFacts {
   double seconds = 0;
   int exit_code = 0;
   int signal_number = 0;     // that ended the command; else 0
+  std::vector<std::string> option_notes;  // OptionNotes: for the advice
   int daemon_signal = 0;     // that ended the job's own daemon; else 0
 };
 

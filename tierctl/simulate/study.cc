@@ -37,6 +37,11 @@ struct Load {
   Result<tierd::sim::RunResult> Run(const tierd_policy_ops& policy, const tierd::sim::RunOptions& options) const {
     return job ? RunJob(policy, *job, options) : RunTrace(policy, trace, options);
   }
+  double reads() const {  // of one run
+    if (!job) return static_cast<double>(trace.accesses.size());
+    const tierd::sim::JobOptions& o = job->options();
+    return static_cast<double>(o.epochs) * static_cast<double>(o.samples) / o.nodes;
+  }
   Reads All(const Study& study) const;
 };
 
@@ -120,9 +125,10 @@ Point Summarize(const tierd::sim::RunResult& run, double ram_bytes, const Study&
 // One policy of the study, with its tiers of any size.
 class Trial {
  public:
-  Trial(const Study& study, const Load& load, const tierd_policy_ops& policy, Outcome* outcome)
+  // `reads_before`: simulated by other trials.
+  Trial(const Study& study, const Load& load, const tierd_policy_ops& policy, double reads_before, Outcome* outcome)
       // A policy that takes no plan is blind, whatever it would have been told.
-      : study_(study), load_(load), policy_(policy), seeded_(study.seeded && policy.plan != nullptr), outcome_(*outcome) {}
+      : study_(study), load_(load), policy_(policy), seeded_(study.seeded && policy.plan != nullptr), reads_before_(reads_before), outcome_(*outcome) {}
 
   std::string mode() const { return seeded_ ? "seeded" : "blind"; }
 
@@ -134,6 +140,15 @@ class Trial {
     options.seeded = seeded_;
     options.lookahead = study_.lookahead;
     options.whole_plan_first = std::string_view(policy_.name) == "frequency";
+    if (study_.on_advance) {
+      const std::string what = std::string(policy_.name) + ", RAM " + tierd::config::HumanSize(options.cache.capacity_bytes[TIERD_TIER_RAM]);
+      const double all = study_.goal > 0 ? 0 : load_.reads() * static_cast<double>(study_.policies.size() * study_.capacities.size());
+      options.on_reads = [this, what, all](std::uint64_t reads) {
+        reads_ += static_cast<double>(reads);
+        study_.on_advance({what, reads_before_ + reads_, all});
+      };
+      study_.on_advance({what, reads_before_ + reads_, all});
+    }
     const Result<tierd::sim::RunResult> run = load_.Run(policy_, options);
     if (!run.ok()) return run.status();
     outcome_.accesses += run->total.all_reads();
@@ -175,6 +190,8 @@ class Trial {
   const Load& load_;
   const tierd_policy_ops& policy_;
   const bool seeded_;
+  const double reads_before_;
+  double reads_ = 0;
   Outcome& outcome_;
 };
 
@@ -185,6 +202,7 @@ Curve BoundOf(const Study& study, const Load& load, const Outcome& outcome) {
   for (const Amount& capacity : study.capacities) {
     Point point;
     point.ram_bytes = BytesOf(capacity, outcome.dataset_bytes);
+    if (study.on_advance) study.on_advance({"bound, RAM " + tierd::config::HumanSize(static_cast<std::uint64_t>(point.ram_bytes)), 0, 0});
     const double bytes = std::floor(point.ram_bytes) + std::floor(BytesOf(study.ssd, outcome.dataset_bytes));
     const tierd::sim::LeastSource least = tierd::sim::LeastFromSource(reads.ids, reads.sizes, static_cast<std::uint64_t>(bytes), reads.first);
     const auto counted = static_cast<double>(reads.ids.size() - reads.first);
@@ -239,7 +257,7 @@ Result<Outcome> Compute(const Study& study) {
   if (!load.ok()) return load.status();
   const double ssd_bytes = BytesOf(study.ssd, outcome.dataset_bytes);
   for (const tierd_policy_ops* policy : policies) {
-    Trial trial(study, *load, *policy, &outcome);
+    Trial trial(study, *load, *policy, static_cast<double>(outcome.accesses), &outcome);
     Curve curve{policy->name, trial.mode(), {}};
     for (const Amount& capacity : study.capacities) {
       const Result<Point> point = trial.Run(BytesOf(capacity, outcome.dataset_bytes), ssd_bytes);

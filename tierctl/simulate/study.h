@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,6 +20,14 @@ struct Amount {
 // "25%", "800 GB", "4 MiB". Empty: neither.
 std::optional<Amount> ParseAmount(const std::string& text);
 
+// How far a computation is. `reads` are those simulated so far, `all_reads` those of the whole study; 0:
+// not known, because least capacities are looked for.
+struct Advance {
+  std::string what;  // "lru, RAM 25% of the dataset"
+  double reads = 0;
+  double all_reads = 0;
+};
+
 struct Study {
   tierd::sim::JobOptions job;
   std::string trace;                    // instead of the job; "": none
@@ -29,6 +38,7 @@ struct Study {
   std::uint32_t lookahead = 16;
   bool seeded = true;
   tierd::sim::Speeds speeds;
+  std::function<void(const Advance&)> on_advance = {};  // now and then
   double goal = 0;                      // share of the best speed that the least capacities are looked for of; 0: none are
 };
 

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -109,6 +110,8 @@ HostFacts CollectHost(const Config& config, const GetEnvironment& environment) {
   if (room.cgroup_limit_bytes != 0) facts.memory_bytes = std::min(facts.memory_bytes, room.cgroup_limit_bytes);
   facts.memory_room_bytes = room.room_bytes;
   facts.memory_bound_by = room.bound_by;
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_max != RLIM_INFINITY) facts.open_files = files.rlim_max;
 
   const std::string& directory = config.settings().ssd.directory;
   if (directory == "auto") {

@@ -29,6 +29,7 @@ struct HostFacts {
   std::uint64_t memory_room_bytes = 0;  // what can be taken now before node or cgroup run out
   std::string memory_bound_by;      // "node" or a cgroup
   bool has_private_tmpfs = true;    // false: sealed memory, which a client with an idle session keeps from returning
+  std::uint64_t open_files = 0;     // descriptors that we may have after raising the limit; 0: no limit is known
   // The configured directory alone, or for "auto" the candidates in the order of preference; none for "off".
   std::vector<CacheDirectory> cache_directories;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tierd/config/option_notes.h"
 #include "tierd/config/path_text.h"
 #include "tierd/config/units.h"
 #include "tierd/engine/segment_size.h"
@@ -31,8 +32,6 @@ void ResolvePaths(const Config& config, const HostFacts& host, Resolved& out) {
   if (daemon.control_socket == "auto") out.here["daemon.control_socket"] = out.control_socket = ParentOf(out.socket) + "/control.sock";
   out.metrics_address = daemon.metrics_address == "off" ? "" : daemon.metrics_address;
   out.metrics_anywhere = config.OriginOf("daemon.metrics_address").kind == Origin::Kind::kDefault;
-  if (!out.metrics_address.empty() && !out.metrics_address.starts_with("127.") && !out.metrics_address.starts_with("[::1]"))
-    out.notes.push_back("daemon.metrics_address " + out.metrics_address + ": whoever reaches that address, on this machine or others, reads the metrics (numbers and names of sources, no paths); 127.0.0.1 is for this machine");
   out.log_level = daemon.log_level;
 
   out.policy_directory = PolicyDirectory(config, host);
@@ -79,8 +78,6 @@ void ResolveRam(const RamSettings& ram, const HostFacts& host, Resolved& out) {
   options.capacity_bytes -= options.capacity_bytes % kPageStep;
   if (ram.capacity.kind != Amount::Kind::kBytes) {
     out.here["ram.capacity"] = HumanSize(options.capacity_bytes) + " of " + HumanSize(host.memory_bytes);
-  } else if (ram.capacity.bytes > host.memory_bytes && host.memory_bytes != 0) {
-    out.notes.push_back("ram.capacity " + FormatSize(ram.capacity.bytes) + " is more than there is (" + HumanSize(host.memory_bytes) + "): the tier will grow as far as memory allows");
   }
 }
 
@@ -137,8 +134,6 @@ Status ResolveSsd(const Config& config, const HostFacts& host, Resolved& out) {
     options.region_bytes = RegionBytes(ssd, capacity);
     if (!named) out.here["ssd.directory"] = directory.path;
     if (ssd.capacity.kind != Amount::Kind::kBytes) out.here["ssd.capacity"] = HumanSize(options.capacity_bytes) + " of " + HumanSize(directory.free_bytes) + " free";
-    else if (capacity > directory.total_bytes && directory.total_bytes != 0)
-      out.notes.push_back("ssd.capacity " + FormatSize(capacity) + " is more than there is (" + HumanSize(directory.total_bytes) + "): the tier will grow as far as its file system allows");
     return Status::Ok();
   }
   out.here["ssd.directory"] = "off";
@@ -187,6 +182,7 @@ Result<Resolved> Resolve(const Config& config, const HostFacts& host) {
   ResolveRam(config.settings().ram, host, out);
   ResolveRamParts(config.settings(), out);
   if (Status status = ResolveSsd(config, host, out); !status.ok()) return status;
+  out.option_notes = OptionNotes(config, host, out);
   return out;
 }
 

@@ -28,6 +28,8 @@ struct Resolved {
   std::map<std::string, std::string> here;
   // Sentences worth a log line at the start: directories passed over, and why there is no SSD tier.
   std::vector<std::string> notes;
+  // What to say about options (option_notes.h): a warning each.
+  std::vector<std::string> option_notes;
   // There is no SSD tier, and a directory that would have been ours is somebody else's: a warning.
   bool ssd_taken = false;
 };

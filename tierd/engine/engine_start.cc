@@ -9,6 +9,7 @@
 #include "client_lib/abi/path_hash.h"
 #include "tierd/base/directory_identity.h"
 #include "tierd/base/check.h"
+#include "tierd/engine/descriptor_share.h"
 #include "tierd/engine/engine.h"
 #include "tierd/engine/segment_size.h"
 #include "tierd/io/engine_probe.h"
@@ -42,12 +43,10 @@ std::optional<io::EngineKind> ForcedEngine(EngineChoice choice) {
   return choice == EngineChoice::kUring ? io::EngineKind::kUring : io::EngineKind::kThreads;
 }
 
-// Each request in flight holds a descriptor. A quarter of them is for all sources together: clients leave as many (SessionHub), and the daemon has
-// others open itself.
 void BoundByDescriptors(source::SourceOptions& reader, std::size_t sources) {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const auto share = static_cast<std::uint32_t>(std::min<rlim_t>(limit.rlim_cur, 1 << 20) / 4 / sources);
+  const std::uint32_t share = RequestsOfASource(limit.rlim_cur, sources);
   reader.demand_reserve = std::clamp<std::uint32_t>(share / 4, 1, reader.demand_reserve);
   reader.window_max = std::clamp<std::uint32_t>(share - std::min(share, reader.demand_reserve), reader.window_min, reader.window_max);
 }

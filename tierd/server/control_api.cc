@@ -295,6 +295,7 @@ ControlApi::Response ControlApi::Status() {
               {"uptime_s", Seconds(clock_.MonotonicNs() - started_ns_)}, {"runtime_directory", config_.runtime_directory()},
               {"config_file", config_.file().empty() ? Json(nullptr) : Json(config_.file())},
               {"metrics_address", config_.metrics_address().empty() ? Json(nullptr) : Json(config_.metrics_address())}};
+  status["option_notes"] = config_.option_notes();
   status["tiers"] = TierJson();
   status["sources"] = Json::array();
   bool sound = status["tiers"]["ram"]["state"] == "ok" && (status["tiers"]["ssd"]["state"] == "ok" || status["tiers"]["ssd"]["state"] == "off" || engine_.recovering());
@@ -337,6 +338,7 @@ ControlApi::Response ControlApi::Doctor() {
     add("daemon.ssd", config_.ssd_refused().empty() ? "ok" : "warn", config_.ssd_refused().empty() ? "off" : config_.ssd_refused(),
         config_.ssd_refused().empty() ? "" : "set ssd.directory to a local file system");
   }
+  for (const std::string& note : config_.option_notes()) add("daemon.options", "warn", note, "");
   for (const auto& unit : engine_.sources()) {
     const source::SourceState state = unit->reader->state();
     add("daemon.source." + unit->options.name, state == source::SourceState::kUp ? "ok" : "warn", unit->reader->Report(),
@@ -388,7 +390,7 @@ nlohmann::json ChangesJson(const std::vector<ConfigHost::Change>& changes) {
 }
 
 ControlApi::Response AppliedOrError(const Result<ConfigHost::Applied>& result) {
-  if (result.ok()) return Ok({{"applied", ChangesJson(result->applied)}, {"restart", ChangesJson(result->restart)}});
+  if (result.ok()) return Ok({{"applied", ChangesJson(result->applied)}, {"restart", ChangesJson(result->restart)}, {"notes", result->notes}});
   const std::string& message = result.status().message();
   if (result.status().code() == Code::kBusy) return JsonError(409, "conflict", message);
   if (result.status().code() == Code::kNotFound) return JsonError(400, "bad_request", message);

@@ -33,6 +33,7 @@ class ConfigHost {
   struct Applied {
     std::vector<Change> applied;
     std::vector<Change> restart;  // take effect at the next start only
+    std::vector<std::string> notes = {};  // what option_notes has got by it
   };
   struct Value {  // `value` is in effect; "" of a source that comes with a restart
     std::string key, value, origin;
@@ -51,6 +52,8 @@ class ConfigHost {
   virtual std::string runtime_directory() const = 0;
   virtual std::string metrics_address() const = 0;  // "" when off
   virtual std::string ssd_refused() const = 0;      // why there is no SSD tier although one was looked for; "" if none was
+  // A sentence for each option that is not taken as it is written, or that lets others in.
+  virtual std::vector<std::string> option_notes() const { return {}; }
 };
 
 class ControlApi {

@@ -23,7 +23,7 @@ std::string SaidToRead(const source::ReadResult& result) {
     case source::ReadError::kNone: return "";
     case source::ReadError::kErrno: return Refusal(result.sys_errno);
     case source::ReadError::kNotRegular: return kNoBytes;
-    case source::ReadError::kOutside: return "It lies on another file system, mounted below the source: it is read there, past the cache.";
+    case source::ReadError::kOutside: return "It lies on another file system, mounted below the source: reads of it bypass the cache.";
     case source::ReadError::kChanged: return "It changes all the time: no read of it was of one version.";
     case source::ReadError::kNoBuffer: return "The source was not asked: too much waits for it.";
     default: return kNoAnswer;
@@ -33,7 +33,7 @@ std::string SaidToRead(const source::ReadResult& result) {
 // The same of a link that could not be followed.
 std::string SaidOfLink(const Status& status) {
   const int error = status.sys_errno();
-  if (error == EXDEV) return "It leads out of the source, or to another file system: it is read there, past the cache.";
+  if (error == EXDEV) return "It leads out of the source, or to another file system: reads of it bypass the cache.";
   if (error == ENOENT || error == ELOOP) return std::string("It leads nowhere: ") + std::strerror(error) + ".";
   return error == 0 ? kNoAnswer : Refusal(error);
 }
@@ -207,7 +207,7 @@ std::vector<std::string> ControlApi::Why(const Look& look, engine::FileId file) 
   if (!look.said.empty()) why.push_back(look.said);
   const source::SourceCounters counters = unit.reader->counters();
   if (counters.state == source::SourceState::kSlow) why.push_back("The source is slow: " + std::to_string(counters.hung) + " of the requests to it hang (tierctl status).");
-  if (counters.state == source::SourceState::kHung) why.push_back("The source hangs: reads go past the cache until it answers again (tierctl status).");
+  if (counters.state == source::SourceState::kHung) why.push_back("The source hangs: reads bypass the cache until it answers again (tierctl status).");
   if (clock_.MonotonicNs() < unit.unreachable_until_ns) why.push_back("The source could not be reached a moment ago: what is cached is served meanwhile.");
   return why;
 }

@@ -73,12 +73,12 @@ void AddReads(Table& table, const engine::ReadTotals& totals) {
   table.Family("tierd_read_duration_seconds", "How long reads took; of RAM hits one in 64 is timed.", prometheus::MetricType::Histogram);
   for (std::uint32_t t = 0; t < abi::kTiers; ++t)
     table.AddHistogram(totals.latency[t], 64e-9, Seconds(totals.latency_sum_ns[t]), {{"tier", kTierNames[t]}}, kReadStride);
-  table.Counter("tierd_fallback_total", "Reads that did not come from the cache, and opens of the preload library that became the source's own file, by reason.");
+  table.Counter("tierd_fallback_total", "Reads and opens that bypassed the cache, by reason.");
   for (std::uint32_t i = 1; i < abi::kFallbacks; ++i) table.Add(totals.fallback[i], {{"reason", abi::FallbackName(static_cast<abi::Fallback>(i))}});
 }
 
 void AddRealOpens(Table& table, const engine::ReadTotals& totals) {
-  table.Counter("tierd_real_opens_total", "Opens of the preload library that became the source's own file, by reason. Reads through it are those of the tier bypass.");
+  table.Counter("tierd_real_opens_total", "Opens under the preload library that bypassed the cache, by reason. Reads through them are those of the tier bypass.");
   // A series for each of the frequent reasons; status has all of them by name.
   std::uint64_t others = 0;
   for (std::uint32_t i = 0; i < abi::kRealOpens; ++i) {

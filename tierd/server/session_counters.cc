@@ -166,7 +166,7 @@ void SessionHub::TellFallbacks() {
   for (std::uint32_t i = 1; i < abi::kFallbacks; ++i) {
     if (fallback[i] == 0 || told_.test(i)) continue;
     told_.set(i);
-    Log(std::string("fallback reason=") + abi::FallbackName(static_cast<abi::Fallback>(i)) + " reads=" + std::to_string(fallback[i]) + " note=\"the first; tierd_fallback_total counts them\"");
+    Log(std::string("bypass reason=") + abi::FallbackName(static_cast<abi::Fallback>(i)) + " reads=" + std::to_string(fallback[i]) + " note=\"the first; tierd_fallback_total counts them\"");
   }
 }
 

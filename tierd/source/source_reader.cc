@@ -31,7 +31,7 @@ class Polling {
 };
 
 // Probes beyond the hung cap that may hang too; each further one waits twice as long, up to kLongestProbeWait intervals.
-constexpr std::uint32_t kProbesAtOnce = 16;
+constexpr std::uint32_t kProbesAtOnce = 512 - kMostHung;
 constexpr std::int64_t kLongestProbeWait = 64;
 // Requests that one turn may refuse for want of memory. They take no slot of the window, and to find out that there is none may take a look at
 // the leases of all sessions (0.2 ms at 1,000).
@@ -52,7 +52,7 @@ SourceOptions Bounded(SourceOptions options) {
   options.window_min = std::clamp<std::uint32_t>(options.window_min, 1, options.window_max);
   options.window_start = std::clamp(options.window_start, options.window_min, options.window_max);
   options.demand_reserve = std::clamp<std::uint32_t>(options.demand_reserve, 1, 64);
-  options.hung_cap = std::clamp<std::uint32_t>(options.hung_cap, 1, 512 - kProbesAtOnce);
+  options.hung_cap = std::clamp<std::uint32_t>(options.hung_cap, 1, kMostHung);
   options.version_attempts = std::clamp<std::uint32_t>(options.version_attempts, 1, 10);
   return options;
 }

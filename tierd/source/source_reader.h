@@ -110,6 +110,9 @@ struct StatQuery {
   StatReplyCallback done;     // exactly once, unless Cancel() returned true
 };
 
+// The largest hung_cap that is used: a larger one counts as this.
+inline constexpr std::uint32_t kMostHung = 496;
+
 struct SourceOptions {
   // Requests in flight: where the window starts, and between which bounds it adapts. It doubles with every windowful, so a
   // small start costs a few latencies and shows what the source does when it is not busy. Raising the maximum costs a thread

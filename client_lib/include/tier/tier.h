@@ -15,7 +15,7 @@
  *  3. Nothing here prints, aborts, exits, throws, installs a signal handler or starts a thread. (TIERD_LOG=1 allows lines on stderr.)
  *  4. Paths are absolute or relative to the working directory, NUL-terminated, shorter than PATH_MAX. A hit needs no system call if the path is
  *     absolute and has no "//", "." or ".." component; relative paths cost one getcwd; ".." and a last "." or '/' are left to the source and counted.
- *  5. Fallback. What tierd cannot serve is read from the source by the calling thread, with its own credentials, as open + read would. Every such read is counted
+ *  5. Bypass. What tierd cannot serve is read from the source by the calling thread, with its own credentials, as open + read would. Every such read is counted
  *     by reason (tier_stats). With TIER_CACHED the call returns -ENODATA instead and touches no source.
  *  6. `client` may be NULL: the process-wide client of tier_default().
  *  7. Threads. Every function may be called by any thread at any time; a tier_client, tier_file is shared freely; one tier_view or tier_listing is used by one
@@ -172,7 +172,7 @@ typedef struct tier_attr {
 /*
  * Opens a regular file for reading. The file is bound to the version it has now: a rename-replace or rewrite behind it never mixes bytes of two versions. A file
  * that is not wholly cached holds a descriptor of the source (close-on-exec). Errors: those of open; -EISDIR, -EINVAL as tier_get. `*file` is NULL after
- * an error; only a wrong argument (NULL, a flag of another call) leaves it as it was. A file that was opened at the source (no daemon, or a fallback: tier_stats) is
+ * an error; only a wrong argument (NULL, a flag of another call) leaves it as it was. A file that was opened at the source (a bypass: tier_stats has the reason) is
  * read as open + pread would: replaced by rename it stays what it was, written in place behind it it shows the new bytes.
  */
 TIER_API int tier_open(tier_client* client, const char* path, tier_file** file, unsigned flags) TIER_NOEXCEPT;

@@ -95,6 +95,26 @@ TEST(Cache, BeladyWithAPlanThatIsWrongIsNoWorseThanFreeze) {
   }
 }
 
+// In parts, for somebody who looks at how it gets on: the same figures, and each read is told of once.
+TEST(Simulate, IsTheSameWhetherItIsLookedAtOrNot) {
+  const Result<Job> job = Job::Create({.samples = 150'000, .bytes_sigma = .5, .epochs = 3});
+  ASSERT_TRUE(job.ok());
+  for (const tierd_policy_ops* ops : policies::BuiltinPolicies()) {
+    RunOptions options;
+    options.cache.capacity_bytes[TIERD_TIER_RAM] = job->bytes() / 3;
+    const Result<RunResult> alone = RunJob(*ops, *job, options);
+    std::uint64_t told = 0;
+    options.on_reads = [&told](std::uint64_t reads) { told += reads; };
+    const Result<RunResult> looked_at = RunJob(*ops, *job, options);
+    ASSERT_TRUE(alone.ok() && looked_at.ok()) << ops->name;
+    EXPECT_EQ(told, 450'000u);
+    for (std::size_t tier = 0; tier < 3; ++tier) {
+      EXPECT_EQ(alone->total.reads[tier], looked_at->total.reads[tier]) << ops->name;
+      EXPECT_EQ(alone->total.bytes[tier], looked_at->total.bytes[tier]) << ops->name;
+    }
+  }
+}
+
 TEST(Job, SizesAndRefusals) {
   const Result<Job> job = Job::Create({.samples = 20'000, .bytes_mean = 50'000, .bytes_sigma = .5});
   ASSERT_TRUE(job.ok());
