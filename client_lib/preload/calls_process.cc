@@ -185,7 +185,7 @@ TIERD_EXPORT(int, system, const char* command) {
 
 TIERD_EXPORT(FILE*, popen, const char* command, const char* mode) {
   const NewProcess begins(Conversion::kSpawn, NewProcess::Which::kInherited);
-  return Next_popen()(command, mode);
+  return Active() ? WithAllNumbers([=] { return Next_popen()(command, mode); }) : Next_popen()(command, mode);
 }
 
 // ---- another view of the file system, or of the descriptors --------------------------------------------------------------------

@@ -351,5 +351,5 @@ TIERD_EXPORT(long, syscall, long number, ...) {
   if (OnNumbers(number, args, &result) || OnBytes(number, args, &result) || OnNames(number, args, &result) || OnChanges(number, args, &result)) return result;
   if (OnRights(number, args, &result)) return result;
   if (OpenDescriptions() != 0 || number == SYS_io_uring_setup || number == SYS_io_setup) Prepare(number, args);
-  return Pass(number, args);
+  return WithAllNumbers([&] { return Pass(number, args); });
 }

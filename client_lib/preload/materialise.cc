@@ -211,9 +211,12 @@ bool SpendReserve() {
 
 bool GiveNumbersBack() {
   if (StopKeepingIdle()) return true;
-  if (OpenDescriptions() != 0 || !SpendReserve()) return false;
+  const client::KeepErrno keep;
+  // A cached file needs the reserve, a real one does not.
+  if (OpenDescriptions() != 0) MaterialiseAll(Conversion::kDup);
+  if (OpenDescriptions() != 0) return false;
   reserve_made.store(false, std::memory_order_relaxed);  // the next file of ours needs one
-  return true;
+  return SpendReserve() || GivePlaceholderBack();
 }
 
 void KeepReserve() {
