@@ -206,7 +206,11 @@ bool SpendReserve() {
     raw::Close(fd);
     return true;
   }
-  return false;
+  return GivePlaceholderBack();
+}
+
+void RefillReserve() {
+  if (reserve_made.load(std::memory_order_relaxed)) FillReserve();
 }
 
 bool GiveNumbersBack() {
@@ -216,7 +220,7 @@ bool GiveNumbersBack() {
   if (OpenDescriptions() != 0) MaterialiseAll(Conversion::kDup);
   if (OpenDescriptions() != 0) return false;
   reserve_made.store(false, std::memory_order_relaxed);  // the next file of ours needs one
-  return SpendReserve() || GivePlaceholderBack();
+  return SpendReserve();
 }
 
 void KeepReserve() {

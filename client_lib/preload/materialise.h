@@ -16,6 +16,8 @@ bool MaterialiseAsIs(int fd, Conversion why);
 void KeepReserve();
 // `open` once more with a number of those, when there is none left (-EMFILE).
 bool SpendReserve();
+// After something else than a conversion, which does so itself, may have spent one.
+void RefillReserve();
 template <typename Open>
 int WithReserve(Open open) {
   for (;;) {
