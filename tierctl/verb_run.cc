@@ -34,6 +34,7 @@ using tierd::config::GetEnvironment;
 
 // Within which a daemon says how it is, or counts as one that does not answer: a job does not stand still for that.
 constexpr int kAnswerMs = 3'000;
+constexpr off_t kChildrenBytes = 4096;
 
 // Runs start their daemons one after the other. Who waits longer goes on as if it were alone.
 constexpr int kTurnMs = 30'000, kLastTurnMs = 200;
@@ -207,6 +208,7 @@ class Job {
     if (others.find(library) == std::string::npos) line_.environment.emplace_back("LD_PRELOAD", others.empty() ? library : others + ":" + library);
     report_ = MakeReport();
     if (!report_.empty()) line_.environment.emplace_back("TIERD_REPORT", report_);
+    if (MakeChildren()) line_.environment.emplace_back("TIERD_CHILDREN", scratch_->children());
     if (options_.real_fds) line_.environment.emplace_back("TIERD_REAL_FDS", "1");
   }
 
@@ -274,6 +276,13 @@ class Job {
     if (others.empty()) line_.removed.push_back("LD_PRELOAD");
     else line_.environment.emplace_back("LD_PRELOAD", others);
     line_.removed.push_back("TIERD_REPORT");
+  }
+
+  // All zero: no such process yet (client_lib/preload/foreign.h).
+  bool MakeChildren() const {
+    if (!scratch_) return false;
+    const tierd::UniqueFd fd(::open(scratch_->children().c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
+    return fd.valid() && ::ftruncate(fd.get(), kChildrenBytes) == 0;
   }
 
   // An empty file for the lines of the job's processes; "": there can be none.

@@ -10,8 +10,8 @@ package=("${build[@]}" dpkg-dev patchelf)
 test=("${package[@]}" libgtest-dev libgmock-dev libbenchmark-dev libseccomp-dev clang-14 python3 python3-jsonschema python3-prometheus-client fio strace xfsprogs
   # Ordinary programs that must behave under the preload library as without it.
   file nodejs perl rsync xz-utils zstd procps python3-numpy python3-pil python3-h5py python3-lmdb python3-torch libjemalloc2
-  # Programs with another C library.
-  musl-tools
+  # Programs with another C library, and static ones.
+  busybox-static musl-tools
   # What reads through the Python package.
   python3-fsspec python3-pandas python3-torchvision python3-zarr mypy
   # What admins run beside it.

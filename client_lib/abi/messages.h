@@ -189,6 +189,7 @@ enum class AdviseOp : std::uint8_t {  // never renumber
   kPin = 3,
   kUnpin = 4,
   kInvalidate = 5,  // the file (or everything below the directory) changed: read-your-writes; replied when no hit can return the old bytes
+  kDoubt = 6,       // it, or anything below it, may have changed: replied when nothing is used before the source has confirmed it. Nothing is dropped
 };
 // Variable: followed by path_bytes of path (relative to the root), padding to 8.
 struct AdviseEntry {

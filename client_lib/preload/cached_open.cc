@@ -379,6 +379,16 @@ bool StatPath(const char* path, bool follow, struct stat& st) {
 namespace {
 
 
+// The number of an inode is used again at once by many file systems: a file that was made after the
+// last change of the one that was opened is another. `fd`, or `path` where it is AT_FDCWD.
+bool HasTakenNumberOf(const client::FileFacts& opened, int fd, const char* path) {
+  struct statx st;
+  const int flags = path[0] == '\0' ? AT_EMPTY_PATH : 0;
+  if (raw::Call(SYS_statx, fd, raw::Address(path), flags, STATX_BTIME | STATX_CTIME, raw::Address(&st)) != 0 || (st.stx_mask & STATX_BTIME) == 0) return false;
+  const auto ns = [](const struct statx_timestamp& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; };
+  return ns(st.stx_btime) > opened.ctime_ns && ns(st.stx_btime) <= ns(st.stx_ctime);
+}
+
 // Whether the source's file by its path is the one that was opened, with other bytes by its size or
 // times.
 bool SourceSaysChanged(const Description& d) {
@@ -386,8 +396,9 @@ bool SourceSaysChanged(const Description& d) {
   if (raw::Call(SYS_newfstatat, AT_FDCWD, raw::Address(d.path), raw::Address(&st), 0) != 0 ||
       st.st_ino != d.facts.ino)
     return false;
-  return static_cast<std::uint64_t>(st.st_size) != d.facts.size ||
-         abi::TimeNs(st.st_mtim) != d.facts.mtime_ns || abi::TimeNs(st.st_ctim) != d.facts.ctime_ns;
+  const bool other = static_cast<std::uint64_t>(st.st_size) != d.facts.size ||
+                     abi::TimeNs(st.st_mtim) != d.facts.mtime_ns || abi::TimeNs(st.st_ctim) != d.facts.ctime_ns;
+  return other && !HasTakenNumberOf(d.facts, AT_FDCWD, d.path);
 }
 
 // The index that the description goes by, and what it says of the file.
@@ -473,7 +484,8 @@ SourceVersion VersionBehind(const client::FileFacts& opened, int source) {
   struct stat st;
   if (raw::Stat(source, st) != 0 || st.st_ino != opened.ino) return SourceVersion::kOtherFile;
   const bool same = static_cast<std::uint64_t>(st.st_size) == opened.size && abi::TimeNs(st.st_mtim) == opened.mtime_ns && abi::TimeNs(st.st_ctim) == opened.ctime_ns;
-  return same ? SourceVersion::kOpened : SourceVersion::kLater;
+  if (same) return SourceVersion::kOpened;
+  return HasTakenNumberOf(opened, source, "") ? SourceVersion::kOtherFile : SourceVersion::kLater;
 }
 
 int SourceOf(Description& d, SourceUse use) {

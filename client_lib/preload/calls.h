@@ -33,13 +33,22 @@ inline void NewNumber(int fd) {
 
 // A call of libc's that makes a number, once more for each that we can do without when there is none left. Not in a vfork child.
 bool GiveNumbersBack();
-inline bool HasFailed(int fd) { return fd < 0; }
+inline bool HasFailed(long result) { return result < 0; }
 inline bool HasFailed(const void* stream) { return stream == nullptr; }
 template <typename Make>
 inline auto WithAllNumbers(Make make) {
   auto made = make();
   while (HasFailed(made) && errno == EMFILE && GiveNumbersBack()) made = make();
   return made;
+}
+
+// The same for a number that is never one of ours.
+template <typename Make>
+inline int MakeNumber(Make make) {
+  if (!Active()) return make();
+  const int fd = WithAllNumbers(make);
+  NewNumber(fd);
+  return fd;
 }
 
 // What the exported close does. (By that name this library's own references end in raw system calls, as the core's do.)

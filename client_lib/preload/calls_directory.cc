@@ -56,7 +56,7 @@ TIERD_EXPORT(DIR*, opendir, const char* path) {
   if (Active() && path != nullptr && path[0] != '\0' && MayBeInside(AT_FDCWD, path)) {
     if (DIR* const ours = TryListing(path); ours != nullptr) return ours;
   }
-  DIR* const directory = Next_opendir()(path);
+  DIR* const directory = Active() ? WithAllNumbers([=] { return Next_opendir()(path); }) : Next_opendir()(path);
   if (directory != nullptr && Active() && IsWorthALook(path)) [[unlikely]] LearnLink(path, Next_dirfd()(directory));
   return directory;
 }
@@ -207,6 +207,7 @@ TIERD_EXPORT(int, scandir, const char* path, dirent64*** list, Select select, Co
       return count;
     }
   }
-  return Next_scandir()(path, list, select, compare);
+  if (!Active()) return Next_scandir()(path, list, select, compare);
+  return WithAllNumbers([=] { return Next_scandir()(path, list, select, compare); });
 }
 TIERD_ALIAS(int, scandir64, scandir, const char*, dirent64***, Select, Compare)

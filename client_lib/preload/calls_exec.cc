@@ -1,12 +1,16 @@
 // exec and the end of a process: what the next program inherits is real, what it closes is told, and the report is written.
+#include <fcntl.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/counters.h"
+#include "client_lib/preload/foreign.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/reopened.h"
+#include "client_lib/preload/takes_library.h"
 #include "client_lib/preload/writers.h"
 
 using namespace tierd::preload;
@@ -32,6 +36,18 @@ void BeforeExec(const char* path) {
   WriteReport();
 }
 
+// In a vfork child, too. What this library does nothing for has told nobody of its changes before.
+bool TakesAt(int directory, const char* path, char* const* environment) {
+  return !process.active.load(std::memory_order_relaxed) || TakesLibrary(directory, path, environment);
+}
+bool Takes(const char* path, char* const* environment) { return TakesAt(AT_FDCWD, path, environment); }
+bool NumberTakes(int fd, char* const* environment) {
+  char path[32];
+  ::snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  return Takes(path, environment);
+}
+bool FoundTakes(const char* file, char* const* environment) { return !process.active.load(std::memory_order_relaxed) || FoundTakesLibrary(file, environment); }
+
 int CountArguments(va_list arguments) {
   int count = 1;
   while (va_arg(arguments, char*) != nullptr) ++count;
@@ -42,30 +58,37 @@ int CountArguments(va_list arguments) {
 
 TIERD_EXPORT(int, execve, const char* path, char* const* argv, char* const* environment) {
   BeforeExec(path);
+  const Foreign foreign(ForeignUnless(Takes(path, environment)));
   return Next_execve()(path, argv, environment);
 }
 TIERD_EXPORT(int, execv, const char* path, char* const* argv) {
   BeforeExec(path);
+  const Foreign foreign(ForeignUnless(Takes(path, environ)));
   return Next_execve()(path, argv, environ);
 }
 TIERD_EXPORT(int, execvp, const char* file, char* const* argv) {
   BeforeExec(file);
+  const Foreign foreign(ForeignUnless(FoundTakes(file, environ)));
   return Next_execvp()(file, argv);
 }
 TIERD_EXPORT(int, execvpe, const char* file, char* const* argv, char* const* environment) {
   BeforeExec(file);
+  const Foreign foreign(ForeignUnless(FoundTakes(file, environment)));
   return Next_execvpe()(file, argv, environment);
 }
 TIERD_EXPORT(int, execveat, int directory, const char* path, char* const* argv, char* const* environment, int flags) {
   if (Emulate(directory)) (void)Materialise(directory, Conversion::kExec);
   if (const int error = MakeFile(directory); error != 0) return Result(error);
   BeforeExec(path);
+  const bool by_number = path != nullptr && path[0] == '\0';
+  const Foreign foreign(ForeignUnless(by_number ? NumberTakes(directory, environment) : TakesAt(directory, path, environment)));
   return Next_execveat()(directory, path, argv, environment, flags);
 }
 TIERD_EXPORT(int, fexecve, int fd, char* const* argv, char* const* environment) {
   if (Emulate(fd)) (void)Materialise(fd, Conversion::kExec);
   if (const int error = MakeFile(fd); error != 0) return Result(error);
   BeforeExec(nullptr);
+  const Foreign foreign(ForeignUnless(NumberTakes(fd, environment)));
   return Next_fexecve()(fd, argv, environment);
 }
 
@@ -84,12 +107,14 @@ TIERD_EXPORT(int, execl, const char* path, const char* first, ...) {
   TIERD_GATHER(first);
   va_end(arguments);
   BeforeExec(path);
+  const Foreign foreign(ForeignUnless(Takes(path, environ)));
   return Next_execve()(path, argv, environ);
 }
 TIERD_EXPORT(int, execlp, const char* file, const char* first, ...) {
   TIERD_GATHER(first);
   va_end(arguments);
   BeforeExec(file);
+  const Foreign foreign(ForeignUnless(FoundTakes(file, environ)));
   return Next_execvp()(file, argv);
 }
 TIERD_EXPORT(int, execle, const char* path, const char* first, ...) {
@@ -97,6 +122,7 @@ TIERD_EXPORT(int, execle, const char* path, const char* first, ...) {
   char** const environment = va_arg(arguments, char**);
   va_end(arguments);
   BeforeExec(path);
+  const Foreign foreign(ForeignUnless(Takes(path, environment)));
   return Next_execve()(path, argv, environment);
 }
 

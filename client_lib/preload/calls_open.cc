@@ -229,15 +229,17 @@ TIERD_ALIAS(int, __openat64_2, __openat_2, int, const char*, int)
 
 TIERD_EXPORT(int, creat, const char* path, unsigned mode) {
   if (Active()) BeforeTruncating(AT_FDCWD, path);
-  const int fd = Next_creat()(path, mode);
-  return Active() ? AfterReal(fd, O_WRONLY | O_CREAT | O_TRUNC, {}) : fd;
+  if (!Active()) return Next_creat()(path, mode);
+  const int fd = WithAllNumbers([=] { return Next_creat()(path, mode); });
+  return AfterReal(fd, O_WRONLY | O_CREAT | O_TRUNC, {});
 }
 TIERD_ALIAS(int, creat64, creat, const char*, unsigned)
 
 // A file without a name: never one of ours, but it may be written to.
 TIERD_EXPORT(int, open_by_handle_at, int mount, file_handle* handle, int flags) {
-  const int fd = Next_open_by_handle_at()(mount, handle, flags);
-  return Active() ? AfterReal(fd, flags, {}) : fd;
+  if (!Active()) return Next_open_by_handle_at()(mount, handle, flags);
+  const int fd = WithAllNumbers([=] { return Next_open_by_handle_at()(mount, handle, flags); });
+  return AfterReal(fd, flags, {});
 }
 
 // No libc wrapper in glibc 2.36: the system call. What `resolve` asks for only the kernel can promise.
@@ -249,10 +251,9 @@ TIERD_EXPORT(int, openat2, int directory, const char* path, open_how* how, size_
   } else if (Active() && path != nullptr && how != nullptr) {
     BeforeOpening(directory, path, static_cast<int>(how->flags));
   }
-  const long fd = raw::Call(SYS_openat2, directory, raw::Address(path), raw::Address(how), static_cast<long>(bytes));
-  if (fd >= 0 && Active()) {
-    if (Writes(static_cast<int>(how->flags))) NoteLockFile(directory, path);
-    return AfterReal(static_cast<int>(fd), static_cast<int>(how->flags), not_served);
-  }
-  return static_cast<int>(Result(fd));
+  const auto real = [=] { return static_cast<int>(Result(raw::Call(SYS_openat2, directory, raw::Address(path), raw::Address(how), static_cast<long>(bytes)))); };
+  if (!Active()) return real();
+  const int fd = WithAllNumbers(real);
+  if (fd >= 0 && Writes(static_cast<int>(how->flags))) NoteLockFile(directory, path);
+  return fd < 0 ? fd : AfterReal(fd, static_cast<int>(how->flags), not_served);
 }

@@ -1,5 +1,6 @@
 // Where another process begins: everything of ours becomes real before, so that offsets are shared as the kernel shares them and no placeholder is inherited.
 // fork itself (and forkpty, daemon) is caught by pthread_atfork (start.cc).
+#include <fcntl.h>
 #include <sched.h>
 #include <spawn.h>
 #include <stdarg.h>
@@ -8,12 +9,14 @@
 
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/counters.h"
+#include "client_lib/preload/foreign.h"
 #include "client_lib/preload/leaving.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/memory_copies.h"
 #include "client_lib/preload/new_process.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/reopened.h"
+#include "client_lib/preload/takes_library.h"
 #include "client_lib/preload/writers.h"
 
 using namespace tierd::preload;
@@ -38,6 +41,7 @@ __attribute__((visibility("hidden"))) void tierd_before_vfork() {
   if (process.active) {
     const tierd::client::KeepErrno keep;
     process.forking.fetch_add(1, std::memory_order_seq_cst);
+    ShareForeign();
     if (vfork_depth == 0) {
       MaterialiseAll(Conversion::kSpawn);
       MakeInheritedFile(Inherited::kAll);
@@ -111,6 +115,7 @@ TIERD_EXPORT(int, clone, int (*run)(void*), void* stack, int flags, void* argume
   MakeInheritedFile(Inherited::kAll);
   // Its own descriptors, our memory: the tables are not its own, as in a vfork child. While the parent waits a mark will do; if both run on, we keep out of it.
   if ((flags & CLONE_VFORK) == 0) {
+    Foreign(IsForeign::kYes).Stay();
     process.active.store(false, std::memory_order_seq_cst);
   } else if ((flags & CLONE_SETTLS) != 0) {
     return Next_clone()(&RunMarked, stack, flags, &child, more[0], more[1], more[2]);
@@ -149,6 +154,22 @@ void MakeNamedReal(const posix_spawn_file_actions_t* actions) {
 
 }  // namespace
 
+namespace {
+
+template <typename Make>
+int Spawn(bool takes_library, pid_t* pid, Make make) {
+  if (!Active()) return make(pid);
+  Spawning spawning(takes_library);
+  pid_t child = 0;
+  const int error = make(&child);
+  if (error != 0) return error;
+  spawning.Made(child);
+  if (pid != nullptr) *pid = child;
+  return 0;
+}
+
+}  // namespace
+
 TIERD_EXPORT(int, posix_spawn_file_actions_adddup2, posix_spawn_file_actions_t* actions, int from, int to) {
   NameForChild(from);
   return Next_posix_spawn_file_actions_adddup2()(actions, from, to);
@@ -164,7 +185,7 @@ TIERD_EXPORT(int, posix_spawn, pid_t* pid, const char* path, const posix_spawn_f
   RealIfNamed(path);
   const NewProcess begins(Conversion::kSpawn, NewProcess::Which::kInherited);
   MakeNamedReal(actions);
-  return Next_posix_spawn()(pid, path, actions, attributes, argv, environment);
+  return Spawn(TakesLibrary(AT_FDCWD, path, environment), pid, [&](pid_t* child) { return Next_posix_spawn()(child, path, actions, attributes, argv, environment); });
 }
 
 TIERD_EXPORT(int, posix_spawnp, pid_t* pid, const char* file, const posix_spawn_file_actions_t* actions, const posix_spawnattr_t* attributes, char* const* argv,
@@ -172,7 +193,7 @@ TIERD_EXPORT(int, posix_spawnp, pid_t* pid, const char* file, const posix_spawn_
   RealIfNamed(file);
   const NewProcess begins(Conversion::kSpawn, NewProcess::Which::kInherited);
   MakeNamedReal(actions);
-  return Next_posix_spawnp()(pid, file, actions, attributes, argv, environment);
+  return Spawn(FoundTakesLibrary(file, environment), pid, [&](pid_t* child) { return Next_posix_spawnp()(child, file, actions, attributes, argv, environment); });
 }
 
 TIERD_EXPORT(int, system, const char* command) {
@@ -180,12 +201,14 @@ TIERD_EXPORT(int, system, const char* command) {
     // Not until its child has ended: what another thread opens meanwhile is at worst a number that the child cannot read.
     const NewProcess begins(Conversion::kSpawn, NewProcess::Which::kInherited);
   }
-  return Next_system()(command);
+  const int status = Next_system()(command);
+  if (command != nullptr) AfterShell();
+  return status;
 }
 
 TIERD_EXPORT(FILE*, popen, const char* command, const char* mode) {
   const NewProcess begins(Conversion::kSpawn, NewProcess::Which::kInherited);
-  return Next_popen()(command, mode);
+  return Active() ? WithAllNumbers([=] { return Next_popen()(command, mode); }) : Next_popen()(command, mode);
 }
 
 // ---- another view of the file system, or of the descriptors --------------------------------------------------------------------

@@ -18,6 +18,12 @@ using namespace tierd::preload;
 #define TIERD_REFUSED(error, ret, name, parameters, arguments)                                                          \
   TIERD_NEXT(ret, name, TIERD_UNPACK parameters)                                                                        \
   TIERD_EXPORT(ret, name, TIERD_UNPACK parameters) { return RefuseAsFile(fd, error, [&] { return Next_##name() arguments; }); }
+// Success is a new number.
+#define TIERD_REFUSED_OR_MADE(error, ret, name, parameters, arguments)                                \
+  TIERD_NEXT(ret, name, TIERD_UNPACK parameters)                                                     \
+  TIERD_EXPORT(ret, name, TIERD_UNPACK parameters) {                                                 \
+    return RefuseAsFile(fd, error, [&] { return MakeNumber([&] { return Next_##name() arguments; }); }); \
+  }
 
 TIERD_REFUSED(ENOTSOCK, ssize_t, recv, (int fd, void* bytes, size_t count, int flags), (fd, bytes, count, flags))
 TIERD_REFUSED(ENOTSOCK, ssize_t, __recv_chk, (int fd, void* bytes, size_t count, size_t room, int flags), (fd, bytes, count, room, flags))
@@ -31,8 +37,8 @@ TIERD_REFUSED(ENOTSOCK, int, getsockname, (int fd, sockaddr* address, socklen_t*
 TIERD_REFUSED(ENOTSOCK, int, getpeername, (int fd, sockaddr* address, socklen_t* bytes), (fd, address, bytes))
 TIERD_REFUSED(ENOTSOCK, int, shutdown, (int fd, int how), (fd, how))
 TIERD_REFUSED(ENOTSOCK, int, listen, (int fd, int backlog), (fd, backlog))
-TIERD_REFUSED(ENOTSOCK, int, accept, (int fd, sockaddr* address, socklen_t* bytes), (fd, address, bytes))
-TIERD_REFUSED(ENOTSOCK, int, accept4, (int fd, sockaddr* address, socklen_t* bytes, int flags), (fd, address, bytes, flags))
+TIERD_REFUSED_OR_MADE(ENOTSOCK, int, accept, (int fd, sockaddr* address, socklen_t* bytes), (fd, address, bytes))
+TIERD_REFUSED_OR_MADE(ENOTSOCK, int, accept4, (int fd, sockaddr* address, socklen_t* bytes, int flags), (fd, address, bytes, flags))
 TIERD_REFUSED(ENOTSOCK, int, connect, (int fd, const sockaddr* address, socklen_t bytes), (fd, address, bytes))
 
 TIERD_REFUSED(ENOTTY, int, tcgetattr, (int fd, termios* settings), (fd, settings))
@@ -49,7 +55,7 @@ TIERD_REFUSED(EINVAL, int, epoll_wait, (int fd, epoll_event* events, int most, i
 TIERD_REFUSED(EINVAL, int, epoll_pwait, (int fd, epoll_event* events, int most, int timeout, const sigset_t* mask), (fd, events, most, timeout, mask))
 TIERD_REFUSED(EINVAL, int, timerfd_settime, (int fd, int flags, const itimerspec* value, itimerspec* old), (fd, flags, value, old))
 TIERD_REFUSED(EINVAL, int, timerfd_gettime, (int fd, itimerspec* value), (fd, value))
-TIERD_REFUSED(EINVAL, int, signalfd, (int fd, const sigset_t* mask, int flags), (fd, mask, flags))
+TIERD_REFUSED_OR_MADE(EINVAL, int, signalfd, (int fd, const sigset_t* mask, int flags), (fd, mask, flags))
 TIERD_REFUSED(EINVAL, int, inotify_rm_watch, (int fd, int watch), (fd, watch))
 TIERD_REFUSED(EINVAL, int, fanotify_mark, (int fd, unsigned flags, std::uint64_t mask, int directory, const char* path), (fd, flags, mask, directory, path))
 

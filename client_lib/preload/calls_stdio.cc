@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include <cstring>
+
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/cookie_streams.h"
 #include "client_lib/preload/mappings.h"
@@ -182,20 +184,30 @@ TIERD_EXPORT(int, fclose, FILE* stream) {
 }
 
 namespace {
-int AfterMake(int fd) {
-  if (fd < 0 || !Active()) return fd;
+
+// libc has written a name into the pattern by the time that it finds no number for the file.
+template <typename Make>
+int MakeNamed(char* pattern, int suffix, Make make) {
+  if (!Active()) return make();
+  const int fd = WithAllNumbers([=] {
+    const int made = make();
+    if (made < 0 && errno == EMFILE) std::memset(pattern + std::strlen(pattern) - suffix - 6, 'X', 6);
+    return made;
+  });
+  if (fd < 0) return fd;
   const tierd::client::KeepErrno keep;
   NewNumber(fd);
   NoteWriter(fd);
   return fd;
 }
+
 }  // namespace
 
-TIERD_EXPORT(int, mkstemp, char* pattern) { return AfterMake(Next_mkstemp()(pattern)); }
+TIERD_EXPORT(int, mkstemp, char* pattern) { return MakeNamed(pattern, 0, [=] { return Next_mkstemp()(pattern); }); }
 TIERD_ALIAS(int, mkstemp64, mkstemp, char*)
-TIERD_EXPORT(int, mkostemp, char* pattern, int flags) { return AfterMake(Next_mkostemp()(pattern, flags)); }
+TIERD_EXPORT(int, mkostemp, char* pattern, int flags) { return MakeNamed(pattern, 0, [=] { return Next_mkostemp()(pattern, flags); }); }
 TIERD_ALIAS(int, mkostemp64, mkostemp, char*, int)
-TIERD_EXPORT(int, mkstemps, char* pattern, int suffix) { return AfterMake(Next_mkstemps()(pattern, suffix)); }
+TIERD_EXPORT(int, mkstemps, char* pattern, int suffix) { return MakeNamed(pattern, suffix, [=] { return Next_mkstemps()(pattern, suffix); }); }
 TIERD_ALIAS(int, mkstemps64, mkstemps, char*, int)
-TIERD_EXPORT(int, mkostemps, char* pattern, int suffix, int flags) { return AfterMake(Next_mkostemps()(pattern, suffix, flags)); }
+TIERD_EXPORT(int, mkostemps, char* pattern, int suffix, int flags) { return MakeNamed(pattern, suffix, [=] { return Next_mkostemps()(pattern, suffix, flags); }); }
 TIERD_ALIAS(int, mkostemps64, mkostemps, char*, int, int)

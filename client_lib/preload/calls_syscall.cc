@@ -17,17 +17,20 @@
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 #include <sys/xattr.h>
 #include <unistd.h>
 
 #include "client_lib/preload/calls.h"
 #include "client_lib/preload/changing.h"
 #include "client_lib/preload/credentials.h"
+#include "client_lib/preload/foreign.h"
 #include "client_lib/preload/leaving.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/new_process.h"
 #include "client_lib/preload/raw.h"
 #include "client_lib/preload/reopened.h"
+#include "client_lib/preload/takes_library.h"
 
 using namespace tierd::preload;
 
@@ -330,6 +333,24 @@ bool OnRights(long number, const Arguments& args, long* result) {
   }
 }
 
+// ---- programs and their ends (foreign.h) -----------------------------------------------------------------------------------------
+
+long PassExec(long number, const Arguments& args) {
+  const bool at = number == SYS_execveat;
+  if (OpenDescriptions() != 0) Prepare(number, args);
+  const Foreign foreign(ForeignUnless(TakesLibrary(at ? args.Int(0) : AT_FDCWD, args.Path(at ? 1 : 0), args.At<char* const>(at ? 3 : 2))));
+  return Pass(number, args);
+}
+
+// Which child it was matters little: those that are gone are found.
+long PassWait(long number, const Arguments& args) {
+  const long result = Pass(number, args);
+  siginfo_t* const info = number == SYS_waitid ? args.At<siginfo_t>(2) : nullptr;
+  if (result < 0 && errno == ECHILD) AfterWait(kNoneLeft);
+  if (result >= 0) AfterWait(result > 0 ? static_cast<pid_t>(result) : info != nullptr && result == 0 ? info->si_pid : 0);
+  return result;
+}
+
 }  // namespace
 
 TIERD_EXPORT(long, syscall, long number, ...) {
@@ -346,10 +367,12 @@ TIERD_EXPORT(long, syscall, long number, ...) {
     if ((flags & CLONE_FILES) == 0) MaterialiseAll(Conversion::kFork);
     return Pass(number, args);
   }
+  if (number == SYS_execve || number == SYS_execveat) [[unlikely]] return PassExec(number, args);
+  if (number == SYS_wait4 || number == SYS_waitid) [[unlikely]] return PassWait(number, args);
   long result;
   const ComesBySyscall by_syscall;
   if (OnNumbers(number, args, &result) || OnBytes(number, args, &result) || OnNames(number, args, &result) || OnChanges(number, args, &result)) return result;
   if (OnRights(number, args, &result)) return result;
   if (OpenDescriptions() != 0 || number == SYS_io_uring_setup || number == SYS_io_setup) Prepare(number, args);
-  return Pass(number, args);
+  return WithAllNumbers([&] { return Pass(number, args); });
 }

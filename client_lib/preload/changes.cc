@@ -42,6 +42,13 @@ bool Tell(const char* path, bool recursive) {
   return result != -EDEADLK && result != -ENOMEM;  // else heard, or the core reads the source until it is
 }
 
+bool TellDaemonDoubt() {
+  if (StackIsSmall()) return false;
+  const raw::NoSignals no_signals;
+  const std::int64_t result = client::DoubtSources(client::ClientOf(nullptr));
+  return result != -EDEADLK;  // else heard, or the core reads the source until it is
+}
+
 void Keep(const char* path, bool recursive) {
   untold_count.fetch_add(1, std::memory_order_acq_rel);
   for (Untold& one : untold) {
@@ -64,6 +71,10 @@ void TellChange(const char* path, bool recursive) {
 void TellEverything() {
   untold_count.fetch_add(1, std::memory_order_acq_rel);
   lost.store(true, std::memory_order_release);
+}
+
+void TellDoubt() {
+  if (!TellDaemonDoubt()) TellEverything();
 }
 
 bool AnyUntold() { return untold_count.load(std::memory_order_acquire) != 0; }
@@ -94,6 +105,7 @@ ChangedName::What ChangedName::NameOfTarget(int directory, const char* path) {
   if (fd < 0) return fd == -ENOENT ? What::kOutside : What::kUnknown;
   const bool named = NameOfDescriptor(fd, *name);
   raw::Close(fd);
+  RefillReserve();
   return named ? What::kNamed : What::kOutside;
 }
 
@@ -200,7 +212,7 @@ void ChangedName::Tell(bool recursive) const {
   if (what_ == What::kOutside) return;
   const client::KeepErrno keep;
   if (what_ == What::kNamed) TellChange(name_.Get()->text, recursive);
-  else TellEverything();
+  else TellDoubt();
 }
 
 // ---- the file itself -------------------------------------------------------------------------------------------------------

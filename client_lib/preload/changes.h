@@ -16,6 +16,9 @@ namespace tierd::preload {
 void TellChange(const char* path, bool recursive);
 // What has changed is not known.
 void TellEverything();
+// Anything below the sources may have changed: by whom is not known, and nothing is used before the
+// source has confirmed it.
+void TellDoubt();
 
 // Whether something is left to be told; and tells it. False: it could not be: nothing may be served.
 bool AnyUntold();

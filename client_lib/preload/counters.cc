@@ -107,7 +107,7 @@ void AddPlain(Line& line) {
     const char* name;
     std::atomic<std::uint64_t>& value;
   } plain[] = {{"opened", counters.opened}, {"stats", counters.stats}, {"listings", counters.listings}, {"links", counters.links}, {"maps", counters.maps},
-               {"memory_copies", counters.memory_copies}, {"invalidations", counters.invalidations}};
+               {"memory_copies", counters.memory_copies}, {"invalidations", counters.invalidations}, {"foreign_ends", counters.foreign_ends}, {"doubts", counters.doubts}};
   for (const auto& counter : plain)
     line.Add(",\"%s\":%llu", counter.name, static_cast<unsigned long long>(counter.value.exchange(0, std::memory_order_relaxed)));
 }
@@ -136,8 +136,12 @@ void Append(const Line& line) {
 }
 
 // Most processes of a job never come near a source.
-bool AnythingHappened(const tier_statistics& now) {
+enum class Doubts { kCount, kLeaveOut };
+bool AnythingHappened(const tier_statistics& now, Doubts doubts) {
   std::uint64_t sum = 0;
+  if (doubts == Doubts::kLeaveOut) {
+    for (const auto* left_out : {&counters.foreign_ends, &counters.doubts}) sum -= left_out->load(std::memory_order_relaxed);
+  }
   for (std::size_t i = 0; i < TIER_ORIGINS; ++i) sum += now.reads[i] - reported.reads[i];
   for (std::size_t i = 0; i < TIER_FALLBACKS; ++i) sum += now.fallback[i] - reported.fallback[i];
   auto* const all = reinterpret_cast<std::atomic<std::uint64_t>*>(&counters);
@@ -187,11 +191,12 @@ void WriteReport() {
   if (!process.active.load(std::memory_order_relaxed) || process.report == nullptr) return;
   tier_statistics now{};
   now.size = sizeof now;
-  if (tier_stats(nullptr, &now) != 0 || !AnythingHappened(now)) return;
+  if (tier_stats(nullptr, &now) != 0 || !AnythingHappened(now, Doubts::kCount)) return;
   Room room;
   if (room.Get() == nullptr) return;
   Line line(*room.Get());
   AddName(line);
+  if (!AnythingHappened(now, Doubts::kLeaveOut)) line.Add(",\"only_waited\":1");
   AddReads(line, now);
   AddPlain(line);
   AddMemory(line);

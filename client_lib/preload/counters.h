@@ -33,6 +33,8 @@ struct Counters {
   std::atomic<std::uint64_t> maps;          // mmap answered from the cache
   std::atomic<std::uint64_t> memory_copies; // conversions whose file was gone: a sealed copy in memory
   std::atomic<std::uint64_t> invalidations; // told to the daemon
+  std::atomic<std::uint64_t> foreign_ends;  // of processes that change files without the library (foreign.h)
+  std::atomic<std::uint64_t> doubts;        // of all sources at once, told to the daemon
   std::atomic<std::uint64_t> real_reads;    // through descriptors that are the source's own (real_reads.h)
   std::atomic<std::uint64_t> real_bytes;
   std::atomic<std::uint64_t> conversion[static_cast<std::size_t>(Conversion::kCount)];

@@ -32,7 +32,8 @@ alignas(4096) constinit ZeroTable<Description, kDescriptions> pool;
 constinit std::atomic<std::uint32_t> open_count{0};
 constinit std::atomic<std::uint32_t> touched{0};  // of the pool, from its begin: behind that no page was ever written
 constinit std::atomic<int> placeholder{-1};
-constinit std::uint64_t placeholder_inode = 0;
+constinit std::atomic<std::uint64_t> placeholder_inode{0};
+constinit std::atomic<bool> placeholder_was_given_back{false};
 constinit int base = 0;      // of our numbers
 constinit int own_base = 0;  // of the core's
 
@@ -65,6 +66,24 @@ void KeepIdleOrClose(int fd) {
     if (slot.load(std::memory_order_relaxed) < 0 && HoldOwn(fd, slot)) return;
   }
   raw::Close(fd);
+}
+
+// O_PATH of a socket, which nobody can open anew, with whatever rights; closed, it is a name of nothing.
+bool MakeFirstPlaceholder() {
+  const int socket = static_cast<int>(raw::Call(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (socket < 0) return false;
+  char path[32];
+  ::snprintf(path, sizeof path, "/proc/self/fd/%d", socket);
+  const int low = raw::Open(AT_FDCWD, path, O_PATH | O_CLOEXEC);
+  raw::Close(socket);
+  if (low < 0) return false;
+  struct stat st{};
+  if (raw::Stat(low, st) == 0) placeholder_inode.store(st.st_ino, std::memory_order_relaxed);
+  const int high = raw::DupFrom(low, own_base);
+  raw::Close(low);
+  if (high < 0) return false;
+  if (!HoldOwn(high, placeholder)) raw::Close(high);  // another thread was first
+  return true;
 }
 
 Description* DescriptionOf(std::uint32_t entry) { return &pool[(entry & 0x1ff) - 1]; }
@@ -138,19 +157,7 @@ bool MakePlaceholder() {
   keeps_idle.store(limit.rlim_cur >= kRoomForIdle, std::memory_order_relaxed);
   // Where there are few a real number from here on says that they are running out (ForgetAll).
   for (int fd = own_base; fd < kTable; ++fd) raw::Note(fd);
-  // O_PATH of a socket, which nobody can open anew, with whatever rights; closed, it is a name of nothing.
-  const int socket = static_cast<int>(raw::Call(SYS_socket, AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  if (socket < 0) return false;
-  char path[32];
-  ::snprintf(path, sizeof path, "/proc/self/fd/%d", socket);
-  const int low = raw::Open(AT_FDCWD, path, O_PATH | O_CLOEXEC);
-  raw::Close(socket);
-  if (low < 0) return false;
-  struct stat st{};
-  if (raw::Stat(low, st) == 0) placeholder_inode = st.st_ino;
-  const int high = raw::DupFrom(low, own_base);
-  raw::Close(low);
-  return high >= 0 && HoldOwn(high, placeholder);
+  return MakeFirstPlaceholder();
 }
 
 bool StopKeepingIdle() {
@@ -167,10 +174,30 @@ bool StopKeepingIdle() {
 
 bool ShowsPlaceholder(int fd) {
   struct stat st;
-  return raw::Stat(fd, st) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == placeholder_inode;
+  return raw::Stat(fd, st) == 0 && S_ISSOCK(st.st_mode) && st.st_ino == placeholder_inode.load(std::memory_order_relaxed);
 }
 
-int PlaceholderFrom(int lowest) { return raw::DupFrom(placeholder.load(std::memory_order_acquire), lowest); }
+int PlaceholderFrom(int lowest) {
+  int from = placeholder.load(std::memory_order_acquire);
+  if (from < 0) {
+    if (!MakeFirstPlaceholder()) return -EMFILE;
+    from = placeholder.load(std::memory_order_acquire);
+  }
+  const int fd = raw::DupFrom(from, lowest);
+  // It may have been given back, and its number be the application's, just before.
+  if (fd >= 0 && placeholder_was_given_back.load(std::memory_order_acquire) && !ShowsPlaceholder(fd)) {
+    CloseOwnFile(fd);
+    return -EMFILE;
+  }
+  return fd;
+}
+
+bool GivePlaceholderBack() {
+  placeholder_was_given_back.store(true, std::memory_order_release);
+  const int fd = TakeOwn(placeholder);
+  if (fd >= 0) raw::Close(fd);
+  return fd >= 0;
+}
 
 int OwnBase() { return own_base; }
 

@@ -111,6 +111,9 @@ bool ShowsPlaceholder(int fd);
 int PlaceholderFrom(int lowest);
 // The process needs all numbers itself: those that are closed are kept no more, from now on. Whether there is one more by that.
 bool StopKeepingIdle();
+// Gives up the placeholder that others are made of; the next one makes it anew. Whether it was there.
+// No descriptor of ours is open.
+bool GivePlaceholderBack();
 // From where on descriptors of the core itself are numbered.
 int OwnBase();
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "client_lib/preload/counters.h"
+#include "client_lib/preload/foreign.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/process.h"
 #include "client_lib/preload/writers.h"
@@ -25,8 +26,12 @@ auto LeaveIf(HasChanged has_changed, Change change) {
     TellWriters();
     WriteReport();
   }
+  Foreign from_now(IsForeign::kYes);  // before it: afterwards no system call may be allowed
   const auto result = change();
-  if (has_changed(result)) process.active.store(false, std::memory_order_seq_cst);
+  if (has_changed(result)) {
+    from_now.Stay();
+    process.active.store(false, std::memory_order_seq_cst);
+  }
   process.forking.fetch_sub(1, std::memory_order_seq_cst);
   return result;
 }

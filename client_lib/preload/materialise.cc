@@ -206,14 +206,21 @@ bool SpendReserve() {
     raw::Close(fd);
     return true;
   }
-  return false;
+  return GivePlaceholderBack();
+}
+
+void RefillReserve() {
+  if (reserve_made.load(std::memory_order_relaxed)) FillReserve();
 }
 
 bool GiveNumbersBack() {
   if (StopKeepingIdle()) return true;
-  if (OpenDescriptions() != 0 || !SpendReserve()) return false;
+  const client::KeepErrno keep;
+  // A cached file needs the reserve, a real one does not.
+  if (OpenDescriptions() != 0) MaterialiseAll(Conversion::kDup);
+  if (OpenDescriptions() != 0) return false;
   reserve_made.store(false, std::memory_order_relaxed);  // the next file of ours needs one
-  return true;
+  return SpendReserve();
 }
 
 void KeepReserve() {

@@ -16,6 +16,8 @@ bool MaterialiseAsIs(int fd, Conversion why);
 void KeepReserve();
 // `open` once more with a number of those, when there is none left (-EMFILE).
 bool SpendReserve();
+// After something else than a conversion, which does so itself, may have spent one.
+void RefillReserve();
 template <typename Open>
 int WithReserve(Open open) {
   for (;;) {
@@ -23,7 +25,9 @@ int WithReserve(Open open) {
     if (fd != -EMFILE || !SpendReserve()) return fd;
   }
 }
-// The process has none left: what is kept of closed ones is given up, and, while no file of ours is open, the reserve. Whether there is one more by that. errno is left alone.
+// The process has none left: gives it one that the library holds. First a placeholder that is kept
+// for the next file, then, when all that is open has become real, one of the reserve, and last the
+// placeholder that others are made of. False: there is none. errno is left alone.
 bool GiveNumbersBack();
 // Every descriptor of ours in this process: before anything that gives descriptors to others. Before names or rights change (kChanged) the directories that are listed are opened, too.
 void MaterialiseAll(Conversion why);

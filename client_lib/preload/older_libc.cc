@@ -3,6 +3,7 @@
 // to call it.
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -47,6 +48,15 @@ int Execveat(int directory, const char* path, char* const* argv, char* const* en
 int PkeyMprotect(void* address, size_t length, int protection, int key) {
   return Kernel(SYS_pkey_mprotect, Address(address), static_cast<long>(length), protection, key);
 }
+int MemfdCreate(const char* name, unsigned flags) { return Kernel(SYS_memfd_create, Address(name), flags); }
+// In librt before glibc 2.34.
+int ShmOpen(const char* name, int flags, mode_t mode) {
+  char path[sizeof "/dev/shm/" + NAME_MAX] = "/dev/shm/";
+  while (*name == '/') ++name;
+  if (*name == '\0' || std::strlen(name) > NAME_MAX || std::strchr(name, '/') != nullptr) return Result(-EINVAL);
+  std::strcpy(path + std::strlen(path), name);
+  return Kernel(SYS_openat, AT_FDCWD, Address(path), flags | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK, mode);
+}
 pid_t Fork() { return Kernel(SYS_clone, SIGCHLD); }
 
 ssize_t Preadv2(int fd, const iovec* parts, int count, off64_t offset, int flags) {
@@ -83,6 +93,8 @@ const struct {
     TIERD_INSTEAD(renameat2, Renameat2),
     TIERD_INSTEAD(execveat, Execveat),
     TIERD_INSTEAD(pkey_mprotect, PkeyMprotect),
+    TIERD_INSTEAD(memfd_create, MemfdCreate),
+    TIERD_INSTEAD(shm_open, ShmOpen),
     TIERD_INSTEAD(_Fork, Fork),
     TIERD_INSTEAD(preadv2, Preadv2),
     TIERD_INSTEAD(copy_file_range, CopyFileRange),

@@ -11,6 +11,7 @@
 
 #include "client_lib/preload/counters.h"
 #include "client_lib/preload/descriptors.h"
+#include "client_lib/preload/foreign.h"
 #include "client_lib/preload/kept_mappings.h"
 #include "client_lib/preload/materialise.h"
 #include "client_lib/preload/new_process.h"
@@ -185,6 +186,7 @@ void BeginForking() {
   constexpr std::int64_t kLongestWaitNs = 1'000'000'000;  // a program may have forked with the dynamic linker's lock in its hands
   if (tierd_libraries_to_look_for != 0) LookAtLibraries();  // the child will not
   process.forking.fetch_add(1, std::memory_order_seq_cst);
+  ShareForeign();
   const std::int64_t began_ns = client::CoarseNs();
   while (process.looking.load(std::memory_order_seq_cst) != 0 && client::CoarseNs() - began_ns < kLongestWaitNs) raw::Yield();
 }

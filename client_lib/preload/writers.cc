@@ -97,7 +97,7 @@ void NoteWriter(int fd) {
   Mark(fd, st.st_ino);
   if (st.st_nlink > 1) NoteOtherNames(st.st_ino);
   if (text != nullptr) TellChange(text->text, false);
-  else TellEverything();
+  else TellDoubt();
   MaterialiseFile(st.st_ino, fd);  // last: what is opened from the mark on is the source's
 }
 
@@ -197,7 +197,7 @@ ClosingWriter::ClosingWriter(int fd) : fd_(fd) {
   if (!MayBeWriter(fd) || (fd >= kNumbers && !IsRegular(fd, st))) return;
   held_ = ::pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel_state_) == 0;
   client::PathText* const text = name_.Get();
-  if (text == nullptr) TellEverything();
+  if (text == nullptr) TellDoubt();
   writer_ = text != nullptr && NameOfWriter(fd, *text);
   if (fd < kNumbers) inode_ = inode_of[fd].load(std::memory_order_acquire);
   else if (!writer_) return;

@@ -130,6 +130,17 @@ bool ConfirmInvalidation(Session& session, const Invalidation& said, std::int64_
 
 namespace {
 
+std::int64_t DoubtAt(Session& session, std::int64_t said_ns, std::int64_t deadline_ns) {
+  const SourceTable& sources = *session.sources.load(std::memory_order_acquire);
+  for (std::uint32_t i = 0; i < sources.count(); ++i) {
+    const std::int64_t result = AdviseOne(session, {&sources.at(i), "", 0, false}, {abi::AdviseOp::kDoubt, true, 0}, deadline_ns);
+    // An older daemon does not know the word.
+    if (result == -EINVAL) return ConfirmInvalidation(session, {nullptr, true, said_ns}, deadline_ns) ? 0 : -EAGAIN;
+    if (NotDone(result)) return result;
+  }
+  return 0;
+}
+
 constexpr unsigned kAdviceFlags = TIER_RECURSIVE;
 
 // One round of up to kMaxBatch paths.
@@ -237,6 +248,26 @@ std::int64_t Advise(tier_client* client, abi::AdviseOp op, const char* const* pa
 }
 
 }  // namespace
+
+std::int64_t DoubtSources(Client& client) {
+  const KeepErrno keep;
+  const SlowPath slow;
+  if (!slow.entered()) return -EDEADLK;
+  if (client.settings().disabled) return 0;
+  const std::int64_t said_ns = PreciseNs(), now_ns = CoarseNs();
+  abi::Fallback why;
+  std::int64_t result = -ENOTCONN;
+  Session* const session = client.Acquire(now_ns, &why);
+  if (session != nullptr && client.MayAsk(*session, now_ns, &why)) {
+    result = DoubtAt(*session, said_ns, PreciseNs() + std::int64_t{client.settings().timeout_ms} * 1'000'000);
+    if (result == -ENOTCONN) client.NoteDead(*session, now_ns);
+    if (result == -ETIMEDOUT) client.NoteTimeout(now_ns);
+  }
+  if (result == 0) return 0;
+  RememberInvalidation(client.settings().socket, {nullptr, true, said_ns});
+  for (Client* any = FirstClient(); any != nullptr; any = any->next_client) any->Distrust(client.settings().socket, now_ns);
+  return result;
+}
 
 std::int64_t InvalidateName(Client& client, const char* name, bool recursive) {
   const KeepErrno keep;

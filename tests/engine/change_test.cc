@@ -85,6 +85,26 @@ TEST_F(ChangeTest, WhoAsksAfterTheMachineSleptDoesNotJoinAReadFromBefore) {
   EXPECT_EQ(source_io_.count(io::Step::kOpen), opens + 2);
 }
 
+// Somebody may have changed any of them: what has not changed is confirmed by a stat, and stays in RAM.
+TEST_F(ChangeTest, WhatIsDoubtedIsConfirmedAtItsNextUseAndKept) {
+  source_options().staleness = abi::Staleness::kImmutable;
+  const std::string changed = Write("changed", Bytes("changed", 40'000, 1)), same = Write("same", Bytes("same", 40'000, 1));
+  StartEngine();
+  ASSERT_TRUE(Fetch(changed).bytes == Bytes(changed, 40'000, 1) && Fetch(same).bytes == Bytes(same, 40'000, 1));
+  Rewrite(changed, Bytes(changed, 40'000, 2));
+  ASSERT_TRUE(Fetch(changed).bytes == Bytes(changed, 40'000, 1));
+  const std::uint64_t opens = source_io_.count(io::Step::kOpen);
+  bool told = false;
+  engine().Advise(unit(), abi::AdviseOp::kDoubt, "", true, [&](int error, std::uint64_t files) { told = error == 0 && files >= 2; });
+  ASSERT_TRUE(RunUntil([&] { return told; }));
+  for (const std::string& name : {changed, same}) EXPECT_EQ(engine().catalogue().DeadlineOf(FileOf(name)), abi::kDeadlineExpired) << name;
+  EXPECT_TRUE(Fetch(changed).bytes == Bytes(changed, 40'000, 2));
+  const Answer kept = Fetch(same);
+  EXPECT_TRUE(kept.bytes == Bytes(same, 40'000, 1));
+  EXPECT_EQ(kept.tier(), abi::Tier::kRam);
+  EXPECT_EQ(source_io_.count(io::Step::kOpen), opens + 1);
+}
+
 // The answer was asked for after the change was told of, if only by microseconds: it is believed, and asked for once.
 TEST_F(ChangeTest, WhatIsReadJustAfterItWasToldOfIsConfirmed) {
   source_options().ttl_ms = 3'600'000;

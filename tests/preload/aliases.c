@@ -56,6 +56,13 @@ static int check_open(void) {
   return 0;
 }
 
+static int check_temporary(void) {
+  FILE *(*temporary)(void) = (FILE * (*)(void)) find("tmpfile64");
+  FILE *stream = temporary();
+  CHECK(stream != NULL && fputs("x", stream) >= 0 && fclose(stream) == 0);
+  return 0;
+}
+
 static int check_read(void) {
   char buffer[64];
   struct iovec part = {buffer, 8};
@@ -137,7 +144,7 @@ static int check_list(void) {
 }
 
 int main(int argc, char **argv) {
-  static const struct check checks[] = {{"open", check_open}, {"read", check_read}, {"stat", check_stat}, {"list", check_list}};
+  static const struct check checks[] = {{"open", check_open}, {"read", check_read}, {"stat", check_stat}, {"list", check_list}, {"temporary", check_temporary}};
   if (argc < 3) return 64;
   path = argv[1], directory = argv[2];
   int failed = RUN_CHECKS(checks, argc, argv, 3);

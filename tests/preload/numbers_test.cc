@@ -7,6 +7,7 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <sstream>
 #include <thread>
 
 #include "tests/preload/preload_fixture.h"
@@ -44,13 +45,43 @@ struct NumberCase {
 TEST_F(PreloadNumbersTest, AreWhatProgramsMakeOfThem) {
   for (const NumberCase& c : std::initializer_list<NumberCase>{{"lowest", 3}, {"taken", 0}, {"taken", 0, "4096"}, {"refused", 0}, {"unshared", 1}, {"locks", -1}, {"locks_again", -1}, {"locks_ended", -1}, {"locks_many", -1},
                                                                {"limit", -1}, {"lowered", 6}, {"not_lowered", 0}, {"limit_refused", 1}, 
-                                                               {"exhausted", 12}, {"given_back", 1, "1024"}, {"given_back", 1}, {"poll", 0}, {"behind", 0}, {"shared_memory", 1}, {"cloned", 0}, {"not_sent", 0}, {"closed", 0}, {"closed", 0, "4096"}}) {
+                                                               {"exhausted", 12}, {"given_back", 7, "1024"}, {"given_back", 7}, {"poll", 0}, {"behind", 0}, {"shared_memory", 1}, {"cloned", 0}, {"not_sent", 0}, {"closed", 0}, {"closed", 0, "4096"}}) {
     SCOPED_TRACE(c.check);
     const JobResult served = Run(PRELOAD_NUMBERS, c.limit, c.check);
     EXPECT_GT(served.report.value("opened", 0u), 0u) << served.report.dump();
     if (c.conversions >= 0) {
       EXPECT_EQ(served.Sum("conversions"), static_cast<std::uint64_t>(c.conversions)) << served.report.dump();
     }
+  }
+}
+
+// "none 3 59": with no cached file open, 59 descriptors of the third kind.
+std::vector<std::pair<std::string, int>> Counts(const std::string& output) {
+  std::vector<std::pair<std::string, int>> counts;
+  std::istringstream lines(output);
+  for (std::string with, kind, count; lines >> with >> kind >> count;) counts.emplace_back(with + " " + kind, std::stoi(count));
+  return counts;
+}
+
+// socketpair, pipe, pipe2.
+bool ComesInPairs(const std::string& kind) { return kind.ends_with(" 15") || kind.ends_with(" 16") || kind.ends_with(" 17"); }
+
+// All that the library keeps is its connection. Two numbers at a time: the last pair may lack one.
+TEST_F(PreloadNumbersTest, AreTheProgramsOwnButOneWhereTheyRunOut) {
+  for (const char* limit : {"64", "300"}) {
+    SCOPED_TRACE(limit);
+    const std::string shell = std::string("ulimit -n ") + limit + "; exec " + PRELOAD_SCARCE + " ";
+    const JobResult bare = RunShell(shell + Twin("numbers") + " " + Twin("others"), bare_);
+    const JobResult served = RunShell(shell + Of("numbers") + " " + Of("others"), job_);
+    ASSERT_EQ(bare.code, 0) << bare.output;
+    ASSERT_EQ(served.code, 0) << served.output;
+    const auto with = Counts(served.output), without = Counts(bare.output);
+    ASSERT_EQ(with.size(), without.size()) << served.output;
+    ASSERT_GT(without.size(), 60u) << bare.output;
+    for (std::size_t i = 0; i < with.size(); ++i) {
+      EXPECT_GE(with[i].second, without[i].second - (ComesInPairs(with[i].first) ? 2 : 1)) << with[i].first;
+    }
+    EXPECT_GT(served.report.value("opened", 0u), 100u) << served.report.dump();
   }
 }
 

@@ -60,7 +60,8 @@ else:
 
 # Every call that goes to the next library.
 text = {path.name: path.read_text() for path in pathlib.Path(sources).glob("*.cc")}
-nexts = {name for body in text.values() for name in re.findall(r"TIERD_(?:NEXT\(|REFUSED\(\w+, )[\w*: ]+, (\w+),", body)} - {"name"}
+CALL = r"TIERD_(?:(?:NEXT\(|REFUSED\w*\(\w+, )[\w*: ]+, |MADE\w*\()(\w+),"
+nexts = {name for body in text.values() for name in re.findall(CALL, body)} - {"name"}
 instead = set(re.findall(r"TIERD_INSTEAD\((\w+),", text["older_libc.cc"]))
 libc = symbols(re.search(r"libc\.so\.6 .*=> (\S+)", subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True).stdout)[1], True)
 first = {name: min(number(v[6:]) for _, v in versions if re.fullmatch(r"GLIBC_[\d.]+", v)) for name, versions in libc.items() if any(re.fullmatch(r"GLIBC_[\d.]+", v) for _, v in versions)}

@@ -32,6 +32,8 @@ class Scratch {
   const std::string& path() const { return main_.path; }
   // For the processes' reports (client_lib/preload/PRELOAD.md); not made.
   std::string reads() const { return main_.path + "/reads.jsonl"; }
+  // Their table of processes that change files without the library; not made.
+  std::string children() const { return main_.path + "/children"; }
   // Of the daemon, in a directory of its own; short enough for an address.
   const std::string& socket() const { return socket_; }
   // The directory of its own that the socket is in; "": path().

@@ -354,6 +354,12 @@ std::string EpochText(const json& summary) {
   return text;
 }
 
+std::string ConfirmedAnew(const json& summary) {
+  const std::uint64_t ends = NumberOf(summary, "foreign_ends");
+  if (ends == 0) return "";
+  return "; all files confirmed anew after " + std::to_string(ends) + (ends == 1 ? " program" : " programs") + " that the library does not see";
+}
+
 // Nobody read a file below a source, whatever else was looked at.
 bool NothingRead(const json& summary) {
   return AllReads(PartOf(summary, "reads"), "count") == 0 && NumberOf(summary, "opened") == 0 && Sum(PartOf(summary, "fallback")) == 0 && Sum(PartOf(summary, "real_opens")) == 0 && NumberOf(summary, "maps") == 0;
@@ -368,7 +374,7 @@ json AddUpReports(const std::string& path) {
   for (std::string line; std::getline(in, line);) {
     const json parsed = json::parse(line, nullptr, false);
     if (!parsed.is_object()) continue;
-    if (!parsed.contains("other_libc")) ++processes;
+    if (!parsed.contains("other_libc") && !parsed.contains("only_waited")) ++processes;
     Add(sum, parsed);
   }
   sum["processes"] = processes;
@@ -383,7 +389,7 @@ json Summary(const JobFacts& facts) {
   summary["epochs"] = Epochs(facts);
   for (const char* part : {"fallback", "real_opens"}) summary[part] = ByReason(facts, part);
   summary["real_reads"] = RealReads(facts);
-  for (const char* name : {"processes", "opened", "stats", "listings", "links", "maps", "memory_copies", "invalidations", "other_libc"}) summary[name] = NumberOf(facts.reports, name);
+  for (const char* name : {"processes", "opened", "stats", "listings", "links", "maps", "memory_copies", "invalidations", "foreign_ends", "doubts", "other_libc"}) summary[name] = NumberOf(facts.reports, name);
   for (const char* name : {"conversions", "source_uses", "memory_added", "memory_refused"}) summary[name] = PartOf(facts.reports, name);
   const std::uint64_t earlier = SourceBytes(facts.before), later = SourceBytes(facts.after);
   const std::uint64_t given = later >= earlier ? later - earlier : later;
@@ -428,7 +434,7 @@ std::string SummaryText(const json& summary) {
   line("bypass: " + (bypassed == 0 && WhyBypassed(summary) == "none" ? "nothing" : Plural(NumberOf(PartOf(reads, "bypass"), "count"), "read") + ", " + HumanSize(bypassed) + "; why: " + WhyBypassed(summary)) +
        "; the source's own file used for: " + Listed(PartOf(summary, "source_uses")));
   line("conversions: " + Listed(PartOf(summary, "conversions")) + "; answered from the index: " + std::to_string(NumberOf(summary, "stats")) + " stat, " +
-       std::to_string(NumberOf(summary, "listings")) + " listings");
+       std::to_string(NumberOf(summary, "listings")) + " listings" + ConfirmedAnew(summary));
   line(TextOf(summary, "advice"));
   return text;
 }

@@ -58,6 +58,7 @@ bool Engine::Prefetch(std::vector<Jobs::Item> items, Jobs::PrefetchOptions optio
 }
 
 void Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, AdviceReach reach, AdviceDone done) {
+  if (op == abi::AdviseOp::kDoubt) return Doubt(unit, path, {.done = std::move(done)});
   if (reach.resolve) return AdviseResolved(unit, op, path, reach, std::move(done));
   if (op == abi::AdviseOp::kInvalidate) NoteChange(unit, path, reach.recursive);
   const FileId file = catalogue_->Find(catalogue_->KeyOf(unit.wire_id, path));
@@ -90,6 +91,26 @@ void Engine::Advise(SourceUnit& unit, abi::AdviseOp op, std::string_view path, A
                return Apply(unit, op, below);
              },
          .done = [done = std::move(done)](bool complete, std::uint64_t files) { done(complete ? 0 : EAGAIN, files); }});
+}
+
+// Each file is asked about anew, and what was asked before proves nothing.
+void Engine::Doubt(SourceUnit& unit, std::string_view path, Doubts doubts) {
+  unit.walked = WalkedTrees();
+  unit.links_doubted_ns = clock_.PreciseNs();
+  fetcher_->NoteInvalidation(unit, path, true);
+  fetcher_->SpoilListings(path);
+  Sweep({.unit = &unit,
+         .path = std::string(path),
+         .kind = Sweeps::Kind::kDoubt,
+         .visit =
+             [this, access = doubts.access](FileId file) {
+               catalogue_->SetDeadline(file, abi::kDeadlineExpired);
+               if (access) fetcher_->DoubtAccess(file);
+               if (const ObjectId listing = catalogue_->ListingOf(file, false); listing != kNoObject) catalogue_->SetListingDeadline(listing, abi::kDeadlineExpired);
+               return true;
+             },
+         .done = [done = std::move(doubts.done)](bool complete, std::uint64_t files) { done(complete ? 0 : EAGAIN, files); },
+         .always = doubts.always});
 }
 
 // A chain of links is known by the name that it begins with: where any of them leads may have changed with what lies in the middle, be it a link or a directory. What

@@ -237,6 +237,11 @@ class Engine {
   void TrimAfterWork();
   void VoidDataset(SourceUnit& unit);
   AdviceDone ForgetAliases(SourceUnit& unit, AdviceDone done);
+  struct Doubts {
+    AdviceDone done;
+    bool always = false;  // however many sweeps wait
+  };
+  void Doubt(SourceUnit& unit, std::string_view path, Doubts doubts);
   void AdviseResolved(SourceUnit& unit, abi::AdviseOp op, std::string_view path, AdviceReach reach, AdviceDone done);
   void NoteChange(SourceUnit& unit, std::string_view path, bool recursive);
   void NoteOtherNames(const io::FileStat& stat, FileId told);

@@ -388,21 +388,7 @@ void Engine::DoubtAll(std::int64_t asleep_ns) {
   };
   const auto doubt = [&](SourceUnit& unit) {
     if (unit.options.staleness == abi::Staleness::kImmutable && !untold) return;
-    unit.walked = WalkedTrees();
-    unit.links_doubted_ns = clock_.PreciseNs();
-    fetcher_->NoteInvalidation(unit, "", true);
-    fetcher_->SpoilListings("");
-    Sweep({.unit = &unit,
-           .path = "",
-           .visit =
-               [this](FileId file) {
-                 catalogue_->SetDeadline(file, abi::kDeadlineExpired);
-                 fetcher_->DoubtAccess(file);
-                 if (const ObjectId listing = catalogue_->ListingOf(file, false); listing != kNoObject) catalogue_->SetListingDeadline(listing, abi::kDeadlineExpired);
-                 return false;
-               },
-           .done = [again](bool complete, std::uint64_t) { if (!complete) again(); },
-           .always = true});
+    Doubt(unit, "", {.done = [again](int error, std::uint64_t) { if (error != 0) again(); }, .always = true, .access = true});
   };
   const bool all = Survives([&] {
     Log((untold ? "untold: all files are asked about anew suspended_s=" : "woke suspended_s=") + std::to_string((asleep_ns - before) / 1'000'000'000));

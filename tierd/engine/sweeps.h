@@ -31,7 +31,7 @@ class Sweeps {
   Sweeps(Catalogue& catalogue, const Clock& clock) : catalogue_(catalogue), clock_(clock) {}
 
   // What is done to each file. Sweeps of the same kind (but kOther) and path are one, with the first one's `visit`.
-  enum class Kind : std::uint8_t { kOther, kEvict, kUnpin, kInvalidate, kAliases };
+  enum class Kind : std::uint8_t { kOther, kEvict, kUnpin, kInvalidate, kAliases, kDoubt };
   struct Request {
     const SourceUnit* unit = nullptr;
     std::string path;                                   // relative; "" is everything

@@ -179,7 +179,7 @@ bool SessionHub::OnAdvise(Session& session, const abi::MessageHeader& header, st
     abi::AdviseReply reply{};
     reply.request_id = view.entry.request_id;
     const auto op = static_cast<abi::AdviseOp>(view.entry.op);
-    const bool known_op = view.entry.op >= static_cast<std::uint8_t>(abi::AdviseOp::kPrefetch) && op <= abi::AdviseOp::kInvalidate;
+    const bool known_op = view.entry.op >= static_cast<std::uint8_t>(abi::AdviseOp::kPrefetch) && op <= abi::AdviseOp::kDoubt;
     engine::SourceUnit* unit = engine_.FindSource(view.entry.source_id);
     if (!known_op || unit == nullptr || !IsCanonicalRelative(view.path)) {
       reply.error = known_op ? ENOENT : EINVAL;
