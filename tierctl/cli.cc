@@ -11,7 +11,7 @@
 #include "tierctl/cli_checks.h"
 #include "tierctl/cli_completion.h"
 #include "tierctl/cli_usage.h"
-#include "tierctl/control_client.h"
+#include "tierctl/client/control_client.h"
 
 namespace tierctl {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "tierctl/cli.h"
-#include "tierctl/socket_path.h"
+#include "tierctl/client/socket_path.h"
 #include "tierctl/verbs.h"
 
 namespace {

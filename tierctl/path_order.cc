@@ -4,8 +4,8 @@
 #include <numeric>
 #include <utility>
 
-#include "tierctl/paths.h"
-#include "tierctl/progress.h"
+#include "tierctl/client/paths.h"
+#include "tierctl/terminal/progress.h"
 
 namespace tierctl {
 

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tierctl/control_client.h"
+#include "tierctl/client/control_client.h"
 #include "tierctl/verbs.h"
 
 namespace tierctl {

@@ -6,9 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "tierctl/control_client.h"
-#include "tierctl/output.h"
-#include "tierctl/reads.h"
+#include "tierctl/client/control_client.h"
+#include "tierctl/terminal/output.h"
+#include "tierctl/terminal/reads.h"
 #include "tierd/config/units.h"
 
 namespace tierctl {

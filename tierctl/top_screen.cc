@@ -4,11 +4,11 @@
 #include <cstdio>
 #include <sstream>
 
-#include "tierctl/control_client.h"
-#include "tierctl/job_watch.h"
-#include "tierctl/output.h"
-#include "tierctl/paths.h"
-#include "tierctl/reads.h"
+#include "tierctl/client/control_client.h"
+#include "tierctl/terminal/job_watch.h"
+#include "tierctl/terminal/output.h"
+#include "tierctl/client/paths.h"
+#include "tierctl/terminal/reads.h"
 #include "tierd/config/units.h"
 
 namespace tierctl {

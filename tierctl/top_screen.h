@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "tierctl/palette.h"
+#include "tierctl/terminal/palette.h"
 
 namespace tierctl {
 

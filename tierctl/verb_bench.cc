@@ -4,10 +4,10 @@
 #include <thread>
 
 #include "tierctl/bench/reading.h"
-#include "tierctl/job_watch.h"
-#include "tierctl/paths.h"
-#include "tierctl/progress.h"
-#include "tierctl/socket_path.h"
+#include "tierctl/terminal/job_watch.h"
+#include "tierctl/client/paths.h"
+#include "tierctl/terminal/progress.h"
+#include "tierctl/client/socket_path.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/units.h"
 

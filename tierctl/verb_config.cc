@@ -1,5 +1,5 @@
 // config get, set, reload.
-#include "tierctl/paths.h"
+#include "tierctl/client/paths.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/edit_distance.h"
 

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "tierctl/doctor/check.h"
-#include "tierctl/paths.h"
-#include "tierctl/progress.h"
+#include "tierctl/client/paths.h"
+#include "tierctl/terminal/progress.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/check.h"
 #include "tierd/config/config.h"

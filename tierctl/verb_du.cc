@@ -1,6 +1,6 @@
 // du: how much of a tree is cached. Lists first what has not been listed.
-#include "tierctl/job_watch.h"
-#include "tierctl/paths.h"
+#include "tierctl/terminal/job_watch.h"
+#include "tierctl/client/paths.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/units.h"
 

@@ -2,8 +2,8 @@
 #include <cstdio>
 #include <utility>
 
-#include "tierctl/paths.h"
-#include "tierctl/progress.h"
+#include "tierctl/client/paths.h"
+#include "tierctl/terminal/progress.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/units.h"
 

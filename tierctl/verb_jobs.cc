@@ -1,9 +1,9 @@
 // jobs, wait, cancel, verify.
 #include <ctime>
 
-#include "tierctl/job_watch.h"
+#include "tierctl/terminal/job_watch.h"
 #include "tierctl/path_order.h"
-#include "tierctl/paths.h"
+#include "tierctl/client/paths.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/units.h"
 

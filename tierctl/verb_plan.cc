@@ -12,7 +12,7 @@
 #include "policies/orders/file_list.h"
 #include "policies/orders/plan.h"
 #include "policies/orders/plan_orders.h"
-#include "tierctl/paths.h"
+#include "tierctl/client/paths.h"
 #include "tierctl/verbs.h"
 #include "tierd/base/json_depth.h"
 

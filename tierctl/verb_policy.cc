@@ -7,7 +7,7 @@
 #include <iostream>
 #include <optional>
 
-#include "tierctl/paths.h"
+#include "tierctl/client/paths.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/edit_distance.h"
 

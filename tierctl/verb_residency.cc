@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tierctl/path_order.h"
-#include "tierctl/paths.h"
+#include "tierctl/client/paths.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/units.h"
 

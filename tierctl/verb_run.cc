@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "client_lib/src/settings.h"
-#include "tierctl/paths.h"
-#include "tierctl/progress.h"
+#include "tierctl/client/paths.h"
+#include "tierctl/terminal/progress.h"
 #include "tierctl/run/command.h"
 #include "tierctl/run/job_daemon.h"
 #include "tierctl/run/ledger.h"
@@ -23,7 +23,7 @@
 #include "tierctl/run/share.h"
 #include "tierctl/run/summary.h"
 #include "tierctl/run/wrong_option.h"
-#include "tierctl/socket_path.h"
+#include "tierctl/client/socket_path.h"
 #include "tierctl/verbs.h"
 
 namespace tierctl {

@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "tierctl/paths.h"
-#include "tierctl/progress.h"
+#include "tierctl/client/paths.h"
+#include "tierctl/terminal/progress.h"
 #include "tierctl/simulate/chart.h"
 #include "tierctl/simulate/study.h"
-#include "tierctl/time_to_go.h"
+#include "tierctl/terminal/time_to_go.h"
 #include "tierctl/verbs.h"
 
 namespace tierctl {

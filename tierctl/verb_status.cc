@@ -1,6 +1,6 @@
 // status and version.
-#include "tierctl/paths.h"
-#include "tierctl/reads.h"
+#include "tierctl/client/paths.h"
+#include "tierctl/terminal/reads.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/units.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "tierctl/paths.h"
+#include "tierctl/client/paths.h"
 #include "tierctl/verbs.h"
 #include "tierd/config/units.h"
 

@@ -4,8 +4,8 @@
 #include <string>
 
 #include "tierctl/cli.h"
-#include "tierctl/control_client.h"
-#include "tierctl/output.h"
+#include "tierctl/client/control_client.h"
+#include "tierctl/terminal/output.h"
 
 namespace tierctl {
 

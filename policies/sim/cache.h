@@ -1,7 +1,7 @@
 // The daemon's placement without the bytes: two tiers, one source, and a policy asked and told through its C ABI, by the same PolicyInstance that
 // the daemon uses. What is simulated is who is where; how long it takes is epoch_time.h's business.
 //
-// As tierd/engine/placement.cc: a read that misses RAM asks admission there and evicts until the object fits; what leaves RAM, and what
+// As tierd/engine/residency/placement.cc: a read that misses RAM asks admission there and evicts until the object fits; what leaves RAM, and what
 // came from the source, is offered to the SSD tier. Simpler than there: the SSD tier evicts by object instead of by region, and nothing is
 // ever leased, pinned or in flight.
 //

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "tests/support/failing_memory.h"
-#include "tierd/engine/catalogue.h"
+#include "tierd/engine/catalogue/catalogue.h"
 #include "tierd/engine/out_of_memory.h"
 
 namespace tierd::engine {

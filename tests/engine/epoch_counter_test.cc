@@ -1,5 +1,5 @@
 // Which reads belong to which epoch.
-#include "tierd/engine/epoch_counter.h"
+#include "tierd/engine/sources/epoch_counter.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "tierd/engine/file_visits.h"
+#include "tierd/engine/orders/file_visits.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Plans that were told: mapped, followed, declared to the policy, dropped when they turn out wrong.
-#include "tierd/engine/foresight.h"
+#include "tierd/engine/orders/foresight.h"
 
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -14,7 +14,7 @@
 
 #include "policies/orders/sha256.h"
 #include "tests/engine/plan_fixture.h"
-#include "tierd/engine/forerunner.h"
+#include "tierd/engine/orders/forerunner.h"
 
 namespace tierd::engine {
 namespace {

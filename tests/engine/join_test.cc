@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "tests/engine/engine_fixture.h"
-#include "tierd/engine/invalidation_log.h"
+#include "tierd/engine/fetch/invalidation_log.h"
 
 namespace tierd::engine {
 namespace {

@@ -1,5 +1,5 @@
 // Whether more is brought ahead: by the used share of what was, and by what the source gave.
-#include "tierd/engine/look_ahead.h"
+#include "tierd/engine/sources/look_ahead.h"
 
 #include <gtest/gtest.h>
 

@@ -2,8 +2,8 @@
 #include <random>
 
 #include "tests/engine/engine_fixture.h"
-#include "tierd/engine/service_pace.h"
-#include "tierd/engine/ssd_account.h"
+#include "tierd/engine/sources/service_pace.h"
+#include "tierd/engine/sources/ssd_account.h"
 
 namespace tierd::engine {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "tests/engine/engine_fixture.h"
 #include "tests/engine/spy_policy.h"
-#include "tierd/engine/foresight.h"
+#include "tierd/engine/orders/foresight.h"
 
 namespace tierd::engine {
 

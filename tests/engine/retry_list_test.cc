@@ -1,4 +1,4 @@
-#include "tierd/engine/retry_list.h"
+#include "tierd/engine/fetch/retry_list.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // A search that is told to stop ends by itself: its owner need not wait for it.
-#include "tierd/engine/seed_hunt.h"
+#include "tierd/engine/orders/seed_hunt.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Which trees count as walked, and for how many that is remembered.
-#include "tierd/engine/walked_trees.h"
+#include "tierd/engine/sources/walked_trees.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 
 #include "fake_control.h"
 #include "run_tierctl.h"
-#include "tierctl/paths.h"
+#include "tierctl/client/paths.h"
 
 namespace tierctl {
 namespace {

@@ -1,4 +1,4 @@
-#include "tierctl/http_client.h"
+#include "tierctl/client/http_client.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "fake_control.h"
-#include "tierctl/control_client.h"
+#include "tierctl/client/control_client.h"
 
 namespace tierctl {
 namespace {

@@ -1,8 +1,8 @@
-#include "tierctl/output.h"
+#include "tierctl/terminal/output.h"
 
 #include <gtest/gtest.h>
 
-#include "tierctl/job_watch.h"
+#include "tierctl/terminal/job_watch.h"
 
 namespace tierctl {
 namespace {

@@ -1,5 +1,5 @@
 // Colours: when, which, and that nothing is laid out by them. And the history of `top`.
-#include "tierctl/palette.h"
+#include "tierctl/terminal/palette.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
-#include "tierctl/output.h"
+#include "tierctl/terminal/output.h"
 #include "tierctl/top_history.h"
 
 namespace tierctl {

@@ -1,4 +1,4 @@
-#include "tierctl/paths.h"
+#include "tierctl/client/paths.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <sstream>
 
-#include "tierctl/reads.h"
+#include "tierctl/terminal/reads.h"
 #include "tierctl/run/option_notes.h"
 
 namespace tierctl::run {

@@ -1,4 +1,4 @@
-#include "tierctl/socket_path.h"
+#include "tierctl/client/socket_path.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -11,7 +11,7 @@
 
 #include "fake_control.h"
 #include "run_tierctl.h"
-#include "tierctl/palette.h"
+#include "tierctl/terminal/palette.h"
 
 namespace tierctl {
 namespace {

@@ -1,5 +1,5 @@
 // The time to go of a source whose costs are known, on a simulated clock.
-#include "tierctl/time_to_go.h"
+#include "tierctl/terminal/time_to_go.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@
 #include <random>
 #include <vector>
 
-#include "tierctl/output.h"
-#include "tierctl/progress.h"
+#include "tierctl/terminal/output.h"
+#include "tierctl/terminal/progress.h"
 
 namespace tierctl {
 namespace {

@@ -14,7 +14,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "tierctl/control_client.h"
+#include "tierctl/client/control_client.h"
 
 namespace tierctl::run {
 namespace {

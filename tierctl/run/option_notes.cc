@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "tierctl/control_client.h"
+#include "tierctl/client/control_client.h"
 #include "tierd/config/units.h"
 
 namespace tierctl::run {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tierctl/cli.h"
+#include "tierctl/run/options.h"
 
 namespace tierctl::run {
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <optional>
 
-#include "tierctl/control_client.h"
+#include "tierctl/client/control_client.h"
 #include "tierd/config/host.h"
 #include "tierd/config/resolve.h"
 #include "tierd/config/units.h"

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "tierctl/control_client.h"
-#include "tierctl/output.h"
-#include "tierctl/reads.h"
+#include "tierctl/client/control_client.h"
+#include "tierctl/terminal/output.h"
+#include "tierctl/terminal/reads.h"
 #include "tierd/base/printable.h"
 #include "tierd/config/units.h"
 

@@ -22,23 +22,23 @@
 
 #include "policies/registry.h"
 #include "tierd/base/clock.h"
-#include "tierd/engine/catalogue.h"
+#include "tierd/engine/catalogue/catalogue.h"
 #include "tierd/engine/counters.h"
-#include "tierd/engine/fetcher.h"
-#include "tierd/engine/file_visits.h"
-#include "tierd/engine/forerunner.h"
-#include "tierd/engine/foresight.h"
-#include "tierd/engine/jobs.h"
+#include "tierd/engine/fetch/fetcher.h"
+#include "tierd/engine/orders/file_visits.h"
+#include "tierd/engine/orders/forerunner.h"
+#include "tierd/engine/orders/foresight.h"
+#include "tierd/engine/movers/jobs.h"
 #include "tierd/engine/loop_lag.h"
-#include "tierd/engine/observer.h"
+#include "tierd/engine/orders/observer.h"
 #include "tierd/engine/options.h"
-#include "tierd/engine/placement.h"
+#include "tierd/engine/residency/placement.h"
 #include "tierd/engine/recovery_doubts.h"
-#include "tierd/engine/refresher.h"
-#include "tierd/engine/requests.h"
-#include "tierd/engine/source_unit.h"
+#include "tierd/engine/movers/refresher.h"
+#include "tierd/engine/fetch/requests.h"
+#include "tierd/engine/sources/source_unit.h"
 #include "tierd/engine/state_log.h"
-#include "tierd/engine/sweeps.h"
+#include "tierd/engine/movers/sweeps.h"
 #include "tierd/engine/workers.h"
 #include "tierd/ram/ram_tier.h"
 #include "tierd/ram/session_page.h"
@@ -240,6 +240,7 @@ class Engine {
   struct Doubts {
     AdviceDone done;
     bool always = false;  // however many sweeps wait
+    bool access = false;  // also whether files may still be read
   };
   void Doubt(SourceUnit& unit, std::string_view path, Doubts doubts);
   void AdviseResolved(SourceUnit& unit, abi::AdviseOp op, std::string_view path, AdviceReach reach, AdviceDone done);

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
-#include "tierd/engine/distinct_files.h"
+#include "tierd/engine/movers/distinct_files.h"
 #include "tierd/server/control_body.h"
 #include "tierd/server/control_files.h"
 #include "tierd/server/control_json.h"
