@@ -1,5 +1,6 @@
-// Access that the source has taken back: it refuses the open, and a stat does not show it. So do ACLs, export rules and mapped
-// users of a server. The source is the rig, which counts what it is asked for.
+// Access that the source has taken back: it refuses the open, and a stat does not show it. So do
+// ACLs, export rules and mapped users of a server. The source is the rig, which counts what it is
+// asked for.
 #include <sys/stat.h>
 
 #include <chrono>
@@ -56,7 +57,8 @@ class RevokedTest : public testing::Test {
     for (const auto& [path, counters] : rig->PathCounters()) opens[path] = counters.opens;
     return opens;
   }
-  // Reads files again and again for so long, or until one is refused. When the last read that was served began, in ms.
+  // Reads files again and again for so long, or until one is refused. When the last read that was
+  // served began, in ms.
   std::int64_t Serves(const std::vector<std::string>& names, std::int64_t ms) {
     Client client(daemon.socket());
     const auto begin = std::chrono::steady_clock::now();

@@ -226,7 +226,8 @@ TEST_F(AccessTest, AnotherErrorOfTheOpenIsAsOneOfTheStat) {
   EXPECT_EQ(Fetch(name).tier(), abi::Tier::kRam);
 }
 
-// A reader that waits for a directory of a source that does not answer is sent away in time, as from a file's stat.
+// A reader that waits for a directory of a source that does not answer is sent away in time, as
+// from a file's stat.
 TEST_F(AccessTest, AReaderDoesNotWaitForADirectoryLongerThanForAFile) {
   UseSsd();
   source_options().demand_timeout_ms = 300;

@@ -1,8 +1,9 @@
-// Access: how the source is asked whether a file may still be read. A stat does not tell that where the server refuses the
-// open and nothing else (an ACL, an export rule, a user that it maps), so bytes that not everybody may read are confirmed by
-// an open: the first time in the daemon's life, and then at least every access_recheck. Files that anybody may read (o+r, and
-// o+x on each directory on the way) are confirmed by stats alone. Whether a directory may be searched by anybody is asked
-// once for all its files.
+// Access: how the source is asked whether a file may still be read. A stat does not tell that where
+// the server refuses the open and nothing else (an ACL, an export rule, a user that it maps), so
+// bytes that not everybody may read are confirmed by an open: the first time in the daemon's life,
+// and then at least every access_recheck. Files that anybody may read (o+r, and o+x on each
+// directory on the way) are confirmed by stats alone. Whether a directory may be searched by
+// anybody is asked once for all its files.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -18,7 +19,8 @@ namespace {
 // Directories remembered; when there are more, all are asked about anew. ~16 MB.
 constexpr std::size_t kMostDirectories = std::size_t{1} << 18;
 
-// A file is confirmed by an open rather than a stat when less than this is left. It covers what a stat would have bought.
+// A file is confirmed by an open rather than a stat when less than this is left. It covers what a
+// stat would have bought.
 std::int64_t MarginNs(const SourceUnit& unit) {
   const std::int64_t half_ns = unit.options.AccessRecheckNs() / 2;
   if (unit.options.staleness == abi::Staleness::kImmutable) return half_ns;
@@ -149,7 +151,8 @@ void Fetcher::OnDirectory(SourceUnit& unit, const std::string& path, DirectoryQu
   }
 }
 
-// The source has refused what it allowed before. The bytes stay, unserved: it may be a ticket that has run out.
+// The source has refused what it allowed before. The bytes stay, unserved: it may be a ticket that
+// has run out.
 void Fetcher::Refused(FileId file) {
   ++counters_.access_refused;
   catalogue_.file(file).flags |= kFileRefused;
