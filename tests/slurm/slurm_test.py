@@ -155,10 +155,11 @@ class Jobs(unittest.TestCase):
 
     @classmethod
     def traces(cls):
-        """What this cluster's jobs could leave on the node: directories of sockets, sockets, mounts, shared memory. Other tests may run beside this one."""
+        """What this cluster's jobs could leave on the node: directories of sockets, sockets, mounts. Other tests may run
+        beside this one."""
         ours = lambda file: {line for line in pathlib.Path(file).read_text().splitlines() if str(cls.work) in line}  # noqa: E731
         sockets = {line.split()[-1] for line in ours("/proc/net/unix")}
-        return short_names() | sockets | ours("/proc/mounts") | {name for name in os.listdir("/dev/shm") if "tier" in name}
+        return short_names() | sockets | ours("/proc/mounts")
 
     def expect_nothing_left(self, number):
         left = lambda: processes(f"SLURM_JOB_ID={number}") or os.listdir(self.cluster.scratch) or self.traces() - self.before  # noqa: E731
