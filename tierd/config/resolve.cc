@@ -177,8 +177,13 @@ Result<Resolved> Resolve(const Config& config, const HostFacts& host) {
   out.limits = config.settings().limits;
   out.engine.sources = config.settings().sources;
   out.engine.policy_seed = config.settings().policy.seed;
-  for (const auto& source : config.settings().sources)
-    if (source.engine == engine::EngineChoice::kAuto) out.here["source." + source.name + ".engine"] = kProbed;
+  for (const auto& source : config.settings().sources) {
+    const std::string key = "source." + source.name + ".";
+    if (source.engine == engine::EngineChoice::kAuto) out.here[key + "engine"] = kProbed;
+    if (source.access_recheck_ms == 0) {
+      out.here[key + "access_recheck"] = FormatDurationMs(static_cast<std::uint32_t>(source.AccessRecheckNs() / 1'000'000));
+    }
+  }
   ResolveRam(config.settings().ram, host, out);
   ResolveRamParts(config.settings(), out);
   if (Status status = ResolveSsd(config, host, out); !status.ok()) return status;
