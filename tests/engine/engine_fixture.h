@@ -87,7 +87,9 @@ class EngineTest : public testing::Test, private ReplySink {
   static constexpr SessionId kReader{1};
 
   EngineTest() {
-    ::chmod(tree_.path().c_str(), 0755);  // anybody may read what a test does not say otherwise of: confirmed by stats
+    // Anybody may read the files of a test that says nothing else, so they are confirmed by stats.
+    ::umask(022);
+    ::chmod(tree_.path().c_str(), 0755);
     options_.sources.push_back({});
     SourceOptions& source = options_.sources.back();
     source.path = tree_.path();
