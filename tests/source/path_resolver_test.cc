@@ -138,7 +138,7 @@ TEST_F(PathResolverTest, ABindMountOfTheSameDeviceIsOutsideOnOldKernelsToo) {
   tree_.Write("root/file", "ours");
   tree_.Write("root/beside/f", "ours");
   tree_.Write("other/f", "theirs");
-  const std::vector<std::initializer_list<int>> missing = {{}, {SYS_openat2}, {SYS_statx}, {SYS_openat2, SYS_statx}};
+  const std::vector<std::vector<int>> missing = {{}, {SYS_openat2}, {SYS_statx}, {SYS_openat2, SYS_statx}};
   for (std::size_t kernel = 0; kernel < missing.size(); ++kernel) {
     const pid_t child = ::fork();
     if (child == 0) {

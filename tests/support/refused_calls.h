@@ -7,13 +7,12 @@
 #include <sys/prctl.h>
 
 #include <cstddef>
-#include <initializer_list>
 #include <vector>
 
 namespace tierd::support {
 
 // The given calls fail with `error`. False: no filters here.
-inline bool Refuse(std::initializer_list<int> calls, int error) {
+inline bool Refuse(const std::vector<int>& calls, int error) {
   std::vector<sock_filter> filter = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   for (const int call : calls) {
     filter.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<unsigned>(call), 0, 1));
