@@ -121,7 +121,7 @@ std::string Trouble(const Palette& palette, const json& before, const json& now,
   return text;
 }
 
-// Lines cut to the screen. Escaped leaves no control characters in names.
+// Cuts each line to the width of the screen. Names were escaped before, so a byte is never a control character.
 std::string Cut(const std::string& text, std::size_t columns, std::size_t rows) {
   std::istringstream lines(text);
   std::string out;

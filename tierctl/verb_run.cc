@@ -316,7 +316,7 @@ class Job {
     if (!options_.quiet) ::dprintf(STDERR_FILENO, "%s", Painted(run::SummaryText(summary), TextOf(summary, "advice")).c_str());
   }
 
-  // The advice, which is the last line, in the colour of what it says.
+  // The last line is the advice. Its colour tells whether there is something to do.
   std::string Painted(std::string text, const std::string& advice) const {
     const std::size_t at = text.rfind('\n', text.size() - 2) + 1;
     const Palette& palette = context_.output.message_palette();

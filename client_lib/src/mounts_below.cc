@@ -58,12 +58,12 @@ class MountPoints {
     return false;
   }
   const NameHash& name() const { return name_; }
-  // Of all lines whose mount is the root, is above it, or is below it.
+  // A hash of the lines whose mount is the root, lies above it, or lies below it.
   std::uint64_t lines() const { return lines_; }
 
  private:
   static constexpr int kMountPoint = 4;
-  // Whether it lies below the root.
+  // True: the mount lies below the root.
   bool EndOfName() {
     const bool above = at_ == 1 || at_ == root_bytes_ || (at_ < root_bytes_ && root_[at_] == '/');
     const bool below = at_ > root_bytes_ + 1;
@@ -102,7 +102,7 @@ bool ReadMounts(MountPoints& points, Take take) {
   return true;
 }
 
-// What is to be believed after an error.
+// An error that passes proves nothing. Without /proc there is nothing to look at, now or later.
 MountsBelow::Found WithoutLook() {
   const bool passes = errno == EMFILE || errno == ENFILE || errno == ENOMEM;
   return passes ? MountsBelow::Found::kUnknown : MountsBelow::Found::kNone;

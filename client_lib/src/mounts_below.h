@@ -24,8 +24,8 @@ class MountsBelow {
   bool Cover(const char* relative, std::size_t bytes) const;
 
  private:
-  // Of each its length (16 bits) and as much of the hash of its name below the root; 0: none. Others of the same hash
-  // are read from the source in vain.
+  // Each word holds the length (16 bits) and part of the hash of one name below the root; 0: none. Another name with
+  // the same word is read from the source, which costs time and no bytes.
   std::atomic<std::uint64_t> names_[kMost];
   // A hash of the lines of mountinfo that concern the root, as Look() found them; 0: its path goes through a link, so
   // that other lines may concern it, too.

@@ -48,7 +48,7 @@ TEST_F(SimulateVerb, PrintsATableAndAnswersHowMuchIsNeeded) {
   EXPECT_THAT(ran.err, HasSubstr("seed 1"));
 }
 
-// A study of a few seconds: how far it is, and when it will be done; nothing of that stays, or goes to a pipe.
+// A study takes seconds. A terminal shows how far it is and erases that at the end; a pipe gets the tables alone.
 TEST_F(SimulateVerb, SaysOnATerminalHowItGetsOn) {
   const std::vector<std::string> study{"simulate", "-n", "400000", "--epochs", "8", "--ram", "25%,50%", "-p", "lru,belady"};
   const Drawn drawn = RunOnTerminal(study);

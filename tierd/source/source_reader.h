@@ -110,7 +110,7 @@ struct StatQuery {
   StatReplyCallback done;     // exactly once, unless Cancel() returned true
 };
 
-// The largest hung_cap that is used: a larger one counts as this.
+// A larger hung_cap counts as this one: each hung request keeps a thread, or a request of the ring.
 inline constexpr std::uint32_t kMostHung = 496;
 
 struct SourceOptions {

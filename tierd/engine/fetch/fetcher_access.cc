@@ -65,7 +65,7 @@ std::uint32_t Fetcher::OpenedUntil(const SourceUnit& unit, FileId file) const {
   return opened == 0 ? abi::kDeadlineExpired : opened + abi::TicksOf(unit.options.AccessRecheckNs());
 }
 
-// Of a confirmation that would hold until `deadline`: as far as access goes.
+// A confirmation that would hold until `deadline` holds no longer than access was confirmed.
 std::uint32_t Fetcher::BoundByAccess(const SourceUnit& unit, FileId file, std::uint32_t deadline) const {
   if ((catalogue_.file(file).flags & kFileHeld) == 0) return deadline;
   const std::uint32_t opened_until = OpenedUntil(unit, file);
