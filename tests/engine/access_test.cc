@@ -31,13 +31,14 @@ class AccessTest : public EngineTest {
   // Reads the file now and then for so long. False: it was refused.
   bool Serves(const std::string& name, int ms) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(ms);
-    while (std::chrono::steady_clock::now() < end) {
+    for (auto asked = std::chrono::steady_clock::now(); asked < end; asked = std::chrono::steady_clock::now()) {
       const Answer answer = Fetch(name);
       if (answer.status() == abi::FetchStatus::kError) {
         EXPECT_EQ(answer.reply.sys_errno, EACCES);
         return false;
       }
       EXPECT_EQ(answer.bytes, Bytes(name, 5000));
+      last_served_ = asked;
       Pass(10);
     }
     return true;
@@ -46,6 +47,8 @@ class AccessTest : public EngineTest {
     StopEngine();
     StartEngine();
   }
+
+  std::chrono::steady_clock::time_point last_served_;  // when the last request that Serves saw served was made
 };
 
 TEST_F(AccessTest, AFileWhoseOpenIsRefusedIsServedNoLongerThanTheRecheck) {
@@ -55,8 +58,7 @@ TEST_F(AccessTest, AFileWhoseOpenIsRefusedIsServedNoLongerThanTheRecheck) {
   source_io_.open_error = EACCES;
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_FALSE(Serves(name, 10 * kRecheckMs));
-  const auto served = std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin);
-  EXPECT_LE(served.count(), kRecheckMs + 200);
+  EXPECT_LE(last_served_ - begin, std::chrono::milliseconds(kRecheckMs + 40)) << "deadlines are rounded to ticks of 17 ms";
   EXPECT_GE(stats(), 1u) << "until then a stat was enough";
   EXPECT_EQ(engine().counters().access_refused, 1u);
   // Not before an open has succeeded.
@@ -106,6 +108,9 @@ TEST_F(AccessTest, AFileThatAnybodyMayReadIsNeverOpenedForIt) {
   EXPECT_TRUE(Serves(name, 3 * kRecheckMs));
   EXPECT_EQ(opens(), 1u) << "it was read once";
   const std::uint64_t asked = stats();
+  // However slow the machine is, nothing is asked about twice.
+  source_options().ttl_ms = 60'000;
+  source_options().access_recheck_ms = 600'000;
   Restart();
   EXPECT_EQ(Fetch(name).tier(), abi::Tier::kSsd);
   EXPECT_EQ(opens(), 1u);
@@ -143,31 +148,42 @@ TEST_F(AccessTest, ADirectoryIsAskedAboutOnceForAllItsFiles) {
   EXPECT_EQ(stats() - asked, names.size() + 1);
 }
 
-// Ahead of use, and so often as is promised.
+// Ahead of use, and as often as is promised.
 TEST_F(AccessTest, HotFilesAreOpenedOncePerRecheckAndNoReaderWaitsForIt) {
+  constexpr int kPeriodMs = 2000, kMarginMs = 100;
   std::vector<std::string> names;
   for (int i = 0; i < 100; ++i) names.push_back(Make("d/f" + std::to_string(i), 0640));
   source_options().ttl_ms = 600;
-  source_options().access_recheck_ms = 2000;
+  source_options().access_recheck_ms = kPeriodMs;
   StartEngine();
   std::vector<Answer> read;
   for (const std::string& name : names) read.push_back(Fetch(name));
-  constexpr int kPeriods = 2;
-  const std::uint64_t before = opens();
-  std::int64_t least_ns = 1'000'000'000;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(kPeriods * 2000);
-  for (std::size_t i = 0; std::chrono::steady_clock::now() < end; ++i) {
-    NoteRead(read[i % read.size()]);
-    Pass(3);
-    for (const std::string& name : names) {
-      const std::uint32_t deadline = engine().catalogue().DeadlineOf(FileOf(name));
-      least_ns = std::min(least_ns, (std::int64_t{deadline} << abi::kTickShift) - SystemClock().MonotonicNs());
+  using Time = std::chrono::steady_clock;
+  // A period in which the machine let this thread wait says nothing of who waits for whom.
+  bool undisturbed = false;
+  for (int tries = 0; !undisturbed && tries < 10; ++tries) {
+    const std::uint64_t before = opens(), confirmed = engine().counters().revalidations;
+    const auto begin = Time::now();
+    auto last = begin;
+    Time::duration longest{};
+    std::int64_t least_ns = 1'000'000'000;
+    for (std::size_t i = 0; last < begin + std::chrono::milliseconds(2 * kPeriodMs); ++i) {
+      NoteRead(read[i % read.size()]);
+      Pass(3);
+      const auto now = Time::now();
+      longest = std::max(longest, now - std::exchange(last, now));
+      for (const std::string& name : names) {
+        const std::uint32_t deadline = engine().catalogue().DeadlineOf(FileOf(name));
+        least_ns = std::min(least_ns, (std::int64_t{deadline} << abi::kTickShift) - SystemClock().MonotonicNs());
+      }
     }
+    const std::uint64_t opened = opens() - before;
+    EXPECT_GE(opened, names.size());
+    EXPECT_LE(opened, static_cast<std::uint64_t>((last - begin) / std::chrono::milliseconds(kPeriodMs) + 1) * names.size());
+    EXPECT_GT(engine().counters().revalidations - confirmed, opened) << "most confirmations are stats";
+    undisturbed = longest < std::chrono::milliseconds(kMarginMs);
+    EXPECT_TRUE(least_ns > 0 || !undisturbed) << "a hit never waits for an open";
   }
-  EXPECT_GT(least_ns, 0) << "a hit never waits for an open";
-  EXPECT_GE(opens() - before, names.size());
-  EXPECT_LE(opens() - before, (kPeriods + 1) * names.size());
-  EXPECT_GT(engine().counters().revalidations, opens() - before) << "most confirmations are stats";
 }
 
 TEST_F(AccessTest, ARefusedFileIsNotAskedAboutAheadOfUse) {
@@ -189,6 +205,7 @@ TEST_F(AccessTest, ARefusedFileIsNotAskedAboutAheadOfUse) {
 TEST_F(AccessTest, AWalkConfirmsNoFileThatMustBeOpened) {
   UseSsd();
   source_options().ttl_ms = 60'000;
+  source_options().access_recheck_ms = 600'000;  // what the walk says of the directories does not grow old before the test has looked
   const std::string secret = Make("d/secret", 0640), open = Make("d/open", 0644);
   Mode("d", 0755);
   StartEngine();
@@ -230,18 +247,18 @@ TEST_F(AccessTest, AnotherErrorOfTheOpenIsAsOneOfTheStat) {
 // from a file's stat.
 TEST_F(AccessTest, AReaderDoesNotWaitForADirectoryLongerThanForAFile) {
   UseSsd();
-  source_options().demand_timeout_ms = 300;
   const std::string name = Make("d/open", 0644);
   StartEngine();
   ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
   ASSERT_TRUE(RunUntil([&] { return OnSsd(name); }));
+  source_options().demand_timeout_ms = 300;
   Restart();
   source_io_.Hold(io::Step::kStat);
   const std::uint64_t id = Ask(name);
-  ASSERT_TRUE(RunUntil([&] { return answers().contains(id); }, 5000));
+  ASSERT_TRUE(RunUntil([&] { return answers().contains(id); }));
   EXPECT_EQ(answers()[id].status(), abi::FetchStatus::kBypass);
   source_io_.Release();
-  EXPECT_TRUE(RunUntil([&] { return Fetch(name).bytes == Bytes(name, 5000); }, 5000));
+  EXPECT_TRUE(RunUntil([&] { return Fetch(name).bytes == Bytes(name, 5000); }));
 }
 
 }  // namespace

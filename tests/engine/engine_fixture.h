@@ -26,13 +26,39 @@
 
 namespace tierd::engine {
 
+// The real one, and ahead of it as far as a test says.
+class ForwardClock final : public Clock {
+ public:
+  std::int64_t MonotonicNs() const override { return system_.MonotonicNs() + ahead_ns; }
+  std::int64_t RealtimeNs() const override { return system_.RealtimeNs() + ahead_ns; }
+  std::int64_t PreciseNs() const override {
+    const std::int64_t stands = stands_ns_;
+    return (stands != 0 ? stands : system_.PreciseNs()) + ahead_ns;
+  }
+  std::int64_t AsleepNs() const override { return asleep_ns; }
+
+  // From now on PreciseNs moves only with Pass, so that what is measured does not depend on how busy the machine is.
+  void StopPrecise() { stands_ns_ = system_.PreciseNs(); }
+  void Pass(std::int64_t ns) { stands_ns_ += ns; }
+
+  std::atomic<std::int64_t> ahead_ns = 0;
+  std::atomic<std::int64_t> asleep_ns = 5'000'000'000;
+
+ private:
+  SystemClock system_;
+  std::atomic<std::int64_t> stands_ns_ = 0;  // 0: PreciseNs is the machine's
+};
+
 // Counts the steps of an engine's requests; a step may be held until released, or take longer.
 class SteppedFaults final : public io::EngineFaults {
  public:
   long Outcome(io::Step step, long result) override {
     ++counts_[static_cast<std::size_t>(step)];
     if (const int error = open_error; step == io::Step::kOpen && error != 0) return -error;
-    if (const int us = delay_us[static_cast<std::size_t>(step)]; us > 0) std::this_thread::sleep_for(std::chrono::microseconds(us));
+    if (const int us = delay_us[static_cast<std::size_t>(step)]; us > 0) {
+      if (clock != nullptr) clock->Pass(std::int64_t{us} * 1000);
+      else std::this_thread::sleep_for(std::chrono::microseconds(us));
+    }
     std::unique_lock<std::mutex> lock(mutex_);
     if (held_ != step) return result;
     ++waiting;
@@ -57,6 +83,7 @@ class SteppedFaults final : public io::EngineFaults {
   std::uint64_t count(io::Step step) const { return counts_[static_cast<std::size_t>(step)]; }
 
   std::array<std::atomic<int>, 9> delay_us{};
+  ForwardClock* clock = nullptr;  // delays pass on this one, which stands otherwise; null: the step takes as long
   std::atomic<int> open_error = 0;  // errno of opens while it is set
   std::atomic<int> waiting = 0;
   std::atomic<int> released_with = 0;  // errno of those that were held
@@ -66,20 +93,6 @@ class SteppedFaults final : public io::EngineFaults {
   std::mutex mutex_;
   std::condition_variable released_;
   io::Step held_ = io::Step::kClose;
-};
-
-// The real one, and ahead of it as far as a test says.
-class ForwardClock final : public Clock {
- public:
-  std::int64_t MonotonicNs() const override { return system_.MonotonicNs() + ahead_ns; }
-  std::int64_t RealtimeNs() const override { return system_.RealtimeNs() + ahead_ns; }
-  std::int64_t PreciseNs() const override { return system_.PreciseNs() + ahead_ns; }
-  std::int64_t AsleepNs() const override { return asleep_ns; }
-  std::atomic<std::int64_t> ahead_ns = 0;
-  std::atomic<std::int64_t> asleep_ns = 5'000'000'000;
-
- private:
-  SystemClock system_;
 };
 
 class EngineTest : public testing::Test, private ReplySink {
@@ -257,10 +270,10 @@ class EngineTest : public testing::Test, private ReplySink {
 
   source::TempTree tree_;
   source::TempTree cache_{source::TempTree::MemoryDir()};  // how long an SSD takes is for a test to say, not for what else its device does (F08)
+  ForwardClock clock_;
   SteppedFaults source_io_;
   SteppedFaults ssd_io_;
   EngineOptions options_;
-  ForwardClock clock_;
 
  private:
   void OnFetchReply(SessionId, const abi::FetchReply& reply) override {

@@ -98,13 +98,17 @@ class PaceTest : public EngineTest {
     // RAM for a few files: the rest is read from the SSD again and again.
     options_.ram.capacity_bytes = 16 << 20;
     source_options().policy = "freeze";
+    clock_.StopPrecise();
+    source_io_.clock = ssd_io_.clock = &clock_;
   }
   // From a source that takes so long a read; `on_ssd_` is what RAM had no room for.
   void FillSsd(std::uint32_t source_us) {
     const auto names = MakeFiles(60, 400'000);
     source_io_.delay_us[static_cast<std::size_t>(io::Step::kRead)] = source_us;
     StartEngine();
-    ASSERT_EQ(WaitForJob(engine().jobs().Prefetch({{&unit(), ""}}, {})).state, JobState::kDone);
+    // One after the other: time passes for all that is under way.
+    for (const std::string& name : names) ASSERT_EQ(Fetch(name).status(), abi::FetchStatus::kFrame);
+    ASSERT_TRUE(RunUntil([&] { return std::all_of(names.begin(), names.end(), [&](const std::string& name) { return InRam(name) || OnSsd(name); }); }));
     for (const std::string& name : names) {
       if (!InRam(name)) on_ssd_.push_back(name);
     }

@@ -194,10 +194,8 @@ TEST_P(FileRead, FifoNeitherBlocksNorLosesBytes) {
 
 TEST_P(FileRead, DeviceIsRefused) {
   MAKE_ENGINE();
-  const FileOutcome outcome = Read("null", 4096, 0, [](FileReadRequest* request) {
-    static const UniqueFd dev(::open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC));
-    request->root_fd = dev.get();
-  });
+  const UniqueFd dev(::open("/dev", O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const FileOutcome outcome = Read("null", 4096, 0, [&](FileReadRequest* request) { request->root_fd = dev.get(); });
   EXPECT_EQ(outcome.result.error, EINVAL);
 }
 

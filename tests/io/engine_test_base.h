@@ -105,13 +105,14 @@ class EngineTest : public testing::Test {
   // Whether event_fd is readable.
   bool Readable() const;
   static std::size_t OpenDescriptors();
+  static std::size_t Threads();  // of this process, without those of the kernel
   // Waits for what threads do in their own time. False: it has not come.
   static bool Becomes(const std::function<bool()>& condition);
 
   std::unique_ptr<IoEngine> engine_;
 
  private:
-  const std::size_t descriptors_;  // open before
+  const std::size_t threads_;  // running before
   std::string directory_;
   UniqueFd root_;
 };

@@ -42,14 +42,7 @@ class Census final : public EngineFaults {
   Gate gate;
 };
 
-class IdleWorkers : public EngineTest {
- protected:
-  static std::size_t Threads() {
-    std::size_t count = 0;
-    for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task")) ++count;
-    return count;
-  }
-};
+using IdleWorkers = EngineTest;
 
 TEST_F(IdleWorkers, AreNotWaitedForAtTheEnd) {
 #if defined(__SANITIZE_THREAD__)

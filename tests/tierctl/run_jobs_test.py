@@ -120,7 +120,7 @@ class Jobs(unittest.TestCase):
                     self.assertFalse(json.loads(run.report.read_text())["own_daemon"], "it served others, too")
                 if rig:
                     counters = json.loads(rig.ctl("counters"))
-                    self.assertEqual((counters["ops"]["open"]["count"], counters["bytes_read"]), (FILES, FILES * BYTES), "each file and byte once")
+                    self.assertEqual((counters["ops"]["open"]["count"], counters["bytes_read"]), (FILES, FILES * BYTES), [json.loads(run.report.read_text()) for run in runs])
                 self.expect_nothing_left([daemon])
 
     def test_a_size_that_the_node_has_not_is_said_at_the_start_and_in_the_advice(self):
