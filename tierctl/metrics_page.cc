@@ -12,18 +12,12 @@
 #include <set>
 #include <vector>
 
+#include "tierd/base/metric_table.h"
 #include "tierd/base/printable.h"
 #include "tierd/base/unique_fd.h"
 
 namespace tierctl {
 namespace {
-
-struct Family {
-  std::string_view name, help, type;
-};
-constexpr Family kFamilies[] = {
-#include "metric_table.inc"
-};
 
 bool IsOneOf(char c, std::string_view set) { return set.find(c) != std::string_view::npos; }
 
@@ -33,12 +27,14 @@ bool IsMetricName(std::string_view text) {
 }
 
 // The family of a sample's name, or nullptr.
-const Family* FamilyOf(std::string_view sample) {
-  for (const Family& family : kFamilies) {
+const tierd::MetricInfo* FamilyOf(std::string_view sample) {
+  for (const tierd::MetricInfo& family : tierd::kMetrics) {
     if (!sample.starts_with(family.name)) continue;
     const std::string_view rest = sample.substr(family.name.size());
-    const bool parts = (family.type == "histogram" && (rest == "_bucket" || rest == "_sum" || rest == "_count")) || (family.type == "summary" && (rest == "_sum" || rest == "_count"));
-    if (parts || (rest.empty() && family.type != "histogram" && family.type != "summary")) return &family;
+    const bool summary = family.type == tierd::MetricType::kSummary;
+    const bool histogram = family.type == tierd::MetricType::kHistogram;
+    const bool total = rest == "_sum" || rest == "_count";
+    if (summary || histogram ? total || (histogram && rest == "_bucket") : rest.empty()) return &family;
   }
   return nullptr;
 }
@@ -102,23 +98,25 @@ tierd::Result<std::string> ReadPage(const std::string& path) {
 
 OwnPage OwnFamilies(std::string_view page) {
   OwnPage own;
-  std::vector<std::string> texts(std::size(kFamilies));
+  std::vector<std::string> texts(std::size(tierd::kMetrics));
   std::set<std::string_view> seen;
   for (std::size_t at = 0, end = 0; (end = page.find('\n', at)) != std::string_view::npos; at = end + 1) {
     const std::string_view line = page.substr(at, end - at);
     if (line.empty() || line[0] == '#') continue;
     const std::size_t series = tierd::Printable(line) == line ? SeriesLength(line) : 0;
-    const Family* const family = series == 0 ? nullptr : FamilyOf(line.substr(0, line.find_first_of("{ ")));
+    const tierd::MetricInfo* const family = series == 0 ? nullptr : FamilyOf(line.substr(0, line.find_first_of("{ ")));
     if (family == nullptr || !seen.insert(line.substr(0, series)).second) {
       ++own.left_out;
       continue;
     }
-    texts[static_cast<std::size_t>(family - kFamilies)].append(line).append("\n");
+    texts[static_cast<std::size_t>(family - tierd::kMetrics)].append(line).append("\n");
   }
   for (std::size_t i = 0; i < texts.size(); ++i) {
     if (texts[i].empty()) continue;
-    const Family& family = kFamilies[i];
-    own.text.append("# HELP ").append(family.name).append(" ").append(family.help).append("\n# TYPE ").append(family.name).append(" ").append(family.type).append("\n").append(texts[i]);
+    const tierd::MetricInfo& family = tierd::kMetrics[i];
+    own.text.append("# HELP ").append(family.name).append(" ").append(family.help).append("\n");
+    own.text.append("# TYPE ").append(family.name).append(" ").append(tierd::MetricTypeName(family.type)).append("\n");
+    own.text.append(texts[i]);
   }
   return own;
 }

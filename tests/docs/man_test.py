@@ -98,7 +98,7 @@ class Man(unittest.TestCase):
 
     def test_every_metric(self):
         text = page("tierd-metrics.7")
-        for name in set(re.findall(r'"(tierd_[a-z_]+)"', (ROOT / "tierd/server/metric_families.cc").read_text())):
+        for name in set(re.findall(r'"(tierd_[a-z_]+)"', (ROOT / "tierd/base/metric_table.h").read_text())):
             self.assertRegex(text, rf"(?m)^{name}\b")
 
     def test_installed_where_man_looks(self):

@@ -112,7 +112,7 @@ class EngineTest : public testing::Test {
   std::unique_ptr<IoEngine> engine_;
 
  private:
-  const std::size_t threads_;  // running before
+  std::size_t threads_ = 0;  // running before
   std::string directory_;
   UniqueFd root_;
 };
