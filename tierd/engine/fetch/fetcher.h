@@ -209,6 +209,8 @@ class Fetcher {
   // The next confirmation has to be an open, unless anybody may read the file.
   bool OpenIsDue(const SourceUnit& unit, FileId file) const;
   bool StatWillDo(const SourceUnit& unit, FileId file, const source::StatReply& reply) const;
+  // After a stat that does not do.
+  void AskFurther(SourceUnit& unit, FileId file, const source::StatReply& reply);
   // Steps of a revalidation: asks about a directory on the way first where need be, then by a stat or an open.
   void AskSource(SourceUnit& unit, FileId file);
   void SendQuestion(SourceUnit& unit, FileId file, bool open);
@@ -347,6 +349,7 @@ class Fetcher {
     std::int64_t deadline_ns = 0;                             // of its requests
     source::RequestId request{};        // the file's, or a directory's on the way
     std::shared_ptr<const bool> asked;  // shared with the callback of the request: tells whether it is under way
+    bool asked_way_again = false;       // see AskFurther
   };
   std::unordered_map<std::uint32_t, Revalidation> revalidations_;  // by FileId
   struct Directory {

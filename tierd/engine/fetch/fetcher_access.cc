@@ -98,6 +98,15 @@ void Fetcher::AskSource(SourceUnit& unit, FileId file) {
   SendQuestion(unit, file, open);
 }
 
+// What was known of the directories may have grown too old while the stat was under way. They are
+// asked about once more: a source that takes that long each time would have it go on for ever.
+void Fetcher::AskFurther(SourceUnit& unit, FileId file, const source::StatReply& reply) {
+  const Way way = WayTo(unit, file);
+  const bool helps = (reply.stat.mode & S_IROTH) != 0 && way.state == Way::State::kUnknown;
+  if (helps && !std::exchange(revalidations_.at(Raw(file)).asked_way_again, true)) return AskDirectory(unit, way.unknown, file);
+  SendQuestion(unit, file, true);
+}
+
 void Fetcher::SendQuestion(SourceUnit& unit, FileId file, bool open) {
   Revalidation& revalidation = revalidations_.at(Raw(file));
   source::StatQuery query;

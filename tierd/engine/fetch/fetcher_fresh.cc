@@ -110,7 +110,7 @@ void Fetcher::OnRevalidated(SourceUnit& unit, FileId file, std::uint64_t tag, co
   const bool told = reply.error == source::ReadError::kNone;
   const bool same = told && unit.reader->SameVersion(catalogue_.StatOf(file), reply.stat);
   const bool confirms = !same || StatWillDo(unit, file, reply);
-  if (!confirms && !opening) return SendQuestion(unit, file, true);
+  if (!confirms && !opening) return AskFurther(unit, file, reply);
   if (opening && reply.opened) ++counters_.access_granted;
   if (same && reply.opened) NoteOpened(file, reply.stat_sent_ns);
   Waiters waiters = std::move(it->second.waiters);
