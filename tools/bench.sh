@@ -53,7 +53,7 @@ mkdir -p "$build"
   { tail -n 20 "$build/cmake.log" >&2; exit 1; }
 topics=(hit lookup shard ssd records first_epoch prefetch restart memory policy nodaemon loop_lag preload loaders python seeds simulate plans ahead epochs)
 # Which rows a program has; the ones in `rig` stand on the slow file system.
-declare -A rows=([hit]="A1 A2" [lookup]=A3 [shard]="A4 A4b" [ssd]="A5 A5b" [records]=A5c [first_epoch]=A6 [prefetch]=A7 [restart]=A8 [memory]=A9 [policy]=A10 [nodaemon]=A11 [loop_lag]=A12 [preload]="B1 B2 B5" [loaders]="B4 B5b B6 B7" [python]=B3 [seeds]=C7 [simulate]=C2 [plans]="C3 C4 C6" [ahead]=C5 [epochs]=C9)
+declare -A rows=([hit]="A1 A2" [lookup]=A3 [shard]="A4 A4b" [ssd]="A5 A5b" [records]=A5c [first_epoch]=A6 [prefetch]=A7 [restart]=A8 [memory]=A9 [policy]=A10 [nodaemon]=A11 [loop_lag]=A12 [preload]="B1 B2 B5" [loaders]="B4 B5b B6 B7 B8" [python]=B3 [seeds]=C7 [simulate]=C2 [plans]="C3 C4 C6" [ahead]=C5 [epochs]=C9)
 rig=(first_epoch prefetch loaders plans epochs)
 
 wanted() {  # topic: is one of its rows asked for?
