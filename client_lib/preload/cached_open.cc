@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <sys/sysmacros.h>
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
@@ -42,8 +43,9 @@ int ShownFlags(int flags) { return (flags & (O_NOATIME | O_NONBLOCK | O_NOFOLLOW
 // once they would hold it up until the last but one part is there.
 constexpr std::uint64_t kLine = 64, kLinesAtATime = 12;
 inline void AskAhead(const Piece& piece, unsigned part) {
-  const std::uint64_t from = part * kLinesAtATime * kLine, end = from + kLinesAtATime * kLine;
-  for (std::uint64_t at = from; at < piece.bytes && at < end; at += kLine) __builtin_prefetch(piece.data + at);
+  const std::uint64_t from = part * kLinesAtATime * kLine;
+  const std::uint64_t end = std::min(from + kLinesAtATime * kLine, piece.bytes);
+  for (std::uint64_t at = from; at < end; at += kLine) __builtin_prefetch(piece.data + at);
 }
 
 // ---- what has changed --------------------------------------------------------------------------
