@@ -33,6 +33,10 @@ class RegionFiles {
   // The region's file must be open (loop thread).
   RegionAddress AddressOf(std::uint32_t region) const;
   bool IsOpen(std::uint32_t region) const;
+  // Leaves the descriptors open until the process ends.
+  void Abandon() {
+    for (UniqueFd& file : files_) (void)file.Release();
+  }
   // Takes the descriptor that AllocateRegion made.
   void Install(std::uint32_t region, UniqueFd fd);
 

@@ -69,7 +69,11 @@ class SsdTier::Impl {
     writer_.set_writable(!superblock_.failed());
   }
 
-  ~Impl() { StopThreads(); }
+  ~Impl() {
+    StopThreads();
+    // A worker that a dead device holds may still use the number, which must not become another file's.
+    if (context_.io.in_flight() > 0) files_.Abandon();
+  }
 
   void Recover(std::function<void(std::span<const RecoveredRecord>)> batch, std::function<void(const RecoveryReport&)> done,
                std::function<void(std::uint64_t)> expect);
