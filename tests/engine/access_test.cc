@@ -184,6 +184,7 @@ TEST_F(AccessTest, HotFilesAreOpenedOncePerRecheckAndNoReaderWaitsForIt) {
     undisturbed = longest < std::chrono::milliseconds(kMarginMs);
     EXPECT_TRUE(least_ns > 0 || !undisturbed) << "a hit never waits for an open";
   }
+  if (!undisturbed) GTEST_SKIP() << "the machine was too busy to say whether a hit waits for an open";
 }
 
 TEST_F(AccessTest, ARefusedFileIsNotAskedAboutAheadOfUse) {

@@ -1,5 +1,6 @@
 // The daemon's metrics: name, type and help of each family. The daemon gives them values
-// (tierd/server/metric_families.cc); `tierctl metrics --from` shows help for those of another daemon.
+// (tierd/server/metric_families.cc). `tierctl metrics --from` takes name, type and help from here, so
+// that a page of another user's daemon cannot bring its own.
 #pragma once
 
 #include <string_view>
@@ -189,7 +190,7 @@ inline constexpr MetricInfo kMetrics[] = {
      "When the daemon started, in seconds since the epoch."},
 };
 
-// A name of the table above. Another one does not compile.
+// The name of a metric in kMetrics. Any other name does not compile.
 struct MetricName {
   consteval MetricName(const char* name) : info(Find(name)) {}  // NOLINT(google-explicit-constructor)
   const MetricInfo& info;

@@ -209,7 +209,7 @@ class Fetcher {
   // The next confirmation has to be an open, unless anybody may read the file.
   bool OpenIsDue(const SourceUnit& unit, FileId file) const;
   bool StatWillDo(const SourceUnit& unit, FileId file, const source::StatReply& reply) const;
-  // After a stat that does not do.
+  // The stat has come and proves no access: asks about the directories again, or opens the file.
   void AskFurther(SourceUnit& unit, FileId file, const source::StatReply& reply);
   // Steps of a revalidation: asks about a directory on the way first where need be, then by a stat or an open.
   void AskSource(SourceUnit& unit, FileId file);

@@ -99,7 +99,7 @@ void Fetcher::AskSource(SourceUnit& unit, FileId file) {
 }
 
 // What was known of the directories may have grown too old while the stat was under way. They are
-// asked about once more: a source that takes that long each time would have it go on for ever.
+// asked about once more, and not again: a slow source would make each answer too old.
 void Fetcher::AskFurther(SourceUnit& unit, FileId file, const source::StatReply& reply) {
   const Way way = WayTo(unit, file);
   const bool helps = (reply.stat.mode & S_IROTH) != 0 && way.state == Way::State::kUnknown;
